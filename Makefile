@@ -1,0 +1,53 @@
+# icebridge: `make demo` runs the main job, `make test` passes the tests; both need Python 3.11+ and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test unit lint bench jars lock docs clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "icebridge needs Python 3.11 or later; say make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv==0.13.8
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(BIN)/python -m connector.runtime.jars
+	@touch $@
+
+demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
+	$(BIN)/icebridge demo
+
+test: lint ## All tests (about 15 minutes on 2 cores)
+	$(BIN)/python -m pytest -m "not spark and not kafka" -q
+	$(BIN)/python -m pytest -m "spark or kafka" -q
+
+unit: $(READY) ## The tests that need no JVM (seconds)
+	$(BIN)/python -m pytest -m "not spark and not kafka" -q
+
+lint: $(READY) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check connector serde tests benchmarks
+	$(BIN)/ruff format --check connector serde tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)
+	$(BIN)/python -m benchmarks
+
+jars: $(READY) ## Fetch the jars of jars.lock
+	$(BIN)/python -m connector.runtime.jars
+
+lock: $(READY) ## Renew requirements.lock and jars.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements.lock
+	$(BIN)/python -m connector.runtime.lock
+
+docs: $(READY) ## Renew the generated reference and the sample files in config/
+	$(BIN)/python -m connector.settings.document
+
+clean: ## Remove what make made here
+	rm -rf $(VENV) icebridge-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

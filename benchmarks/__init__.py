@@ -1,0 +1,1 @@
+"""topics -> three contenders -> figures: the benchmark behind `make bench` (`python -m benchmarks`)."""

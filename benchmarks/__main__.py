@@ -1,0 +1,72 @@
+"""options -> results: one broker, one run of the whole suite, one report. `make bench` calls this."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.contenders import Place
+from benchmarks.plan import Sizes
+from benchmarks.report import Results, show, write
+from benchmarks.suite import measure_all
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--events-append", default=2_000_000, help="Events of the append topic.")
+@click.option("--events-upsert", default=1_000_000, help="Events of the upsert topic; the large one has twice as many.")
+@click.option("--keys", default=200_000, help="Distinct keys of the upsert topics.")
+@click.option("--rows", default=5_000_000, help="Rows of the big table.")
+@click.option("--scale", default=1.0, help="Multiplies all of the above; 0.02 tries whether everything works.")
+@click.option("--only", multiple=True, help="Name, start of a name, or pattern of cases to run; may be repeated.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("benchmarks/results"), help="Where results go.")
+@click.option("--work", type=click.Path(path_type=Path), default=None, help="Folder to work in (default: temporary).")
+@click.option("--keep", is_flag=True, help="Keep the working folder (tables, topics, logs).")
+def main(  # noqa: PLR0913, PLR0917 - one parameter per option
+    events_append: int,
+    events_upsert: int,
+    keys: int,
+    rows: int,
+    scale: float,
+    only: Sequence[str],
+    out: Path,
+    work: Path | None,
+    keep: bool,
+) -> None:
+    """Measure this sink beside two home-made ones on the same topics; exit code 1 when a case failed or is wrong."""
+    sizes = Sizes(events_append, events_upsert, keys, rows)
+    if scale != 1:
+        sizes = sizes.scaled(scale)
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="icebridge-bench-", dir=work)).resolve()
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    try:
+        results = measured(folder, sizes, only, console)
+        show(results, console)
+        console.print(*write(results, out))
+    finally:
+        if keep:
+            console.print(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(1 if results.failed else 0)
+
+
+def measured(folder: Path, sizes: Sizes, only: Sequence[str], console: Console) -> Results:
+    """Run the suite over a broker of its own in `folder`."""
+    from connector.embedded.broker import Broker  # noqa: PLC0415 - resolves jars, which --help need not wait for
+
+    (folder / "warehouse").mkdir()
+    with Broker(folder / "broker") as broker:
+        place = Place(folder, broker.bootstrap_servers, broker.pid)
+        return measure_all(place, sizes, only, lambda text: console.print(text, markup=False, highlight=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""events + offsets -> Parquet: write what each final table must hold, for `check.py` to compare."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from benchmarks.contenders import Place, step
+from benchmarks.figures import Run
+from benchmarks.generate import Events, appended_rows, final_rows, prefilled_rows
+from benchmarks.messages import keys_of
+from benchmarks.partition import offsets_within, partitions_of
+from benchmarks.plan import UPSERT
+from benchmarks.topics import PARTITIONS
+
+
+def consumed_of(events: Events, offsets: Mapping[str, int] | None) -> NDArray[np.bool_]:
+    """Which events lie below the end offsets of their partitions; all of them when no offsets are given."""
+    if offsets is None:
+        return np.ones(len(events), np.bool_)
+    partition = partitions_of(keys_of(events.ids), PARTITIONS)
+    ends = np.array([offsets.get(str(number), 0) for number in range(PARTITIONS)])
+    below: NDArray[np.bool_] = offsets_within(partition, PARTITIONS) < ends[partition]
+    return below
+
+
+def write_reference(run: Run, events: Events, rows: int, folder: Path) -> dict[str, str]:
+    """Write the reference of a run's table; returns the pair to check."""
+    consumed = consumed_of(events, run.offsets)
+    before = prefilled(rows) if run.case.prefilled else None
+    expected: Any = final_rows(events, consumed, before) if run.case.upsert else appended_rows(events, consumed)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{run.case.name}.parquet"
+    pq.write_table(expected, file)
+    return {"table": run.case.table, "reference": str(file)}
+
+
+@functools.lru_cache(maxsize=1)
+def prefilled(rows: int) -> Any:
+    """The rows of the big table."""
+    return prefilled_rows(rows, UPSERT)
+
+
+def faults_of(pairs: Sequence[dict[str, str]], place: Place) -> dict[str, str | None]:
+    """What the check says about each table, by its name: None when it equals its reference."""
+    job, result = place.work / "check.json", place.work / "check-result.json"
+    job.write_text(json.dumps({"warehouse": str(place.warehouse), "pairs": list(pairs), "result": str(result)}))
+    step("benchmarks.check", job, place.work / "check.log")
+    faults: dict[str, str | None] = json.loads(result.read_text())
+    return faults
+
+
+def with_check(run: Run, faults: Mapping[str, str | None]) -> Run:
+    """The run with the check's word about its table."""
+    fault = faults[run.case.table]
+    return attrs.evolve(run, correct=fault is None, fault=run.fault or fault)

@@ -1,0 +1,183 @@
+"""figures -> terminal, results.json, chart: what `make bench` leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psutil
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.figures import Run
+from benchmarks.latency import Latency
+from benchmarks.plan import Sizes
+from benchmarks.verdicts import MB, Verdict
+from connector.runtime.java import java_home
+
+_COLUMNS = (
+    "case", "events", "first batch s", "warm batch s", "events/s", "CPU s/M", "broker s/M", "JVM MB", "worker MB",
+    "data files", "delete files", "table",
+)  # fmt: skip
+_FAULT_CHARS = 500
+_PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "pyiceberg", "confluent-kafka")
+_COLOURS = {"ours": "#1f77b4", "from-json": "#999999", "merge-mor": "#d4a017", "merge-cow": "#c0504d"}
+
+
+@attrs.frozen
+class Results:
+    """Everything that one `make bench` found."""
+
+    sizes: Sizes
+    runs: tuple[Run, ...]
+    latency: Latency | None
+    verdicts: tuple[Verdict, ...]
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether a case failed or left a wrong table."""
+        return any(run.fault for run in self.runs) or bool(self.latency and self.latency.fault)
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of results.json."""
+        return {
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(self.seconds, 1),
+            "machine": machine(),
+            "versions": versions(),
+            "sizes": attrs.asdict(self.sizes),
+            "runs": {run.case.name: run.as_json() for run in self.runs},
+            "latency": attrs.asdict(self.latency) if self.latency else None,
+            "verdicts": [
+                attrs.asdict(verdict) | {"reached": verdict.reached, "ratio": verdict.ratio}
+                for verdict in self.verdicts
+            ],
+        }
+
+
+def show(results: Results, console: Console) -> None:
+    """Print the table of runs, the latency and a line per verdict."""
+    table = Table(*_COLUMNS, title="icebridge benchmark (warm figures: after the first batch)")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for run in results.runs:
+        table.add_row(*row_of(run))
+    console.print(table)
+    for run in results.runs:
+        if run.fault:
+            console.print(f"{run.case.name}: {run.fault[-_FAULT_CHARS:]}", style="red", markup=False, highlight=False)
+    if results.latency and results.latency.fault:
+        console.print(f"latency: {results.latency.fault}", style="red", markup=False, highlight=False)
+    if results.latency:
+        console.print(latency_line(results.latency), highlight=False)
+    for verdict in results.verdicts:
+        console.print(verdict_line(verdict), style=_style(verdict), markup=False, highlight=False)
+
+
+def row_of(run: Run) -> list[str]:
+    """One line of the table."""
+    warm = run.warm
+    first = run.batches[0].seconds if run.batches else None
+    right = {None: "not checked", True: "right", False: "WRONG"}[run.correct]
+    return [
+        run.case.name,
+        f"{run.events:,}",
+        _figure(first),
+        _figure(warm.seconds_per_batch if warm else None),
+        f"{warm.events_per_s:,.0f}" if warm else "-",
+        _figure(warm.tree_cpu_s / warm.events * 1e6 if warm else None, 1),
+        _figure(warm.broker_cpu_s / warm.events * 1e6 if warm else None, 1),
+        f"{run.jvm_bytes / MB:,.0f}",
+        f"{run.worker_bytes / MB:,.0f}",
+        str(run.files.get("data_files", "-")),
+        str(run.files.get("delete_files", "-")),
+        right,
+    ]
+
+
+def latency_line(latency: Latency) -> str:
+    """The latency run in one line."""
+    return (
+        f"produced to visible at {latency.produced_per_s:,.0f} events/s: p50 {latency.p50_ms:,.0f} ms, "
+        f"p95 {latency.p95_ms:,.0f} ms, p99 {latency.p99_ms:,.0f} ms, max {latency.max_ms:,.0f} ms "
+        f"({latency.rows:,} rows, {latency.commits} commits, {latency.cpu_s_per_s:.2f} cores busy); "
+        f"start to first commit {latency.start_to_first_commit_s:.1f} s"
+    )
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """`reached  name: found unit (at least limit unit; ratio to the limit)`."""
+    word = {None: "not measured", True: "reached", False: "MISSED"}[verdict.reached]
+    if verdict.found is None:
+        return f"{word:13}{verdict.name} ({verdict.side} {verdict.limit:,g} {verdict.unit})".rstrip()
+    ratio = f"; {verdict.ratio:.2f} of the target" if verdict.ratio is not None else ""
+    return f"{word:13}{verdict.name}: {verdict.found:,.2f} {verdict.unit} ({verdict.side} {verdict.limit:,g}{ratio})"
+
+
+def write(results: Results, folder: Path) -> tuple[Path, Path]:
+    """Write results.json and benchmark.png to `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, picture = folder / "results.json", folder / "benchmark.png"
+    file.write_text(json.dumps(results.as_json(), indent=2) + "\n")
+    draw(results.runs, picture)
+    return file, picture
+
+
+def draw(runs: Sequence[Run], picture: Path) -> None:
+    """Bars of events per second and of CPU seconds per million events, a colour per contender."""
+    shown = [(run.case, run.warm) for run in runs if run.warm][::-1]
+    names, colours = [case.name for case, _ in shown], [_COLOURS[case.contender] for case, _ in shown]
+    figure = Figure(figsize=(12, 1.2 + 0.45 * len(shown)), layout="constrained")
+    speed, cpu = figure.subplots(1, 2, sharey=True)
+    speeds, seconds = [warm.events_per_s for _, warm in shown], [warm.cpu_s_per_million for _, warm in shown]
+    figures = (
+        (speed, "events per second, warm", speeds, "{:,.0f}"),
+        (cpu, "CPU seconds per million events, broker included", seconds, "{:,.1f}"),
+    )
+    for axes, title, values, shape in figures:
+        axes.bar_label(axes.barh(names, values, color=colours), fmt=shape, padding=3)
+        axes.set_title(title)
+        axes.margins(x=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(picture, dpi=120)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    return {
+        "processor": found.group(1) if found else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Python, Java, the packages and the Iceberg and Kafka jars of the lock."""
+    java = subprocess.run([java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
+    found = {"python": platform.python_version(), "java": (java.stderr or java.stdout).partition("\n")[0]}
+    found |= {name: version(name) for name in _PACKAGES}
+    lock = Path(__file__).parent.parent / "connector" / "runtime" / "jars.lock"
+    jars = re.findall(r'"[\w.]+:((?:iceberg-spark-runtime|spark-sql-kafka|kafka_)[\w.-]*):([\w.-]+)"', lock.read_text())
+    return found | dict(jars)
+
+
+def _figure(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _style(verdict: Verdict) -> str:
+    return {None: "yellow", True: "green", False: "bold red"}[verdict.reached]

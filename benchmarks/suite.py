@@ -1,0 +1,117 @@
+"""sizes -> results: fill the topics, prefill the big tables, run every case one after the other, check all tables."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+import pyarrow.parquet as pq
+
+from benchmarks import latency as latency_run
+from benchmarks.contenders import Place, command, run, step
+from benchmarks.figures import Run, run_of
+from benchmarks.generate import Events, append_events, final_rows, upsert_events
+from benchmarks.latency import Latency
+from benchmarks.messages import Message, envelopes, flattened
+from benchmarks.plan import APPEND, FIRST_EVENTS, LATENCY, Case, Sizes, cases, chosen, matches, topic_events, topic_name
+from benchmarks.reference import consumed_of, faults_of, with_check, write_reference
+from benchmarks.report import Results
+from benchmarks.session import merge_properties
+from benchmarks.tables import files_written
+from benchmarks.topics import fill, verify_layout
+from benchmarks.verdicts import verdicts
+
+MERGE_MODES = {"merge-mor": "merge-on-read", "merge-cow": "copy-on-write"}
+Say = Callable[[str], None]
+
+
+def measure_all(place: Place, sizes: Sizes, only: Sequence[str], say: Say) -> Results:
+    """Everything that is wanted, in order; a case that fails is reported in its run and does not stop the others."""
+    started = time.monotonic()
+    wanted = chosen(cases(sizes), only)
+    streams = fill_topics(place, sizes, {case.topic for case in wanted}, say)
+    prefill(place, sizes, wanted, say)
+    runs = [measured(case, place, say) for case in wanted]
+    pairs = [write_reference(done, streams[done.case.topic], sizes.rows, place.work / "reference") for done in runs]
+    latency = None
+    if matches(latency_run.CASE.name, only):
+        latency = measured_latency(place, sizes, pairs, say)
+    say("checking the tables ...")
+    faults = faults_of(pairs, place)
+    runs = [with_check(done, faults) for done in runs]
+    if latency is not None:
+        latency = attrs.evolve(latency, fault=faults[latency_run.CASE.table])
+    judged = verdicts({done.case.name: done for done in runs}, latency)
+    return Results(sizes, tuple(runs), latency, tuple(judged), time.monotonic() - started)
+
+
+def fill_topics(place: Place, sizes: Sizes, wanted: Iterable[str], say: Say) -> dict[str, Events]:
+    """Make the events of the wanted topics, produce them, and compare the broker's layout with the reference's."""
+    counts, streams = topic_events(sizes), {}
+    for table in sorted(wanted):
+        if table == APPEND:
+            events, shape = append_events(counts[table], table), flattened
+        else:
+            events, shape = upsert_events(counts[table], sizes.keys, sizes.stride, table), envelopes
+        seconds = produced(place, events, shape)
+        say(f"{topic_name(table)}: {len(events):,} events in {seconds:.1f} s")
+        streams[table] = events
+    return streams
+
+
+def produced(place: Place, events: Events, shape: Callable[[Events], Iterable[list[Message]]]) -> float:
+    """Produce all events to the topic of their table; returns the seconds it took."""
+    topic = topic_name(events.table)
+    seconds = fill(place.bootstrap, topic, shape(events))
+    verify_layout(place.bootstrap, topic, events)
+    return seconds
+
+
+def prefill(place: Place, sizes: Sizes, wanted: Sequence[Case], say: Say) -> None:
+    """Create and fill the big tables of the wanted cases in one process."""
+    tables = {case.table: table_properties(case) for case in wanted if case.prefilled}
+    if not tables:
+        return
+    job = place.work / "prefill.json"
+    job.write_text(json.dumps({"warehouse": str(place.warehouse), "tables": tables, "rows": sizes.rows}))
+    started = time.monotonic()
+    step("benchmarks.prefill", job, place.work / "prefill.log")
+    say(f"{len(tables)} tables of {sizes.rows:,} rows in {time.monotonic() - started:.1f} s")
+
+
+def measured(case: Case, place: Place, say: Say) -> Run:
+    """Run one case and say how it went."""
+    say(f"{case.name} ...")
+    figures = run_of(case, run(command(case, place), place.work / f"{case.name}.log", place.broker_pid))
+    if figures.batches:
+        figures = attrs.evolve(figures, files=files_written(place.warehouse, case.table, case.prefilled))
+    if figures.warm:
+        say(f"  {figures.warm.events_per_s:,.0f} events/s, {figures.warm.seconds_per_batch:.2f} s per batch")
+    if figures.fault:
+        say(f"  failed, see {place.work / case.name}.log (--keep keeps it)")
+    return figures
+
+
+def measured_latency(place: Place, sizes: Sizes, pairs: list[dict[str, str]], say: Say) -> Latency | None:
+    """The latency run; its table joins the pairs to check. None when it failed: the other figures stand."""
+    say(f"{latency_run.CASE.name} ...")
+    count = FIRST_EVENTS + sizes.latency_rate * sizes.latency_seconds
+    events = upsert_events(count, sizes.keys, sizes.stride, LATENCY, seed=7)
+    try:
+        latency, stamped = latency_run.measure(events, place, sizes)
+    except (OSError, RuntimeError, ValueError, LookupError) as error:
+        say(f"  failed: {type(error).__name__}: {error}")
+        return None
+    file = place.work / "reference" / "latency.parquet"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(final_rows(stamped, consumed_of(stamped, None)), file)
+    pairs.append({"table": latency_run.CASE.table, "reference": str(file)})
+    return latency
+
+
+def table_properties(case: Case) -> dict[str, str]:
+    """How a home-made MERGE writes its table; nothing for ours."""
+    mode = MERGE_MODES.get(case.contender)
+    return merge_properties(mode) if mode else {}

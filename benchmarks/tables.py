@@ -1,0 +1,53 @@
+"""catalog -> files and commits: what a run left in Iceberg, read by PyIceberg from the same SQLite catalog."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog.sql import SqlCatalog
+
+from benchmarks.session import CATALOG
+
+_COUNTS = {
+    "data_files": "added-data-files",
+    "delete_files": "added-delete-files",
+    "bytes": "added-files-size",
+    "removed_data_files": "deleted-data-files",
+}
+
+
+def open_table(warehouse: Path, table: str) -> Any:
+    """The PyIceberg table `namespace.table`."""
+    catalog = SqlCatalog(CATALOG, uri=f"sqlite:///{warehouse / 'catalog.db'}", warehouse=str(warehouse))
+    return catalog.load_table(tuple(table.split(".")))
+
+
+def files_written(warehouse: Path, table: str, prefilled: bool) -> dict[str, int]:
+    """Commits, files and bytes added since the table was created (or prefilled by its first snapshot)."""
+    snapshots = open_table(warehouse, table).metadata.snapshots
+    measured = sorted(snapshots, key=lambda snapshot: snapshot.sequence_number or 0)[1 if prefilled else 0 :]
+    sums = dict.fromkeys(_COUNTS, 0) | {"commits": len(measured)}
+    for snapshot in measured:
+        for name, key in _COUNTS.items():
+            sums[name] += int(snapshot.summary[key] or 0) if snapshot.summary else 0
+    return sums
+
+
+def metadata_location(warehouse: Path, table: str) -> str | None:
+    """Where the catalog says the table's metadata is: the moment this changes, a commit is visible."""
+    namespace, _, name = table.rpartition(".")
+    uri = f"file:{warehouse / 'catalog.db'}?mode=ro"
+    query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+    try:
+        connection = sqlite3.connect(uri, uri=True, timeout=5)
+    except sqlite3.OperationalError:
+        return None
+    try:
+        row = connection.execute(query, (namespace, name)).fetchone()
+    except sqlite3.OperationalError:  # the catalog's tables do not exist yet, or it is locked for longer
+        return None
+    finally:
+        connection.close()
+    return str(row[0]) if row else None

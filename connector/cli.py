@@ -1,0 +1,141 @@
+"""The command line: thin, it reads settings and calls what does the work.
+
+Exit codes: 0 done, 1 stopped by an error, 3 the configuration cannot be used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from connector.errors import ConfigError, ConnectorError
+from connector.observe.logs import configure
+from connector.settings import SinkSettings, load
+
+FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+OVERRIDES = click.option(
+    "-X", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property over those of the files."
+)
+EXIT_ERROR, EXIT_CONFIG = 1, 3
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="icebridge")
+def main() -> None:
+    """Debezium events from Kafka into Iceberg tables, exactly once."""
+
+
+@main.command()
+@FILES
+@OVERRIDES
+@click.option("--once", is_flag=True, help="Stop at the offsets that the topics have now.")
+def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None:  # noqa: FBT001 - click's way
+    """Run the sink that FILE... configure; later files win over earlier ones."""
+    with reported():
+        settings = settings_of(files, overrides)
+        from connector import runs  # noqa: PLC0415 - Spark takes a second to import, faults of a file should not wait
+
+        runs.run(settings, once=once, terminal=sys.stderr.isatty())
+
+
+@main.command()
+@FILES
+@OVERRIDES
+def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """Check FILE... and say all that is wrong with them; nothing is connected to."""
+    with reported():
+        settings = settings_of(files, overrides)
+        for note in settings.notes:
+            click.echo(f"note: {note}")
+        click.echo(f"{settings.name}: the configuration is good")
+
+
+@main.group()
+def offsets() -> None:
+    """Look at the stored offsets of a sink, or set them anew."""
+
+
+@offsets.command("show")
+@FILES
+@OVERRIDES
+def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """Show where the sink stands: by the offsets table, by each table's snapshots, and in Kafka."""
+    with reported():
+        settings = settings_of(files, overrides)
+        from connector import positions  # noqa: PLC0415
+
+        positions.show(settings)
+
+
+@offsets.command("reset")
+@FILES
+@OVERRIDES
+@click.option("--to", type=click.Choice(["earliest", "latest"]), default="earliest", show_default=True)
+@click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
+@click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
+def offsets_reset(
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    to: str,
+    topics: tuple[str, ...],
+    execute: bool,  # noqa: FBT001
+) -> None:
+    """Make the sink read topics from their start (or end) again, whatever was stored. A dry run unless told."""
+    with reported():
+        settings = settings_of(files, overrides)
+        from connector import positions  # noqa: PLC0415
+
+        positions.reset(settings, to=to, topics=topics, execute=execute)
+
+
+@main.command()
+@click.option("--home", type=click.Path(path_type=Path), default=None, help="Folder of broker and tables.")
+@click.option("--fresh", is_flag=True, help="Begin anew: forget broker and tables of earlier runs.")
+def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
+    """Replay recorded Debezium events through a broker of its own into Iceberg tables, and show them."""
+    with reported():
+        from connector.demo import play  # noqa: PLC0415
+
+        play(home, fresh=fresh)
+
+
+def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:
+    """Read the settings.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    broken = [text for text in overrides if "=" not in text]
+    if broken:
+        raise ConfigError(*(f"-X {text.split('=')[0]}: is not KEY=VALUE; write -X key=value" for text in broken))
+    return load(files, dict((key.strip(), value) for key, value in (text.split("=", 1) for text in overrides)))
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Set logging up, and turn our errors into one clear message and an exit code."""
+    configure(terminal=sys.stderr.isatty())
+    try:
+        yield
+    except ConfigError as error:
+        _leave("configuration", error.faults, EXIT_CONFIG)
+    except ConnectorError as error:
+        _leave(type(error).__name__, (str(error),), EXIT_ERROR)
+
+
+def _leave(kind: str, lines: tuple[str, ...], code: int) -> NoReturn:
+    if sys.stderr.isatty():
+        for line in lines:
+            click.secho(line, fg="red", err=True)
+    else:
+        import structlog  # noqa: PLC0415
+
+        structlog.get_logger().error("stopped", kind=kind, faults=list(lines))
+    raise SystemExit(code)
+
+

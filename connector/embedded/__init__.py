@@ -1,0 +1,1 @@
+"""empty folders -> real servers on loopback, for the demo and the tests."""

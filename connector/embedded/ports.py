@@ -1,0 +1,54 @@
+"""nothing -> free loopback ports for servers that have to come back on the same port.
+
+Ports are taken from below the range that the kernel hands out to outgoing connections (Linux 32768, IANA 49152): while
+a server restarts, a client that keeps reconnecting could otherwise be given the very port as its own and hold it.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack
+
+from connector.errors import FatalError
+
+_LOW, _HIGH = 20_000, 30_000
+_TRIES = 200
+LOOPBACK = "127.0.0.1"
+
+
+def is_free(port: int) -> bool:
+    """Tell whether a server could listen on the loopback port now."""
+    with socket.socket() as probe:
+        return _bind(probe, port)
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Choose `count` different free loopback ports. FatalError when none can be found."""
+    chosen: list[int] = []
+    with ExitStack() as held:
+        for port in random.sample(range(_LOW, _HIGH), _TRIES):
+            probe = held.enter_context(socket.socket())
+            if _bind(probe, port):
+                chosen.append(port)
+            if len(chosen) == count:
+                return tuple(chosen)
+    raise FatalError(f"no {count} free ports on {LOOPBACK} between {_LOW} and {_HIGH}; stop what holds them")
+
+
+def answers(port: int, timeout_s: float = 0.2) -> bool:
+    """Tell whether something accepts connections on the loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(timeout_s)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def _bind(probe: socket.socket, port: int) -> bool:
+    # As Java does it: a port whose old connections are in TIME_WAIT is free.
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind((LOOPBACK, port))
+        probe.listen()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,47 @@
+"""Errors of the connector, classed by what the caller does next.
+
+ConnectorError
+  x ConfigError      stop with exit code 3; lists every fault of the configuration at once
+  x RetriableError   try the same again, with back-off (broker away, commit conflict)
+  x DataFault        this record goes to the dead letters, the batch goes on
+  x GapError         history is gone or belongs to another cluster: stop, never skip
+  x CommitUnknown    read the table again before deciding anything
+  x FatalError       everything else that must end the run
+
+Messages say what happened, where (table, snapshot, topic-partition-offset) and what to do; never a row's content.
+"""
+
+
+class ConnectorError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ConfigError(ConnectorError):
+    """The configuration cannot be used; `faults` holds one line per fault, each with where and what to do."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, ...]]:
+        return type(self), self.faults
+
+
+class RetriableError(ConnectorError):
+    """Something outside is away or was faster; the same call may succeed later."""
+
+
+class DataFault(ConnectorError):
+    """One record cannot be decoded, routed or converted."""
+
+
+class GapError(ConnectorError):
+    """The position that was stored does not exist any more where it points to."""
+
+
+class CommitUnknown(ConnectorError):
+    """A commit may or may not have happened."""
+
+
+class FatalError(ConnectorError):
+    """The run must end; a person has to look."""

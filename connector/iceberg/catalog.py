@@ -1,0 +1,146 @@
+"""Table names -> tables: load, create, evolve through Iceberg's catalog. On the driver; metadata only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from connector.errors import FatalError, RetriableError
+from connector.iceberg.java import as_map, iceberg_catalog, java_exception_name, jvm, mapped, strings
+from connector.iceberg.table import Table
+from connector.iceberg.types import table_schema
+from connector.settings import CatalogSettings
+from connector.settings.catalog import local_path
+from connector.settings.partitions import PartitionTerm
+
+
+class Catalog:
+    """The catalog of one connector; tables are named without their namespace, which is the connector's own."""
+
+    def __init__(self, spark: SparkSession, settings: CatalogSettings) -> None:
+        """Connect to the catalog.
+
+        Raises:
+            RetriableError: it is away.
+            FatalError: it cannot be opened.
+        """
+        self._spark, self._settings = spark, settings
+        warehouse = settings.properties.get("warehouse")
+        folder = local_path(warehouse) if warehouse else None
+        if folder is not None:
+            # SQLite makes its file, not the folder of it.
+            folder.mkdir(parents=True, exist_ok=True)
+        self._java = iceberg_catalog(spark, settings.name)
+
+    def full_name(self, table: str) -> str:
+        """Give a table's name with its namespace, dots between."""
+        return ".".join((*self._settings.namespace, table))
+
+    def load(self, table: str) -> Table | None:
+        """Give the table, or None if there is no such table."""
+        with mapped(f"loading table {self.full_name(table)}"):
+            identifier = self._identifier(table)
+            if not self._java.tableExists(identifier):
+                return None
+            return self._wrapped(table, self._java.loadTable(identifier))
+
+    def create(
+        self,
+        table: str,
+        schema: Schema,
+        partition_by: tuple[PartitionTerm, ...] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Create a table, or give the one that another process created first.
+
+        It starts unpartitioned and gets its partition fields in the same transaction: so it has an unpartitioned spec
+        for global equality deletes (recipes, "Global equality delete").
+        """
+        name = self.full_name(table)
+        self._ensure_namespace()
+        try:
+            with mapped(f"creating table {name}"):
+                parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
+                builder = self._java.buildTable(self._identifier(table), parsed)
+                builder = builder.withProperties(as_map(self._spark, properties or {}))
+                transaction = builder.createTransaction()
+                if partition_by:
+                    self._add_fields(transaction.updateSpec(), partition_by)
+                transaction.commitTransaction()
+        except (FatalError, RetriableError) as error:
+            if java_exception_name(error) != "AlreadyExistsException":
+                raise
+        created = self.load(table)
+        if created is None:
+            raise FatalError(f"creating table {name}: it is not there afterwards; look at the catalog")
+        return created
+
+    def evolve(self, table: Table, columns: pa.Schema) -> None:
+        """Bring a table's schema up to `columns` (see `evolution.grown`): new columns, promoted types.
+
+        Raises:
+            RetriableError: another writer changed the table meanwhile.
+        """
+        required = frozenset(field.name for field in columns if not field.nullable)
+        wanted = table_schema(columns, (), required, nanoseconds=table.format_version > 2)  # noqa: PLR2004 - v3 has them
+        with mapped(f"evolving table {table.name}"):
+            parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
+            table.java.updateSchema().unionByNameWith(parsed).commit()
+            table.refresh()
+
+    def ensure_delete_spec(self, table: Table) -> None:
+        """Give a table that never was unpartitioned such a spec: fields out, fields back in, metadata only."""
+        if table.unpartitioned_spec_id() is not None:
+            return
+        with mapped(f"adding an unpartitioned spec to table {table.name}"):
+            transaction = table.java.newTransaction()
+            fields = list(table.java.spec().fields())
+            out = transaction.updateSpec()
+            for field in fields:
+                out.removeField(field.name())
+            out.commit()
+            back = transaction.updateSpec()
+            expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
+            for field in fields:
+                source = table.java.schema().findColumnName(field.sourceId())
+                back.addField(field.name(), expressions.transform(source, field.transform()))
+            back.commit()
+            transaction.commitTransaction()
+            table.refresh()
+
+    def _wrapped(self, table: str, java: Any) -> Table:
+        return Table(self._spark, self.full_name(table), java, dict(self._settings.properties))
+
+    def _identifier(self, table: str) -> Any:
+        namespace = self._namespace()
+        return jvm(self._spark).org.apache.iceberg.catalog.TableIdentifier.of(namespace, table)
+
+    def _namespace(self) -> Any:
+        return jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, self._settings.namespace))
+
+    def _ensure_namespace(self) -> None:
+        try:
+            with mapped(f"creating namespace {'.'.join(self._settings.namespace)}"):
+                if not self._java.namespaceExists(self._namespace()):
+                    self._java.createNamespace(self._namespace())
+        except (FatalError, RetriableError) as error:
+            if java_exception_name(error) not in ("AlreadyExistsException", "UnsupportedOperationException"):
+                raise
+
+    def _add_fields(self, update: Any, terms: tuple[PartitionTerm, ...]) -> None:
+        expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
+        for term in terms:
+            if term.transform == "identity":
+                update.addField(term.column)
+            elif term.width is None:
+                update.addField(getattr(expressions, term.transform)(term.column))
+            else:
+                update.addField(self._sized(expressions, term))
+        update.commit()
+
+    def _sized(self, expressions: Any, term: PartitionTerm) -> Any:
+        return getattr(expressions, term.transform)(term.column, term.width)

@@ -1,0 +1,106 @@
+"""The border to Iceberg's Java library on the driver: exceptions mapped to ours, small conversions.
+
+Only the driver has a JVM beside it; executors never import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
+
+Jvm = Any
+JavaTable = Any
+JavaCatalog = Any
+
+_RETRIABLE = (
+    "CommitFailedException",
+    "ValidationException",
+    "ServiceUnavailableException",
+    "ServiceFailureException",
+    "RuntimeIOException",
+    "UncheckedIOException",
+    "UncheckedSQLException",
+    "UncheckedInterruptedException",
+    "RESTException",
+    "IOException",
+    "ConnectException",
+    "SocketTimeoutException",
+)
+
+
+@contextmanager
+def mapped(doing: str) -> Iterator[None]:
+    """Raise ours instead of Java's exceptions.
+
+    Args:
+        doing: what was tried and on which table, for the message.
+
+    Raises:
+        CommitUnknown: the commit may or may not be in the table.
+        RetriableError: a conflict, or the catalog or store is away.
+        FatalError: everything else.
+    """
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise _ours(error, doing) from error
+    except Py4JNetworkError as error:
+        raise FatalError(f"{doing}: the JVM is gone ({error})") from error
+
+
+def _ours(error: Py4JJavaError, doing: str) -> ConnectorError:
+    cause = error.java_exception
+    name = cause.getClass().getSimpleName()
+    text = f"{doing}: {name}: {cause.getMessage()}"
+    if name == "CommitStateUnknownException":
+        return CommitUnknown(text)
+    if name in _RETRIABLE:
+        return RetriableError(text)
+    return FatalError(text)
+
+
+def java_exception_name(error: BaseException | None) -> str:
+    """Give the simple class name of the Java exception behind one of ours; empty when there is none."""
+    cause = error.__cause__ if error is not None else None
+    return str(cause.java_exception.getClass().getSimpleName()) if isinstance(cause, Py4JJavaError) else ""
+
+
+def jvm(spark: SparkSession) -> Jvm:
+    """Give the view on the driver's JVM."""
+    return spark._jvm  # noqa: SLF001 - PySpark's only door to Java
+
+
+def iceberg_catalog(spark: SparkSession, name: str) -> JavaCatalog:
+    """Give Iceberg's catalog behind a Spark catalog; connects to it on first use."""
+    with mapped(f"opening catalog {name}"):
+        state = spark._jsparkSession.sessionState()  # noqa: SLF001
+        return state.catalogManager().catalog(name).icebergCatalog()
+
+
+def as_dict(java_map: Any) -> dict[str, str]:
+    """Copy a Java map of strings."""
+    return {str(entry.getKey()): str(entry.getValue()) for entry in java_map.entrySet()}
+
+
+def as_map(spark: SparkSession, values: Mapping[str, str]) -> Any:
+    """Copy to a Java map."""
+    result = jvm(spark).java.util.HashMap()
+    for key, value in values.items():
+        result.put(key, value)
+    return result
+
+
+def strings(spark: SparkSession, values: tuple[str, ...]) -> Any:
+    """Copy to a Java array of strings."""
+    gateway = spark.sparkContext._gateway  # noqa: SLF001
+    assert gateway is not None
+    array = gateway.new_array(jvm(spark).java.lang.String, len(values))
+    for position, value in enumerate(values):
+        array[position] = value
+    return array

@@ -1,0 +1,111 @@
+"""Manifests -> which keys a table may hold: the bounds of the identifier columns over all live data files.
+
+A key outside the bounds is provably new, so it needs no equality delete (design, section 4): first loads and growing
+keys leave no delete files. Bounds only ever widen here; a key inside them is merely possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import orjson
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from connector.iceberg.table import Table
+
+MAX_MANIFESTS = 500
+"""Above this many manifests nothing is claimed to be known: reading them would hold up the start."""
+
+_COMPARABLE = (IntegerType, LongType, DateType, DecimalType, StringType, TimestampType, TimestamptzType)
+
+
+@attrs.frozen
+class KnownKeys:
+    """Which keys a table may hold: between lowest and highest of each identifier column, by column name.
+
+    `certain` false: nothing is known, every key may be there. Certain and without bounds: the table holds no row.
+    """
+
+    certain: bool = False
+    bounds: Mapping[str, tuple[Any, Any]] = attrs.field(factory=dict)
+
+    @staticmethod
+    def nothing() -> KnownKeys:
+        """What an empty table holds."""
+        return KnownKeys(certain=True)
+
+
+def known_keys(table: Table, schema: Schema) -> KnownKeys:
+    """Read the key bounds of all live data files of the current snapshot.
+
+    Cost: reads every data manifest once, up to `MAX_MANIFESTS`.
+    """
+    metadata = table.metadata()
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
+        return KnownKeys.nothing()
+    manifests = snapshot.manifests(metadata.io)
+    if len(manifests) > MAX_MANIFESTS:
+        return KnownKeys()
+    known = KnownKeys.nothing()
+    columns = _columns(schema)
+    for manifest in manifests:
+        for entry in manifest.fetch_manifest_entry(metadata.io, discard_deleted=True):
+            file = entry.data_file
+            if file.content == DataFileContent.DATA:
+                known = _widened(known, columns, file.lower_bounds or {}, file.upper_bounds or {})
+    return known
+
+
+def widened(known: KnownKeys, schema: Schema, descriptions: Iterable[bytes]) -> KnownKeys:
+    """Give what is known after a commit of files with these descriptions (`connector.iceberg.files`)."""
+    columns = _columns(schema)
+    for description in descriptions:
+        file = orjson.loads(description)
+        if file["content"] == "data":
+            known = _widened(known, columns, _bytes(file["lower-bounds"]), _bytes(file["upper-bounds"]))
+    return known
+
+
+def _columns(schema: Schema) -> tuple[tuple[str, int, PrimitiveType], ...]:
+    fields = (field for field in schema.fields if field.field_id in schema.identifier_field_ids)
+    return tuple((f.name, f.field_id, f.field_type) for f in fields if _comparable(f.field_type))
+
+
+def _comparable(kind: IcebergType) -> bool:
+    return isinstance(kind, _COMPARABLE)
+
+
+def _widened(
+    known: KnownKeys,
+    columns: Sequence[tuple[str, int, PrimitiveType]],
+    lower: Mapping[int, bytes],
+    upper: Mapping[int, bytes],
+) -> KnownKeys:
+    if not known.certain or not columns or any(i not in lower or i not in upper for _, i, _ in columns):
+        return KnownKeys()
+    bounds = {}
+    for name, field_id, kind in columns:
+        low, high = from_bytes(kind, lower[field_id]), from_bytes(kind, upper[field_id])
+        before = known.bounds.get(name, (low, high))
+        bounds[name] = (min(before[0], low), max(before[1], high))
+    return KnownKeys(certain=True, bounds=bounds)
+
+
+def _bytes(bounds: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
+    return {i: bytes.fromhex(text) for i, text in zip(bounds["keys"], bounds["values"], strict=True)}

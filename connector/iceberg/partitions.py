@@ -1,0 +1,80 @@
+"""Rows -> rows by partition: partition values, a column at a time, by Iceberg's transforms (spec, "Partitioning")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote_plus
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from pyiceberg.conversions import to_json
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, IcebergType, IntegerType
+from pyiceberg.transforms import DayTransform, TimeTransform
+
+
+@attrs.frozen
+class Partition:
+    """One partition: its folder below the data path, and its values as Iceberg's JSON has them."""
+
+    path: str
+    json: tuple[Any, ...]
+
+
+UNPARTITIONED = Partition("", ())
+
+
+def split(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Give the rows of each partition, in the order of the partitions' first rows.
+
+    Cost: one transform per partition field, one sort by partition, one gather of the rows.
+    """
+    if spec.is_unpartitioned():
+        yield UNPARTITIONED, batch
+        return
+    values = [_values(batch, field, schema) for field in spec.fields]
+    codes = _codes(values)
+    sequence = np.argsort(codes, kind="stable")
+    bounds = np.flatnonzero(np.diff(codes[sequence], prepend=-1))
+    for start, stop in zip(bounds, [*bounds[1:], len(sequence)], strict=True):
+        rows = sequence[start:stop]
+        row = [column[int(rows[0])].as_py() for column in values]
+        part = batch if len(bounds) == 1 else batch.take(pa.array(rows))
+        yield _partition(row, spec, schema), part
+
+
+def _values(batch: pa.RecordBatch, field: PartitionField, schema: Schema) -> pa.Array:
+    source = schema.find_field(field.source_id)
+    column = batch.column(schema.find_column_name(field.source_id))
+    return field.transform.pyarrow_transform(source.field_type)(column)
+
+
+def _codes(values: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    codes = np.zeros(len(values[0]), np.int64)
+    for column in values:
+        storage = column.storage if isinstance(column, pa.ExtensionArray) else column
+        more = np.asarray(storage.dictionary_encode(null_encoding="encode").indices, dtype=np.int64)
+        _, codes = np.unique(codes * (int(more.max(initial=0)) + 1) + more, return_inverse=True)
+    return codes
+
+
+def _partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Partition:
+    folders, values = [], []
+    for field, value in zip(spec.fields, row, strict=True):
+        source = schema.find_field(field.source_id).field_type
+        text = field.transform.to_human_string(source, value)
+        folders.append(f"{quote_plus(field.name)}={quote_plus(text)}")
+        values.append(None if value is None else to_json(_result_type(field, source), value))
+    return Partition("/".join(folders), tuple(values))
+
+
+def _result_type(field: PartitionField, source: IcebergType) -> IcebergType:
+    """Give the type of a partition value as Iceberg's JSON sees it: a day is a date, other times are numbers."""
+    if isinstance(field.transform, DayTransform):
+        return DateType()
+    if isinstance(field.transform, TimeTransform):
+        return IntegerType()
+    return field.transform.result_type(source)

@@ -1,0 +1,100 @@
+"""Unusable records -> the dead letter topic: original key, value and headers, and the reason in headers. On the driver.
+
+Header names are Kafka Connect's (KIP-298). Letters are written and acknowledged before the batch that left them out is
+committed: a crash between the two writes them again, none is ever lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Protocol
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka.cluster import Cluster, mapped
+from connector.kafka.records import Records
+from connector.settings import ErrorSettings, KafkaSettings
+
+FLUSH_S = 60.0
+_PREFIX = "__connect.errors."
+
+
+class Letter(Protocol):
+    """A record by reference, and why it cannot be used."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    reason: str
+
+
+class DeadLetters:
+    """Writes to the dead letter topic; creates it on first use."""
+
+    def __init__(self, name: str, kafka: KafkaSettings, errors: ErrorSettings, cluster: Cluster) -> None:
+        """Prepare; nothing is opened before the first letter."""
+        self._name, self._kafka, self._errors, self._cluster = name, kafka, errors, cluster
+        self._producer: Producer | None = None
+        self._failed: list[KafkaError] = []
+
+    def write(self, letters: Iterable[Letter]) -> None:
+        """Write letters and wait until all are acknowledged.
+
+        Raises:
+            RetriableError: the broker is away or did not acknowledge in time.
+            FatalError: the topic cannot be written, or a record is gone from its topic.
+        """
+        ordered = sorted(letters, key=lambda letter: (letter.topic, letter.partition, letter.offset))
+        if not ordered:
+            return
+        producer = self._opened()
+        with Records(self._kafka) as records, mapped(f"writing dead letters to {self._errors.topic}"):
+            for at, group in groupby(ordered, key=lambda letter: (letter.topic, letter.partition)):
+                same = list(group)
+                found = records.exactly(at, [letter.offset for letter in same])
+                for letter, message in zip(same, found, strict=True):
+                    self._send(producer, letter, message)
+        if producer.flush(FLUSH_S):
+            raise RetriableError(f"dead letters to {self._errors.topic} were not acknowledged within {FLUSH_S:.0f} s")
+        if self._failed:
+            raise FatalError(f"a dead letter to {self._errors.topic} was refused: {self._failed[0].str()}")
+
+    def _opened(self) -> Producer:
+        if self._producer is None:
+            self._cluster.create(self._errors.topic, 1, self._errors.replication_factor, {})
+            configuration = {"partitioner": "murmur2_random", "linger.ms": 20, **self._kafka.client("producer")}
+            self._producer = Producer({**configuration, "enable.idempotence": True})
+        return self._producer
+
+    def _send(self, producer: Producer, letter: Letter, message: Message) -> None:
+        headers = [*(message.headers() or []), *self._reasons(letter)]
+        while True:
+            try:
+                producer.produce(
+                    self._errors.topic, message.value(), message.key(), headers=headers, on_delivery=self._delivered
+                )
+            except BufferError:
+                producer.poll(0.1)
+            else:
+                return
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def _reasons(self, letter: Letter) -> list[tuple[str, bytes]]:
+        values = {
+            "topic": letter.topic,
+            "partition": str(letter.partition),
+            "offset": str(letter.offset),
+            "connector.name": self._name,
+            "task.id": "0",
+            "stage": letter.stage,
+            "class.name": "connector.sink",
+            "exception.class.name": "connector.errors.DataFault",
+            "exception.message": letter.reason,
+        }
+        return [(_PREFIX + name, value.encode()) for name, value in values.items()]

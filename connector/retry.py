@@ -1,0 +1,40 @@
+"""Calls to brokers, catalogs and stores -> the same calls, tried again with back-off while they may still succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import stamina
+import structlog
+
+from connector.errors import RetriableError
+from connector.settings import ErrorSettings
+
+T = TypeVar("T")
+
+_FIRST_WAIT_S = 0.2
+
+
+def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
+    """Call until it succeeds or `errors.retry.timeout` has passed, with growing waits and jitter.
+
+    Raises:
+        RetriableError: the last one, when the time is over. Other errors leave at once.
+    """
+    endless = settings.retry_timeout_ms < 0
+    log = structlog.get_logger()
+    for attempt in stamina.retry_context(
+        on=RetriableError,
+        attempts=None,
+        timeout=None if endless else settings.retry_timeout_ms / 1000,
+        wait_initial=_FIRST_WAIT_S,
+        wait_max=settings.retry_delay_max_ms / 1000,
+    ):
+        with attempt:
+            try:
+                return call()
+            except RetriableError as error:
+                log.warning("will try again", attempt=attempt.num, reason=str(error))
+                raise
+    raise AssertionError("unreachable")

@@ -1,0 +1,92 @@
+"""settings -> one run of the sink in this process: session, sink, signals, and what is shown meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.iceberg.position import nested
+from connector.kafka.cluster import Cluster
+from connector.observe.progress import Shown
+from connector.retry import retried
+from connector.settings import SinkSettings
+from connector.sink.batch import Report
+from connector.sink.build import Sink, build, look
+from connector.sink.stream import Stream
+from connector.spark import build_session, warm
+
+
+TASK_MODULES = ("connector.sink.tasks",)
+"""What Python workers import before the first batch; it brings everything else along."""
+
+
+@contextmanager
+def session(settings: SinkSettings) -> Iterator[SparkSession]:
+    """Start Spark for these settings, and stop it in the end; Python workers warm up meanwhile."""
+    spark = build_session(f"icebridge {settings.name}", settings.catalog, settings.spark)
+    threading.Thread(target=warm, args=(spark, TASK_MODULES), daemon=True).start()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def run(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
+    """Run the sink until it is stopped (SIGTERM, SIGINT), or to the offsets of now with `once`.
+
+    Raises:
+        ConnectorError: why it could not start or go on.
+    """
+    for note in settings.notes:
+        structlog.get_logger().warning(note)
+    with ThreadPoolExecutor(1) as beside:
+        looked = beside.submit(lambda: retried(lambda: look(Cluster(settings.kafka)), settings.errors))
+        with session(settings) as spark:
+            with Shown(terminal=terminal) as shown:
+                sink = build(spark, settings, lambda report: tell(shown, report), looked.result())
+                _run(sink, once=once)
+
+
+def _run(sink: Sink, *, once: bool) -> None:
+    try:
+        with stopped_by_signals(sink.stream):
+            structlog.get_logger().info("reading", offsets=nested(sink.stream.position.offsets))
+            sink.stream.run(once=once)
+    finally:
+        sink.close()
+
+
+def tell(shown: Shown, report: Report) -> None:
+    """Show a batch's report."""
+    shown.batch(
+        report.batch,
+        report.events,
+        report.seconds,
+        report.dead_letters,
+        tables=len(report.tables),
+        data_files=sum(done.data_files for done in report.tables.values()),
+        delete_files=sum(done.delete_files for done in report.tables.values()),
+        tombstones=report.tombstones,
+        ignored=report.ignored,
+        offsets=nested(report.end),
+    )
+
+
+@contextmanager
+def stopped_by_signals(stream: Stream) -> Iterator[None]:
+    """Let SIGTERM and SIGINT finish the batch at hand; only the main thread can have signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stream.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,71 @@
+"""coordinates -> jars.lock: resolve each component, leave out what PySpark ships, note the checksums (maintainers).
+
+Every coordinate is resolved alone: within one resolution the dependency management of each coordinate rules all others
+(log4j's binding beside Kafka 4.2.0 turned its kafka-clients into 3.9.1, and the broker failed with NoSuchMethodError).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import jgo
+
+from connector.errors import FatalError
+from connector.runtime.lockfile import LOCK_FILE, Artifact, render
+
+ROOTS = {
+    "spark": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+        # The provider of 4.1.3 could not be had; 4.0.0 runs under Spark 4.1.3.
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.xerial:sqlite-jdbc:3.50.3.0",
+    ),
+    "broker": (
+        "org.apache.kafka:kafka_2.13:4.2.0",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
+    ),
+}
+
+
+def shipped_by_pyspark() -> frozenset[str]:
+    """Names (without version) of the jars in the installed PySpark."""
+    import pyspark  # noqa: PLC0415
+
+    folder = Path(pyspark.__file__).parent / "jars"
+    return frozenset(re.sub(r"-\d[^-]*(-.*)?\.jar$", "", jar.name) for jar in folder.glob("*.jar"))
+
+
+def resolve(root: str) -> list[Artifact]:
+    """Resolve one coordinate (or several joined with +) with all it needs at run time, and take the checksums."""
+    found = []
+    for artifact in jgo.resolve(root):
+        if artifact.packaging != "jar":
+            continue
+        digest = hashlib.sha256(artifact.resolve().read_bytes()).hexdigest()
+        key = (artifact.groupId, artifact.artifactId, artifact.version)
+        found.append(Artifact(*key, sha256=digest, classifier=artifact.classifier))
+    return found
+
+
+def join(parts: Iterable[Iterable[Artifact]], left_out: frozenset[str]) -> tuple[Artifact, ...]:
+    """Join resolutions by name, sorted, without the names left out. FatalError for two versions of one artifact."""
+    by_name: dict[tuple[str, str], Artifact] = {}
+    for artifact in (artifact for part in parts for artifact in part if artifact.name not in left_out):
+        known = by_name.setdefault((artifact.name, artifact.classifier), artifact)
+        if known.version != artifact.version:
+            raise FatalError(f"{known} and {artifact} in one component: pin one of them in ROOTS")
+    return tuple(sorted(by_name.values(), key=str))
+
+
+def main() -> None:
+    """Write jars.lock anew."""
+    left_out = {"spark": shipped_by_pyspark()}
+    components = {name: join(map(resolve, roots), left_out.get(name, frozenset())) for name, roots in ROOTS.items()}
+    LOCK_FILE.write_text(render(components), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""properties -> CatalogSettings: which Iceberg catalog, what it is handed, and the properties of tables we make.
+
+Everything under `debezium.sink.iceberg.` that is not an option goes on to the catalog, or to new tables when it is a
+table property (Iceberg documentation, "Configuration").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import attrs
+
+from connector.settings.kinds import TEXT, one_of
+from connector.settings.option import Option, Prefix
+from connector.settings.reading import Reading
+
+TABLE_FAMILIES = ("write.", "read.", "history.", "commit.", "gc.", "schema.name-mapping.", "compatibility.")
+
+WAREHOUSE = Option(
+    name="debezium.sink.iceberg.warehouse",
+    kind=TEXT,
+    default=None,
+    importance="high",
+    doc="Root of the warehouse: a local path or the URI of a store. Only a REST or own catalog can do without.",
+)
+CATALOG_TYPE = Option(
+    name="debezium.sink.iceberg.type",
+    kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery"),
+    default=None,
+    importance="high",
+    doc="Kind of catalog: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",
+    shown="<from uri, else jdbc on SQLite in the warehouse>",
+)
+CATALOG_IMPL = Option(
+    name="debezium.sink.iceberg.catalog-impl",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Java class of a catalog, instead of type.",
+)
+URI = Option(
+    name="debezium.sink.iceberg.uri",
+    kind=TEXT,
+    default=None,
+    importance="high",
+    doc="Where the catalog is: a JDBC, HTTP or thrift URI.",
+    shown="<jdbc:sqlite in the warehouse>",
+    secret=True,
+)
+IO_IMPL = Option(
+    name="debezium.sink.iceberg.io-impl",
+    kind=TEXT,
+    default="org.apache.iceberg.io.ResolvingFileIO",
+    importance="low",
+    doc="Java class that reads and writes files of the warehouse.",
+)
+CATALOG_NAME = Option(
+    name="debezium.sink.iceberg.catalog-name",
+    kind=TEXT,
+    default="default",
+    importance="medium",
+    doc="Name of the catalog; a JDBC catalog stores it with every table.",
+)
+NAMESPACE = Option(
+    name="debezium.sink.iceberg.table-namespace",
+    kind=TEXT,
+    default="default",
+    importance="high",
+    doc="Namespace of the tables; dots nest.",
+)
+PASS_THROUGH = Prefix(
+    name="debezium.sink.iceberg.",
+    target="Iceberg",
+    importance="medium",
+    doc="Any other property of the Iceberg catalog, or of tables that are made (write.*, read.*, commit.* ...).",
+)
+OPTIONS: tuple[Option[object], ...] = (WAREHOUSE, CATALOG_TYPE, CATALOG_IMPL, URI, IO_IMPL, CATALOG_NAME, NAMESPACE)
+PREFIXES = (PASS_THROUGH,)
+
+
+def _names(values: Mapping[str, str]) -> str:
+    return f"<{', '.join(values)}>"
+
+
+@attrs.frozen
+class CatalogSettings:
+    """A catalog: `properties` always hold `type` or `catalog-impl`, and `io-impl`; keys are without the prefix."""
+
+    name: str
+    properties: Mapping[str, str] = attrs.field(repr=_names)
+    namespace: tuple[str, ...]
+    table_properties: Mapping[str, str] = attrs.field(repr=_names)
+
+
+def build(reading: Reading) -> CatalogSettings:
+    """Read the catalog's part; faults go to the reading."""
+    passed = reading.under(PASS_THROUGH)
+    table = {key: text for key, text in passed.items() if key.startswith(TABLE_FAMILIES)}
+    options = {option: reading.get(option) for option in (WAREHOUSE, CATALOG_TYPE, CATALOG_IMPL, URI, IO_IMPL)}
+    named = {option.name.removeprefix(PASS_THROUGH.name): text for option, text in options.items() if text}
+    chosen = _completed(reading, named)
+    return CatalogSettings(
+        name=reading.get(CATALOG_NAME),
+        properties=chosen | {key: text for key, text in passed.items() if key not in table},
+        namespace=_namespace(reading),
+        table_properties=table,
+    )
+
+
+def _namespace(reading: Reading) -> tuple[str, ...]:
+    levels = tuple(reading.get(NAMESPACE).split("."))
+    entry = reading.entry(NAMESPACE)
+    if entry and not all(level.strip() for level in levels):
+        reading.refuse(entry, "has an empty level", "write names separated by single dots")
+    return levels
+
+
+def _completed(reading: Reading, named: dict[str, str]) -> dict[str, str]:
+    kind, own = reading.entry(CATALOG_TYPE), reading.entry(CATALOG_IMPL)
+    if kind and own:
+        reading.refuse(own, "type is given too", "keep one of them")
+    if kind or own:
+        completed = named
+    elif "uri" in named:
+        completed = named | {"type": _type_of_uri(reading, named["uri"])}
+    else:
+        return _embedded(reading, named)
+    if "warehouse" not in named and not own and completed.get("type") != "rest" and reading.entry(WAREHOUSE) is None:
+        reading.miss(WAREHOUSE.name, "is missing", "add the root of the warehouse")
+    return completed | _absolute(completed)
+
+
+def _absolute(named: Mapping[str, str]) -> dict[str, str]:
+    """A relative warehouse made absolute, where it is a path: table locations outlive the working directory."""
+    path = local_path(named.get("warehouse", ""))
+    if path is None or ":" in named["warehouse"] or named.get("type") not in {"jdbc", "hadoop"}:
+        return {}
+    return {"warehouse": str(path)}
+
+
+def _type_of_uri(reading: Reading, uri: str) -> str:
+    for start, kind in {"jdbc:": "jdbc", "http:": "rest", "https:": "rest", "thrift:": "hive"}.items():
+        if uri.startswith(start):
+            return kind
+    entry = reading.entry(URI)
+    if entry:
+        reading.refuse(entry, "does not tell the kind of catalog", f"add {CATALOG_TYPE.name}")
+    return ""
+
+
+def _embedded(reading: Reading, named: dict[str, str]) -> dict[str, str]:
+    """A JDBC catalog on SQLite inside a local warehouse: what one gets by naming a warehouse only."""
+    entry = reading.entry(WAREHOUSE)
+    if entry is None:
+        reading.miss(WAREHOUSE.name, "is missing", "add the root of the warehouse, such as a local path")
+        return named
+    path = local_path(named.get("warehouse", ""))
+    if path is None:
+        what = "is not a local path and no catalog is named"
+        reading.refuse(entry, what, f"add {CATALOG_TYPE.name} and its properties")
+        return named
+    embedded = {"type": "jdbc", "uri": f"jdbc:sqlite:{path}/catalog.db", "jdbc.schema-version": "V1"}
+    return embedded | named | _absolute(embedded | named)
+
+
+def local_path(warehouse: str) -> Path | None:
+    """The directory of a warehouse in the local file system, absolute; None for any other store."""
+    parts = urlsplit(warehouse)
+    if parts.scheme not in {"", "file"} or (parts.scheme and parts.netloc not in {"", "localhost"}) or not parts.path:
+        return None
+    return Path(unquote(parts.path) if parts.scheme else warehouse).absolute()

@@ -1,0 +1,63 @@
+"""declarations -> one list: every option and prefix of the sink by scope, in the order documents show them."""
+
+from __future__ import annotations
+
+import attrs
+
+from connector.settings import batch, catalog, errors, events, kafka, table
+from connector.settings.kinds import TOPIC_NAME, Kind, Unfit
+from connector.settings.option import Option, Prefix
+
+
+def _sink_type(text: str) -> str:
+    if text == "iceberg":
+        return text
+    if text == "icebergevents":
+        raise Unfit("{} comes later", "use iceberg, with debezium.sink.iceberg.upsert=false to keep every event")
+    raise Unfit("{} is not a sink of this program", "write iceberg")
+
+
+NAME = Option(
+    name="name",
+    kind=TOPIC_NAME,
+    default="icebridge",
+    importance="high",
+    doc="Name of this sink; it stands in every commit, so keep it. Two sinks on the same tables need two names.",
+)
+SINK_TYPE = Option(
+    name="debezium.sink.type",
+    kind=Kind("string", _sink_type),
+    default="iceberg",
+    importance="low",
+    doc="Debezium Server's choice of sink: iceberg.",
+)
+SPARK = Prefix(
+    name="spark.",
+    target="Spark",
+    importance="low",
+    doc="Any setting of Spark, handed on under its full name.",
+)
+
+
+@attrs.frozen
+class ScopeOfOptions:
+    """A chapter of the reference."""
+
+    title: str
+    options: tuple[Option[object], ...]
+    prefixes: tuple[Prefix, ...] = ()
+
+
+SCOPES = (
+    ScopeOfOptions("The sink", (NAME, SINK_TYPE)),
+    ScopeOfOptions("Kafka", kafka.OPTIONS, kafka.PREFIXES),
+    ScopeOfOptions("Catalog", catalog.OPTIONS, catalog.PREFIXES),
+    ScopeOfOptions("Tables", table.OPTIONS, table.PREFIXES),
+    ScopeOfOptions("Events", events.OPTIONS),
+    ScopeOfOptions("Batches", batch.OPTIONS),
+    ScopeOfOptions("Errors", errors.OPTIONS),
+    ScopeOfOptions("Spark", (), (SPARK,)),
+)
+OPTIONS = tuple(option for scope in SCOPES for option in scope.options)
+PREFIXES = tuple(prefix for scope in SCOPES for prefix in scope.prefixes)
+NAMES = tuple(name for option in OPTIONS for name in option.names)

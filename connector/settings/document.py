@@ -1,0 +1,68 @@
+"""declared options -> Markdown reference and the complete properties files of config/.
+
+`python -m connector.settings.document` writes them all anew; tests fail when one of them is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from connector.settings import samples
+from connector.settings.declared import SCOPES, ScopeOfOptions
+from connector.settings.option import Option, Prefix
+
+REFERENCE = Path("docs/reference/options.md")
+_INTRO = """\
+# Options of the sink
+
+Made from the declarations in `connector/settings` by `python -m connector.settings.document`; do not edit.
+
+Settings are Java properties files in UTF-8. Several may be given, a later one wins, `-X key=value` wins over all.
+`${env:NAME}`, `${file:/path:key}` (a properties file) and `${dir:/path:file}` in a value are looked up, as in Kafka.
+A default in `<angle brackets>` depends on other keys. All faults of a configuration are reported at once.
+"""
+
+
+def markdown() -> str:
+    """The reference: a chapter and a table per scope."""
+    return "\n".join([_INTRO, *(line for scope in SCOPES for line in _chapter(scope))])
+
+
+def outputs() -> dict[Path, str]:
+    """Every generated file, by its path in the project."""
+    return {REFERENCE: markdown()} | {Path(sample.path): samples.render(sample) for sample in samples.ALL}
+
+
+def _chapter(scope: ScopeOfOptions) -> Iterator[str]:
+    yield f"## {scope.title}\n"
+    yield "| Key | Type | Default | Importance | Meaning |"
+    yield "|---|---|---|---|---|"
+    yield from map(_option, scope.options)
+    yield from map(_prefix, scope.prefixes)
+    yield ""
+
+
+def _option(option: Option[object]) -> str:
+    default = f"`{_cell(option.default_text)}`" if option.default_text else ""
+    aliases = f" Also: {', '.join(f'`{alias}`' for alias in option.aliases)}." if option.aliases else ""
+    return f"| `{option.name}` | {option.kind.name} | {default} | {option.importance} | {_cell(option.doc)}{aliases} |"
+
+
+def _prefix(prefix: Prefix) -> str:
+    return f"| `{prefix.name}*` | any | | {prefix.importance} | {_cell(prefix.doc)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def write(root: Path, texts: Mapping[Path, str]) -> None:
+    """Write texts below the project's root."""
+    for path, text in texts.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    write(Path.cwd(), outputs())

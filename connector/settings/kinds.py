@@ -1,0 +1,142 @@
+"""text of a property -> typed value: the kinds of value an option can have.
+
+A kind reads the trimmed text and raises `Unfit` with what is wrong and what to do. The text itself is never part of
+the message: the caller puts it in place of `{}` unless it may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import attrs
+
+from connector.settings import partitions, regexps
+
+T_co = TypeVar("T_co", covariant=True)
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+SERVER = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d{1,5}")
+
+
+class Unfit(ValueError):  # noqa: N818 - it names the value, the fault line is made elsewhere
+    """A text that is no value of its kind: `what` (holds `{}` for the text) and `todo`."""
+
+    def __init__(self, what: str, todo: str) -> None:
+        """Keep both parts."""
+        super().__init__(what, todo)
+        self.what = what
+        self.todo = todo
+
+
+@attrs.frozen
+class Kind(Generic[T_co]):
+    """A named way to read a text; `read` raises `Unfit`."""
+
+    name: str
+    read: Callable[[str], T_co]
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise Unfit("{} is not a boolean", "write true or false")
+    return text.lower() == "true"
+
+
+def whole_number(minimum: int, maximum: int = 2**63 - 1) -> Kind[int]:
+    """A whole number between both bounds, both included."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text) if text.isascii() and "_" not in text else None
+        except ValueError:
+            number = None
+        if number is None:
+            raise Unfit("{} is not a whole number", f"write digits only, from {minimum}")
+        if not minimum <= number <= maximum:
+            raise Unfit(f"{{}} is outside {minimum} to {maximum}", "write a number in that range")
+        return number
+
+    return Kind("int" if maximum < 2**31 else "long", read)
+
+
+def _share(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number <= 1.0:
+        raise Unfit("{} is not a ratio", "write a number from 0 to 1, such as 0.1")
+    return number
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Items of a comma separated list, trimmed, empty ones left out."""
+    return tuple(item for part in text.split(",") if (item := part.strip()))
+
+
+def one_of(*choices: str) -> Kind[str]:
+    """One of the given words, exactly as written."""
+
+    def read(text: str) -> str:
+        if text not in choices:
+            raise Unfit("{} is not known", f"write {' or '.join(choices)}")
+        return text
+
+    return Kind("string", read)
+
+
+def _topic(text: str) -> str:
+    if not TOPIC.fullmatch(text) or text in {".", ".."}:
+        raise Unfit("{} cannot be (part of) a topic name", "use letters, digits, '.', '_' and '-', at most 249 of them")
+    return text
+
+
+def _delimiter(text: str) -> str:
+    if not TOPIC.fullmatch(text):
+        raise Unfit("{} cannot be part of a topic name", "use '.', '_' or '-'")
+    return text
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(_topic(item) for item in split(text))
+    if not topics:
+        raise Unfit("{} holds no topic", "name the topics, separated by commas")
+    return topics
+
+
+def _servers(text: str) -> str:
+    servers = split(text)
+    if not servers or not all(SERVER.fullmatch(server) for server in servers):
+        raise Unfit("{} is not a list of brokers", "write host:port, several separated by commas")
+    return ",".join(servers)
+
+
+def _pattern(text: str) -> str:
+    try:
+        regexps.compiled(text)
+    except ValueError:
+        raise Unfit("{} is not a regular expression", "write one that Java and Python both read") from None
+    return text
+
+
+def _terms(text: str) -> tuple[str, ...]:
+    terms = partitions.split_terms(text)
+    for term in terms:
+        try:
+            partitions.parse(term)
+        except ValueError as wrong:
+            raise Unfit(f"{{}} is not a list of partition terms ({wrong})", partitions.HINT) from None
+    return terms
+
+
+TEXT: Kind[str] = Kind("string", str)
+BOOLEAN: Kind[bool] = Kind("boolean", _boolean)
+RATIO: Kind[float] = Kind("double", _share)
+LIST: Kind[tuple[str, ...]] = Kind("list", split)
+TOPIC_NAME: Kind[str] = Kind("string", _topic)
+TOPIC_DELIMITER: Kind[str] = Kind("string", _delimiter)
+TOPIC_NAMES: Kind[tuple[str, ...]] = Kind("list", _topics)
+SERVERS: Kind[str] = Kind("list", _servers)
+PATTERN: Kind[str] = Kind("regex", _pattern)
+PARTITION_TERMS: Kind[tuple[str, ...]] = Kind("list", _terms)

@@ -1,0 +1,60 @@
+"""text of a partition-by option -> partition terms.
+
+A term is a column (`region`), `year(c)`, `month(c)`, `day(c)`, `hour(c)` (plurals too), `bucket(c, N)` or
+`truncate(c, N)`. Whether the column exists and has a fitting type is known only when the table is made.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import attrs
+
+Transform = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
+HINT = "write a column, year|month|day|hour(column), bucket(column, N) or truncate(column, N)"
+
+_SPLIT = re.compile(r",(?![^(]*\))")
+_CALL = re.compile(r"(\w+)\s*\(\s*([^(),]+?)\s*(?:,\s*([^(),]+?)\s*)?\)")
+_PLAIN: dict[str, Transform] = {"year": "year", "month": "month", "day": "day", "hour": "hour"}
+_WIDE: dict[str, Transform] = {"bucket": "bucket", "truncate": "truncate"}
+_MAX_WIDTH = 2**31 - 1
+
+
+@attrs.frozen
+class PartitionTerm:
+    """One field of a partition spec; `width` is the N of bucket and truncate, None for all others."""
+
+    column: str
+    transform: Transform
+    width: int | None = None
+
+
+def split_terms(text: str) -> tuple[str, ...]:
+    """Terms of a list; a comma inside parentheses belongs to its term."""
+    return tuple(term for part in _SPLIT.split(text) if (term := part.strip()))
+
+
+def parse(term: str) -> PartitionTerm:
+    """Read one term; raises ValueError with what is wrong, without the term itself."""
+    text = term.strip()
+    call = _CALL.fullmatch(text)
+    if call:
+        return _call(call[1].lower(), call[2], call[3])
+    if not text or re.search(r"[(),\s]", text):
+        raise ValueError("a term is neither a column nor transform(column)")
+    return PartitionTerm(text, "identity")
+
+
+def _call(name: str, column: str, width: str | None) -> PartitionTerm:
+    plain = _PLAIN.get(name.removesuffix("s"))
+    if plain:
+        if width is not None:
+            raise ValueError(f"{plain} takes a column only")
+        return PartitionTerm(column, plain)
+    wide = _WIDE.get(name)
+    if wide is None:
+        raise ValueError("unknown transform")
+    if width is None or not re.fullmatch(r"0*[1-9][0-9]{0,9}", width) or int(width) > _MAX_WIDTH:
+        raise ValueError(f"{wide} needs a column and a whole number above 0, in this order")
+    return PartitionTerm(column, wide, int(width))

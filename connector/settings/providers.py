@@ -1,0 +1,79 @@
+"""text with `${provider:...}` references -> text: Kafka's configuration providers.
+
+`${env:NAME}`, `${file:/path:key}` (a properties file) and `${dir:/path:file name}` are always on. As in Kafka a value
+that was looked up is not searched again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+import javaproperties
+
+# Same shape as Kafka's ConfigTransformer: provider, optional path, key.
+REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
+BARE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.]*)\}")
+
+
+class Unresolved(LookupError):  # noqa: N818 - it names a reference, the fault line is made elsewhere
+    """A reference that nothing answers: `reference`, `why` and `todo`."""
+
+    def __init__(self, reference: str, why: str, todo: str) -> None:
+        """Keep the three parts."""
+        super().__init__(reference, why, todo)
+        self.reference = reference
+        self.why = why
+        self.todo = todo
+
+
+@attrs.frozen
+class Providers:
+    """Answers references; `environ` is what `${env:NAME}` looks into."""
+
+    environ: Mapping[str, str] = attrs.field(repr=False)
+
+    def resolve(self, text: str, *, bare: bool = True) -> str:
+        """Replace every reference; raises Unresolved. With `bare`, `${NAME}` without a provider is refused."""
+        unprovided = BARE.search(text) if bare else None
+        if unprovided:
+            raise Unresolved(unprovided[0], "names no provider", f"write ${{env:{unprovided[1]}}}")
+        return REFERENCE.sub(self._answer, text)
+
+    def _answer(self, match: re.Match[str]) -> str:
+        provider, path, key = match.groups()
+        lookups: dict[str, Callable[[str, str], str]] = {"env": self._env, "file": _file, "dir": _dir}
+        if provider not in lookups:
+            raise Unresolved(match[0], "names an unknown provider", "use env, file or dir")
+        try:
+            return lookups[provider](path or "", key)
+        except KeyError as missing:
+            why = f"cannot be resolved: {missing.args[0]}"
+            raise Unresolved(match[0], why, "provide it or correct the reference") from None
+
+    def _env(self, path: str, key: str) -> str:
+        name = f"{path}:{key}" if path else key
+        if name not in self.environ:
+            raise KeyError("the environment has no such variable")
+        return self.environ[name]
+
+
+def _file(path: str, key: str) -> str:
+    try:
+        values = javaproperties.loads(Path(path).read_text("utf-8-sig"))
+    except (OSError, ValueError):
+        raise KeyError("the file cannot be read") from None
+    if key not in values:
+        raise KeyError("the file has no such key")
+    return values[key]
+
+
+def _dir(path: str, key: str) -> str:
+    if not path or "/" in key or key in {"", ".", ".."}:
+        raise KeyError("it must name a directory and a file right in it")
+    try:
+        return (Path(path) / key).read_text("utf-8")
+    except (OSError, ValueError):
+        raise KeyError("the directory has no such readable file") from None

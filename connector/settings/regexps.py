@@ -1,0 +1,59 @@
+"""Java regular expression and replacement -> Python's.
+
+Debezium Server's `destination-regexp` is `String.replaceAll` of Java: groups are `$1` or `${name}`, a backslash takes
+the next character as it is, named groups are written `(?<name>...)`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAMED = re.compile(r"(?<!\\)\(\?<(?=[A-Za-z])")
+_REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{([A-Za-z][A-Za-z0-9]*)\})|(\$|\\)", re.DOTALL)
+
+
+def compiled(java: str) -> re.Pattern[str]:
+    """The Python pattern of a Java one; raises ValueError when Python cannot read it."""
+    try:
+        return re.compile(_NAMED.sub("(?P<", java), re.ASCII)
+    except re.error as wrong:
+        raise ValueError(str(wrong)) from None
+
+
+def template(replacement: str, pattern: re.Pattern[str]) -> str:
+    """The `re.sub` template of a Java replacement; raises ValueError for a group the pattern does not have.
+
+    As in Java `$12` means group 12 when there is one and group 1 followed by `2` otherwise.
+    """
+    parts: list[str] = []
+    end = 0
+    for match in _REFERENCE.finditer(replacement):
+        parts += [_literal(replacement[end : match.start()]), _piece(match, pattern)]
+        end = match.end()
+    return "".join([*parts, _literal(replacement[end:])])
+
+
+def _piece(match: re.Match[str], pattern: re.Pattern[str]) -> str:
+    escaped, number, name, stray = match.groups()
+    if escaped is not None:
+        return _literal(escaped)
+    if stray is not None:
+        raise ValueError("a lone $ or \\")
+    if name is not None:
+        if name not in pattern.groupindex:
+            raise ValueError("a group that the expression does not name")
+        return rf"\g<{name}>"
+    return _numbered(number, pattern.groups)
+
+
+def _numbered(digits: str, groups: int) -> str:
+    size = 1
+    while size < len(digits) and int(digits[: size + 1]) <= groups:
+        size += 1
+    if int(digits[:size]) > groups:
+        raise ValueError("a group that the expression does not have")
+    return rf"\g<{int(digits[:size])}>" + digits[size:]
+
+
+def _literal(text: str) -> str:
+    return text.replace("\\", r"\\")

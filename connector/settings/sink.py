@@ -1,0 +1,78 @@
+"""files, overrides -> SinkSettings: everything the sink has to know, or one ConfigError with every fault."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from connector.errors import ConfigError
+from connector.settings import batch, catalog, entries, errors, events, foreign, kafka, keys, table
+from connector.settings.declared import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
+from connector.settings.providers import Providers
+from connector.settings.reading import Reading
+
+
+def _names(values: Mapping[str, str]) -> str:
+    return f"<{', '.join(values)}>"
+
+
+@attrs.frozen
+class SinkSettings:
+    """All settings of a sink; `notes` are to be logged once at start. No representation shows a passed-on value."""
+
+    name: str
+    kafka: kafka.KafkaSettings
+    catalog: catalog.CatalogSettings
+    table: table.TableSettings
+    events: events.EventSettings
+    errors: errors.ErrorSettings
+    batch: batch.BatchSettings
+    spark: Mapping[str, str] = attrs.field(repr=_names)
+    notes: tuple[str, ...]
+
+
+def load(
+    files: Sequence[Path],
+    overrides: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> SinkSettings:
+    """Read properties files, the later over the earlier, and the overrides over all of them.
+
+    `environ` answers `${env:NAME}`, the process's environment by default. Raises ConfigError with one line per fault.
+    """
+    given, unreadable = entries.layered(files, overrides or {})
+    given = events.adopted(given)
+    reading = Reading(
+        files=[str(path) for path in files],
+        entries=given,
+        providers=Providers(os.environ if environ is None else environ),
+        declared=frozenset(NAMES) | frozenset(name for name in given if foreign.OTHER_SINK.owns(name)),
+        prefixes=PREFIXES,
+        complete=not unreadable,
+        faults=list(unreadable),
+    )
+    settings = _build(reading)
+    if reading.faults:
+        raise ConfigError(*(fault.text for fault in sorted(reading.faults)))
+    return settings
+
+
+def _build(reading: Reading) -> SinkSettings:
+    reading.get(SINK_TYPE)
+    keys.check(reading)
+    name = reading.get(NAME)
+    failures = errors.build(reading, name)
+    return SinkSettings(
+        name=name,
+        kafka=kafka.build(reading, name, failures.topic),
+        catalog=catalog.build(reading),
+        table=table.build(reading),
+        events=events.build(reading),
+        errors=failures,
+        batch=batch.build(reading),
+        spark={SPARK.name + key: text for key, text in reading.under(SPARK).items()},
+        notes=tuple(reading.notes),
+    )

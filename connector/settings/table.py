@@ -1,0 +1,257 @@
+"""properties -> TableSettings: how tables are named, made, partitioned and written.
+
+Names and defaults: Debezium Server's iceberg sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from connector.settings import regexps
+from connector.settings.kinds import BOOLEAN, LIST, PARTITION_TERMS, PATTERN, TEXT, one_of, whole_number
+from connector.settings.option import Option, Prefix
+from connector.settings.reading import Reading
+
+PREFIX = Option(
+    name="debezium.sink.iceberg.table-prefix",
+    kind=TEXT,
+    default="",
+    importance="medium",
+    doc="Put before the name of every table; the rest is the topic's name with _ for each dot.",
+)
+DESTINATION_REGEXP = Option(
+    name="debezium.sink.iceberg.destination-regexp",
+    kind=PATTERN,
+    default=None,
+    importance="medium",
+    doc="Every match of this in a topic's name is replaced before the table is named; merges topics into one table.",
+)
+DESTINATION_REPLACE = Option(
+    name="debezium.sink.iceberg.destination-regexp-replace",
+    kind=TEXT,
+    default="",
+    importance="medium",
+    doc="What a match of destination-regexp is replaced by; $1 is its first group.",
+    literal=True,
+)
+UPPERCASE = Option(
+    name="debezium.sink.iceberg.destination-uppercase-table-names",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Make table names upper case.",
+)
+LOWERCASE = Option(
+    name="debezium.sink.iceberg.destination-lowercase-table-names",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Make table names lower case.",
+)
+UPSERT = Option(
+    name="debezium.sink.iceberg.upsert",
+    kind=BOOLEAN,
+    default=True,
+    importance="high",
+    doc="Keep one row per key; false appends one row per event. Tables without key are always appended to.",
+)
+KEEP_DELETES = Option(
+    name="debezium.sink.iceberg.upsert-keep-deletes",
+    kind=BOOLEAN,
+    default=True,
+    importance="high",
+    doc='Keep a deleted row with __deleted = "true" (soft delete); false removes it (hard delete).',
+)
+DEDUP_COLUMN = Option(
+    name="debezium.sink.iceberg.upsert-dedup-column",
+    kind=TEXT,
+    default="__source_ts_ns",
+    importance="low",
+    doc="Number column that tells which change of a key is the later one.",
+)
+OP_FIELD = Option(
+    name="debezium.sink.iceberg.upsert-op-field",
+    kind=TEXT,
+    default="__op",
+    importance="low",
+    doc="Column that holds the operation: c, r, u or d.",
+)
+IDENTIFIER_FIELDS = Option(
+    name="debezium.sink.iceberg.create-identifier-fields",
+    kind=BOOLEAN,
+    default=True,
+    importance="medium",
+    doc="Make tables with the record key's columns as identifier fields; without, they are appended to.",
+)
+FIELD_ADDITION = Option(
+    name="debezium.sink.iceberg.allow-field-addition",
+    kind=BOOLEAN,
+    default=True,
+    importance="medium",
+    doc="Add columns that events bring and widen types; false leaves the schema as it is.",
+)
+PRESERVE_REQUIRED = Option(
+    name="debezium.sink.iceberg.preserve-required-property",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Make a column required when the event's schema says so; otherwise only key columns are.",
+)
+WRITE_FORMAT = Option(
+    name="debezium.sink.iceberg.write.format.default",
+    kind=one_of("parquet"),
+    default="parquet",
+    importance="low",
+    doc="Format of data files; this version writes parquet, avro and orc come later.",
+)
+FORMAT_VERSION = Option(
+    name="debezium.sink.iceberg.format-version",
+    kind=whole_number(2, 3),
+    default=2,
+    importance="medium",
+    doc="Iceberg format version of tables that are made: 2 or 3.",
+)
+PARTITION_BY = Option(
+    name="debezium.sink.iceberg.partition-by",
+    kind=PARTITION_TERMS,
+    default=(),
+    importance="medium",
+    doc="Partition of tables that are made: columns, year|month|day|hour(c), bucket(c, N), truncate(c, N).",
+)
+PARTITION_BY_TABLE = Prefix(
+    name="debezium.sink.iceberg.partition-by.",
+    target="partition-by of one table",
+    importance="medium",
+    doc="The same for one table only; the rest of the key is the topic or the table's name.",
+)
+EXCLUDED_COLUMNS = Option(
+    name="debezium.sink.iceberg.excluded-columns",
+    kind=LIST,
+    default=(),
+    importance="low",
+    doc="Columns that are left out of tables, comma separated.",
+)
+OFFSETS_TABLE = Option(
+    name="debezium.source.offset.storage.iceberg.table-name",
+    kind=TEXT,
+    default="_debezium_offset_storage",
+    importance="low",
+    doc="Table that holds the committed Kafka offsets, beside those in every snapshot's summary.",
+)
+NESTED_AS_VARIANT = Option(
+    name="debezium.sink.iceberg.nested-as-variant",
+    kind=one_of("false"),
+    default="false",
+    importance="low",
+    doc="Store nested values as variant; this version does not.",
+)
+TABLE_MAPPER = Option(
+    name="debezium.sink.iceberg.table-mapper",
+    kind=one_of("default-mapper"),
+    default="default-mapper",
+    importance="low",
+    doc="How topics become table names; there is no other mapper than the default one.",
+)
+OPTIONS: tuple[Option[object], ...] = (
+    PREFIX,
+    DESTINATION_REGEXP,
+    DESTINATION_REPLACE,
+    UPPERCASE,
+    LOWERCASE,
+    UPSERT,
+    KEEP_DELETES,
+    DEDUP_COLUMN,
+    OP_FIELD,
+    IDENTIFIER_FIELDS,
+    FIELD_ADDITION,
+    PRESERVE_REQUIRED,
+    WRITE_FORMAT,
+    FORMAT_VERSION,
+    PARTITION_BY,
+    EXCLUDED_COLUMNS,
+    OFFSETS_TABLE,
+    NESTED_AS_VARIANT,
+    TABLE_MAPPER,
+)
+PREFIXES = (PARTITION_BY_TABLE,)
+
+
+@attrs.frozen
+class TableSettings:
+    """What tables are called and look like; partition terms are text as written, see `partitions.parse`.
+
+    `destination_regexp_replace` is a Java replacement, see `regexps.template`.
+    """
+
+    prefix: str
+    destination_regexp: str | None
+    destination_regexp_replace: str
+    case: Literal["keep", "upper", "lower"]
+    upsert: bool
+    keep_deletes: bool
+    dedup_column: str
+    op_field: str
+    create_identifier_fields: bool
+    allow_field_addition: bool
+    preserve_required: bool
+    write_format: str
+    format_version: int
+    partition_by: tuple[str, ...]
+    partition_by_table: Mapping[str, tuple[str, ...]]
+    excluded_columns: tuple[str, ...]
+    offsets_table: str
+
+
+def build(reading: Reading) -> TableSettings:
+    """Read the tables' part; faults go to the reading."""
+    reading.get(NESTED_AS_VARIANT)
+    reading.get(TABLE_MAPPER)
+    _check_replacement(reading)
+    return TableSettings(
+        prefix=reading.get(PREFIX),
+        destination_regexp=reading.get(DESTINATION_REGEXP),
+        destination_regexp_replace=reading.get(DESTINATION_REPLACE),
+        case=_case(reading),
+        upsert=reading.get(UPSERT),
+        keep_deletes=reading.get(KEEP_DELETES),
+        dedup_column=reading.get(DEDUP_COLUMN),
+        op_field=reading.get(OP_FIELD),
+        create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
+        allow_field_addition=reading.get(FIELD_ADDITION),
+        preserve_required=reading.get(PRESERVE_REQUIRED),
+        write_format=reading.get(WRITE_FORMAT),
+        format_version=reading.get(FORMAT_VERSION),
+        partition_by=reading.get(PARTITION_BY),
+        partition_by_table=_by_table(reading),
+        excluded_columns=reading.get(EXCLUDED_COLUMNS),
+        offsets_table=reading.get(OFFSETS_TABLE),
+    )
+
+
+def _case(reading: Reading) -> Literal["keep", "upper", "lower"]:
+    upper, lower = reading.get(UPPERCASE), reading.get(LOWERCASE)
+    entry = reading.entry(LOWERCASE)
+    if upper and lower and entry:
+        reading.refuse(entry, f"{UPPERCASE.name} is true too", "set one of them to false")
+    return "upper" if upper else "lower" if lower else "keep"
+
+
+def _check_replacement(reading: Reading) -> None:
+    pattern, entry = reading.get(DESTINATION_REGEXP), reading.entry(DESTINATION_REPLACE)
+    if pattern is None or entry is None:
+        return
+    try:
+        regexps.template(reading.get(DESTINATION_REPLACE), regexps.compiled(pattern))
+    except ValueError as wrong:
+        reading.refuse(entry, f"holds {wrong}", "write $1 for a group, \\$ for a dollar sign")
+
+
+def _by_table(reading: Reading) -> dict[str, tuple[str, ...]]:
+    values: dict[str, tuple[str, ...]] = {}
+    for entry in reading.members(PARTITION_BY_TABLE):
+        one = attrs.evolve(PARTITION_BY, name=entry.key)
+        values[entry.key.removeprefix(PARTITION_BY_TABLE.name)] = reading.get(one)
+    return values

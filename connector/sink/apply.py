@@ -1,0 +1,99 @@
+"""Folded changes -> rows and equality deletes of a table (design, section 4, "Apply to Iceberg"). On executors.
+
+Each surviving key gets an equality delete, and a row unless the change is a hard delete. A create is an upsert too: a
+redelivered create must not double a row. The delete is left out only for keys that the table provably does not hold.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.keys import KnownKeys
+from connector.iceberg.writing import TableWriter
+from connector.sink.decode import DELETED
+from connector.sink.fold import Ints, Mask
+from connector.sink.parts import Folded, Part, gather
+from connector.sink.plan import TablePlan
+
+
+def write_append(writer: TableWriter, part: Part, table: TablePlan) -> None:
+    """Write every event that has a row."""
+    writer.rows(_strict(part.rows, table.layout.columns))
+
+
+def write_upserts(writer: TableWriter, folded: Folded, table: TablePlan) -> None:
+    """Write the winners' rows, and an equality delete for each key that the table may hold."""
+    deleted = np.concatenate([part.deleted for part in folded.parts])
+    gone = deleted[folded.winners]
+    if table.keep_deletes:
+        _write_soft(writer, folded, gone, table)
+        replaced = folded.winners[folded.images >= 0]
+    else:
+        _write_rows(writer, gather(folded.parts, folded.winners[~gone]), table)
+        replaced = folded.winners
+    for part in gather(folded.parts, replaced):
+        _write_deletes(writer, part, table)
+
+
+def _write_soft(writer: TableWriter, folded: Folded, gone: Mask, table: TablePlan) -> None:
+    """Write the last known row of every key, marked where the key is gone."""
+    known = folded.images >= 0
+    rows = folded.images[known]
+    sequence = np.argsort(rows)
+    marks = gone[known][sequence]
+    start = 0
+    for part in gather(folded.parts, rows[sequence]):
+        stop = start + len(part)
+        _write_rows(writer, [_marked(part, marks[start:stop])], table)
+        start = stop
+
+
+def _marked(part: Part, gone: Mask) -> Part:
+    position = part.rows.schema.get_field_index(DELETED)
+    if position < 0 or not gone.any():
+        return part
+    field = part.rows.schema.field(position)
+    true = True if pa.types.is_boolean(field.type) else "true"
+    column = pc.if_else(pa.array(gone), pa.scalar(true, field.type), part.rows.column(position))
+    return attrs.evolve(part, rows=part.rows.set_column(position, field, column))
+
+
+def _write_rows(writer: TableWriter, parts: list[Part], table: TablePlan) -> None:
+    for part in parts:
+        writer.rows(_strict(part.rows, table.layout.columns))
+
+
+def _strict(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """Give the rows under the table's own schema, required columns and field ids included."""
+    return pa.RecordBatch.from_arrays(rows.columns, schema=columns)
+
+
+def _write_deletes(writer: TableWriter, part: Part, table: TablePlan) -> None:
+    keys = [part.rows.column(name) for name in table.layout.keys]
+    wanted = may_exist(dict(zip(table.layout.keys, keys, strict=True)), table.known_keys)
+    if not wanted.any():
+        return
+    schema = pa.schema([table.layout.columns.field(name) for name in table.layout.keys])
+    batch = pa.RecordBatch.from_arrays(keys, schema=schema)
+    writer.deletes(batch if wanted.all() else batch.take(_indices(wanted)))
+
+
+def _indices(mask: Mask) -> pa.Array:
+    rows: Ints = np.flatnonzero(mask)
+    return pa.array(rows)
+
+
+def may_exist(keys: dict[str, pa.Array], known: KnownKeys) -> Mask:
+    """Mark the keys that the table may hold: inside the bounds of every identifier column, or bounds unknown."""
+    length = len(next(iter(keys.values())))
+    if not known.certain:
+        return np.ones(length, np.bool_)
+    inside = np.full(length, bool(known.bounds), np.bool_)
+    for name, (lowest, highest) in known.bounds.items():
+        column = keys[name]
+        low, high = pa.scalar(lowest, column.type), pa.scalar(highest, column.type)
+        inside &= np.asarray(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
+    return inside

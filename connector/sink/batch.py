@@ -1,0 +1,228 @@
+"""One micro-batch, top to bottom: plan -> job -> dead letters -> commits -> offsets. On the driver.
+
+The batch is the unit: its files become visible table by table, each in one commit with the batch's end offsets; a
+batch that is replayed after a crash is filtered per table by these offsets (design, section 5).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+import orjson
+import structlog
+from pyspark.sql import DataFrame
+
+from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.iceberg.commit import Committed, Pending, commit
+from connector.iceberg.offsets import OffsetsTable
+from connector.iceberg.position import Position, TopicPartition
+from connector.kafka.cluster import Cluster, Topic
+from connector.kafka.dead_letters import DeadLetters
+from connector.kafka.groups import Group
+from connector.retry import retried
+from connector.settings import SinkSettings
+from connector.sink.jobs import Result, mappers, run, sizes
+from connector.sink.limits import Limits
+from connector.sink.plan import BatchPlan, Letter
+from connector.sink.targets import Targets
+
+MAX_ROUNDS = 8
+"""A job runs again after tables were created or evolved for it; each round brings in every shape seen so far."""
+
+COMMIT_THREADS = 8
+
+SHOWN_LETTERS = 10
+"""Dead letters per batch that the log shows one by one; all of them are in the topic."""
+
+
+@attrs.frozen
+class Batch:
+    """What to read: the offsets of each topic-partition from `start` up to, not including, `end`."""
+
+    id: int
+    start: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+
+    @property
+    def events(self) -> int:
+        """How many offsets the batch spans; records are at most so many."""
+        return sum(end - self.start.get(at, end) for at, end in self.end.items())
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics that may have records in this batch."""
+        return sorted({at[0] for at, end in self.end.items() if end > self.start.get(at, 0)})
+
+
+@attrs.frozen
+class Report:
+    """What became of a batch, for logs and progress; `tables` maps a table to its files."""
+
+    batch: int
+    events: int
+    seconds: float
+    tables: dict[str, Committed]
+    dead_letters: int
+    tombstones: int
+    ignored: int
+    end: Mapping[TopicPartition, int]
+    position: Position
+
+
+class Batches:
+    """Carries batches out for one sink, one after the other."""
+
+    def __init__(  # noqa: PLR0913 - the parts are put together in one place, `connector.sink.build`
+        self,
+        settings: SinkSettings,
+        targets: Targets,
+        offsets: OffsetsTable,
+        cluster: Cluster,
+        letters: DeadLetters,
+        group: Group,
+        position: Position,
+        parallelism: int,
+    ) -> None:
+        """Begin at `position`."""
+        self._settings, self._targets, self._offsets = settings, targets, offsets
+        self._cluster, self._letters, self._group = cluster, letters, group
+        self._limits = Limits(settings.errors)
+        self._parallelism = parallelism
+        self._log = structlog.get_logger()
+        self.position = position
+
+    def process(self, frame: DataFrame, batch: Batch) -> Report:
+        """Bring a batch into its tables.
+
+        Raises:
+            RetriableError: broker or catalog stayed away longer than `errors.retry.timeout`; whatever was committed
+                is known to be, and will be left out when the batch comes again.
+            FatalError: a person has to look.
+        """
+        began = time.monotonic()
+        position = self._end_position(batch)
+        report = retried(lambda: self._attempt(frame, batch, position), self._settings.errors)
+        self.position = position
+        retried(lambda: self._save(report), self._settings.errors)
+        problem = self._group.follow(batch.end)
+        if problem:
+            self._log.warning(problem)
+        return attrs.evolve(report, seconds=time.monotonic() - began)
+
+    def close(self) -> None:
+        """Disconnect from the cluster."""
+        self._group.close()
+
+    def _end_position(self, batch: Batch) -> Position:
+        unknown = [topic for topic in batch.topics if topic not in self.position.topic_ids]
+        found: dict[str, Topic] = retried(lambda: self._cluster.topics(unknown), self._settings.errors)
+        ids = {name: topic.id for name, topic in found.items()}
+        return self.position.advanced(Position(self.position.cluster_id, ids, batch.end))
+
+    def _attempt(self, frame: DataFrame, batch: Batch, position: Position) -> Report:
+        plan, names, result = self._run(frame, batch)
+        try:
+            self._limits.check(len(result.letters), result.tally)
+            self._letters.write(result.letters)
+        except ConnectorError:
+            self._discard(names, result)
+            raise
+        self._limits.passed(result.tally)
+        self._tell(result.letters)
+        done = self._commit(plan, names, result, position)
+        tally = result.tally
+        counts = (tally.dead, tally.tombstones, tally.ignored)
+        return Report(batch.id, tally.events, 0.0, done, *counts, batch.end, position)
+
+    def _tell(self, letters: list[Letter]) -> None:
+        for letter in letters[:SHOWN_LETTERS]:
+            place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
+            self._log.warning("dead letter", record=place, stage=letter.stage, reason=letter.reason)
+
+    def _run(self, frame: DataFrame, batch: Batch) -> tuple[BatchPlan, list[str], Result]:
+        for _ in range(MAX_ROUNDS):
+            plan, names = self.plan(batch)
+            result = run(frame, plan)
+            if not result.needs:
+                return plan, names, result
+            self._discard(names, result)
+            self._targets.satisfy(result.needs)
+        raise FatalError(f"batch {batch.id}: tables could not be made ready for its events; the log tells which")
+
+    def plan(self, batch: Batch) -> tuple[BatchPlan, list[str]]:
+        """Give the plan of the next job, and the names of its tables by index."""
+        routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
+        names = sorted(set(routes.values()))
+        index = {name: i for i, name in enumerate(names)}
+        reducers, buckets = sizes(batch.events, self._parallelism)
+        rule = self._settings.table
+        return BatchPlan(
+            label=f"{batch.id:06d}",
+            events=self._settings.events,
+            dedup_column=rule.dedup_column,
+            op_field=rule.op_field,
+            excluded_columns=frozenset(rule.excluded_columns),
+            evolve=rule.allow_field_addition,
+            tables=tuple(self._targets.plan(name, i, batch.start) for name, i in index.items()),
+            routes={topic: index[name] for topic, name in routes.items()},
+            refused=dict(self._targets.refused),
+            ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
+            mappers=mappers(batch.events, self._parallelism),
+            buckets=buckets,
+            reducers=reducers,
+            max_letters=self._limits.room,
+        ), names
+
+    def _commit(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Committed]:
+        """Commit every table; one that fails does not hold up the others, its error is raised after them."""
+        work = [(names[index], files) for index, files in sorted(result.files.items())]
+        topics = {name: [t for t, i in plan.routes.items() if names[i] == name] for name, _ in work}
+        guarded = {names[t.index]: t.known_keys.certain for t in plan.tables}
+        with ThreadPoolExecutor(COMMIT_THREADS) as pool:
+            futures = {
+                name: pool.submit(self._commit_table, name, files, position.only(topics[name]), guarded[name])
+                for name, files in work
+            }
+        failed = [(name, error) for name, future in futures.items() if (error := future.exception())]
+        for name, error in failed:
+            # Only a refused commit is known to refer to no file; after any other error they are left alone.
+            if isinstance(error, RetriableError):
+                self._discard([name], attrs.evolve(result, files={0: dict(work)[name]}))
+                self._targets.refresh(name)
+        if failed:
+            raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
+        return {name: future.result() for name, future in futures.items()}
+
+    def _commit_table(self, name: str, files: list[bytes], position: Position, guarded: bool) -> Committed:
+        target = self._targets[name]
+        pending = Pending(
+            files=files,
+            position=target.stored.position.advanced(position),
+            expected=target.stored,
+            base=target.base,
+            guarded=guarded,
+            replaces=target.upsert,
+        )
+        done = commit(target.table, pending, self._settings.name)
+        self._targets.committed(name, files, done)
+        return done
+
+    def _save(self, report: Report) -> None:
+        full = {self._targets[name].table.name: done.stored.position for name, done in report.tables.items()}
+        self._offsets.save(report.position, full)
+
+    def _discard(self, names: list[str], result: Result) -> None:
+        """Delete files that no commit will refer to; what cannot be deleted is an orphan, and harmless."""
+        for index, files in result.files.items():
+            for path in _paths(files):
+                try:
+                    self._targets[names[index]].table.delete_file(path)
+                except ConnectorError as error:
+                    self._log.warning("a file is left behind", table=names[index], reason=str(error))
+
+
+def _paths(descriptions: Iterable[bytes]) -> list[str]:
+    return [orjson.loads(description)["file-path"] for description in descriptions]

@@ -1,0 +1,101 @@
+"""settings + a Spark session -> a sink that is ready to run: the only place where its parts are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+
+from connector.errors import RetriableError
+from connector.iceberg.catalog import Catalog
+from connector.iceberg.offsets import OffsetsTable
+from connector.iceberg.position import Position
+from connector.kafka.cluster import Cluster
+from connector.kafka.dead_letters import DeadLetters
+from connector.kafka.groups import Group
+from connector.retry import retried
+from connector.settings import SinkSettings
+from connector.sink.batch import Batch, Batches, Report
+from connector.sink.prime import shapes
+from connector.sink.start import Seen, resume
+from connector.sink.stream import Stream
+from connector.sink.targets import Targets
+
+
+@attrs.frozen(eq=False)
+class Sink:
+    """A sink at its starting position; `stream.run` runs it."""
+
+    stream: Stream
+    batches: Batches
+    targets: Targets
+
+    def close(self) -> None:
+        """Let go of the cluster; the Spark session is the caller's."""
+        self.batches.close()
+
+
+def look(cluster: Cluster) -> Seen:
+    """Give the cluster as it is now.
+
+    Raises:
+        RetriableError: it is away, or no selected topic exists yet.
+    """
+    topics = cluster.selected()
+    if not topics:
+        raise RetriableError("none of the selected topics exists yet; check topics, topics.regex or the topic prefix")
+    at = [(topic.name, partition) for topic in topics.values() for partition in range(topic.partitions)]
+    return Seen(cluster.id(), topics, cluster.beginnings(at), cluster.ends(at))
+
+
+def build(
+    spark: SparkSession, settings: SinkSettings, told: Callable[[Report], None], seen: Seen | None = None
+) -> Sink:
+    """Put a sink together at the position where it has to read on.
+
+    Args:
+        spark: a session whose catalog is the settings' one.
+        settings: everything else.
+        told: called after each batch.
+        seen: the cluster, if it was looked at already.
+
+    Raises:
+        GapError: the stored position does not fit the cluster or the tables.
+        RetriableError: the cluster or the catalog is away.
+    """
+    cluster = Cluster(settings.kafka)
+    seen = seen or retried(lambda: look(cluster), settings.errors)
+    catalog, offsets = retried(lambda: _opened(spark, settings), settings.errors)
+    targets = Targets(settings, catalog)
+    found = retried(lambda: targets.find(seen.topics), settings.errors)
+    tables = {targets[name].table.name: targets[name].stored.position for name in set(found.values())}
+    position = resume(offsets.position, tables, offsets.tables, seen, settings.kafka.auto_offset_reset)
+    letters = DeadLetters(settings.name, settings.kafka, settings.errors, cluster)
+    parallelism = spark.sparkContext.defaultParallelism
+    group = Group(settings.kafka)
+    batches = Batches(settings, targets, offsets, cluster, letters, group, position, parallelism)
+    _prime(settings, targets, batches, position, seen)
+    at_start = Position(position.cluster_id, position.topic_ids, {at: position.offsets[at] for at in seen.ends})
+
+    def process(frame: DataFrame, batch: Batch) -> Report:
+        report = batches.process(frame, batch)
+        told(report)
+        return report
+
+    return Sink(Stream(spark, settings, at_start, process), batches, targets)
+
+
+def _opened(spark: SparkSession, settings: SinkSettings) -> tuple[Catalog, OffsetsTable]:
+    catalog = Catalog(spark, settings.catalog)
+    return catalog, OffsetsTable(catalog, settings.table.offsets_table, settings.name)
+
+
+def _prime(settings: SinkSettings, targets: Targets, batches: Batches, position: Position, seen: Seen) -> None:
+    ends = Position(seen.cluster_id, {}, seen.ends)
+    plan, _ = batches.plan(Batch(-1, position.offsets, seen.ends))
+    needs = shapes(settings.kafka, plan, position, ends)
+    if needs:
+        structlog.get_logger().info("tables to make ready", topics=sorted({need.topic for need in needs}))
+        retried(lambda: targets.satisfy(needs), settings.errors)

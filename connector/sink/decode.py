@@ -1,0 +1,285 @@
+"""bytes -> rows of a table: decode, unwrap, convert, a column at a time. Runs on executors; no I/O.
+
+A record that cannot be used leaves as a fault with its place and reason; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.conversion import converted
+from connector.iceberg.evolution import grown
+from connector.sink.fold import NONE, Ints, Mask, Order
+from connector.sink.parts import Part
+from connector.sink.plan import BatchPlan, Need, TablePlan
+from serde.block import Decoded
+from serde.changes import Changes, Unwrap, changes
+from serde.converter import Converter
+from serde.faults import Fault
+
+DELETED = "__deleted"
+_NO_OP = np.uint8(0)
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending."""
+
+    topic: str
+    partition: int
+    offset: Ints
+    key: pa.Array
+    value: pa.Array
+
+
+@attrs.frozen(eq=False)
+class Outcome:
+    """What became of a run: rows, shapes the table is not ready for, unusable records (`Fault.row` counts in the run)."""
+
+    parts: tuple[Part, ...] = ()
+    needs: tuple[Need, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    tombstones: int = 0
+    ignored: int = 0
+
+
+@attrs.frozen(eq=False)
+class Converters:
+    """How this connector reads keys and values."""
+
+    key: Converter
+    value: Converter
+
+
+@attrs.frozen(eq=False)
+class _Keys:
+    """Decoded record keys: per field a column over the whole run, null where the key has none."""
+
+    columns: Mapping[str, pa.Array]
+    usable: Mask
+    faults: tuple[Fault, ...]
+
+    @property
+    def type(self) -> pa.StructType:
+        return pa.struct([pa.field(name, column.type) for name, column in self.columns.items()])
+
+
+def decode(run: Run, plan: BatchPlan, converters: Converters) -> Outcome:
+    """Turn a run of records into rows of its table.
+
+    Returns a need instead of rows for a shape that the table cannot take in yet. Cost: linear, vectorised.
+    """
+    if run.topic in plan.refused:
+        return Outcome(faults=tuple(Fault(row, "TASK_PUT", plan.refused[run.topic]) for row in range(len(run.offset))))
+    index = plan.routes.get(run.topic)
+    table = None if index is None else plan.tables[index]
+    values = converters.value.decode(run.value, "VALUE_CONVERTER")
+    keyed = table is None or table.mode == "upsert"
+    keys = _keys(converters.key.decode(run.key, "KEY_CONVERTER"), len(run.offset)) if keyed else None
+    return _outcome(run, plan, table, values, keys)
+
+
+def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded, keys: _Keys | None) -> Outcome:
+    parts: list[Part] = []
+    needs: list[Need] = []
+    faults = list(values.faults)
+    ignored = 0
+    for change, wrong, other in _changes(values, plan, table):
+        faults.extend(wrong)
+        ignored += other
+        if change is None:
+            continue
+        need = _need(run.topic, change, keys, table, plan)
+        if need is not None:
+            needs.append(need)
+        elif table is not None:
+            part, wrong = _part(run, change, keys, table, plan)
+            parts.append(part)
+            faults.extend(wrong)
+    if table is not None and table.mode == "upsert" and keys is not None and len(values.tombstones):
+        part, wrong = _tombstones(run, values.tombstones, keys, table, plan)
+        parts.append(part)
+        faults.extend(wrong)
+    kept = tuple(part for part in parts if len(part))
+    return Outcome(kept, tuple(needs), tuple(_one_per_row(faults)), len(values.tombstones), ignored)
+
+
+def _changes(
+    values: Decoded, plan: BatchPlan, table: TablePlan | None
+) -> Iterator[tuple[Changes | None, Sequence[Fault], int]]:
+    keep_before = table is None or table.mode == "append" or table.keep_deletes
+    unwrap = Unwrap(plan.events.add_fields, plan.events.add_fields_prefix, plan.op_field, keep_before)
+    for block in values.blocks:
+        yield changes(block, unwrap)
+
+
+def _one_per_row(faults: Iterable[Fault]) -> Iterator[Fault]:
+    seen: set[int] = set()
+    for fault in faults:
+        if fault.row not in seen:
+            seen.add(fault.row)
+            yield fault
+
+
+def _keys(decoded: Decoded, length: int) -> _Keys:
+    usable = np.zeros(length, np.bool_)
+    names = dict.fromkeys(field.name for block in decoded.blocks for field in block.fields.type)
+    for block in decoded.blocks:
+        usable[block.rows] = True
+    columns = {name: _spread(name, decoded, length) for name in names}
+    return _Keys(columns, usable, decoded.faults)
+
+
+def _spread(name: str, decoded: Decoded, length: int) -> pa.Array:
+    """Lay one key field of all blocks out over the run."""
+    having = [block for block in decoded.blocks if block.fields.type.get_field_index(name) >= 0]
+    if len(having) == 1 and len(having[0].rows) == length:
+        return pc.struct_field(having[0].fields, name)
+    kind = grown(
+        pa.schema([pa.field(name, having[0].fields.type.field(name).type)]),
+        pa.struct([pa.field(name, having[-1].fields.type.field(name).type)]),
+        add=True,
+    ).field(0).type
+    joined = pa.concat_arrays([converted(pc.struct_field(block.fields, name), kind)[0] for block in having])
+    place = np.full(length, -1, np.int64)
+    place[np.concatenate([block.rows for block in having])] = np.arange(len(joined))
+    return joined.take(pa.array(place, mask=place < 0))
+
+
+def _need(topic: str, change: Changes, keys: _Keys | None, table: TablePlan | None, plan: BatchPlan) -> Need | None:
+    shape = _without(change.row.type, plan.excluded_columns)
+    if table is not None:
+        columns = table.layout.columns
+        if grown(columns, shape, add=plan.evolve).equals(columns):
+            return None
+    key = keys.type if keys is not None and len(keys.columns) else None
+    return Need(topic, shape, key, change.optional)
+
+
+def _without(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:
+    return pa.struct([field for field in shape if field.name not in excluded]) if excluded else shape
+
+
+def _part(
+    run: Run, change: Changes, keys: _Keys | None, table: TablePlan, plan: BatchPlan
+) -> tuple[Part, list[Fault]]:
+    """Make the table's rows of one block's changes."""
+    columns, bad = _columns(change, table)
+    faults = [Fault(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
+    image = np.asarray(change.row.is_valid())
+    if table.mode == "upsert" and keys is not None:
+        faults += _put_keys(columns, change.rows, keys, table)
+        _mark_deleted(columns, change.deleted, table)
+    part = _assembled(run, change.rows, columns, _order(run, change, plan), change.deleted, image, table)
+    dropped = {fault.row for fault in faults}
+    if table.mode == "append":
+        dropped.update(change.rows[~image].tolist())
+    return _kept(run, part, change.rows, dropped, table), faults
+
+
+def _columns(change: Changes, table: TablePlan) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    """Convert each column of the rows to the table's type; the second result tells why rows (by index) do not fit."""
+    result: dict[str, pa.Array] = {}
+    bad: dict[int, str] = {}
+    for field in table.layout.columns:
+        position = change.row.type.get_field_index(field.name)
+        if position < 0:
+            result[field.name] = pa.nulls(len(change.rows), field.type)
+            continue
+        column = change.row.field(position)
+        result[field.name], faults = converted(column, field.type)
+        if faults is not None:
+            reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
+            bad.update((int(i), reason) for i in np.flatnonzero(faults))
+    return result, bad
+
+
+def _put_keys(columns: dict[str, pa.Array], rows: Ints, keys: _Keys, table: TablePlan) -> list[Fault]:
+    """Set the identifier columns from the record key; rows whose key is missing or does not fit are faults."""
+    faults = [fault for fault in keys.faults if fault.row in set(rows.tolist())] if keys.faults else []
+    absent = rows[~keys.usable[rows]]
+    faults += [Fault(int(row), "TASK_PUT", "the record has no key, and the table has one") for row in absent]
+    for name in table.layout.keys:
+        kind = table.layout.columns.field(name).type
+        column = keys.columns.get(name)
+        if column is None:
+            columns[name] = pa.nulls(len(rows), kind)
+        else:
+            columns[name], bad = converted(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
+            if bad is not None:
+                reason = f"key field {name}: a value of type {column.type} does not fit the table's {kind}"
+                faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[bad]]
+        reason = f"the record's key has no {name}, an identifier field of {table.layout.name}"
+        empty = np.asarray(columns[name].is_null())
+        faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[empty]]
+    return faults
+
+
+def _mark_deleted(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:
+    """Fill `__deleted` where the event did not bring it (soft delete of topics without the rewrite mode)."""
+    if DELETED in columns and columns[DELETED].null_count:
+        kind = columns[DELETED].type
+        told = pa.array(deleted) if pa.types.is_boolean(kind) else pc.if_else(pa.array(deleted), "true", "false")
+        columns[DELETED] = columns[DELETED].fill_null(told.cast(kind)) if table.keep_deletes else columns[DELETED]
+
+
+def _order(run: Run, change: Changes, plan: BatchPlan) -> Order:
+    rank = plan.ranks[run.topic, run.partition]
+    return Order(
+        partition=np.full(len(change.rows), rank, np.int64),
+        offset=run.offset[change.rows],
+        dedup=_integers(_dedup(change, plan.dedup_column)),
+        lsn=_integers(change.lsn),
+        total_order=_integers(change.total_order),
+        op=change.op,
+    )
+
+
+def _dedup(change: Changes, name: str) -> pa.Array:
+    position = change.row.type.get_field_index(name) if name else -1
+    if position < 0:
+        return change.ts_ns if name == "__source_ts_ns" else pa.nulls(len(change.rows), pa.int64())
+    column = change.row.field(position)
+    return column if pa.types.is_integer(column.type) else converted(column, pa.int64())[0]
+
+
+def _integers(column: pa.Array) -> Ints:
+    return np.asarray(column.cast(pa.int64()).fill_null(NONE), dtype=np.int64)
+
+
+def _assembled(
+    run: Run, rows: Ints, columns: Mapping[str, pa.Array], order: Order, deleted: Mask, image: Mask, table: TablePlan
+) -> Part:
+    schema = pa.schema([field.with_nullable(True) for field in table.layout.columns])
+    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
+    return Part(batch, order, np.asarray(deleted), image)
+
+
+def _kept(run: Run, part: Part, rows: Ints, dropped: set[int], table: TablePlan) -> Part:
+    """Leave out faulty rows, and what the table has from before (a batch that is replayed)."""
+    keep = np.ones(len(rows), np.bool_)
+    if dropped:
+        keep &= ~np.isin(rows, np.fromiter(dropped, np.int64))
+    done = table.committed.get((run.topic, run.partition), 0)
+    if done and len(rows):
+        keep &= part.order.offset >= done
+    return part if keep.all() else part.take(np.flatnonzero(keep))
+
+
+def _tombstones(run: Run, rows: Ints, keys: _Keys, table: TablePlan, plan: BatchPlan) -> tuple[Part, list[Fault]]:
+    """Make changes without a row: the key is gone. A tombstone without key says nothing (tables without a key)."""
+    rows = rows[keys.usable[rows] | np.isin(rows, [fault.row for fault in keys.faults])]
+    columns = {field.name: pa.nulls(len(rows), field.type) for field in table.layout.columns}
+    faults = _put_keys(columns, rows, keys, table)
+    unknown = np.full(len(rows), NONE, np.int64)
+    rank = np.full(len(rows), plan.ranks[run.topic, run.partition], np.int64)
+    op = np.full(len(rows), _NO_OP, np.uint8)
+    order = Order(rank, run.offset[rows], unknown, unknown, unknown, op)
+    gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    part = _assembled(run, rows, columns, order, gone, image, table)
+    return _kept(run, part, rows, {fault.row for fault in faults}, table), faults

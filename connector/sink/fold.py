@@ -1,0 +1,179 @@
+"""Changes -> one change per key: which change wins (pure rules on columns, no rows move here).
+
+The rules are those of docs/how-it-works (design, section 4):
+1. within one topic-partition the greatest dedup value wins, then the greatest offset: Kafka's order within a key is the
+   source's order, and all events of one transaction share their timestamp;
+2. across partitions the greatest dedup value, then the source's own position where every candidate carries it, then the
+   operation (c > r > u > d), then topic, partition and offset.
+A change without a dedup value (a tombstone) has that of the change of its key before it in its partition.
+
+Folding is associative: the winners of parts, folded again, are the winners of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NONE = np.iinfo(np.int64).min
+"""Stands for "not known" in the order columns; real values are positive."""
+
+_PRIORITY = np.zeros(256, dtype=np.int64)
+for _rank, _op in enumerate("durc", start=1):
+    _PRIORITY[ord(_op)] = _rank
+
+
+@attrs.frozen(eq=False)
+class Order:
+    """What decides between changes of one key; one entry per change, all of equal length.
+
+    `partition` is the rank of the change's topic-partition among all of the batch, by topic and number.
+    """
+
+    partition: Ints
+    offset: Ints
+    dedup: Ints
+    lsn: Ints
+    total_order: Ints
+    op: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def take(self, indices: Ints) -> Order:
+        """Give the same columns at `indices`."""
+        return Order(*(getattr(self, field.name)[indices] for field in attrs.fields(Order)))
+
+    @staticmethod
+    def concat(parts: Sequence[Order]) -> Order:
+        """Join orders end to end."""
+        return Order(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in attrs.fields(Order)))
+
+
+def key_codes(columns: Sequence[pa.Array]) -> Ints:
+    """Give each row a number that is equal for equal keys and different for different ones.
+
+    Args:
+        columns: the identifier columns, aligned, of any hashable Arrow type; null is a value of its own.
+    """
+    codes = _dense(columns[0])
+    for column in columns[1:]:
+        more = _dense(column)
+        _, codes = np.unique(codes * (int(more.max(initial=0)) + 1) + more, return_inverse=True)
+    return codes
+
+
+def _dense(column: pa.Array) -> Ints:
+    storage = column.storage if isinstance(column, pa.ExtensionArray) else column
+    return np.asarray(storage.dictionary_encode(null_encoding="encode").indices, dtype=np.int64)
+
+
+def winners(codes: Ints, order: Order) -> Ints:
+    """Give the index of the winning change of each key, ascending.
+
+    Args:
+        codes: which key each change is of (`key_codes`).
+        order: what decides, aligned with `codes`.
+
+    Cost: O(n) when changes come in order (the usual case), O(n log n) otherwise.
+    """
+    if not len(codes):
+        return np.zeros(0, np.int64)
+    known = _known_dedup(codes, order)
+    last = _last_in_order(codes, known)
+    best = _last_per_partition(codes, known) if last is None else last
+    return np.sort(_across_partitions(best, codes, known))
+
+
+def images(codes: Ints, order: Order, winning: Ints, has_image: Mask) -> Ints:
+    """For each winner give the change whose row image it stands on: itself, or for a tombstone the winner among the rest.
+
+    Returns:
+        Aligned with `winning`; -1 where no change of the key has an image.
+    """
+    if has_image[winning].all():
+        return winning
+    rows = np.flatnonzero(has_image)
+    latest = np.full(int(codes.max()) + 1, -1, np.int64)
+    if len(rows):
+        chosen = rows[winners(codes[rows], order.take(rows))]
+        latest[codes[chosen]] = chosen
+    return np.where(has_image[winning], winning, latest[codes[winning]])
+
+
+def _known_dedup(codes: Ints, order: Order) -> Order:
+    """Fill missing dedup values from the change of the same key before it in its partition."""
+    missing = order.dedup == NONE
+    if not missing.any() or missing.all():
+        return order
+    sequence = np.lexsort((order.offset, order.partition, codes))
+    value, group = order.dedup[sequence], _starts(codes[sequence], order.partition[sequence])
+    source = np.where((value != NONE) | group, np.arange(len(value)), 0)
+    filled = np.empty_like(order.dedup)
+    filled[sequence] = value[np.maximum.accumulate(source)]
+    return attrs.evolve(order, dedup=filled)
+
+
+def _starts(*sorted_columns: npt.NDArray[np.integer]) -> Mask:
+    """Mark the first row of each run of equal rows."""
+    first = np.ones(len(sorted_columns[0]), np.bool_)
+    first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in sorted_columns])
+    return first
+
+
+def _last_in_order(codes: Ints, order: Order) -> Ints | None:
+    """Give the winners when all changes are of one partition and already in winning order; else None."""
+    if (order.partition != order.partition[0]).any():
+        return None
+    ascending = (order.dedup[1:] >= order.dedup[:-1]) & (order.offset[1:] > order.offset[:-1])
+    if not ascending.all():
+        return None
+    last = np.full(int(codes.max()) + 1, -1, np.int64)
+    last[codes] = np.arange(len(codes))  # of repeated indices numpy keeps the last assignment
+    return last[last >= 0]
+
+
+def _last_per_partition(codes: Ints, order: Order) -> Ints:
+    sequence = np.lexsort((order.offset, order.dedup, order.partition, codes))
+    return _last_of_runs(sequence, codes[sequence], order.partition[sequence])
+
+
+def _last_of_runs(sequence: Ints, *sorted_columns: npt.NDArray[np.integer]) -> Ints:
+    first = _starts(*sorted_columns)
+    return sequence[np.append(first[1:], True)]
+
+
+def _across_partitions(best: Ints, codes: Ints, order: Order) -> Ints:
+    """Choose among the winners of several partitions of one key (rule 2)."""
+    rivals = np.bincount(codes[best])[codes[best]] > 1
+    if not rivals.any():
+        return best
+    alone, several = best[~rivals], best[rivals]
+    several = _greatest_dedup(several, codes, order)
+    lsn, total = _positions(several, codes, order)
+    rank = _PRIORITY[order.op[several]]
+    sequence = np.lexsort((order.offset[several], order.partition[several], rank, total, lsn, codes[several]))
+    return np.concatenate([alone, _last_of_runs(several[sequence], codes[several][sequence])])
+
+
+def _greatest_dedup(several: Ints, codes: Ints, order: Order) -> Ints:
+    greatest = np.full(int(codes.max()) + 1, NONE, np.int64)
+    np.maximum.at(greatest, codes[several], order.dedup[several])
+    return several[order.dedup[several] == greatest[codes[several]]]
+
+
+def _positions(several: Ints, codes: Ints, order: Order) -> tuple[Ints, Ints]:
+    """Give (lsn, total order), both zero where a candidate of the same key does not carry it."""
+    result = []
+    for column in (order.lsn[several], order.total_order[several]):
+        absent = np.zeros(int(codes.max()) + 1, np.bool_)
+        absent[codes[several][column == NONE]] = True
+        result.append(np.where(absent[codes[several]], 0, column))
+    return result[0], result[1]

@@ -1,0 +1,77 @@
+"""A batch as a Spark job: map, shuffle by bucket, reduce; and what it brought back to the driver."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Iterable
+
+import attrs
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+
+from connector.sink import parcels
+from connector.sink.plan import BatchPlan, Letter, Need, Tally
+from connector.sink.tasks import map_task, reduce_task
+
+EVENTS_PER_REDUCER = 50_000
+"""Below this many events per task, a further task costs more than it gains."""
+
+EVENTS_PER_BUCKET = 200_000
+"""A reduce task holds one bucket in memory at a time."""
+
+EVENTS_PER_MAPPER = 100_000
+"""Topic-partitions with fewer events than this share a task: many small topics cost what one large one does."""
+
+COLUMNS = ("key", "value", "topic", "partition", "offset")
+
+
+@attrs.frozen(eq=False)
+class Result:
+    """What a job brought back; `files` by table index. With needs, the files are of no use and have to go."""
+
+    files: dict[int, list[bytes]]
+    needs: list[Need]
+    letters: list[Letter]
+    tally: Tally
+
+
+def sizes(events: int, parallelism: int) -> tuple[int, int]:
+    """Give (reducers, buckets) for a batch of about so many events; buckets are a multiple of reducers."""
+    reducers = max(1, min(parallelism, math.ceil(events / EVENTS_PER_REDUCER)))
+    return reducers, reducers * max(1, math.ceil(events / (reducers * EVENTS_PER_BUCKET)))
+
+
+def mappers(events: int, parallelism: int) -> int:
+    """Give how many tasks may read a batch at most; each reads whole topic-partitions."""
+    return max(parallelism, math.ceil(events / EVENTS_PER_MAPPER))
+
+
+def run(frame: DataFrame, plan: BatchPlan) -> Result:
+    """Run one batch: files are written, nothing is committed.
+
+    Only descriptions come back to the driver: of files, shapes and unusable records, the last at most
+    `plan.max_letters` + 1 per task.
+    """
+    mapped = frame.select(*COLUMNS).coalesce(plan.mappers).mapInArrow(map_task(plan), parcels.SCHEMA)
+    if any(table.mode == "upsert" for table in plan.tables):
+        reducer = F.pmod(F.col("bucket"), F.lit(plan.reducers))
+        shuffled = mapped.repartitionById(plan.reducers, reducer).sortWithinPartitions("table", "bucket")
+        mapped = shuffled.mapInArrow(reduce_task(plan), parcels.SCHEMA)
+    return _result(mapped.collect())
+
+
+def _result(rows: Iterable[Row]) -> Result:
+    result = Result({}, [], [], Tally())
+    tally = Tally()
+    for row in rows:
+        payload = bytes(row.payload)
+        if row.kind == parcels.FILE:
+            result.files.setdefault(row.table, []).append(payload)
+        elif row.kind == parcels.NEED:
+            result.needs.append(pickle.loads(payload))  # noqa: S301 - made by our own tasks
+        elif row.kind == parcels.LETTER:
+            result.letters.extend(pickle.loads(payload))  # noqa: S301
+        elif row.kind == parcels.TALLY:
+            tally += pickle.loads(payload)  # noqa: S301
+    return attrs.evolve(result, tally=tally)

@@ -1,0 +1,134 @@
+"""A table's changes on their way through a batch: columns of rows with what decides between them.
+
+map task: decoded rows -> `Part`s -> folded -> packed by bucket; reduce task: unpacked `Part`s -> folded -> files.
+A packed part is one Arrow IPC message, so the shuffle moves a few large values and needs no schema of any table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import IcebergType
+
+from connector.sink.fold import Ints, Mask, Order, images, key_codes, winners
+
+_HASH = BucketTransform(2**31 - 1)
+_ORDER_NAMES = tuple(field.name for field in attrs.fields(Order))
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """Changes of one table, aligned: the table's columns, their order, and what kind of change each is.
+
+    `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not).
+    """
+
+    rows: pa.RecordBatch
+    order: Order
+    deleted: Mask
+    image: Mask
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Arrow bytes of the rows."""
+        return int(self.rows.get_total_buffer_size())
+
+    def take(self, indices: Ints) -> Part:
+        """Give the same columns at `indices`."""
+        return Part(self.rows.take(pa.array(indices)), self.order.take(indices), self.deleted[indices], self.image[indices])
+
+
+@attrs.frozen(eq=False)
+class Folded:
+    """The outcome of a fold over several parts; indices count through the parts in turn.
+
+    `images[i]` is the change whose row stands for `winners[i]`, or -1 where none is known.
+    """
+
+    parts: tuple[Part, ...]
+    winners: Ints
+    images: Ints
+
+
+def fold(parts: Sequence[Part], keys: Sequence[str]) -> Folded:
+    """Find the winning change of each key among all parts (rules: `connector.sink.fold`)."""
+    columns = [pa.concat_arrays([part.rows.column(name) for part in parts]) for name in keys]
+    codes, order = key_codes(columns), Order.concat([part.order for part in parts])
+    winning = winners(codes, order)
+    standing = images(codes, order, winning, np.concatenate([part.image for part in parts]))
+    return Folded(tuple(parts), winning, standing)
+
+
+def survivors(folded: Folded) -> list[Part]:
+    """Give what a later fold still needs: the winners, and the rows that tombstones stand on."""
+    known = folded.images[folded.images >= 0]
+    return gather(folded.parts, np.union1d(folded.winners, known))
+
+
+def gather(parts: Sequence[Part], indices: Ints) -> list[Part]:
+    """Take changes by ascending indices that count through the parts in turn; parts without any are left out."""
+    result, start = [], 0
+    for part in parts:
+        first, last = np.searchsorted(indices, [start, start + len(part)])
+        if last > first:
+            local = indices[first:last] - start
+            result.append(part if len(local) == len(part) else part.take(local))
+        start += len(part)
+    return result
+
+
+def by_bucket(part: Part, keys: Sequence[tuple[str, IcebergType]], buckets: int) -> Iterator[tuple[int, Part]]:
+    """Split a part so that a key is always in the same bucket, in every task and batch."""
+    if buckets == 1:
+        yield 0, part
+        return
+    codes = _hashes(part.rows, keys) % buckets
+    sequence = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[sequence], np.arange(buckets + 1))
+    for bucket in range(buckets):
+        rows = sequence[starts[bucket] : starts[bucket + 1]]
+        if len(rows):
+            yield bucket, part.take(rows)
+
+
+def _hashes(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]]) -> Ints:
+    result = np.zeros(rows.num_rows, np.int64)
+    for name, kind in keys:
+        hashed = _hash(rows.column(name), kind)
+        result = (result * 31 + hashed) % (2**31 - 1)
+    return result
+
+
+def _hash(column: pa.Array, kind: IcebergType) -> Ints:
+    if _HASH.can_transform(kind):
+        return np.asarray(_HASH.pyarrow_transform(kind)(column).fill_null(0), dtype=np.int64)
+    return np.asarray(column.cast(pa.int64(), safe=False).fill_null(0), dtype=np.int64)
+
+
+def pack(part: Part) -> bytes:
+    """Give a part as one Arrow IPC stream."""
+    columns = [pa.array(getattr(part.order, name)) for name in _ORDER_NAMES]
+    columns += [pa.array(part.deleted), pa.array(part.image)]
+    names = [*part.rows.schema.names, *_ORDER_NAMES, "deleted", "image"]
+    batch = pa.RecordBatch.from_arrays([*part.rows.columns, *columns], names)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack(data: pa.Buffer | bytes, columns: pa.Schema) -> Part:
+    """Read a packed part; `columns` is the table's Arrow schema that the part was made with."""
+    with pa.ipc.open_stream(data) as reader:
+        batch = reader.read_next_batch()
+    width = len(columns)
+    rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=columns)
+    rest = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns[width:]]
+    return Part(rows, Order(*rest[: len(_ORDER_NAMES)]), rest[-2], rest[-1])

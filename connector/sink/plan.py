@@ -1,0 +1,93 @@
+"""What the driver tells the tasks of a batch: frozen values, pickled once per job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+import pyarrow as pa
+
+from connector.iceberg.keys import KnownKeys
+from connector.iceberg.layout import TableLayout
+from connector.settings import EventSettings
+
+TopicPartition = tuple[str, int]
+
+
+@attrs.frozen
+class TablePlan:
+    """How one table takes this batch in.
+
+    `committed` holds offsets below which this table already has everything; empty in the usual case.
+    """
+
+    index: int
+    layout: TableLayout
+    mode: Literal["append", "upsert"]
+    keep_deletes: bool
+    known_keys: KnownKeys = KnownKeys()
+    committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class BatchPlan:
+    """One job over one batch.
+
+    `routes` gives the table of each topic that has one; `ranks` numbers the topic-partitions by name, for the fold.
+    `mappers` tasks read at most; `buckets` is how many parts the keys are split into, `reducers` tasks write them.
+    `refused` gives the reason for topics whose events have no table and can have none.
+    `evolve` tells whether tables follow their events (`allow-field-addition`).
+    """
+
+    label: str
+    events: EventSettings
+    dedup_column: str
+    op_field: str
+    excluded_columns: frozenset[str]
+    evolve: bool
+    tables: tuple[TablePlan, ...]
+    routes: Mapping[str, int]
+    refused: Mapping[str, str]
+    ranks: Mapping[TopicPartition, int]
+    mappers: int
+    buckets: int
+    reducers: int
+    max_letters: int
+
+
+@attrs.frozen(eq=False)
+class Need:
+    """A shape of events that a table is not ready for: the driver creates or evolves the table, then the job runs again.
+
+    `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key.
+    """
+
+    topic: str
+    row: pa.StructType
+    key: pa.StructType | None
+    optional: Mapping[str, bool]
+
+
+@attrs.frozen
+class Letter:
+    """A record that cannot be used, by reference: its bytes stay in Kafka until the letter is written."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    reason: str
+
+
+@attrs.frozen
+class Tally:
+    """What a task saw: counts of records."""
+
+    events: int = 0
+    dead: int = 0
+    tombstones: int = 0
+    ignored: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in attrs.fields(Tally)))

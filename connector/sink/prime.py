@@ -1,0 +1,57 @@
+"""A few records per topic -> tables that are ready before the first batch.
+
+Without this the first batch would be read twice: once to see its shapes, once to write it. Samples are a shortcut, not
+a decision: a shape that they miss is met, and handled the same way, by the batch that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import structlog
+from confluent_kafka import Message
+
+from connector.errors import ConnectorError
+from connector.iceberg.position import Position, TopicPartition
+from connector.kafka.records import Records
+from connector.settings import KafkaSettings
+from connector.sink.decode import Converters, Run, decode
+from connector.sink.plan import BatchPlan, Need
+from serde.converter import converter
+
+SAMPLE = 20
+"""Records read at the start of each topic-partition; one more is read at its end, for the newest schema."""
+
+MAX_PARTITIONS = 200
+
+
+def shapes(kafka: KafkaSettings, plan: BatchPlan, position: Position, ends: Position) -> list[Need]:
+    """Give the needs of sampled records, oldest shapes first; none when sampling fails (the batch will tell)."""
+    waiting = [at for at, end in sorted(ends.offsets.items()) if end > position.offsets.get(at, end)]
+    converters = Converters(converter(plan.events.key_format), converter(plan.events.value_format))
+    try:
+        with Records(kafka) as records:
+            runs = [run for at in waiting[:MAX_PARTITIONS] for run in _runs(records, at, position, ends)]
+    except ConnectorError as error:
+        structlog.get_logger().info("no samples", reason=str(error))
+        return []
+    return [need for run in runs for need in decode(run, plan, converters).needs]
+
+
+def _runs(records: Records, at: TopicPartition, position: Position, ends: Position) -> Iterator[Run]:
+    start, end = position.offsets[at], ends.offsets[at]
+    yield _run(at, records.first(at, start, min(SAMPLE, end - start)))
+    if end - start > SAMPLE:
+        yield _run(at, records.first(at, end - 1, 1))
+
+
+def _run(at: TopicPartition, messages: list[Message]) -> Run:
+    return Run(
+        topic=at[0],
+        partition=at[1],
+        offset=np.array([message.offset() for message in messages], np.int64),
+        key=pa.array([message.key() for message in messages], pa.binary()),
+        value=pa.array([message.value() for message in messages], pa.binary()),
+    )

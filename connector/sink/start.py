@@ -1,0 +1,98 @@
+"""Stored positions + the cluster -> where to read on (design, section 5): Iceberg decides, never a checkpoint directory.
+
+The pure rule is `resume`; what it stops on is never skipped and never replayed silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from connector.errors import GapError
+from connector.iceberg.position import Position, TopicPartition
+from connector.kafka.cluster import Topic
+
+_WAYS_OUT = "see `icebridge offsets show`, and `icebridge offsets reset` to start anew from what is there"
+
+
+@attrs.frozen
+class Seen:
+    """The cluster as it is: its id, the selected topics, and the oldest and next offset of each topic-partition."""
+
+    cluster_id: str
+    topics: Mapping[str, Topic]
+    beginnings: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+def resume(
+    stored: Position | None, tables: Mapping[str, Position], noted: Mapping[str, Position], seen: Seen, reset: str
+) -> Position:
+    """Give the position to read on from, for every topic-partition that is selected.
+
+    Args:
+        stored: the connector's position in the offsets table, None when there is none.
+        tables: what the newest snapshot of each table says (full names).
+        noted: what the offsets table says of each table.
+        seen: the cluster now.
+        reset: `earliest` or `latest`, for topic-partitions that were never read.
+
+    Raises:
+        GapError: the stored position belongs to another cluster or topic, or points outside of what the topic holds,
+            or table and offsets table contradict each other.
+    """
+    _check_tables(tables, noted)
+    known = stored if stored is not None else _lowest(tables.values())
+    _check_identity(known, seen)
+    fresh = seen.beginnings if reset == "earliest" else seen.ends
+    offsets = {at: known.offsets.get(at, fresh[at]) for at in seen.ends}
+    _check_range(known, seen)
+    ids = {name: topic.id for name, topic in seen.topics.items()}
+    return Position(seen.cluster_id, {**known.topic_ids, **ids}, {**known.offsets, **offsets})
+
+
+def _lowest(positions: Iterable[Position]) -> Position:
+    result = Position()
+    for position in positions:
+        low = {at: min(offset, result.offsets.get(at, offset)) for at, offset in position.offsets.items()}
+        result = Position(position.cluster_id, {**result.topic_ids, **position.topic_ids}, {**result.offsets, **low})
+    return result
+
+
+def _check_tables(tables: Mapping[str, Position], noted: Mapping[str, Position]) -> None:
+    for name, position in tables.items():
+        behind = position.behind(noted[name]) if position.offsets and name in noted else []
+        if behind:
+            topic, partition = behind[0]
+            raise GapError(
+                f"table {name} stands at offset {position.offsets.get(behind[0], 0)} of {topic}-{partition} by its newest "
+                f"snapshot, and at {noted[name].offsets[behind[0]]} by the offsets table: the table was rolled back or "
+                f"replaced; {_WAYS_OUT}"
+            )
+
+
+def _check_identity(known: Position, seen: Seen) -> None:
+    if known.cluster_id and known.cluster_id != seen.cluster_id:
+        raise GapError(
+            f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {seen.cluster_id}; {_WAYS_OUT}"
+        )
+    for name, topic in seen.topics.items():
+        before = known.topic_ids.get(name, topic.id)
+        if before != topic.id:
+            raise GapError(
+                f"topic {name} was deleted and made again (its id was {before}, now {topic.id}): the stored offsets are "
+                f"of the old one; {_WAYS_OUT}"
+            )
+
+
+def _check_range(known: Position, seen: Seen) -> None:
+    for at, offset in sorted(known.offsets.items()):
+        place = f"{at[0]}-{at[1]}"
+        if at in seen.ends and offset > seen.ends[at]:
+            raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_WAYS_OUT}")
+        if at in seen.beginnings and offset < seen.beginnings[at]:
+            raise GapError(
+                f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention was faster "
+                f"than the sink, records are lost to it; {_WAYS_OUT}"
+            )

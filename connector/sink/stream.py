@@ -1,0 +1,122 @@
+"""Kafka -> batches: Spark Structured Streaming with `foreachBatch`, from the position that Iceberg holds.
+
+The checkpoint directory is a scratch folder of this process: Spark's offset log in it tells each batch's exact range;
+nothing is ever resumed from it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+import orjson
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from connector.errors import ConnectorError, FatalError, GapError
+from connector.iceberg.position import Position, TopicPartition, flat, nested
+from connector.settings import SinkSettings
+from connector.sink.batch import Batch, Report
+
+Process = Callable[[DataFrame, Batch], Report]
+_JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
+_POLL_S = 0.2
+
+
+@attrs.define(eq=False)
+class Stream:
+    """One run of the sink's stream: `start`, then `join` until it ends or `stop` is called."""
+
+    spark: SparkSession
+    settings: SinkSettings
+    position: Position
+    process: Process
+    _busy: threading.Lock = attrs.field(factory=threading.Lock)
+    _stopping: threading.Event = attrs.field(factory=threading.Event)
+    _error: BaseException | None = None
+    _at: dict[TopicPartition, int] = attrs.field(factory=dict)
+
+    def run(self, *, once: bool) -> None:
+        """Read until stopped; with `once`, up to the offsets that the topics have now.
+
+        Raises:
+            ConnectorError: what ended it.
+        """
+        scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
+        self._at = dict(self.position.offsets)
+        try:
+            self._watch(self._query(scratch, once=once))
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def stop(self) -> None:
+        """Finish the batch at hand, then leave; safe to call from a signal handler."""
+        self._stopping.set()
+
+    def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
+        frame = self.spark.readStream.format("kafka").options(**self._options()).load()
+        writer = frame.writeStream.foreachBatch(lambda batch, number: self._batch(batch, number, scratch))
+        writer = writer.option("checkpointLocation", scratch.as_uri())
+        interval = f"{self.settings.batch.interval_ms} milliseconds"
+        return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
+
+    def _options(self) -> Mapping[str, str]:
+        kafka = self.settings.kafka
+        own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY}
+        pattern = kafka.topics_regex or "|".join(re.escape(topic) for topic in kafka.topics)
+        return {
+            "kafka.isolation.level": "read_committed",
+            **own,
+            "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
+            "subscribePattern": pattern,
+            "startingOffsets": orjson.dumps(nested(self.position.offsets)).decode(),
+            "maxOffsetsPerTrigger": str(self.settings.batch.max_events),
+            "minPartitions": str(self.spark.sparkContext.defaultParallelism),
+            "failOnDataLoss": "true",
+        }
+
+    def _batch(self, frame: DataFrame, number: int, scratch: Path) -> None:
+        with self._busy:
+            if self._stopping.is_set():
+                return
+            end = _end_offsets(scratch, number)
+            try:
+                self.process(frame, Batch(number, self._at, end))
+            except BaseException as error:
+                self._error = error
+                raise
+            self._at = {**self._at, **end}
+
+    def _watch(self, query: StreamingQuery) -> None:
+        try:
+            while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # seconds may be a fraction
+                if self._stopping.is_set():
+                    with self._busy:
+                        query.stop()
+                    return
+        except StreamingQueryException as error:
+            raise self._reason(error) from error
+
+    def _reason(self, error: StreamingQueryException) -> BaseException:
+        if isinstance(self._error, ConnectorError):
+            return self._error
+        text = str(error)
+        if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
+            return GapError(f"records are gone from Kafka before they were read: {_first_lines(text)}")
+        return FatalError(f"the stream ended: {_first_lines(text)}")
+
+
+def _end_offsets(scratch: Path, number: int) -> dict[TopicPartition, int]:
+    """Read a batch's end offsets from Spark's offset log: a version line, a metadata line, then one line per source."""
+    lines = (scratch / "offsets" / str(number)).read_text().splitlines()
+    return flat(orjson.loads(lines[2]))
+
+
+def _first_lines(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines()[:6])

@@ -1,0 +1,184 @@
+"""The tables of a sink: found or created on first sight, evolved on need, and where each of them stands. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+import pyarrow as pa
+import structlog
+
+from connector.errors import DataFault, FatalError
+from connector.iceberg.catalog import Catalog
+from connector.iceberg.commit import Committed, Stored, stored
+from connector.iceberg.evolution import grown, union
+from connector.iceberg.keys import KnownKeys, known_keys, widened
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.position import TopicPartition
+from connector.iceberg.table import Table
+from connector.iceberg.types import table_schema
+from connector.settings import SinkSettings, TableSettings
+from connector.settings.partitions import PartitionTerm, parse
+from connector.sink.decode import DELETED
+from connector.sink.plan import Need, TablePlan
+from connector.sink.route import table_name
+
+
+@attrs.define(eq=False)
+class Target:
+    """One table of the sink; `base` is the snapshot that `known_keys` and `stored` are true of."""
+
+    table: Table
+    layout: TableLayout
+    upsert: bool
+    known_keys: KnownKeys
+    stored: Stored
+    base: int | None
+
+
+class Targets:
+    """All tables of one sink, by name."""
+
+    def __init__(self, settings: SinkSettings, catalog: Catalog) -> None:
+        """Start with no table known."""
+        self._settings, self._catalog = settings, catalog
+        self._targets: dict[str, Target] = {}
+        self.refused: dict[str, str] = {}
+        self._log = structlog.get_logger()
+
+    def __getitem__(self, table: str) -> Target:
+        return self._targets[table]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._targets)
+
+    def name(self, topic: str) -> str:
+        """Give the name of a topic's table."""
+        return table_name(topic, self._settings.table)
+
+    def find(self, topics: Iterable[str]) -> dict[str, str]:
+        """Give the table names of those topics whose table exists, loading what is new."""
+        names = {topic: self.name(topic) for topic in topics}
+        for name in dict.fromkeys(names.values()):
+            if name not in self._targets:
+                table = self._catalog.load(name)
+                if table is not None:
+                    self._targets[name] = self._target(table)
+        return {topic: name for topic, name in names.items() if name in self._targets}
+
+    def satisfy(self, needs: Iterable[Need]) -> None:
+        """Create and evolve tables for shapes of events that they were not ready for."""
+        by_table: dict[str, list[Need]] = {}
+        for need in needs:
+            by_table.setdefault(self.name(need.topic), []).append(need)
+        for name, wanted in by_table.items():
+            target = self._targets.get(name)
+            try:
+                self._targets[name] = self._created(name, wanted) if target is None else self._evolved(target, wanted)
+            except DataFault as fault:
+                self.refused.update(dict.fromkeys((need.topic for need in wanted), str(fault)))
+                self._log.warning("no table for topic", topics=sorted({n.topic for n in wanted}), reason=str(fault))
+
+    def refresh(self, name: str) -> None:
+        """Read a table again, after a conflict."""
+        table = self._targets[name].table
+        table.refresh()
+        self._targets[name] = self._target(table)
+
+    def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
+        """Give the executors' view of a table for a batch that starts at `start`."""
+        target = self._targets[name]
+        ahead = {at: o for at, o in target.stored.position.offsets.items() if o > start.get(at, o)}
+        return TablePlan(
+            index=index,
+            layout=target.layout,
+            mode="upsert" if target.upsert else "append",
+            keep_deletes=self._settings.table.keep_deletes,
+            known_keys=target.known_keys,
+            committed=ahead,
+        )
+
+    def committed(self, name: str, files: Iterable[bytes], done: Committed) -> None:
+        """Take note of our own commit."""
+        target = self._targets[name]
+        parent = target.table.java.currentSnapshot().parentId()
+        ours = parent is None if target.base is None else parent is not None and int(parent) == target.base
+        # After another writer's commit the bounds that we kept are not those of the whole table.
+        keys = widened(target.known_keys, target.layout.schema, files) if ours else KnownKeys()
+        target.known_keys = keys if target.upsert else KnownKeys()
+        target.stored, target.base = done.stored, done.snapshot_id
+
+    def _target(self, table: Table) -> Target:
+        if table.format_version < 2:  # noqa: PLR2004 - row-level deletes came with version 2
+            raise FatalError(f"table {table.name} is of format version 1, which holds no deletes; upgrade it to 2")
+        layout = table.layout()
+        upsert = self._settings.table.upsert and bool(layout.keys)
+        if upsert:
+            self._catalog.ensure_delete_spec(table)
+            layout = table.layout()
+        keys = known_keys(table, layout.schema) if upsert else KnownKeys()
+        return Target(table, layout, upsert, keys, stored(table, self._settings.name), table.snapshot_id)
+
+    def _created(self, name: str, needs: list[Need]) -> Target:
+        rule = self._settings.table
+        columns = union(need.row for need in needs)
+        keys = _identifiers(needs, rule)
+        columns = _with_keys(columns, needs, keys)
+        if not len(columns):
+            raise DataFault("its events have no columns that a table could have")
+        if rule.upsert and keys and rule.keep_deletes and DELETED not in columns.names:
+            columns = columns.append(pa.field(DELETED, pa.string()))
+        required = _required(needs) if rule.preserve_required else frozenset()
+        schema = table_schema(columns, keys, required, nanoseconds=rule.format_version > 2)  # noqa: PLR2004
+        table = self._catalog.create(name, schema, self._partitioning(name, needs, columns), self._properties())
+        self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
+        if rule.upsert and not keys:
+            self._log.warning("table has no key: its events are appended", table=table.name)
+        return self._target(table)
+
+    def _evolved(self, target: Target, needs: list[Need]) -> Target:
+        columns = target.layout.columns
+        for need in needs:
+            columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
+        self._catalog.evolve(target.table, columns)
+        self._log.info("table evolved", table=target.table.name, columns=len(columns))
+        return attrs.evolve(target, layout=target.table.layout())
+
+    def _properties(self) -> dict[str, str]:
+        rule = self._settings.table
+        own = {"format-version": str(rule.format_version), "write.format.default": rule.write_format}
+        return {**own, **self._settings.catalog.table_properties}
+
+    def _partitioning(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[PartitionTerm, ...]:
+        rule = self._settings.table
+        own = [rule.partition_by_table[k] for k in (name, *(n.topic for n in needs)) if k in rule.partition_by_table]
+        if own:
+            return tuple(parse(term) for term in own[0])
+        terms = tuple(parse(term) for term in rule.partition_by)
+        missing = [term.column for term in terms if term.column not in columns.names]
+        if missing:
+            self._log.warning("partition-by names columns the table has not", table=name, columns=missing)
+        return tuple(term for term in terms if term.column in columns.names)
+
+
+def _identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:
+    keys = {tuple(need.key.names) if need.key is not None else () for need in needs}
+    if not rule.create_identifier_fields or keys == {()}:
+        return ()
+    if len(keys) > 1:
+        raise DataFault(f"its events have keys of different fields: {', '.join(map(str, sorted(keys)))}")
+    return keys.pop()
+
+
+def _with_keys(columns: pa.Schema, needs: list[Need], keys: tuple[str, ...]) -> pa.Schema:
+    """Add key fields that the rows do not have, in front, and take the key's types for those that they have."""
+    shapes = [pa.struct([need.key.field(name) for name in keys]) for need in needs if need.key is not None and keys]
+    found = union(shapes)
+    front = [field for field in found if field.name not in columns.names]
+    if any(pa.types.is_nested(field.type) or pa.types.is_floating(field.type) for field in found):
+        raise DataFault("its key has a field of a type that identifies nothing (nested, or floating point)")
+    return pa.schema([*front, *columns])
+
+
+def _required(needs: list[Need]) -> frozenset[str]:
+    return frozenset(name for need in needs for name, optional in need.optional.items() if not optional)

@@ -1,0 +1,188 @@
+"""The two tasks of a batch, as Spark runs them on executors.
+
+map:    records of a topic-partition -> decode -> fold -> parcels by bucket (upsert), or data files (append)
+reduce: parcels of a bucket -> fold -> data files and equality deletes
+
+Memory of a task is bounded: by the size of one record batch, `CHUNK_BYTES` of rows, and one bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from connector.iceberg.writing import TableWriter
+from connector.sink import parcels
+from connector.sink.apply import write_append, write_upserts
+from connector.sink.decode import Converters, Run, decode
+from connector.sink.parcels import Parcel
+from connector.sink.parts import Part, by_bucket, fold, pack, survivors, unpack
+from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
+from serde.converter import converter
+
+CHUNK_BYTES = 48 * 1024**2
+"""Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def map_task(plan: BatchPlan) -> Task:
+    """Give the map task: record batches (key, value, topic, partition, offset) -> parcels."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        work = _Mapping(plan)
+        for batch in batches:
+            for run in runs(batch):
+                yield from _sent(work.take(run))
+        yield from _sent(work.finish())
+
+    return task
+
+
+def reduce_task(plan: BatchPlan) -> Task:
+    """Give the reduce task: parcels sorted by (table, bucket) -> descriptions of files; other parcels pass through."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        work = _Reducing(plan)
+        for batch in batches:
+            for kind, table, bucket, payload in parcels.rows(batch):
+                if kind == parcels.CHANGES:
+                    work.take(table, bucket, payload)
+                else:
+                    yield parcels.batch([Parcel(kind, payload.to_pybytes(), table, bucket)])
+        yield from _sent(work.finish())
+
+    return task
+
+
+def runs(batch: pa.RecordBatch) -> Iterator[Run]:
+    """Cut a record batch where the topic-partition changes (a task usually has one only)."""
+    topic, partition = batch.column("topic"), batch.column("partition")
+    codes = np.asarray(topic.dictionary_encode().indices, np.int64) * 2**32 + np.asarray(partition, np.int64)
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(codes)], strict=True):
+        part = batch.slice(start, stop - start)
+        yield Run(
+            topic=topic[int(start)].as_py(),
+            partition=partition[int(start)].as_py(),
+            offset=np.asarray(part.column("offset"), np.int64),
+            key=part.column("key"),
+            value=part.column("value"),
+        )
+
+
+def _sent(items: Iterator[Parcel]) -> Iterator[pa.RecordBatch]:
+    for item in items:
+        yield parcels.batch([item])
+
+
+@lru_cache(maxsize=8)
+def _converters(key_format: str, value_format: str) -> Converters:
+    """Keep converters, and what they know of schemas, for the life of the worker process."""
+    return Converters(converter(key_format), converter(value_format))
+
+
+def _label(plan: BatchPlan) -> str:
+    context = TaskContext.get()
+    return f"{plan.label}-{context.partitionId():05d}" if context else plan.label
+
+
+class _Mapping:
+    """The state of one map task."""
+
+    def __init__(self, plan: BatchPlan) -> None:
+        self._plan = plan
+        self._converters = _converters(plan.events.key_format, plan.events.value_format)
+        self._parts: dict[int, list[Part]] = {}
+        self._writers: dict[int, TableWriter] = {}
+        self._tally = Tally()
+        self._letters: list[Letter] = []
+        self._blocked = False
+
+    def take(self, run: Run) -> Iterator[Parcel]:
+        """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
+        outcome = decode(run, self._plan, self._converters)
+        self._tally += Tally(len(run.offset), len(outcome.faults), outcome.tombstones, outcome.ignored)
+        for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
+            offset = int(run.offset[fault.row])
+            self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
+        for need in outcome.needs:
+            self._blocked = True
+            yield Parcel.of(parcels.NEED, need)
+        if not self._blocked:
+            for part in outcome.parts:
+                yield from self._changes(self._plan.tables[self._plan.routes[run.topic]], part)
+
+    def finish(self) -> Iterator[Parcel]:
+        """Hand on what is left, and the counts."""
+        if not self._blocked:
+            for index in list(self._parts):
+                yield from self._handed_on(self._plan.tables[index])
+        for index, writer in self._writers.items():
+            yield from (Parcel(parcels.FILE, description, index) for description in writer.close())
+        yield Parcel.of(parcels.TALLY, self._tally)
+        if self._letters:
+            yield Parcel.of(parcels.LETTER, self._letters)
+
+    def _changes(self, table: TablePlan, part: Part) -> Iterator[Parcel]:
+        if table.mode == "append":
+            if table.index not in self._writers:
+                self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
+            write_append(self._writers[table.index], part, table)
+            return
+        parts = self._parts.setdefault(table.index, [])
+        parts.append(part)
+        if sum(p.size_bytes for p in parts) > CHUNK_BYTES:
+            parts[:] = survivors(fold(parts, table.layout.keys))
+            if sum(p.size_bytes for p in parts) > CHUNK_BYTES // 2:
+                yield from self._handed_on(table, folded=True)
+
+    def _handed_on(self, table: TablePlan, *, folded: bool = False) -> Iterator[Parcel]:
+        parts = self._parts.pop(table.index)
+        keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
+        for part in parts if folded else survivors(fold(parts, table.layout.keys)):
+            for bucket, piece in by_bucket(part, keys, self._plan.buckets):
+                yield Parcel(parcels.CHANGES, pack(piece), table.index, bucket)
+
+
+class _Reducing:
+    """The state of one reduce task: the parts of the bucket at hand, and the open files of its table."""
+
+    def __init__(self, plan: BatchPlan) -> None:
+        self._plan = plan
+        self._at: tuple[int, int] | None = None
+        self._parts: list[Part] = []
+        self._writers: dict[int, TableWriter] = {}
+
+    def take(self, table: int, bucket: int, payload: pa.Buffer) -> None:
+        """Gather the parts of one bucket; write the one before when the next begins."""
+        if self._at != (table, bucket):
+            self._write()
+            self._at = (table, bucket)
+        self._parts.append(unpack(payload, _nullable(self._plan.tables[table].layout.columns)))
+
+    def finish(self) -> Iterator[Parcel]:
+        """Write the last bucket and give the descriptions of all files."""
+        self._write()
+        for index, writer in self._writers.items():
+            yield from (Parcel(parcels.FILE, description, index) for description in writer.close())
+
+    def _write(self) -> None:
+        if self._at is None or not self._parts:
+            return
+        table = self._plan.tables[self._at[0]]
+        if table.index not in self._writers:
+            self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
+        write_upserts(self._writers[table.index], fold(self._parts, table.layout.keys), table)
+        self._parts = []
+
+
+def _nullable(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in columns])
+
+
+

@@ -1,0 +1,156 @@
+"""settings -> a Spark session that reads Kafka and writes Iceberg, and its Python workers warmed up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from connector.runtime.jars import jars
+from connector.runtime.java import java_home
+from connector.runtime.sources import packages_root, packages_zip
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+
+EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_LOG_CONFIG = Path(__file__).with_name("runtime") / "log4j2-spark.properties"
+
+DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # A batch that goes through a Python worker is as large as memory allows, not as small as Spark's 10,000 rows.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
+    "spark.python.worker.reuse": "true",
+    # Spark keeps a consumer per topic-partition; 64, its default, thrashes with many small topics.
+    "spark.kafka.consumer.cache.capacity": "1024",
+}
+
+
+class Catalog(Protocol):
+    """What is needed to know of an Iceberg catalog."""
+
+    @property
+    def name(self) -> str:
+        """Name in Spark."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Iceberg's catalog properties, with `type` or `catalog-impl`; `fs.*` and `dfs.*` are Hadoop's."""
+
+
+def catalog_conf(catalog: Catalog) -> dict[str, str]:
+    """Return the `spark.sql.catalog.<name>` settings of an Iceberg catalog (Iceberg docs, Spark configuration).
+
+    Hadoop's own keys are handed over a second time behind `hadoop.`, where Iceberg's Spark catalog looks for them.
+    """
+    base = f"spark.sql.catalog.{catalog.name}"
+    hadoop = {f"hadoop.{key}": value for key, value in catalog.properties.items() if key.startswith(("fs.", "dfs."))}
+    # What a cached table says may be old, and the cache hides the catalog's namespaces.
+    own = {base: SPARK_CATALOG, f"{base}.cache-enabled": "false"}
+    return {**own, **{f"{base}.{key}": value for key, value in {**catalog.properties, **hadoop}.items()}}
+
+
+def java_options(given: str) -> str:
+    """Return the driver's JVM options: `given` and those of ours that it says nothing about.
+
+    Two collectors at once stop the JVM, so ours (parallel: the cheapest per byte on few cores) yields to any other.
+    A thread stack of 4 MB, because long plans overflowed the default one on a stream's thread.
+    """
+    words = given.split()
+    ours = []
+    if not any(word.startswith("-XX:+Use") and word.endswith("GC") for word in words):
+        ours.append("-XX:+UseParallelGC")
+    if not any(word.startswith("-Xss") for word in words):
+        ours.append("-Xss4m")
+    if not any(word.startswith(("-Dlog4j2.configurationFile=", "-Dlog4j.configurationFile=")) for word in words):
+        ours.append(f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}")
+    return " ".join([*ours, given]).strip()
+
+
+def is_local(master: str) -> bool:
+    """Tell whether driver and executors are one process (`local`, `local[...]`; not `local-cluster[...]`)."""
+    return master == "local" or master.startswith("local[")
+
+
+def session_conf(
+    app: str, catalog: Catalog, spark: Mapping[str, str], jar_files: Iterable[Path], root: Path
+) -> dict[str, str]:
+    """Return every Spark setting of a session; the user's `spark` wins, lists (jars, extensions) are joined.
+
+    `root` is the folder that holds our packages, for workers on this machine when they are not installed.
+    """
+    conf = {**DEFAULTS, "spark.app.name": app, **catalog_conf(catalog), **spark}
+    conf["spark.jars"] = _joined(*map(str, jar_files), spark.get("spark.jars", ""))
+    conf["spark.sql.extensions"] = _joined(EXTENSIONS, spark.get("spark.sql.extensions", ""))
+    conf["spark.driver.extraJavaOptions"] = java_options(spark.get("spark.driver.extraJavaOptions", ""))
+    if is_local(conf["spark.master"]):
+        conf.setdefault("spark.driver.host", "127.0.0.1")
+        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        if not {"site-packages", "dist-packages"} & set(root.parts):
+            given = conf.get("spark.executorEnv.PYTHONPATH") or os.environ.get("PYTHONPATH", "")
+            conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), given]))
+    return conf
+
+
+def _joined(*parts: str) -> str:
+    return ",".join(dict.fromkeys(word for part in parts for word in part.split(",") if word))
+
+
+def build_session(app: str, catalog: Catalog, spark: Mapping[str, str]) -> SparkSession:
+    """Start Spark (about 5 s; more when jars are fetched) with Iceberg, Kafka and the catalog; return the session.
+
+    Sets JAVA_HOME and, when unset, PYSPARK_PYTHON in this process's environment. Executors in other processes get our
+    packages as a zip. Level and format of the JVM's log are those of `log4j2-spark.properties`.
+    FatalError: no Java, jars not to be had.
+    """
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = session_conf(app, catalog, spark, jars("spark"), packages_root())
+    from pyspark import SparkConf  # noqa: PLC0415 - 0.5 s that `validate` need not pay
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    session = SparkSession.builder.config(conf=pairs).getOrCreate()
+    if not is_local(conf["spark.master"]):
+        _ship(session)
+    return session
+
+
+def _ship(session: SparkSession) -> None:
+    archive = str(packages_zip())
+    session.sparkContext.addPyFile(archive)
+    # addPyFile also puts its copy in front of the driver's own path; the driver keeps the packages it runs from.
+    sys.path[:] = [entry for entry in sys.path if Path(entry).name != Path(archive).name]
+
+
+WORKER_MODULES = ("numpy", "pyarrow.parquet", "pyarrow.compute", "serde", "connector.sink")
+"""What Python workers import before the first batch comes."""
+
+
+def warm(session: SparkSession, modules: Sequence[str] = WORKER_MODULES, seconds: float = 0.5) -> None:
+    """Start one Python worker per core with `modules` imported (about 4 s; run it in a thread beside other work).
+
+    Every task stays for `seconds` at least, so that no worker is handed two of them.
+    """
+    cores = session.sparkContext.defaultParallelism
+    frame = session.range(0, cores, 1, cores)
+
+    def load(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        import importlib  # noqa: PLC0415 - runs in the worker
+        import time  # noqa: PLC0415
+
+        for name in modules:
+            importlib.import_module(name)
+        time.sleep(seconds)
+        yield from batches
+
+    frame.mapInArrow(load, "id long").write.format("noop").mode("overwrite").save()

@@ -1,0 +1,41 @@
+"""bytes -> blocks: what a converter hands on; messages of one schema as one struct array.
+
+Every input row is in exactly one of a block, the tombstones or the faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+
+from serde.faults import Fault
+
+Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@frozen(eq=False)
+class Block:
+    """Decoded messages of one schema.
+
+    rows: ascending indices into the input; fields: struct array of the same length, logical Arrow types;
+    schema_id: digest of the schema block ("" without one); name: Connect schema name or None;
+    optional: dotted field path ("id", "after.id") -> optional flag, empty without a schema block.
+    """
+
+    rows: Rows
+    fields: pa.StructArray
+    schema_id: str
+    name: str | None
+    optional: Mapping[str, bool]
+
+
+@frozen(eq=False)
+class Decoded:
+    """The outcome for one input array: blocks, tombstones (ascending rows) and faults (by row)."""
+
+    blocks: tuple[Block, ...]
+    tombstones: Rows
+    faults: tuple[Fault, ...]

@@ -1,0 +1,261 @@
+"""blocks -> changes: envelopes flattened as ExtractNewRecordState would, flattened events as they came.
+
+Source: Debezium's ExtractNewRecordState (delete mode rewrite, add.fields) and the envelope of debezium-events.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from serde.bits import Mask, children, parts, valid_of
+from serde.block import Block, Rows
+from serde.faults import Fault
+from serde.shape import is_envelope, is_other
+
+OPS = b"crudtm"
+_DELETE, _TRUNCATE, _MESSAGE = ord("d"), ord("t"), ord("m")
+DELETED = "__deleted"
+Ops = np.ndarray[tuple[int], np.dtype[np.uint8]]
+_UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
+
+
+@frozen
+class Unwrap:
+    """How envelopes become rows: add.fields and its prefix; keep_before: the image of deletes is wanted."""
+
+    add_fields: tuple[str, ...]
+    prefix: str = "__"
+    op_field: str = "__op"
+    keep_before: bool = True
+
+
+@frozen(eq=False)
+class Changes:
+    """The row changes of a block; every column has len(rows).
+
+    rows: input indices; row: flattened columns (null where there is no image); op: character codes, 0 unknown;
+    deleted: the change removes its key; ts_ns, lsn, total_order: position in the source, null where unknown;
+    optional: column -> optional flag where a schema block says so.
+    """
+
+    rows: Rows
+    row: pa.StructArray
+    op: Ops
+    deleted: Mask
+    ts_ns: pa.Int64Array
+    lsn: pa.Int64Array
+    total_order: pa.Int64Array
+    optional: Mapping[str, bool]
+
+
+def changes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
+    """The changes of a block, the events that cannot be one, and how many events are of another kind."""
+    if is_other(block):
+        return None, (), len(block.rows)
+    if is_envelope(block.fields.type):
+        return _envelopes(block, unwrap)
+    return _flattened(block, unwrap), (), 0
+
+
+def _envelopes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
+    op = _op_codes(block.fields.field("op"))
+    after, before = _image(block, "after"), _image(block, "before")
+    message = op == _MESSAGE
+    faults = _faults(block, op, after)
+    keep = ~message
+    keep[[fault[0] for fault in faults]] = False
+    told = tuple(Fault(int(block.rows[at]), "VALUE_CONVERTER", reason) for at, reason in faults)
+    if not keep.any():
+        return None, told, int(message.sum())
+    image = _chosen(after, before if unwrap.keep_before else None, op)
+    row, optional = _with_added(block, image, op, unwrap)
+    made = Changes(block.rows, row, op, op == _DELETE, *_position(block.fields), optional)
+    return (made if keep.all() else _only(made, keep)), told, int(message.sum())
+
+
+def _op_codes(op: pa.StringArray) -> Ops:
+    """First byte of each op that is one known letter, else 0."""
+    data, starts, ends = parts(op)
+    single = valid_of(op) & (ends - starts == 1)
+    codes = np.zeros(len(op), np.uint8)
+    codes[single] = data[starts[single]]
+    codes[~np.isin(codes, np.frombuffer(OPS, np.uint8))] = 0
+    return codes
+
+
+def _image(block: Block, name: str) -> pa.StructArray | None:
+    """The column of an image; None when there is none in the whole block."""
+    index = block.fields.type.get_field_index(name)
+    if index < 0 or not pa.types.is_struct(block.fields.type.field(index).type):
+        return None
+    return block.fields.field(index)
+
+
+def _faults(block: Block, op: Ops, after: pa.StructArray | None) -> list[tuple[int, str]]:
+    there = valid_of(after) if after is not None else np.zeros(len(op), np.bool_)
+    bare = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there
+    if not bare.any() and op.all():
+        return []
+    text = valid_of(block.fields.field("op"))
+    faults = [(at, "envelope without op" if not text[at] else "unknown op") for at in np.flatnonzero(op == 0).tolist()]
+    return sorted([*faults, *((at, "envelope without after image") for at in np.flatnonzero(bare).tolist())])
+
+
+def _chosen(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops) -> pa.StructArray:
+    """The image of each event: after, for deletes before; columns of both where the two differ."""
+    deletes = op == _DELETE
+    if before is None or (after is not None and not deletes.any()):
+        return after if after is not None else pa.nulls(len(op), pa.struct([]))
+    if after is None:
+        return before.take(pa.array(np.arange(len(op)), mask=~deletes))
+    if after.type != before.type:
+        after, before = _aligned(after, before)
+    chosen = np.arange(len(op)) + np.where(deletes, len(op), 0)
+    return pa.concat_arrays([after, before]).take(pa.array(chosen))
+
+
+def _aligned(one: pa.StructArray, other: pa.StructArray) -> tuple[pa.StructArray, pa.StructArray]:
+    """Both images with the fields of both; int64 gives way to float64 (images without schema may differ so)."""
+    kinds: dict[str, pa.DataType] = {child.name: child.type for child in one.type}
+    for child in other.type:
+        kinds[child.name] = _wider(kinds.get(child.name, child.type), child.type)
+    kind = pa.struct(list(kinds.items()))
+    return one.cast(kind), other.cast(kind)
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        kinds: dict[str, pa.DataType] = {child.name: child.type for child in one}
+        for child in other:
+            kinds[child.name] = _wider(kinds.get(child.name, child.type), child.type)
+        return pa.struct(list(kinds.items()))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_wider(one.value_type, other.value_type))
+    return other if pa.types.is_floating(other) else one
+
+
+def _with_added(
+    block: Block, image: pa.StructArray, op: Ops, unwrap: Unwrap
+) -> tuple[pa.StructArray, dict[str, bool]]:
+    """The image with __deleted and the added fields; a column of the source with such a name stays what it is."""
+    columns = {child.name: column for child, column in zip(image.type, children(image), strict=True)}
+    side = "after." if any(path.startswith("after.") for path in block.optional) else "before."
+    optional = {name: block.optional[side + name] for name in columns if side + name in block.optional}
+    flag = pc.if_else(pa.array(op == _DELETE), "true", "false")
+    added = {DELETED: flag, **_added(block.fields, unwrap)}
+    for name, column in added.items():
+        if name not in columns:
+            columns[name] = column
+            if block.optional:
+                optional[name] = True
+    gone = image.is_null() if image.null_count else None
+    row = pa.StructArray.from_arrays(
+        list(columns.values()), fields=[pa.field(name, column.type) for name, column in columns.items()], mask=gone
+    )
+    return row, optional
+
+
+def _added(fields: pa.StructArray, unwrap: Unwrap) -> dict[str, pa.Array]:
+    """Columns of add.fields by their new names; what the events do not have is left out."""
+    out: dict[str, pa.Array] = {}
+    for term in unwrap.add_fields:
+        path, _, name = term.partition(":")
+        column = _at(fields, path) if "." in path else _envelope_or_source(fields, path)
+        if column is not None:
+            out[unwrap.prefix + (name or path.replace(".", "_"))] = column
+    return out
+
+
+def _envelope_or_source(fields: pa.StructArray, name: str) -> pa.Array | None:
+    """A name without a struct is the envelope's own field, else one of source."""
+    own = _at(fields, name)
+    return own if own is not None else _at(fields, f"source.{name}")
+
+
+def _at(array: pa.StructArray, path: str) -> pa.Array | None:
+    """The column at a dotted path, nulls of the structs above included; None when there is none."""
+    name, _, rest = path.partition(".")
+    index = array.type.get_field_index(name)
+    if index < 0:
+        return None
+    if not rest:
+        return array.flatten()[index] if array.null_count else array.field(index)
+    below = array.field(index)
+    return _at(below, rest) if pa.types.is_struct(below.type) else None
+
+
+def _position(fields: pa.StructArray) -> tuple[pa.Int64Array, pa.Int64Array, pa.Int64Array]:
+    """ts_ns, lsn and total_order of envelopes."""
+    return (
+        _nanoseconds(fields, "source."),
+        _number(_at(fields, "source.lsn"), len(fields)),
+        _number(_at(fields, "transaction.total_order"), len(fields)),
+    )
+
+
+def _number(column: pa.Array | None, count: int) -> pa.Int64Array:
+    return column if column is not None and column.type == pa.int64() else pa.nulls(count, pa.int64())
+
+
+def _nanoseconds(fields: pa.StructArray, prefix: str) -> pa.Int64Array:
+    """ts_ns, where it is missing ts_us, where that is missing ts_ms."""
+    total: pa.Int64Array | None = None
+    for unit, factor in _UNITS:
+        column = _at(fields, prefix + unit)
+        if column is None or column.type != pa.int64():
+            continue
+        scaled = column if factor == 1 else _scaled(column, factor)
+        total = scaled if total is None else pc.coalesce(total, scaled)
+        if not total.null_count:
+            break
+    return total if total is not None else pa.nulls(len(fields), pa.int64())
+
+
+def _scaled(column: pa.Int64Array, factor: int) -> pa.Int64Array:
+    """Times `factor`; null where that does not fit."""
+    limit = (2**63 - 1) // factor
+    fits = pc.and_(pc.less_equal(column, limit), pc.greater_equal(column, -limit))
+    return pc.multiply(pc.if_else(fits, column, None), factor)
+
+
+def _only(made: Changes, keep: Mask) -> Changes:
+    mask = pa.array(keep)
+    columns = (made.ts_ns.filter(mask), made.lsn.filter(mask), made.total_order.filter(mask))
+    return Changes(made.rows[keep], made.row.filter(mask), made.op[keep], made.deleted[keep], *columns, made.optional)
+
+
+def _flattened(block: Block, unwrap: Unwrap) -> Changes:
+    """Events that came flattened; op, position and deletion are read from the columns the transform added."""
+    fields, count = block.fields, len(block.rows)
+    column = _at(fields, unwrap.op_field)
+    text = column is not None and pa.types.is_string(column.type)
+    op = _op_codes(column) if text else np.zeros(count, np.uint8)
+    lsn = _first(fields, unwrap.prefix, ("source_lsn", "lsn"))
+    order = _first(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
+    optional = {path: flag for path, flag in block.optional.items() if fields.type.get_field_index(path) >= 0}
+    deleted = (op == _DELETE) | _deleted(fields)
+    return Changes(block.rows, fields, op, deleted, _nanoseconds(fields, f"{unwrap.prefix}source_"), lsn, order, optional)
+
+
+def _first(fields: pa.StructArray, prefix: str, names: tuple[str, ...]) -> pa.Int64Array:
+    columns = [fields.field(prefix + name) for name in names if fields.type.get_field_index(prefix + name) >= 0]
+    return _number(columns[0] if columns else None, len(fields))
+
+
+def _deleted(fields: pa.StructArray) -> Mask:
+    """__deleted as the text "true" or as a boolean."""
+    index = fields.type.get_field_index(DELETED)
+    if index < 0:
+        return np.zeros(len(fields), np.bool_)
+    column = fields.field(index)
+    if pa.types.is_string(column.type):
+        column = pc.equal(column, "true")
+    elif not pa.types.is_boolean(column.type):
+        return np.zeros(len(fields), np.bool_)
+    mask: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask

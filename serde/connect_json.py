@@ -1,0 +1,153 @@
+"""JSON bytes -> blocks: Kafka Connect's JsonConverter read backwards, a column at a time.
+
+frames -> payloads of one schema -> wire columns (reader, rows one by one where it cannot) -> logical columns -> blocks
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from attrs import define, evolve, field
+
+from serde.bare import Bare, payload_of
+from serde.bits import children
+from serde.block import Block, Decoded, Rows
+from serde.columns import Misfits, rebuilt, to_logical
+from serde.faults import Fault, Stage, Unfit
+from serde.framing import Format, Frames, Group, Part
+from serde.infer import pruned
+from serde.node import Struct
+from serde.reader import Reader, Reading
+from serde.rows import load, read, to_array
+from serde.schema import Schema, node_of
+from serde.shape import split_shapes
+from serde.texts import texts_of
+
+
+@define(eq=False)
+class JsonConverter:
+    """Decodes Connect JSON; remembers types of messages without schema to be faster next time."""
+
+    format: Format = "auto"
+    _bare: Bare = field(factory=Bare)
+
+    def decode(
+        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
+    ) -> Decoded:
+        """See `serde.converter.Converter.decode`."""
+        texts, nulls = texts_of(data)
+        frames = Frames(texts, self.format, stage)
+        frames.sort(nulls)
+        blocks: list[Block] = []
+        for group in frames.groups.values():
+            blocks.extend(self._group(frames, group, expected))
+        frames.faults.sort(key=lambda fault: fault.row)
+        tombstones = np.sort(np.concatenate(frames.tombstones)).astype(np.int64)
+        return Decoded(tuple(block for block in blocks if len(block.rows)), tombstones, tuple(frames.faults))
+
+    def _group(self, frames: Frames, group: Group, expected: pa.StructType | None) -> list[Block]:
+        if group.schema is None:
+            return self._without(frames, group, expected)
+        return _with(frames, group, group.schema)
+
+    def _without(self, frames: Frames, group: Group, expected: pa.StructType | None) -> list[Block]:
+        """Messages without a schema block: the type is found, the wire types are the result."""
+        part = group.columnar()
+        reading, kind = self._bare.read(frames.texts, part, group.loose, expected)
+        node = node_of(kind)
+        if not isinstance(node, Struct):
+            raise TypeError(kind)
+        rows, fields = _assemble(frames, group.loose, part, reading, node, exact=False)
+        return [evolve(block, fields=pruned(block.fields)) for block in split_shapes(Block(rows, fields, "", None, {}))]
+
+
+def _with(frames: Frames, group: Group, schema: Schema) -> list[Block]:
+    """Messages with a schema block: it alone says what there is."""
+    part = group.columnar()
+    if schema.fault is not None:
+        frames.faults.extend(Fault(row, frames.stage, schema.fault) for row in (*part.rows.tolist(), *group.loose))
+        return []
+    if schema.columnar and len(part.rows):
+        reading = Reader(part.texts, schema.node.wire, strict=False).read()
+    else:
+        reading = Reading(failed=[np.arange(len(part.rows))])
+    rows, wire = _assemble(frames, group.loose, part, reading, schema.node, schema.exact)
+    rows, fields = _logical(frames, rows, wire, schema.node)
+    return [Block(rows, fields, schema.id, schema.name, schema.optional)]
+
+
+def _assemble(
+    frames: Frames, loose: list[int], part: Part, reading: Reading, node: Struct, exact: bool
+) -> tuple[Rows, pa.StructArray]:
+    """Wire rows of a group in row order: columnar parts, and the others read one by one."""
+    rows = [part.rows[where] for where, _ in reading.parts]
+    arrays = [array for _, array in reading.parts]
+    single = [*(row for where in (*reading.failed, *reading.rest) for row in part.rows[where].tolist()), *loose]
+    if single:
+        kept, array = _one_by_one(frames, single, node, exact)
+        rows.append(kept)
+        arrays.append(array)
+    if not arrays:
+        return np.zeros(0, np.int64), pa.array([], node.wire)
+    joined, whole = np.concatenate(rows), arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    if len(joined) > 1 and not bool((joined[1:] > joined[:-1]).all()):
+        order = np.argsort(joined, kind="stable")
+        joined, whole = joined[order], whole.take(pa.array(order))
+    return joined, whole
+
+
+def _one_by_one(frames: Frames, rows: list[int], node: Struct, exact: bool) -> tuple[Rows, pa.StructArray]:
+    kept: list[int] = []
+    values: list[object] = []
+    for row in rows:
+        try:
+            values.append(_one(frames, row, node, exact))
+            kept.append(row)
+        except Unfit as unfit:
+            frames.faults.append(Fault(row, frames.stage, str(unfit)))
+    return np.array(kept, np.int64), to_array(values, node.wire)
+
+
+def _one(frames: Frames, row: int, node: Struct, exact: bool) -> object:
+    document = load(frames.texts.text(row), exact)
+    payload = payload_of(document) if frames.format == "json" else frames.unframe(document)[1]
+    if not isinstance(payload, dict):
+        raise Unfit("key is not a struct" if frames.stage == "KEY_CONVERTER" else "value is not a struct")
+    return read(node, payload)
+
+
+def _logical(frames: Frames, rows: Rows, wire: pa.StructArray, node: Struct) -> tuple[Rows, pa.StructArray]:
+    """Logical columns without the rows that hold a value which cannot be represented.
+
+    Such a value in `before` costs the row only where there is no `after`: elsewhere the image is not needed and becomes null.
+    """
+    misfits, images = Misfits(), Misfits()
+    made = [
+        to_logical(column, child.node, child.name, None, images if child.name == "before" else misfits)
+        for child, column in zip(node.fields, children(wire), strict=True)
+    ]
+    if images.found:
+        made = _without_images(made, node, images, misfits)
+    fields = rebuilt(wire, made, [pa.field(child.name, made[index].type) for index, child in enumerate(node.fields)])
+    if not misfits.found:
+        return rows, fields
+    frames.faults.extend(Fault(int(rows[at]), frames.stage, reason) for at, reason in sorted(misfits.found.items()))
+    keep = np.ones(len(rows), np.bool_)
+    keep[list(misfits.found)] = False
+    return rows[keep], fields.filter(pa.array(keep))
+
+
+def _without_images(made: list[pa.Array], node: Struct, images: Misfits, misfits: Misfits) -> list[pa.Array]:
+    """Moves the misfits of `before` that matter to `misfits` and sets the other images to null."""
+    names = [child.name for child in node.fields]
+    after = made[names.index("after")].is_valid().to_numpy(zero_copy_only=False) if "after" in names else None
+    index = np.arange(len(made[0]))
+    for at, reason in images.found.items():
+        if after is None or not after[at]:
+            misfits.found.setdefault(at, reason)
+    gone = np.isin(index, [at for at in images.found if at not in misfits.found])
+    before = names.index("before")
+    masked = pa.array(np.where(gone, -1, index)).cast(pa.int64())
+    masked = pa.array(index, mask=gone) if gone.any() else masked
+    made[before] = made[before].take(masked)
+    return made

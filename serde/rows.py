@@ -1,0 +1,85 @@
+"""one message -> one wire row: the fallback for what the columnar reader cannot take; slow and exact."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import NoReturn
+
+import orjson
+import pyarrow as pa
+
+from serde.faults import Unfit
+from serde.node import Leaf, List, Map, Node, Struct
+
+_LONG_NUMBER = re.compile(rb"[0-9]{20}")
+
+
+def load(text: bytes, exact: bool = False) -> object:
+    """Parses one message; integers of any length stay integers, and with `exact` fractions become Decimal. Raises Unfit."""
+    try:
+        document: object = orjson.loads(text)
+        if exact or _LONG_NUMBER.search(text):
+            document = json.loads(text, parse_float=Decimal if exact else float, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise Unfit("not JSON" if text.strip() else "empty message") from error
+    return document
+
+
+def _refuse(_word: str) -> NoReturn:
+    raise ValueError
+
+
+def read(node: Node, value: object) -> object:
+    """One JSON value as the wire value of its node; raises Unfit with the path of the field."""
+    if value is None:
+        return None
+    match node:
+        case Leaf():
+            return node.read(value)
+        case Struct():
+            return _struct(node, value)
+        case List():
+            return _list(node, value)
+        case Map():
+            return _map(node, value)
+
+
+def _struct(node: Struct, value: object) -> object:
+    if not isinstance(value, dict):
+        raise Unfit("not an object (struct)")
+    out: dict[str, object] = {}
+    for field in node.fields:
+        try:
+            out[field.name] = read(field.node, value.get(field.name))
+        except Unfit as unfit:
+            raise unfit.under(field.name) from None
+    return out
+
+
+def _list(node: List, value: object) -> object:
+    if not isinstance(value, list):
+        raise Unfit("not an array (array)")
+    return [read(node.item, item) for item in value]
+
+
+def _map(node: Map, value: object) -> object:
+    if node.text_key and isinstance(value, dict):
+        pairs: Sequence[object] = [list(pair) for pair in value.items()]
+    elif not node.text_key and isinstance(value, list):
+        pairs = value
+    else:
+        raise Unfit("not an object or array of pairs (map)")
+    out = []
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or pair[0] is None:  # noqa: PLR2004 - key and value
+            raise Unfit("not a pair of key and value (map)")
+        out.append((read(node.key, pair[0]), read(node.value, pair[1])))
+    return out
+
+
+def to_array(values: list[object], kind: pa.DataType) -> pa.StructArray:
+    """Wire rows as a struct array."""
+    return pa.array(values, kind)

@@ -1,0 +1,103 @@
+"""schema block -> tree: parsed once per distinct bytes and kept per process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+import orjson
+import pyarrow as pa
+from attrs import frozen
+
+from serde import logical
+from serde.node import Field, List, Map, Node, Struct, is_columnar, needs_exact
+
+_CACHED_BLOCKS = 1024
+_MAX_DEPTH = 100
+
+
+@frozen(eq=False)
+class Schema:
+    """A schema block; `fault` says why nothing can be read by it (then `node` is empty)."""
+
+    id: str
+    name: str | None
+    node: Struct
+    optional: Mapping[str, bool]
+    columnar: bool
+    exact: bool
+    fault: str | None = None
+
+
+@lru_cache(maxsize=_CACHED_BLOCKS)
+def parse(text: bytes) -> Schema:
+    """Parses the bytes of a schema block; never raises, a block that cannot be used carries its fault."""
+    return parse_document(orjson.loads(text))
+
+
+def parse_document(document: object) -> Schema:
+    """The same from a parsed block; equal blocks written differently get one id."""
+    digest = hashlib.sha256(orjson.dumps(document)).hexdigest()[:32]
+    try:
+        node = _node(document, 0)
+    except (ValueError, KeyError, TypeError) as error:
+        reason = str(error) if type(error) is ValueError else "malformed"
+        return _unusable(digest, f"schema block cannot be read: {reason}")
+    if not isinstance(node, Struct):
+        return _unusable(digest, "schema is not a struct")
+    return Schema(digest, node.name, node, dict(_flags(node, "")), is_columnar(node), needs_exact(node))
+
+
+def _unusable(digest: str, fault: str) -> Schema:
+    return Schema(digest, None, Struct(()), {}, False, False, fault)
+
+
+def _node(document: object, depth: int) -> Node:
+    """One schema of the block; ValueError, KeyError or TypeError where it is none."""
+    if not isinstance(document, dict) or depth > _MAX_DEPTH:
+        raise ValueError("nested too deep" if depth > _MAX_DEPTH else "not an object")
+    kind, name = document["type"], document.get("name")
+    if kind == "struct":
+        return logical.structure(name) or _struct(document, name, depth)
+    if kind == "array":
+        return List(_node(document["items"], depth + 1))
+    if kind == "map":
+        return _map(document, depth)
+    made = logical.leaf(kind, name, document.get("parameters") or {})
+    if made is None:
+        raise ValueError("unknown type")
+    return made
+
+
+def _map(document: Mapping[str, object], depth: int) -> Map:
+    keys = document["keys"]
+    text_key = isinstance(keys, dict) and keys.get("type") == "string" and not keys.get("optional")
+    return Map(_node(keys, depth + 1), _node(document["values"], depth + 1), text_key)
+
+
+def _struct(document: Mapping[str, object], name: str | None, depth: int) -> Struct:
+    fields = document["fields"]
+    if not isinstance(fields, list):
+        raise TypeError("fields")
+    made = tuple(Field(field["field"], _node(field, depth + 1), bool(field.get("optional"))) for field in fields)
+    if len({field.name for field in made}) != len(made):
+        raise ValueError("a field name occurs twice")
+    return Struct(made, name)
+
+
+def _flags(node: Struct, prefix: str) -> Iterator[tuple[str, bool]]:
+    """Dotted path -> optional flag, through structs."""
+    for field in node.fields:
+        yield prefix + field.name, field.optional
+        if isinstance(field.node, Struct):
+            yield from _flags(field.node, f"{prefix}{field.name}.")
+
+
+def node_of(kind: pa.DataType) -> Node:
+    """The tree of a type that was found without a schema block: wire and logical types are the same."""
+    if pa.types.is_struct(kind):
+        return Struct(tuple(Field(field.name, node_of(field.type), True) for field in kind))
+    if pa.types.is_list(kind):
+        return List(node_of(kind.value_type))
+    return logical.plain(kind)

@@ -1,0 +1,68 @@
+"""session -> one broker, one Spark for reading, a workspace per test: what the tests with servers share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.embedded.broker import Broker
+from connector.runtime.jars import jars
+from connector.runtime.java import java_home
+from tests.reading import Lake
+from tests.running import Workspace, workspace
+from tests.topics import Topics
+
+MakeWorkspace = Callable[..., Workspace]
+OpenLake = Callable[[Workspace], Lake]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for all tests; each test has topics of its own."""
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def topics(broker: Broker) -> Topics:
+    """The tests' client of that broker."""
+    return Topics(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session that only reads tables; the sink runs in processes of its own."""
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    settings = {
+        "spark.jars": ",".join(str(path) for path in jars("spark")),
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "ERROR",
+    }
+    session = SparkSession.builder.master("local[2]").appName("tests").config(map=dict(settings)).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def make_workspace(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> MakeWorkspace:
+    """make_workspace(name, {"topics": ..., ...}) gives a workspace; the name is its catalog's and connector's."""
+
+    def make(name: str, extra: dict[str, str]) -> Workspace:
+        home: Path = tmp_path_factory.mktemp(name)
+        return workspace(home, name, broker.bootstrap_servers, extra)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def lake(spark: SparkSession) -> OpenLake:
+    """lake(workspace) opens its tables through Iceberg's own code."""
+    return lambda space: Lake(spark, space.name, space.catalog)

@@ -1,0 +1,1 @@
+"""The sink, through a real broker."""

@@ -1,0 +1,170 @@
+"""a stream, and SIGKILL again and again -> the same tables: no row lost, none doubled.
+
+The kills are aimed: at start, while files are written, between files and commit, at the commit itself, after it.
+The seed is printed; ICEBRIDGE_SEED repeats a run's plan (not its timing).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from tests.conftest import MakeWorkspace, OpenLake
+from tests.model.events import COLUMNS, Database, row
+from tests.model.recordings import Record
+from tests.reading import Lake
+from tests.running import Sink, Workspace
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+
+KILLS = 21
+KEYS = 500
+KEYED_EVENTS = 16_000
+PLAIN_EVENTS = 4_000
+# What must be seen of a run before it is killed, and how long after that (s, up to).
+AIMS: dict[str, tuple[str, float]] = {
+    "start": ("", 9.0),
+    "files": ("keyed/data/**/*.parquet", 0.2),
+    "before the commit": ("keyed/metadata/snap-*.avro", 0.02),
+    "at the commit": ("keyed/metadata/*.metadata.json", 0.02),
+    "other table": ("log/metadata/*", 0.3),
+    "offsets": ("_*/metadata/*", 0.3),
+    "after a batch": ("log line", 1.5),
+}
+SMALL_BATCHES = {"debezium.sink.batch.max-events": "300", "debezium.sink.batch.interval-ms": "100"}
+
+
+@frozen
+class Stream:
+    """A source of both kinds of table: a keyed one, and a key-less one that is only appended to."""
+
+    keyed: Database
+    plain: Database
+    records: tuple[Record, ...]
+
+
+def _stream(seed: int) -> Stream:
+    """Random transactions of creates, updates, deletes and key changes over 500 keys, with plain events between."""
+    rng = random.Random(seed)
+    keyed, plain = Database("kill.public.keyed", 3), Database("kill.public.log", 2, keyed=False)
+    records: list[Record] = []
+    while len(keyed.log) < KEYED_EVENTS:
+        done = len(keyed.log), len(plain.log)
+        _transaction(rng, keyed)
+        if rng.random() < PLAIN_EVENTS / KEYED_EVENTS:
+            plain.transaction(*(("c", row(len(plain.rows) + i, "logged", i)) for i in range(rng.randint(1, 3))))
+        records += keyed.log[done[0] :] + plain.log[done[1] :]
+    return Stream(keyed, plain, tuple(records))
+
+
+def _transaction(rng: random.Random, db: Database) -> None:
+    for _ in range(rng.randint(1, 4)):
+        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
+        if key not in db.rows:
+            db.transaction(("c", row(key, f"c{len(db.log)}", rng.randrange(1000))))
+        elif rng.random() < 0.7:
+            db.transaction(("u", row(key, f"u{len(db.log)}", rng.randrange(1000))))
+        elif other not in db.rows and rng.random() < 0.5:
+            db.transaction(("k", key, other))
+        else:
+            again = rng.random() < 0.3
+            db.transaction(("d", key), *((("c", row(key, "again")),) if again else ()))
+
+
+@contextmanager
+def _producing(topics: Topics, records: tuple[Record, ...], rng: random.Random) -> Iterator[None]:
+    """Produce steadily, in random portions, about 70 events per second; all the rest at the end."""
+    stop = threading.Event()
+    left = list(records)
+
+    def produce() -> None:
+        while left and not stop.is_set():
+            count = rng.randint(1, 70)
+            topics.replay(left[:count], create=False)
+            del left[:count]
+            stop.wait(0.5)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        topics.replay(left, create=False)
+
+
+def test_killed_again_and_again_no_row_is_lost_or_doubled(
+    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
+    """Killed with SIGKILL at 21 points of a stream, the sink ends with exactly the source's rows and events."""
+    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
+    sys.stdout.write(f"seed {seed}\n")
+    rng, stream = random.Random(seed), _stream(seed)
+    topics.create({stream.keyed.topic: stream.keyed.partitions, stream.plain.topic: stream.plain.partitions})
+    extra = {"topics.regex": r"kill\..*", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    space = make_workspace("kill", extra)
+    aims = [list(AIMS)[i % len(AIMS)] for i in range(KILLS)]
+    rng.shuffle(aims)
+    with _producing(topics, stream.records, rng):
+        for aim in aims:
+            _live_and_die(space, aim, rng)
+    last = space.run({"debezium.sink.batch.max-events": "5000"})
+    assert last.code == 0, last.text[-6000:]
+    _assert_exact(lake(space), stream)
+    # The same topics in batches of another size.
+    other = make_workspace("kill_other", {**extra, "debezium.sink.batch.max-events": "3700"})
+    assert other.run().code == 0
+    _assert_exact(lake(other), stream)
+
+
+def _live_and_die(space: Workspace, aim: str, rng: random.Random) -> None:
+    pattern, delay_s = AIMS[aim]
+    seen = _counter(space, pattern)
+    sink = space.start(SMALL_BATCHES)
+    condition = _condition(sink, pattern, seen)
+    assert sink.wait_until(condition, timeout_s=90, step_s=0.003), f"the sink ended by itself:\n{sink.text()[-6000:]}"
+    time.sleep(rng.uniform(0, delay_s))
+    assert sink.process.poll() is None, f"the sink ended by itself:\n{sink.text()[-6000:]}"
+    sys.stdout.write(f"killed ({aim}) after {sink.commits()} batches\n")
+    sink.kill()
+
+
+def _condition(sink: Sink, pattern: str, seen: Callable[[], int]) -> Callable[[], bool]:
+    if not pattern:
+        return lambda: True
+    if pattern == "log line":
+        return lambda: sink.commits() > 0
+    before = seen()
+    return lambda: seen() > before
+
+
+def _counter(space: Workspace, pattern: str) -> Callable[[], int]:
+    """Counts the files of a pattern below the warehouse; tables stand in folders named like them."""
+    root: Path = space.warehouse / "default"
+    table = {"keyed": "kill_public_keyed", "log": "kill_public_log"}
+    head, _, rest = pattern.partition("/")
+    return lambda: sum(1 for _ in root.glob(f"{table.get(head, head)}/{rest}"))
+
+
+def _assert_exact(tables: Lake, stream: Stream) -> None:
+    keyed = Counter(map(_plain, tables.many("kill_public_keyed")))
+    assert keyed == Counter(map(_plain, stream.keyed.rows.values()))
+    appended = Counter(map(_plain, tables.many("kill_public_log")))
+    assert appended == Counter(map(_plain, stream.plain.rows.values()))
+
+
+def _plain(found: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(found[c] for c in COLUMNS)

@@ -1,0 +1,90 @@
+"""recorded files -> Kafka records: what tests/fixtures holds, as a broker would hand it out.
+
+Format: tests/fixtures/README.md (one line per record, bytes in base64, a null value is a tombstone).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+TABLES = ("customers", "order_lines", "full_pk", "uuid_key", "evolve")
+# Topic prefix of each recorded JSON variant.
+VARIANTS = {
+    "json_schema_envelope": "js",
+    "json_envelope": "jn",
+    "json_schema_envelope_truenulls": "tn",
+    "json_schema_unwrap_rewrite": "urs",
+    "json_unwrap_rewrite": "urn",
+    "json_unwrap_rewrite_with_tombstone": "urt",
+    "json_unwrap_tombstone": "utn",
+    "json_unwrap_drop": "unn",
+}
+DUPLICATES = "json_unwrap_rewrite_dups"
+ALL_VARIANTS = {**VARIANTS, DUPLICATES: "udup"}
+
+
+@frozen
+class Record:
+    """One Kafka record; a value of None is a tombstone."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = 0
+
+
+def load(variant: str, table: str) -> tuple[Record, ...]:
+    """The records of one topic, sorted by partition and offset, as recorded."""
+    path = FIXTURES / variant / f"{topic(variant, table)}.jsonl"
+    return tuple(_record(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
+
+
+def topic(variant: str, table: str) -> str:
+    """The topic's name: transaction and message stand outside of the schema `public`."""
+    middle = "" if table in {"transaction", "message"} else "public."
+    return f"{ALL_VARIANTS[variant]}.{middle}{table}"
+
+
+def state(table: str, name: str = "state_1_final") -> list[dict[str, Any]]:
+    """PostgreSQL's rows at the end; numbers with a point are Decimal so that no digit is lost."""
+    lines = (FIXTURES / name / f"{table}.json").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line, parse_float=Decimal) for line in lines if line.strip()]
+
+
+def column_types(table: str, name: str = "state_1_final") -> dict[str, str]:
+    """PostgreSQL's type (udt name, as in int4, timestamptz, _text) of each column."""
+    columns = json.loads((FIXTURES / name / "_columns.json").read_text(encoding="utf-8"))
+    return {c["column"]: c["udt"] for c in columns if c["table"] == table}
+
+
+def partitions(records: Iterable[Record]) -> int:
+    """How many partitions the topic needs."""
+    return 1 + max((r.partition for r in records), default=0)
+
+
+def _record(line: dict[str, Any]) -> Record:
+    headers = tuple((name, _bytes(value)) for name, value in line["headers"] or ())
+    return Record(
+        topic=line["topic"],
+        partition=line["partition"],
+        offset=line["offset"],
+        key=_bytes(line["key"]),
+        value=_bytes(line["value"]),
+        headers=headers,
+        timestamp_ms=line["timestamp"],
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -1,0 +1,150 @@
+"""PostgreSQL's value and the table's value -> equal or not: the judge of every sink test.
+
+Three questions: is a value read from Iceberg PostgreSQL's (`is_state`), is it the reference's (`same`),
+are two sets of rows equal (`differences`). No tolerance but the ones spelled out here.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from tests.model.connect_json import EPOCH, decimal, instant, unscaled
+
+Row = Mapping[str, Any]
+Test = Callable[[Any, Any], bool]
+
+
+def is_state(kind: str, truth: Any, value: Any, *, typed: bool, scales: Iterable[int] = ()) -> bool:
+    """Is `value`, read from a table, PostgreSQL's `truth` of type `kind` (udt name)?
+
+    typed: exact types (a schema block was there); else the wire form: base64 text, whole numbers, ISO text.
+    scales: those that a numeric column has had, needed to read its wire form.
+    """
+    if kind in {"json", "jsonb"}:
+        return same_json(truth, value)
+    if truth is None or value is None:
+        return truth is None and value is None
+    if not typed and kind == "numeric":
+        return isinstance(value, str) and any(decimal(unscaled(value), s) == truth for s in scales)
+    test = TYPED.get(kind) if typed else WIRE.get(kind, TYPED.get(kind))
+    return (test or _text)(truth, value)
+
+
+def same_json(truth: Any, value: Any) -> bool:
+    """Equal as JSON documents; PostgreSQL's JSON null and SQL NULL look alike in the recorded state."""
+    document = None if value is None else json.loads(value, parse_float=Decimal)
+    return bool(document == truth)
+
+
+def same(expected: Any, value: Any, *, typed: bool = True) -> bool:
+    """Is a value read from a table the reference's, type included?
+
+    Without a schema a column that came with text and numbers may be either: then the JSON text of the value counts.
+    """
+    if expected is None or value is None:
+        return expected is None and value is None
+    if isinstance(expected, list) and isinstance(value, list):
+        return len(expected) == len(value) and all(map(partial(same, typed=typed), expected, value))
+    if isinstance(expected, float) and isinstance(value, float):
+        return same_float(expected, value)
+    if type(expected) is type(value):
+        return bool(expected == value)
+    return not typed and _same_wire(expected, value)
+
+
+def same_float(left: float, right: float) -> bool:
+    """Equal, where NaN equals NaN and the zeros differ."""
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return left == right and math.copysign(1, left) == math.copysign(1, right)
+
+
+def differences(expected: Iterable[Row], found: Iterable[Row], *, typed: bool = True) -> list[str]:
+    """What keeps two multisets of rows from being equal; an absent column is a null. Empty when they are equal."""
+    rest = list(found)
+    out = []
+    for row in expected:
+        match = next((i for i, r in enumerate(rest) if not row_difference(row, r, typed=typed)), None)
+        if match is None:
+            out.append(f"missing: {_nearest(row, rest, typed=typed)}")
+        else:
+            del rest[match]
+    return out + [f"not expected: {dict(row)}" for row in rest]
+
+
+def row_difference(expected: Row, found: Row, *, typed: bool = True) -> dict[str, tuple[Any, Any]]:
+    """The columns in which two rows differ: name -> (expected, found)."""
+    names = set(expected) | set(found)
+    pairs = {n: (expected.get(n), found.get(n)) for n in sorted(names)}
+    return {n: (e, f) for n, (e, f) in pairs.items() if not same(e, f, typed=typed)}
+
+
+def _nearest(row: Row, others: list[Row], *, typed: bool) -> str:
+    if not others:
+        return f"{dict(row)} (no row left)"
+    best = min((row_difference(row, other, typed=typed) for other in others), key=len)
+    return f"{dict(row)}; the nearest row differs (expected, found) in {best}"
+
+
+def _same_wire(expected: Any, value: Any) -> bool:
+    if isinstance(value, float):
+        return same_float(float(expected), value) if isinstance(expected, int | float | str) else False
+    if isinstance(value, str) and isinstance(expected, int | float):
+        return bool(json.loads(value) == expected)
+    return False
+
+
+def _text(truth: Any, value: Any) -> bool:
+    return isinstance(value, str) and value == str(truth)
+
+
+def _whole(truth: Any, value: Any) -> bool:
+    return type(value) is int and value == truth
+
+
+def _float(truth: Any, value: Any) -> bool:
+    """The wire form of NaN and the infinities is text."""
+    return isinstance(value, float | str) and same_float(float(truth), float(value))
+
+
+def _naive(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _micros(delta: timedelta) -> int:
+    return delta // timedelta(microseconds=1)
+
+
+def _clock_micros(text: str) -> int:
+    return _micros(datetime.combine(EPOCH, time.fromisoformat(text)) - EPOCH)
+
+
+TYPED: dict[str, Test] = {
+    "int2": _whole,
+    "int4": _whole,
+    "int8": _whole,
+    "bool": lambda t, v: isinstance(v, bool) and v == t,
+    "float8": lambda t, v: isinstance(v, float) and _float(t, v),
+    "numeric": lambda t, v: isinstance(v, Decimal) and v == t,
+    "timestamptz": lambda t, v: isinstance(v, datetime) and v.tzinfo is not None and v == instant(t),
+    "timestamp": lambda t, v: isinstance(v, datetime) and v.tzinfo is None and v == _naive(t),
+    "date": lambda t, v: type(v) is date and v == date.fromisoformat(t),
+    "time": lambda t, v: isinstance(v, time) and v == time.fromisoformat(t),
+    "bytea": lambda t, v: isinstance(v, bytes) and v == bytes.fromhex(t[2:]),
+    "_text": lambda t, v: isinstance(v, list) and v == t,
+}
+WIRE: dict[str, Test] = {
+    "float8": _float,
+    "timestamptz": lambda t, v: isinstance(v, str) and instant(v) == instant(t),
+    "timestamp": lambda t, v: _whole(_micros(_naive(t) - EPOCH), v),
+    "date": lambda t, v: _whole((_naive(t) - EPOCH).days, v),
+    "time": lambda t, v: _whole(_clock_micros(t), v),
+    "bytea": lambda t, v: isinstance(v, str) and base64.b64decode(v) == bytes.fromhex(t[2:]),
+}

@@ -1,0 +1,164 @@
+"""properties -> a run of the sink in a process of its own -> exit code and JSON log lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+PROJECT = Path(__file__).parent.parent
+COMMITTED = "batch committed"
+Line = dict[str, Any]
+
+
+@frozen
+class Workspace:
+    """A warehouse of its own with a JDBC catalog on SQLite, and the properties of the sink that fills it."""
+
+    home: Path
+    name: str
+    properties: Mapping[str, str]
+
+    @property
+    def catalog(self) -> dict[str, str]:
+        """What another Iceberg client needs to open the same catalog; its name is the workspace's."""
+        return catalog(self.home)
+
+    @property
+    def warehouse(self) -> Path:
+        """Where the files of all tables are."""
+        return self.home / "warehouse"
+
+    def file(self, extra: Mapping[str, str]) -> Path:
+        """Write a properties file; `extra` stands on top."""
+        path = self.home / f"{self.name}-{len(list(self.home.glob('*.properties')))}.properties"
+        merged = {**self.properties, **extra}
+        path.write_text("".join(f"{k}={v}\n" for k, v in merged.items()).replace("\\", "\\\\"), encoding="utf-8")
+        return path
+
+    def run(self, extra: Mapping[str, str] | None = None, *, timeout_s: float = 240) -> Run:
+        """Run the sink once, up to the offsets at its start."""
+        sink = self.start(extra, "--once")
+        return sink.wait(timeout_s)
+
+    def start(self, extra: Mapping[str, str] | None = None, *arguments: str) -> Sink:
+        """Start the sink in a process group of its own."""
+        return Sink(self.file(extra or {}), arguments)
+
+
+@frozen
+class Run:
+    """A finished run."""
+
+    code: int
+    lines: tuple[Line, ...]
+    text: str
+
+    @property
+    def batches(self) -> list[Line]:
+        """The line of each committed batch."""
+        return [line for line in self.lines if line.get("event") == COMMITTED]
+
+    def total(self, what: str) -> int:
+        """The sum of one figure over all batches."""
+        return sum(int(line.get(what, 0)) for line in self.batches)
+
+
+class Sink:
+    """A running sink; `kill` ends the process and its JVM as SIGKILL does, without a last word."""
+
+    def __init__(self, properties: Path, arguments: tuple[str, ...]) -> None:
+        self._log = properties.with_suffix(".log")
+        command = [sys.executable, "-m", "connector", "run", str(properties), *arguments]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=PROJECT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+
+    def text(self) -> str:
+        """Everything written so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def lines(self) -> list[Line]:
+        """The JSON log lines so far; lines of Spark and the JVM are left out."""
+        return [line for line in map(_parsed, self.text().splitlines()) if line is not None]
+
+    def wait(self, timeout_s: float) -> Run:
+        """Wait for the end; a run that takes longer is killed and raises with the end of its log."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise TimeoutError(f"the sink did not end within {timeout_s} s:\n{self.text()[-4000:]}") from None
+        return Run(code, tuple(self.lines()), self.text())
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float, step_s: float = 0.02) -> bool:
+        """Wait until the condition holds (True), the sink ends (False) or time is over (TimeoutError)."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if condition():
+                return True
+            if self.process.poll() is not None:
+                return False
+            time.sleep(step_s)
+        raise TimeoutError(f"nothing within {timeout_s} s:\n{self.text()[-4000:]}")
+
+    def commits(self) -> int:
+        """How many batches this process has reported as committed."""
+        return sum(1 for line in self.lines() if line.get("event") == COMMITTED)
+
+    def terminate(self, timeout_s: float = 60) -> Run:
+        """Ask it to stop (SIGTERM) and wait."""
+        self.process.terminate()
+        return self.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL to the whole process group; a sink that is gone already is all right."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+
+def catalog(home: Path) -> dict[str, str]:
+    """Iceberg's properties of a workspace's catalog."""
+    return {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{home / 'catalog.db'}",
+        "jdbc.schema-version": "V1",
+        "warehouse": str(home / "warehouse"),
+    }
+
+
+def workspace(home: Path, name: str, bootstrap_servers: str, extra: Mapping[str, str]) -> Workspace:
+    """A workspace in `home`, which must exist; its catalog has the workspace's name."""
+    (home / "warehouse").mkdir(exist_ok=True)
+    properties = {
+        "name": name,
+        "bootstrap.servers": bootstrap_servers,
+        "debezium.sink.type": "iceberg",
+        "debezium.sink.iceberg.catalog-name": name,
+        **{f"debezium.sink.iceberg.{key}": value for key, value in catalog(home).items()},
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        **extra,
+    }
+    return Workspace(home, name, properties)
+
+
+def _parsed(text: str) -> Line | None:
+    if not text.startswith("{"):
+        return None
+    try:
+        line = json.loads(text)
+    except json.JSONDecodeError:
+        return None
+    return line if isinstance(line, dict) else None

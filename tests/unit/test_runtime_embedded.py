@@ -1,0 +1,113 @@
+"""Ports and child processes of the embedded servers, without a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from connector.embedded.broker import Broker, server_properties
+from connector.embedded.ports import LOOPBACK, answers, free_ports, is_free
+from connector.embedded.process import Child
+from connector.errors import FatalError
+
+SLEEP = "/bin/sleep"
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def _gone(pid: int, limit_s: float = 10.0) -> bool:
+    limit = time.monotonic() + limit_s
+    while _alive(pid) and time.monotonic() < limit:
+        time.sleep(0.02)
+    return not _alive(pid)
+
+
+def test_free_ports_differ_and_are_free() -> None:
+    """Ports chosen together differ and can be listened on; one that is taken is told apart."""
+    first, second = free_ports(2)
+    assert first != second
+    with socket.socket() as server:
+        server.bind((LOOPBACK, first))
+        server.listen()
+        assert not is_free(first)
+        assert answers(first)
+    assert is_free(first)
+    assert not answers(first)
+
+
+def test_child_ends_with_its_signal(tmp_path: Path) -> None:
+    """Stop and kill end the child and leave its signal as exit code."""
+    child = Child([SLEEP, "60"], tmp_path / "log")
+    assert child.returncode is None
+    child.stop(5)
+    assert child.returncode == -signal.SIGTERM
+    other = Child([SLEEP, "60"], tmp_path / "log")
+    other.kill()
+    assert other.returncode == -signal.SIGKILL
+
+
+def test_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    """After the time limit SIGKILL follows SIGTERM."""
+    child = Child(["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"], tmp_path / "log")
+    while "ready" not in (tmp_path / "log").read_text():
+        time.sleep(0.02)
+    child.stop(0.2)
+    assert child.returncode == -signal.SIGKILL
+
+
+def test_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+    """A child started by a short-lived thread stays until it is stopped."""
+    made: list[Child] = []
+    thread = threading.Thread(target=lambda: made.append(Child([SLEEP, "60"], tmp_path / "log")))
+    thread.start()
+    thread.join()
+    assert not made[0].wait(0.5)
+    made[0].kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux only")
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_child_dies_with_a_killed_parent(tmp_path: Path, end: signal.Signals) -> None:
+    """A Python process that is killed leaves no child behind."""
+    code = (
+        "import sys,time,pathlib; from connector.embedded.process import Child\n"
+        f"child = Child(['{SLEEP}', '60'], pathlib.Path(sys.argv[1])); print(child.pid, flush=True); time.sleep(60)"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", code, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert _alive(pid)
+        parent.send_signal(end)
+    assert _gone(pid)
+
+
+def test_overrides_win() -> None:
+    """Broker properties of the caller replace the defaults; both listeners are on loopback."""
+    values = server_properties(Path("/h"), 1, 2, {"auto.create.topics.enable": "true"})
+    assert values["auto.create.topics.enable"] == "true"
+    assert values["listeners"] == values["advertised.listeners"] == "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2"
+    assert values["log.dirs"] == "/h/data"
+
+
+def test_a_broker_that_was_not_started_has_no_address(tmp_path: Path) -> None:
+    """Asking for the address too early is an error that says what to call; stopping is allowed."""
+    broker = Broker(tmp_path)
+    broker.stop()
+    with pytest.raises(FatalError, match=r"start\(\)"):
+        _ = broker.bootstrap_servers

@@ -1,0 +1,164 @@
+"""The committed lock, its text form, and the check of what lies in the Maven cache."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from connector.errors import FatalError
+from connector.runtime import jars as jars_module
+from connector.runtime.jars import fetch, jars
+from connector.runtime.lock import join
+from connector.runtime.lockfile import LOCK_FILE, Artifact, parse, render
+
+
+def _artifact(name: str, version: str = "1.0", content: bytes = b"jar", **more: str) -> Artifact:
+    return Artifact("org.example.x", name, version, hashlib.sha256(content).hexdigest(), **more)
+
+
+def _put(home: Path, artifact: Artifact, content: bytes) -> Path:
+    file = home / artifact.relative
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return file
+
+
+@pytest.fixture
+def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Maven cache, a cache folder of its own, and a registry that refuses connections."""
+    monkeypatch.setenv("JGO_CONFIG_FILE", str(tmp_path / "jgo.conf"))
+    monkeypatch.setenv("M2_REPO", str(tmp_path / "m2"))
+    monkeypatch.setenv("ICEBRIDGE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(jars_module, "_PAUSE_S", 0.0)
+    _use_registry(tmp_path, 9)
+    return tmp_path / "m2"
+
+
+@pytest.fixture
+def registry(maven: Path, tmp_path: Path) -> Iterator[Path]:
+    """A folder that a web server on loopback offers as the registry."""
+    folder = tmp_path / "registry"
+    folder.mkdir()
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _use_registry(tmp_path, server.server_port)
+        yield folder
+        server.shutdown()
+
+
+def _use_registry(tmp_path: Path, port: int) -> None:
+    (tmp_path / "jgo.conf").write_text(f"[repositories]\ncentral = http://127.0.0.1:{port}\n")
+
+
+def test_text_form_reads_back() -> None:
+    """What is rendered parses to the same value, classifier and packaging included."""
+    components = {"a": (_artifact("x"), _artifact("y", classifier="all", packaging="tar.gz")), "b": (_artifact("z"),)}
+    assert parse(render(components)) == components
+
+
+def test_committed_lock_is_exact() -> None:
+    """Every locked jar has a full checksum, no component two versions of an artifact, no host is named."""
+    text = LOCK_FILE.read_text()
+    components = parse(text)
+    assert {"spark", "broker"} <= set(components)
+    for artifacts in components.values():
+        assert all(re.fullmatch("[0-9a-f]{64}", artifact.sha256) for artifact in artifacts)
+        assert len({(a.group, a.name, a.classifier) for a in artifacts}) == len(artifacts)
+    assert "://" not in text
+
+
+def test_each_component_has_the_kafka_clients_it_was_built_for() -> None:
+    """The broker and Spark's Kafka source need different versions of kafka-clients."""
+    components = parse(LOCK_FILE.read_text())
+    versions = {n: a.version for n, artifacts in components.items() for a in artifacts if a.name == "kafka-clients"}
+    assert versions == {"spark": "3.9.1", "broker": "4.2.0"}
+
+
+def test_file_names_follow_maven() -> None:
+    """Classifier and packaging are part of the file's name and the group of its folder."""
+    archive = _artifact("app", "2", classifier="all", packaging="tar.gz")
+    assert archive.relative.as_posix() == "org/example/x/app/2/app-2-all.tar.gz"
+
+
+def test_join_refuses_two_versions() -> None:
+    """Parts that bring different versions of one artifact cannot be one class path."""
+    assert join([[_artifact("a")], [_artifact("a"), _artifact("b")]], frozenset({"b"})) == (_artifact("a"),)
+    with pytest.raises(FatalError, match=r"a:1\.0 and .*a:2\.0"):
+        join([[_artifact("a")], [_artifact("a", "2.0")]], frozenset())
+
+
+def test_present_jars_are_checked_once(maven: Path, tmp_path: Path) -> None:
+    """Right files are accepted without a registry; a second call takes the remembered check and is fast."""
+    artifacts = [_artifact(f"n{i}", content=b"x" * 1_000_000) for i in range(10)]
+    files = tuple(_put(maven, artifact, b"x" * 1_000_000) for artifact in artifacts)
+    stamp = tmp_path / "stamp.json"
+    assert fetch(artifacts, stamp, lambda _: None) == files
+    checked: list[Artifact] = []
+    start = time.perf_counter()
+    assert fetch(artifacts, stamp, checked.append) == files
+    assert time.perf_counter() - start < 0.1
+    assert checked == []
+
+
+def test_a_changed_jar_is_noticed(maven: Path, tmp_path: Path) -> None:
+    """A file that changes after its check is checked again and not used."""
+    artifact, stamp = _artifact("n"), tmp_path / "stamp.json"
+    file = _put(maven, artifact, b"jar")
+    fetch([artifact], stamp, lambda _: None)
+    file.write_bytes(b"bad")
+    with pytest.raises(FatalError, match=r"org.example.x:n:1.0: not to be had"):
+        fetch([artifact], stamp, lambda _: None)
+
+
+def test_registry_out_of_reach(maven: Path, tmp_path: Path) -> None:
+    """A missing jar and no registry: the error names the artifact and what to do, and leaves nothing behind."""
+    with pytest.raises(FatalError, match=r"org.example.x:n:1.0: not to be had.*check the network"):
+        fetch([_artifact("n")], tmp_path / "stamp.json", lambda _: None)
+    assert [file for file in maven.rglob("*") if file.is_file()] == []
+
+
+def test_missing_jars_are_fetched(maven: Path, registry: Path, tmp_path: Path) -> None:
+    """What is missing or damaged in the Maven cache comes from the registry, and nothing else is left there."""
+    artifacts = [_artifact(f"n{i}") for i in range(5)]
+    for artifact in artifacts:
+        _put(registry, artifact, b"jar")
+    _put(maven, artifacts[0], b"half")
+    files = fetch(artifacts, tmp_path / "stamp.json", lambda _: None)
+    assert [file.read_bytes() for file in files] == [b"jar"] * 5
+    assert sorted(file for file in maven.rglob("*") if file.is_file()) == sorted(files)
+
+
+def test_registry_with_another_file(maven: Path, registry: Path, tmp_path: Path) -> None:
+    """A registry that gives another file than the locked one is refused, and the file does not reach the cache."""
+    artifact = _artifact("n")
+    _put(registry, artifact, b"other")
+    with pytest.raises(FatalError, match=r"SHA-256 .* do not use it"):
+        fetch([artifact], tmp_path / "stamp.json", lambda _: None)
+    assert not (maven / artifact.relative).exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"a": 1})])
+def test_a_broken_memory_is_forgotten(maven: Path, tmp_path: Path, text: str) -> None:
+    """A stamp file that cannot be read costs a new check, nothing else."""
+    stamp = tmp_path / "stamp.json"
+    stamp.write_text(text)
+    artifact = _artifact("n")
+    file = _put(maven, artifact, b"jar")
+    assert fetch([artifact], stamp, lambda _: None) == (file,)
+
+
+@pytest.mark.usefixtures("maven")
+def test_unknown_component() -> None:
+    """An unknown component is an error that lists the known ones."""
+    with pytest.raises(FatalError, match="broker, spark"):
+        jars("nothing")

@@ -1,0 +1,93 @@
+"""Which Java is taken, from candidates as values; the shim's script with a stand-in for Java."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from connector.runtime.java import VECTOR_MODULE, Choice, Java, choose, executables, parse_java, shim
+
+PLAIN = frozenset({"java.base"})
+WHOLE = frozenset({"java.base", VECTOR_MODULE})
+JAVA_11 = Java(Path("/j11"), 11, WHOLE)
+JAVA_17 = Java(Path("/j17"), 17, WHOLE)
+JAVA_17_PLAIN = Java(Path("/j17p"), 17, PLAIN)
+JAVA_21 = Java(Path("/j21"), 21, WHOLE)
+JAVA_25 = Java(Path("/j25"), 25, WHOLE)
+WHEEL = Java(Path("/wheel"), 21, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("installed", "need", "expected"),
+    [
+        ((JAVA_17, JAVA_21), VECTOR_MODULE, Choice(JAVA_17)),
+        ((JAVA_21, JAVA_17), VECTOR_MODULE, Choice(JAVA_21)),
+        ((JAVA_11, JAVA_17), VECTOR_MODULE, Choice(JAVA_17)),
+        ((JAVA_25, JAVA_17), VECTOR_MODULE, Choice(JAVA_17)),
+        ((JAVA_17_PLAIN, JAVA_21), VECTOR_MODULE, Choice(JAVA_21)),
+        ((JAVA_17_PLAIN,), VECTOR_MODULE, Choice(WHEEL, VECTOR_MODULE)),
+        ((JAVA_17_PLAIN,), None, Choice(JAVA_17_PLAIN)),
+        ((JAVA_11,), VECTOR_MODULE, Choice(WHEEL, VECTOR_MODULE)),
+        ((), VECTOR_MODULE, Choice(WHEEL, VECTOR_MODULE)),
+        ((), None, Choice(WHEEL)),
+    ],
+)
+def test_first_fitting_java_wins(installed: tuple[Java, ...], need: str | None, expected: Choice) -> None:
+    """The first installed Java in range that has the module is taken, else the wheel's less the module."""
+    assert choose(installed, WHEEL, 17, 21, need) == expected
+
+
+def test_nothing_fits() -> None:
+    """Without the wheel, or with a minimum above it, there is no choice."""
+    assert choose((JAVA_11, JAVA_17_PLAIN), None, 17, 21, VECTOR_MODULE) is None
+    assert choose((JAVA_17,), WHEEL, 25, None, None) is None
+
+
+def test_answer_of_java_is_read() -> None:
+    """Home, major version and modules come from what `java` prints."""
+    settings = "Property settings:\n    java.home = /opt/my java\n    java.specification.version = 21\n"
+    assert parse_java("java.base@21.0.8\njava.xml@21.0.8\n", settings) == Java(
+        Path("/opt/my java"), 21, frozenset({"java.base", "java.xml"})
+    )
+
+
+@pytest.mark.parametrize("modules", ["", "Error: no such option\n"])
+def test_other_answers_are_no_java(modules: str) -> None:
+    """Java 8 (version 1.8, no modules) and programs that are not Java are passed over."""
+    assert parse_java(modules, "    java.home = /j8\n    java.specification.version = 1.8\n") is None
+    assert parse_java("java.base@17\n", "command not found") is None
+
+
+def _stand_in(folder: Path, text: str = "#!/bin/sh\n") -> Path:
+    file = folder / "bin" / "java"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+def test_candidates_in_order(tmp_path: Path) -> None:
+    """JAVA_HOME comes before PATH; a JAVA_HOME that is no Java and a PATH without one give nothing."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    first, second = _stand_in(home), _stand_in(other)
+    assert executables(str(home), f"/nowhere:{second.parent}") == (first, second)
+    assert executables("/garbage", str(second.parent)) == (second,)
+    assert executables("", "") == ()
+    assert executables(None, None) == ()
+
+
+def test_shim_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
+    """Only the module's argument goes; spaces, quotes, empty and starred arguments arrive as they were."""
+    real = _stand_in(tmp_path / "it's java", '#!/bin/sh\nfor a in "$@"; do printf "<%s>" "$a"; done\n')
+    home = shim(Java(real.parent.parent, 21, PLAIN), VECTOR_MODULE, tmp_path / "cache")
+    arguments = ["-cp", "a b", f"--add-modules={VECTOR_MODULE}", "", "*", "-Dx='\"$HOME", "--add-modules=java.sql"]
+    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == "<-cp><a b><><*><-Dx='\"$HOME><--add-modules=java.sql>"
+
+
+def test_shim_is_made_once_per_runtime(tmp_path: Path) -> None:
+    """The same runtime gives the same private home, another runtime another one."""
+    assert shim(WHEEL, VECTOR_MODULE, tmp_path) == shim(WHEEL, VECTOR_MODULE, tmp_path)
+    assert shim(WHEEL, VECTOR_MODULE, tmp_path) != shim(JAVA_21, VECTOR_MODULE, tmp_path)

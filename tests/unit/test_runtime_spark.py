@@ -1,0 +1,99 @@
+"""The settings of a session, as values."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from attrs import field, frozen
+
+from connector.runtime.sources import packages_zip
+from connector.spark import EXTENSIONS, SPARK_CATALOG, catalog_conf, is_local, java_options, session_conf
+
+
+@frozen
+class Lake:
+    """A catalog as settings give it."""
+
+    name: str = "lake"
+    properties: Mapping[str, str] = field(factory=lambda: {"type": "rest", "uri": "u", "fs.s3a.endpoint": "e"})
+
+
+def _conf(root: str = "/src", **spark: str) -> dict[str, str]:
+    given = {key.replace("_", "."): value for key, value in spark.items()}
+    return session_conf("app", Lake(), given, [Path("/m/a.jar"), Path("/m/b.jar")], Path(root))
+
+
+def test_catalog_properties_pass_through() -> None:
+    """Catalog properties are handed on as they are, Hadoop's a second time behind `hadoop.`."""
+    assert catalog_conf(Lake()) == {
+        "spark.sql.catalog.lake": SPARK_CATALOG,
+        "spark.sql.catalog.lake.cache-enabled": "false",
+        "spark.sql.catalog.lake.type": "rest",
+        "spark.sql.catalog.lake.uri": "u",
+        "spark.sql.catalog.lake.fs.s3a.endpoint": "e",
+        "spark.sql.catalog.lake.hadoop.fs.s3a.endpoint": "e",
+    }
+
+
+def test_users_keys_win() -> None:
+    """Any key of ours yields to the user's."""
+    conf = _conf(spark_driver_memory="5g", spark_ui_enabled="true", spark_sql_catalog_lake_uri="other")
+    assert conf["spark.driver.memory"] == "5g"
+    assert conf["spark.ui.enabled"] == "true"
+    assert conf["spark.sql.catalog.lake.uri"] == "other"
+    assert _conf()["spark.driver.memory"] == "2g"
+
+
+def test_lists_are_joined() -> None:
+    """The user's jars and extensions are added to ours, none twice."""
+    conf = _conf(spark_jars="/u/c.jar,/m/a.jar", spark_sql_extensions="x.Y")
+    assert conf["spark.jars"] == "/m/a.jar,/m/b.jar,/u/c.jar"
+    assert conf["spark.sql.extensions"] == f"{EXTENSIONS},x.Y"
+
+
+@pytest.mark.parametrize(
+    ("given", "absent", "present"),
+    [
+        ("", (), ("-XX:+UseParallelGC", "-Xss4m")),
+        ("-XX:+UseG1GC", ("-XX:+UseParallelGC",), ("-XX:+UseG1GC", "-Xss4m")),
+        ("-Xss8m -Da=b", ("-Xss4m",), ("-Xss8m", "-Da=b", "-XX:+UseParallelGC")),
+        ("-XX:+UseStringDeduplication", (), ("-XX:+UseParallelGC", "-XX:+UseStringDeduplication")),
+    ],
+)
+def test_one_collector_and_one_stack_size(given: str, absent: tuple[str, ...], present: tuple[str, ...]) -> None:
+    """A collector or stack size of the user's takes the place of ours; other options stand beside them."""
+    words = java_options(given).split()
+    assert not set(absent) & set(words)
+    assert set(present) <= set(words)
+
+
+def test_log_configuration_of_the_user_wins() -> None:
+    """A log configuration on the user's command line is the only one."""
+    assert java_options("-Dlog4j2.configurationFile=mine").count("configurationFile") == 1
+    assert java_options("").count("log4j2-spark.properties") == 1
+
+
+def test_local_is_one_process() -> None:
+    """`local[...]` shares the process; `local-cluster[...]` and standalone do not."""
+    assert is_local("local") and is_local("local[*]") and is_local("local[2, 3]")
+    assert not is_local("local-cluster[2,1,1024]") and not is_local("spark://h:7077") and not is_local("yarn")
+
+
+def test_workers_find_a_checkout() -> None:
+    """Local workers get the checkout's folder on their path; an installed package needs nothing; clusters get a zip."""
+    assert _conf()["spark.executorEnv.PYTHONPATH"].split(":")[0] == "/src"
+    assert "spark.executorEnv.PYTHONPATH" not in _conf("/v/lib/python3.11/site-packages")
+    assert "spark.executorEnv.PYTHONPATH" not in _conf(spark_master="local-cluster[2,1,1024]")
+
+
+def test_zip_holds_both_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The zip for executors holds both packages' code and data, nothing compiled, and keeps its name."""
+    monkeypatch.setenv("ICEBRIDGE_CACHE", str(tmp_path))
+    archive = packages_zip()
+    names = zipfile.ZipFile(archive).namelist()
+    assert {"connector/__init__.py", "serde/__init__.py", "connector/runtime/jars.lock"} <= set(names)
+    assert not [name for name in names if name.endswith(".pyc")]
+    assert archive.parent == tmp_path / "packages"

@@ -1,0 +1,196 @@
+"""a Debezium Server user's file -> settings: it runs as it is, with bootstrap.servers added."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connector.errors import ConfigError
+from connector.settings import SinkSettings, load
+
+GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+SERVER = """\
+debezium.sink.type=iceberg
+debezium.sink.iceberg.upsert=false
+debezium.sink.iceberg.upsert-keep-deletes=true
+debezium.sink.iceberg.type=jdbc
+debezium.sink.iceberg.uri=jdbc:postgresql://h/db
+debezium.sink.iceberg.warehouse=s3://bucket/warehouse
+debezium.sink.iceberg.s3.endpoint=http://minio:9000
+debezium.sink.iceberg.table-namespace=a.b
+debezium.sink.iceberg.upsert-use-dv=true
+debezium.sink.batch.concurrent-uploads=4
+debezium.sink.batch.batch-size-wait=NoBatchSizeWait
+debezium.source.connector.class=io.debezium.connector.mysql.MySqlConnector
+debezium.source.topic.prefix=testc
+debezium.source.database.password=${file:/not/here:password}
+debezium.source.offset.flush.interval.ms=0
+debezium.source.offset.storage.iceberg.table-name=my_offsets
+debezium.source.schema.history.internal.iceberg.table-name=h
+debezium.source.max.batch.size=4096
+debezium.format.value=json
+debezium.format.key=json
+debezium.format.value.schemas.enable=true
+debezium.format.header=json
+debezium.transforms=unwrap
+debezium.transforms.unwrap.type=io.debezium.transforms.ExtractNewRecordState
+debezium.transforms.unwrap.add.fields=op,table
+debezium.transforms.unwrap.delete.tombstone.handling.mode=rewrite
+database.history.skip=true
+offset.flush.interval.ms=1
+quarkus.log.level=INFO
+%dev.quarkus.log.level=DEBUG
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    """The user's file."""
+    path = tmp_path / "application.properties"
+    path.write_text(SERVER)
+    return path
+
+
+def sink(**changed: str) -> SinkSettings:
+    """Settings of a good configuration with these keys over it."""
+    return load([], GOOD | changed, {})
+
+
+def test_runs_as_it_is(server: Path) -> None:
+    """Sink keys mean what they mean there."""
+    settings = load([server], {"bootstrap.servers": "b:9092"}, {})
+    assert settings.kafka.topics_regex == r"testc\.(?!(?:message|transaction)$).+"
+    assert not settings.table.upsert
+    assert settings.table.offsets_table == "my_offsets"
+    assert settings.catalog.namespace == ("a", "b")
+    assert settings.catalog.properties == {
+        "type": "jdbc",
+        "uri": "jdbc:postgresql://h/db",
+        "warehouse": "s3://bucket/warehouse",
+        "io-impl": "org.apache.iceberg.io.ResolvingFileIO",
+        "s3.endpoint": "http://minio:9000",
+    }
+    assert settings.events.value_format == "json-schema"
+    assert settings.events.key_format == "auto"
+    assert settings.events.add_fields == ("op", "table")
+
+
+def test_debezium_keys_are_named_in_one_note(server: Path) -> None:
+    """Keys of the source, the server and its transforms are named in one note, those of the other sink in another."""
+    assert load([server], {"bootstrap.servers": "b:9092"}, {}).notes == (
+        "these keys configure Debezium itself and have no effect here: %dev.quarkus.log.level, database.history.skip, "
+        "debezium.format.header, debezium.source.connector.class, debezium.source.database.password, "
+        "debezium.source.max.batch.size, debezium.source.offset.flush.interval.ms, "
+        "debezium.source.schema.history.internal.iceberg.table-name, debezium.transforms, "
+        "debezium.transforms.unwrap.delete.tombstone.handling.mode, debezium.transforms.unwrap.type, "
+        "offset.flush.interval.ms, quarkus.log.level",
+        "these keys of Debezium Server's iceberg sink have no effect here: debezium.sink.batch.concurrent-uploads, "
+        "debezium.sink.iceberg.upsert-use-dv",
+    )
+
+
+def test_only_bootstrap_servers_is_missing(server: Path) -> None:
+    """Without bootstrap.servers that is the one fault."""
+    with pytest.raises(ConfigError) as caught:
+        load([server], environ={})
+    assert caught.value.faults == (f"{server}: bootstrap.servers: is missing; add it as host:port of a Kafka broker",)
+
+
+def test_defaults_are_the_sinks() -> None:
+    """Names and defaults are those of Debezium Server's iceberg sink."""
+    table = sink().table
+    assert (table.upsert, table.keep_deletes, table.dedup_column, table.op_field) == (
+        True,
+        True,
+        "__source_ts_ns",
+        "__op",
+    )
+    assert (table.prefix, table.case, table.write_format) == ("", "keep", "parquet")
+    assert (table.create_identifier_fields, table.allow_field_addition, table.preserve_required) == (True, True, False)
+    assert table.offsets_table == "_debezium_offset_storage"
+    assert sink().catalog.namespace == ("default",)
+    assert sink().catalog.name == "default"
+    assert sink().events.add_fields == ("op", "table", "source.ts_ns", "db", "ts_ms")
+
+
+def test_unwrap_under_another_name() -> None:
+    """The unwrap transform's fields are found whatever it is called, told by its type."""
+    kind = "io.debezium.transforms.ExtractNewRecordState"
+    events = sink(
+        **{"transforms": "flat", "transforms.flat.type": kind, "transforms.flat.add.fields": "op:o,lsn"},
+    ).events
+    assert events.add_fields == ("op:o", "lsn")
+
+
+def test_no_added_fields() -> None:
+    """An empty list of added fields, or an empty prefix, means none."""
+    unwrap = "debezium.transforms.unwrap.add.fields"
+    events = sink(**{unwrap: "", f"{unwrap}.prefix": ""}).events
+    assert (events.add_fields, events.add_fields_prefix) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "auto"),
+        ({"debezium.format.value": "json"}, "auto"),
+        ({"debezium.format.value": "connect"}, "auto"),
+        ({"debezium.format.value.schemas.enable": "false"}, "json"),
+        ({"debezium.format.value.schemas.enable": "true"}, "json-schema"),
+        ({"value.converter": "org.apache.kafka.connect.json.JsonConverter"}, "json-schema"),
+        ({"value.converter.schemas.enable": "false"}, "json"),
+        (
+            {
+                "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+                "value.converter.schemas.enable": "false",
+                "debezium.format.value.schemas.enable": "true",
+            },
+            "json",
+        ),
+    ],
+)
+def test_value_format(given: dict[str, str], expected: str) -> None:
+    """A converter fixes the format, then Debezium's word about schemas; otherwise each message is looked at."""
+    assert sink(**given).events.value_format == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"uri": "https://h/api", "warehouse": "name"}, "rest"),
+        ({"uri": "thrift://h:9083"}, "hive"),
+        ({"uri": "jdbc:sqlite:/x.db"}, "jdbc"),
+    ],
+)
+def test_catalog_type_from_uri(given: dict[str, str], kind: str) -> None:
+    """Without a type the URI tells the kind of catalog."""
+    settings = sink(**{f"debezium.sink.iceberg.{key}": text for key, text in given.items()})
+    assert settings.catalog.properties["type"] == kind
+
+
+@pytest.mark.parametrize("warehouse", ["/w/h", "file:/w/h", "file:///w/h", "file://localhost/w/h"])
+def test_embedded_catalog(warehouse: str) -> None:
+    """With nothing but a local warehouse the catalog is JDBC on an SQLite file inside it."""
+    assert sink(**{"debezium.sink.iceberg.warehouse": warehouse}).catalog.properties == {
+        "type": "jdbc",
+        "uri": "jdbc:sqlite:/w/h/catalog.db",
+        "jdbc.schema-version": "V1",
+        "warehouse": warehouse,
+        "io-impl": "org.apache.iceberg.io.ResolvingFileIO",
+    }
+
+
+def test_relative_warehouse_becomes_absolute() -> None:
+    """A relative path is made absolute, the name of a REST catalog's warehouse is not."""
+    path = sink(**{"debezium.sink.iceberg.warehouse": "w"}).catalog.properties["warehouse"]
+    name = sink(**{"debezium.sink.iceberg.warehouse": "w", "debezium.sink.iceberg.type": "rest"}).catalog.properties
+    assert (path, name["warehouse"]) == (str(Path.cwd() / "w"), "w")
+
+
+def test_own_catalog_needs_no_warehouse() -> None:
+    """A REST catalog or an own one can do without warehouse, the others cannot."""
+    for key, text in (("type", "rest"), ("catalog-impl", "a.B")):
+        assert load([], {**GOOD, f"debezium.sink.iceberg.{key}": text, "debezium.sink.iceberg.warehouse": ""}, {})
+    with pytest.raises(ConfigError, match=r"configuration: debezium\.sink\.iceberg\.warehouse: is missing"):
+        sink(**{"debezium.sink.iceberg.type": "hive", "debezium.sink.iceberg.warehouse": ""})

@@ -1,0 +1,160 @@
+"""properties files -> settings: syntax, layers, overrides, providers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from connector.errors import ConfigError
+from connector.settings import SinkSettings, load
+
+BASE = "bootstrap.servers=localhost:9092\ntopics=t\ndebezium.sink.iceberg.warehouse=/w\n"
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a properties file below the test's directory."""
+
+    def put(text: str, name: str = "sink.properties") -> Path:
+        path = tmp_path / name
+        path.write_text(text, "utf-8")
+        return path
+
+    return put
+
+
+def sink(write: Write, text: str = "", **environ: str) -> SinkSettings:
+    """Settings of a good file that goes on with this text."""
+    return load([write(BASE + text)], environ=environ)
+
+
+def faults(write: Write, text: str, **environ: str) -> tuple[str, ...]:
+    """Faults of a good file that goes on with this text, without the directory."""
+    with pytest.raises(ConfigError) as caught:
+        load([write(BASE + text)], environ=environ)
+    return tuple(fault.split("/")[-1] if fault.startswith("/") else fault for fault in caught.value.faults)
+
+
+def test_continuation_joins_lines(write: Write) -> None:
+    """A backslash at the end of a line continues it, and the next line's indent is dropped."""
+    assert sink(write, "debezium.sink.iceberg.excluded-columns=a,\\\n    b\n").table.excluded_columns == ("a", "b")
+
+
+def test_escapes_and_separators(write: Write) -> None:
+    """Java's escapes, a colon or a blank as separator, and comments of both kinds are understood."""
+    text = "! c\n# c\nname : a\\u0062c\ndebezium.sink.iceberg.table-prefix x\\:y\\=z_\n"
+    settings = sink(write, text)
+    assert (settings.name, settings.table.prefix) == ("abc", "x:y=z_")
+
+
+def test_utf8(write: Write) -> None:
+    """A file is UTF-8."""
+    assert sink(write, "debezium.sink.iceberg.table-prefix=größe_\n").table.prefix == "größe_"
+
+
+def test_later_layer_wins(write: Write) -> None:
+    """A later file wins over an earlier one, an override over all files, a later line over an earlier one."""
+    first = write(BASE + "name=a\nname=b\nerrors.retry.timeout=1\nerrors.retry.delay.max.ms=1\n")
+    second = write("errors.retry.timeout=2\nerrors.retry.delay.max.ms=2\n", "second.properties")
+    settings = load([first, second], {"errors.retry.delay.max.ms": "3"})
+    assert (settings.name, settings.errors.retry_timeout_ms, settings.errors.retry_delay_max_ms) == ("b", 2, 3)
+
+
+def test_empty_override_takes_back(write: Write) -> None:
+    """An empty text in a later layer brings the default back."""
+    assert load([write(BASE + "name=a\n")], {"name": ""}).name == "icebridge"
+
+
+def test_later_alias_wins_over_earlier_name(write: Write) -> None:
+    """An alias in a later layer wins over the name in an earlier one."""
+    path = write(BASE.replace("topics=t", "debezium.source.topic.prefix=a"))
+    assert load([path], {"database.server.name": "b"}).kafka.topics_regex == r"b\.(?!(?:message|transaction)$).+"
+
+
+def test_environment_provider(write: Write) -> None:
+    """${env:NAME} is the environment's variable, inside a longer text too."""
+    settings = sink(write, "debezium.sink.iceberg.table-prefix=a_${env:X}_${env:Y}\n", X="b", Y="c")
+    assert settings.table.prefix == "a_b_c"
+
+
+def test_file_provider(write: Write) -> None:
+    """${file:/path:key} is a key of another properties file; what it holds is not searched again."""
+    secrets = write("user=${env:NOT_SEARCHED}\n", "secrets.properties")
+    settings = sink(write, f"debezium.sink.iceberg.jdbc.user=${{file:{secrets}:user}}\n")
+    assert settings.catalog.properties["jdbc.user"] == "${env:NOT_SEARCHED}"
+
+
+def test_dir_provider(write: Write, tmp_path: Path) -> None:
+    """${dir:/path:file} is the content of a file right in that directory."""
+    write("s3cret", "password")
+    settings = sink(write, f"debezium.sink.iceberg.jdbc.password=${{dir:{tmp_path}:password}}\n")
+    assert settings.catalog.properties["jdbc.password"] == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        (
+            "${env:NONE}",
+            "cannot be resolved: the environment has no such variable; provide it or correct the reference",
+        ),
+        ("${file:/none:k}", "cannot be resolved: the file cannot be read; provide it or correct the reference"),
+        (
+            "${dir:/none:k}",
+            "cannot be resolved: the directory has no such readable file; provide it or correct the reference",
+        ),
+        (
+            "${dir:/:../etc/hostname}",
+            "cannot be resolved: it must name a directory and a file right in it; provide it or correct the reference",
+        ),
+        ("${vault:a:b}", "names an unknown provider; use env, file or dir"),
+        ("${PREFIX}", "names no provider; write ${env:PREFIX}"),
+    ],
+)
+def test_unresolvable_reference(write: Write, reference: str, why: str) -> None:
+    """A reference that nothing answers is a fault that names line, key and reference."""
+    with pytest.raises(ConfigError) as caught:
+        sink(write, f"debezium.sink.iceberg.table-prefix={reference}\n")
+    assert str(caught.value).endswith(f"sink.properties:4: debezium.sink.iceberg.table-prefix: {reference} {why}")
+
+
+def test_unused_reference_is_not_looked_up(write: Write) -> None:
+    """What configures Debezium itself is not looked up: its secrets need not be here."""
+    assert sink(write, "debezium.source.database.password=${file:/none:k}\n").notes
+
+
+def test_java_group_is_no_reference(write: Write) -> None:
+    """${name} in the replacement of destination-regexp is a group of the expression."""
+    text = "debezium.sink.iceberg.destination-regexp=(?<a>x)\ndebezium.sink.iceberg.destination-regexp-replace=${a}\n"
+    assert sink(write, text).table.destination_regexp_replace == "${a}"
+
+
+def test_unreadable_file_hides_missing_keys(tmp_path: Path) -> None:
+    """When a file cannot be read, what it may have held is not called missing."""
+    with pytest.raises(ConfigError) as caught:
+        load([tmp_path / "none.properties"])
+    assert caught.value.faults == (
+        f"{tmp_path}/none.properties: cannot be read (No such file or directory); check the path and its rights",
+    )
+
+
+def test_broken_escape_names_its_line(write: Write) -> None:
+    """A broken unicode escape and bytes that are not UTF-8 are faults with their line."""
+    path = write(BASE + "name=\\u12\n")
+    latin = path.with_name("latin.properties")
+    latin.write_bytes(b"# x\nname=\xff\n")
+    with pytest.raises(ConfigError) as caught:
+        load([path, latin])
+    assert caught.value.faults == (
+        f"{path}:4: a \\u escape is broken; write \\u and four hex digits",
+        f"{latin}:2: is not UTF-8; save the file as UTF-8 or write \\uXXXX",
+    )
+
+
+def test_lines_count_continuations_and_all_line_ends(write: Write) -> None:
+    """A fault's line is the first of its entry, whatever came before it."""
+    text = "#\r\n\r\nname=a\\\r\n  b\r\n   \nerrors.tolerance=x\n"
+    assert faults(write, text) == ("sink.properties:9: errors.tolerance: 'x' is not known; write all or none",)

@@ -1,0 +1,264 @@
+"""properties -> topics and Kafka clients: derived expressions and the translation to librdkafka."""
+
+from __future__ import annotations
+
+import re
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from connector.errors import ConfigError
+from connector.settings import KafkaSettings, load
+from connector.settings.jaas import parse
+
+BASE = {"bootstrap.servers": "localhost:9092", "debezium.sink.iceberg.warehouse": "/w"}
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="p\\"w;=";'
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required username='al' password=pw ;"
+
+
+def kafka(given: dict[str, str]) -> KafkaSettings:
+    """Kafka settings of one topic and these keys."""
+    return load([], {"topics": "t"} | BASE | given, {}).kafka
+
+
+def derived(given: dict[str, str]) -> re.Pattern[str]:
+    """The expression made from the topic prefix testc and these keys."""
+    expression = load([], BASE | {"debezium.source.topic.prefix": "testc"} | given, {}).kafka.topics_regex
+    assert expression is not None
+    return re.compile(expression)
+
+
+def test_topics_come_before_the_prefix() -> None:
+    """The prefix counts only when neither topics nor topics.regex is given."""
+    prefix = {"debezium.source.topic.prefix": "p"}
+    named = kafka(prefix | {"topics": "a, b"})
+    matched = load([], BASE | prefix | {"topics.regex": "x.*"}, {}).kafka
+    assert (named.topics, named.topics_regex) == (("a", "b"), None)
+    assert (matched.topics, matched.topics_regex) == ((), "x.*")
+
+
+@pytest.mark.parametrize("key", ["debezium.source.database.server.name", "database.server.name"])
+def test_old_names_of_the_prefix(key: str) -> None:
+    """Debezium's former name of the topic prefix is understood."""
+    expression = load([], BASE | {key: "s"}, {}).kafka.topics_regex
+    assert re.fullmatch(expression or "", "s.db.t")
+
+
+@pytest.mark.parametrize(
+    "topic", ["testc.inventory.customers", "testc.db.transaction", "testc.transactions", "testc.messages"]
+)
+def test_prefix_reads_table_topics(topic: str) -> None:
+    """Every topic that begins with the prefix and its delimiter is read."""
+    assert derived({}).fullmatch(topic)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "testc",
+        "testc.transaction",
+        "testc.message",
+        "__debezium-heartbeat.testc",
+        "testcx.inventory.customers",
+        "testc.",
+        "testc.dead",
+        "testc.history",
+        "testc.signal",
+        "testc.notes",
+        "testc.hb.testc",
+    ],
+)
+def test_prefix_leaves_side_topics(topic: str) -> None:
+    """Topics that hold no rows, and the sink's own dead letters, are not read."""
+    side = {
+        "errors.deadletterqueue.topic.name": "testc.dead",
+        "debezium.source.schema.history.internal.kafka.topic": "testc.history",
+        "debezium.source.signal.kafka.topic": "testc.signal",
+        "debezium.source.notification.sink.topic.name": "testc.notes",
+        "debezium.source.topic.heartbeat.prefix": "testc.hb",
+    }
+    assert not derived(side).fullmatch(topic)
+
+
+def test_prefix_with_own_delimiter_and_transaction_topic() -> None:
+    """Debezium's delimiter and the name of its transaction topic are followed."""
+    pattern = derived({"debezium.source.topic.delimiter": "-", "debezium.source.topic.transaction": "tx"})
+    topics = ["testc-a-b", "testc-transaction", "testc-tx", "testc.a.b"]
+    assert [bool(pattern.fullmatch(topic)) for topic in topics] == [True, True, False, False]
+
+
+def test_prefix_is_taken_literally() -> None:
+    """A dot in the prefix is a dot."""
+    assert not derived({"debezium.source.topic.prefix": "a.b"}).fullmatch("axb.c.d")
+
+
+def test_expression_must_not_match_dead_letters() -> None:
+    """An expression that would read the dead letters is refused."""
+    with pytest.raises(ConfigError, match=r"topics\.regex: matches the dead letter topic 'x-dead-letters'"):
+        load([], BASE | {"name": "x", "topics.regex": ".*"}, {})
+
+
+def test_names_follow_the_sinks_name() -> None:
+    """Group and dead letter topic are named after the sink unless they are given."""
+    settings = load([], BASE | {"topics": "t", "name": "s1"}, {})
+    assert (settings.kafka.group_id, settings.errors.topic) == ("connect-s1", "s1-dead-letters")
+    assert kafka({"consumer.override.group.id": "g"}).group_id == "g"
+
+
+def test_scopes() -> None:
+    """Overrides go to their client only, security of the top level to all, admin.override wins over admin."""
+    settings = kafka(
+        {
+            "security.protocol": "SSL",
+            "ssl.protocol": "TLSv1.3",
+            "consumer.override.ssl.protocol": "TLSv1.2",
+            "consumer.override.bootstrap.servers": "c:1",
+            "admin.client.id": "a",
+            "admin.override.client.id": "b",
+            "admin.retries": "1",
+        }
+    )
+    common = {"security.protocol": "SSL", "ssl.protocol": "TLSv1.3"}
+    assert settings.consumer == common | {"ssl.protocol": "TLSv1.2", "bootstrap.servers": "c:1"}
+    assert settings.producer == common
+    assert settings.admin == common | {"client.id": "b", "retries": "1"}
+    assert settings.client("consumer")["bootstrap.servers"] == "c:1"
+    assert settings.client("producer") == {"bootstrap.servers": "localhost:9092", "security.protocol": "SSL"}
+
+
+def test_java_only_keys_of_librdkafka_clients_are_noted() -> None:
+    """A key that only the Java client has is noted for producer and admin; for the consumer it has an effect."""
+    given = {"producer.override.buffer.memory": "1", "consumer.override.max.poll.records": "1"}
+    assert load([], BASE | {"topics": "t"} | given, {}).notes == (
+        "these keys of a Java client have no effect on the producer client: buffer.memory",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "login", "password"),
+    [("PLAIN", PLAIN, 'p"w;='), ("SCRAM-SHA-256", SCRAM, "pw"), ("SCRAM-SHA-512", SCRAM, "pw")],
+)
+def test_sasl(mechanism: str, login: str, password: str) -> None:
+    """PLAIN and SCRAM logins become user name and password; the Java form stays for Spark."""
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.jaas.config": login}
+    settings = kafka(given)
+    assert settings.client("consumer") == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": mechanism,
+        "sasl.username": "al",
+        "sasl.password": password,
+    }
+    assert settings.consumer == given
+
+
+@pytest.mark.parametrize(
+    ("given", "native"),
+    [
+        ({"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"}, {"ssl.ca.location": "/ca.pem"}),
+        ({"ssl.truststore.type": "pem", "ssl.truststore.certificates": "CA"}, {"ssl.ca.pem": "CA"}),
+        (
+            {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/k.pem", "ssl.key.password": "x"},
+            {"ssl.key.location": "/k.pem", "ssl.certificate.location": "/k.pem", "ssl.key.password": "x"},
+        ),
+        (
+            {"ssl.keystore.type": "PEM", "ssl.keystore.key": "K", "ssl.keystore.certificate.chain": "C"},
+            {"ssl.key.pem": "K", "ssl.certificate.pem": "C"},
+        ),
+        (
+            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/k.p12", "ssl.keystore.password": "x"},
+            {"ssl.keystore.location": "/k.p12", "ssl.keystore.password": "x"},
+        ),
+        ({"ssl.endpoint.identification.algorithm": ""}, {"ssl.endpoint.identification.algorithm": "none"}),
+        ({"ssl.endpoint.identification.algorithm": "HTTPS"}, {"ssl.endpoint.identification.algorithm": "https"}),
+    ],
+)
+def test_ssl(given: dict[str, str], native: dict[str, str]) -> None:
+    """PEM and PKCS12 stores and the host name check are translated."""
+    client = kafka({"security.protocol": "SSL"} | given).client("admin")
+    assert client == {"bootstrap.servers": "localhost:9092", "security.protocol": "SSL"} | native
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        (
+            {"ssl.truststore.location": "/t.jks"},
+            "-X: ssl.truststore.location: is not a PEM store; convert it to PEM and set ssl.truststore.type=PEM",
+        ),
+        (
+            {"producer.override.ssl.keystore.location": "/k.jks"},
+            "-X: producer.override.ssl.keystore.location: is not a PEM store; "
+            "convert it to PEM and set ssl.keystore.type=PEM",
+        ),
+        (
+            {"security.protocol": "SASL_SSL"},
+            "configuration: sasl.mechanism: GSSAPI is not supported yet; use PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512",
+        ),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"},
+            "configuration: sasl.jaas.config: is missing; add the PlainLoginModule with username and password",
+        ),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM},
+            "-X: sasl.jaas.config: does not fit PLAIN; use the PlainLoginModule with username and password",
+        ),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN[:-1]},
+            "-X: sasl.jaas.config: is not a JAAS entry that ends with ;; "
+            'write <package>.PlainLoginModule required username="..." password="...";',
+        ),
+    ],
+)
+def test_untranslatable(given: dict[str, str], fault: str) -> None:
+    """What librdkafka cannot be given is refused at start, once, under the key as it was given."""
+    with pytest.raises(ConfigError) as caught:
+        kafka(given)
+    assert caught.value.faults == (fault,)
+
+
+def test_librdkafka_takes_every_translated_key() -> None:
+    """librdkafka knows every key of a full translation: its clients can be made."""
+    shared = {
+        "client.id": "x",
+        "client.rack": "r",
+        "client.dns.lookup": "use_all_dns_ips",
+        "request.timeout.ms": "20000",
+        "retry.backoff.ms": "100",
+        "retry.backoff.max.ms": "1000",
+        "reconnect.backoff.ms": "50",
+        "reconnect.backoff.max.ms": "1000",
+        "metadata.max.age.ms": "300000",
+        "connections.max.idle.ms": "540000",
+        "socket.connection.setup.timeout.ms": "10000",
+        "send.buffer.bytes": "131072",
+        "receive.buffer.bytes": "65536",
+        "isolation.level": "read_committed",
+        "fetch.max.wait.ms": "500",
+        "fetch.min.bytes": "1",
+        "session.timeout.ms": "45000",
+        "acks": "all",
+        "linger.ms": "5",
+        "compression.type": "lz4",
+        "max.request.size": "1048576",
+        "delivery.timeout.ms": "120000",
+    }
+    security = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN}
+    scopes = ("consumer", "producer", "admin")
+    given = security | {f"{scope}.override.{key}": text for scope in scopes for key, text in shared.items()}
+    settings = kafka(given | {"ssl.endpoint.identification.algorithm": ""})
+    confluent_kafka.Consumer({**settings.client("consumer"), "group.id": "g"}).close()
+    confluent_kafka.Producer(settings.client("producer"))
+    AdminClient({**settings.client("admin")})
+    assert settings.client("consumer")["socket.timeout.ms"] == "20000"
+    assert settings.client("producer")["message.max.bytes"] == "1048576"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a.B", 'a.B required username="x', "a.B required x=1", "a.B required; a.C required;"]
+)
+def test_broken_jaas(text: str) -> None:
+    """A text that is not one complete JAAS entry is refused."""
+    with pytest.raises(ValueError, match="JAAS"):
+        parse(text)

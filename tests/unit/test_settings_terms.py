@@ -1,0 +1,94 @@
+"""partition terms, and Java expressions with their replacements."""
+
+from __future__ import annotations
+
+import pytest
+
+from connector.settings import load
+from connector.settings.partitions import PartitionTerm, parse, split_terms
+from connector.settings.regexps import compiled, template
+
+BASE = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("region", PartitionTerm("region", "identity")),
+        ("address.city", PartitionTerm("address.city", "identity")),
+        ("day(ts)", PartitionTerm("ts", "day")),
+        ("days(ts)", PartitionTerm("ts", "day")),
+        ("YEARS( ts )", PartitionTerm("ts", "year")),
+        ("months(ts)", PartitionTerm("ts", "month")),
+        ("hour(ts)", PartitionTerm("ts", "hour")),
+        ("bucket(id,16)", PartitionTerm("id", "bucket", 16)),
+        ("truncate( name , 4 )", PartitionTerm("name", "truncate", 4)),
+    ],
+)
+def test_term(text: str, term: PartitionTerm) -> None:
+    """A column, a time unit of a column in singular or plural, or a bucket or truncation with its width."""
+    assert parse(text) == term
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a b",
+        "day()",
+        "day(ts",
+        "day(a,1)",
+        "week(a)",
+        "bucket(a)",
+        "bucket(16,a)",
+        "bucket(a,0)",
+        "bucket(a,-1)",
+        "bucket(a,2147483648)",
+        "truncate(a,1,2)",
+        "day(hour(ts))",
+        "a,b",
+    ],
+)
+def test_no_term(text: str) -> None:
+    """Anything else is refused without repeating it."""
+    with pytest.raises(ValueError, match=r"term|column|transform") as caught:
+        parse(text)
+    assert not text or text not in str(caught.value)
+
+
+def test_terms_split_outside_parentheses() -> None:
+    """A comma inside parentheses does not end a term."""
+    assert split_terms("day(ts), bucket(id,16) ,region,") == ("day(ts)", "bucket(id,16)", "region")
+
+
+def test_partition_by_per_table() -> None:
+    """partition-by holds for all tables, partition-by.<table> for one, whose name may have dots."""
+    key = "debezium.sink.iceberg.partition-by"
+    table = load([], BASE | {key: "day(ts), bucket(id,16)", f"{key}.testc.inventory.customers": "region"}, {}).table
+    assert table.partition_by == ("day(ts)", "bucket(id,16)")
+    assert table.partition_by_table == {"testc.inventory.customers": ("region",)}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "topic", "expected"),
+    [
+        (r"_ptt\d+", "_combined", "a_ptt1", "a_combined"),
+        (r"(\w+)\.(\w+)$", "$2.$1", "p.a.b", "p.b.a"),
+        (r"(a)", "$12", "xa", "xa2"),
+        (r"(?<t>b)", "${t}${t}", "ab", "abb"),
+        ("a", r"\$1\\", "a", "$1\\"),
+        ("a", "$0$0", "a", "aa"),
+        ("a", "", "banana", "bnn"),
+    ],
+)
+def test_java_replacement(pattern: str, replacement: str, topic: str, expected: str) -> None:
+    """A Java expression and replacement give in Python what String.replaceAll gives."""
+    java = compiled(pattern)
+    assert java.sub(template(replacement, java), topic) == expected
+
+
+@pytest.mark.parametrize("replacement", ["$", "a\\", "$1", "${x}", "${"])
+def test_broken_java_replacement(replacement: str) -> None:
+    """A replacement that Java would refuse is refused."""
+    with pytest.raises(ValueError, match=r"lone|group"):
+        template(replacement, compiled("a"))
