@@ -27,7 +27,7 @@ from benchmarks.suite import measure_all
 @click.option("--out", type=click.Path(path_type=Path), default=Path("benchmarks/results"), help="Where results go.")
 @click.option("--work", type=click.Path(path_type=Path), default=None, help="Folder to work in (default: temporary).")
 @click.option("--keep", is_flag=True, help="Keep the working folder (tables, topics, logs).")
-def main(  # noqa: PLR0913, PLR0917 - one parameter per option
+def main(
     events_append: int,
     events_upsert: int,
     keys: int,
@@ -60,7 +60,7 @@ def main(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 def measured(folder: Path, sizes: Sizes, only: Sequence[str], console: Console) -> Results:
     """Run the suite over a broker of its own in `folder`."""
-    from connector.embedded.broker import Broker  # noqa: PLC0415 - resolves jars, which --help need not wait for
+    from connector.embedded.broker import Broker
 
     (folder / "warehouse").mkdir()
     with Broker(folder / "broker") as broker:

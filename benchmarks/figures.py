@@ -117,7 +117,7 @@ def batches_of(lines: tuple[Line, ...], started_s: float) -> tuple[Batch, ...]:
 
 def warm_of(batches: tuple[Batch, ...], finished: Finished) -> Warm | None:
     """The sum of the batches after the first; None when there is none."""
-    if len(batches) < 2:  # noqa: PLR2004 - the first is not warm
+    if len(batches) < 2:
         return None
     start_s, end_s = batches[0].committed_s, batches[-1].committed_s
     cpu = finished.usage.cpu_between(start_s, end_s)

@@ -1,0 +1,1 @@
+"""icebridge: pipelines and adapters of a Debezium-style bridge between Iceberg and Kafka, on Spark."""

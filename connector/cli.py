@@ -38,7 +38,7 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
     """Run the sink that FILE... configure; later files win over earlier ones."""
     with reported():
         settings = settings_of(files, overrides)
-        from connector import runs  # noqa: PLC0415 - Spark takes a second to import, faults of a file should not wait
+        from connector import runs
 
         runs.run(settings, once=once, terminal=sys.stderr.isatty())
 
@@ -67,7 +67,7 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Show where the sink stands: by the offsets table, by each table's snapshots, and in Kafka."""
     with reported():
         settings = settings_of(files, overrides)
-        from connector import positions  # noqa: PLC0415
+        from connector import positions
 
         positions.show(settings)
 
@@ -88,7 +88,7 @@ def offsets_reset(
     """Make the sink read topics from their start (or end) again, whatever was stored. A dry run unless told."""
     with reported():
         settings = settings_of(files, overrides)
-        from connector import positions  # noqa: PLC0415
+        from connector import positions
 
         positions.reset(settings, to=to, topics=topics, execute=execute)
 
@@ -99,7 +99,7 @@ def offsets_reset(
 def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
     """Replay recorded Debezium events through a broker of its own into Iceberg tables, and show them."""
     with reported():
-        from connector.demo import play  # noqa: PLC0415
+        from connector.demo import play
 
         play(home, fresh=fresh)
 
@@ -113,7 +113,7 @@ def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSett
     broken = [text for text in overrides if "=" not in text]
     if broken:
         raise ConfigError(*(f"-X {text.split('=')[0]}: is not KEY=VALUE; write -X key=value" for text in broken))
-    return load(files, dict((key.strip(), value) for key, value in (text.split("=", 1) for text in overrides)))
+    return load(files, {key.strip(): value for key, value in (text.split("=", 1) for text in overrides)})
 
 
 @contextmanager
@@ -133,9 +133,7 @@ def _leave(kind: str, lines: tuple[str, ...], code: int) -> NoReturn:
         for line in lines:
             click.secho(line, fg="red", err=True)
     else:
-        import structlog  # noqa: PLC0415
+        import structlog
 
         structlog.get_logger().error("stopped", kind=kind, faults=list(lines))
     raise SystemExit(code)
-
-

@@ -102,5 +102,7 @@ def _over(position: Position, wanted: Position) -> Position:
 
 def _reset_table(target: Target, wanted: Position, name: str) -> None:
     """Say the new position in a snapshot of the table's own, one without files."""
-    pending = Pending([], _over(target.stored.position, wanted), target.stored, target.base, guarded=False, replaces=False)
+    pending = Pending(
+        [], _over(target.stored.position, wanted), target.stored, target.base, guarded=False, replaces=False
+    )
     commit(target.table, pending, name)

@@ -21,7 +21,6 @@ from connector.sink.build import Sink, build, look
 from connector.sink.stream import Stream
 from connector.spark import build_session, warm
 
-
 TASK_MODULES = ("connector.sink.tasks",)
 """What Python workers import before the first batch; it brings everything else along."""
 
@@ -47,10 +46,9 @@ def run(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
         structlog.get_logger().warning(note)
     with ThreadPoolExecutor(1) as beside:
         looked = beside.submit(lambda: retried(lambda: look(Cluster(settings.kafka)), settings.errors))
-        with session(settings) as spark:
-            with Shown(terminal=terminal) as shown:
-                sink = build(spark, settings, lambda report: tell(shown, report), looked.result())
-                _run(sink, once=once)
+        with session(settings) as spark, Shown(terminal=terminal) as shown:
+            sink = build(spark, settings, lambda report: tell(shown, report), looked.result())
+            _run(sink, once=once)
 
 
 def _run(sink: Sink, *, once: bool) -> None:

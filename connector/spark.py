@@ -13,7 +13,7 @@ from connector.runtime.java import java_home
 from connector.runtime.sources import packages_root, packages_zip
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -115,8 +115,8 @@ def build_session(app: str, catalog: Catalog, spark: Mapping[str, str]) -> Spark
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = session_conf(app, catalog, spark, jars("spark"), packages_root())
-    from pyspark import SparkConf  # noqa: PLC0415 - 0.5 s that `validate` need not pay
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
 
     pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     session = SparkSession.builder.config(conf=pairs).getOrCreate()
@@ -145,8 +145,8 @@ def warm(session: SparkSession, modules: Sequence[str] = WORKER_MODULES, seconds
     frame = session.range(0, cores, 1, cores)
 
     def load(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        import importlib  # noqa: PLC0415 - runs in the worker
-        import time  # noqa: PLC0415
+        import importlib
+        import time
 
         for name in modules:
             importlib.import_module(name)

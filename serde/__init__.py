@@ -1,0 +1,1 @@
+"""WIRE: bytes <-> change events; knows nothing of Spark, Iceberg or the connector."""

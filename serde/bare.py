@@ -1,7 +1,10 @@
-"""payloads without schema -> wire rows: guess the type from a few, read all by it, widen it by what would not fit, again.
+"""payloads without schema -> wire rows: guess the type from a few, read all by it, widen it by what would not fit,
+again.
 
-The type starts from a sample, what the caller expects, and what was found last time; the reader refuses every field and kind
-outside it, so nothing is overlooked. What a guess cannot settle (kinds that exclude each other) is counted over all rows.
+The type starts from a sample, what the caller expects, and what was found last time; the reader refuses every field
+and kind
+outside it, so nothing is overlooked. What a guess cannot settle (kinds that exclude each other) is counted over all
+rows.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from attrs import define, field
 
 from serde.faults import Unfit
 from serde.framing import Part
-from serde.infer import Seen
+from serde.infer import Seen, filled
 from serde.reader import Reader, Reading
 from serde.rows import load
 from serde.texts import Texts
@@ -42,7 +45,7 @@ class Bare:
         known = seen.type()
         hint = next((kind for kind in self.found if covers(kind, known)), None)
         if hint is not None:
-            seen.expect(hint, False)
+            seen.expect(hint, fix=False)
         _look(seen, texts, loose[_SAMPLE:])
         reading, kind = _settle(seen, texts, part)
         self._remember(kind)
@@ -56,9 +59,9 @@ def _expect(seen: Seen, columns: pa.StructType) -> None:
     """The known columns are those of a flattened event, of the images of an envelope."""
     if {"op", "source"} <= seen.fields.keys() and seen.fields.keys() & _IMAGES:
         for image in _IMAGES & seen.fields.keys():
-            seen.fields[image].expect(columns, True)
+            seen.fields[image].expect(columns, fix=True)
     else:
-        seen.expect(columns, True)
+        seen.expect(columns, fix=True)
 
 
 def _settle(seen: Seen, texts: Texts, part: Part) -> tuple[Reading, pa.StructType]:
@@ -91,16 +94,9 @@ def _struct(seen: Seen) -> pa.StructType:
 
 
 def _read(texts: Texts, kind: pa.StructType, give_up: int | None) -> Reading:
-    if not kind.num_fields or not len(texts) or _hollow(kind):
+    if not kind.num_fields or not len(texts):
         return Reading(failed=[np.arange(len(texts))] if len(texts) else [])
-    return Reader(texts, kind, True, give_up).read()
-
-
-def _hollow(kind: pa.DataType) -> bool:
-    """True when a struct without fields is somewhere below: the reader would lose it."""
-    if pa.types.is_struct(kind) and not kind.num_fields:
-        return True
-    return any(_hollow(kind.field(index).type) for index in range(kind.num_fields))
+    return Reader(texts, filled(kind), True, give_up).read()
 
 
 def _look(seen: Seen, texts: Texts, rows: list[int]) -> bool:
@@ -140,11 +136,11 @@ def _recount(seen: Seen, texts: Texts, part: Part, reading: Reading) -> Seen:
 def _keep_fixed(old: Seen, new: Seen) -> None:
     new.fixed = old.fixed
     if old.fixed:
-        new.kinds.update({kind: 0 for kind in old.kinds})
+        new.kinds.update(dict.fromkeys(old.kinds, 0))
     for name, child in old.fields.items():
-        _keep_fixed(child, new._child(name))
+        _keep_fixed(child, new.child(name))
     if old.item is not None:
-        _keep_fixed(old.item, new._items())
+        _keep_fixed(old.item, new.items())
 
 
 def covers(kind: pa.DataType, other: pa.DataType) -> bool:

@@ -14,6 +14,10 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 _BAD = 255
 _WORD = 8
 _WIDTH = 16
+_WORD_BITS = 64
+_SIGN = 128
+_MOST_PADS = 2
+_UUID_TEXT = 36
 
 
 def _lookup(alphabet: bytes) -> Bytes:
@@ -43,13 +47,17 @@ def valid_of(array: pa.Array) -> Mask:
 
 
 def children(array: pa.StructArray) -> list[pa.Array]:
-    """Columns of a struct array, null where the struct is: the JSON reader may leave empty values below a null struct."""
+    """Columns of a struct array, null where the struct is:
+    the JSON reader may leave empty values below a null struct.
+    """
     columns: list[pa.Array] = array.flatten()
     return columns
 
 
 def unbase64(text: pa.StringArray) -> tuple[Bytes, Ints, Mask]:
-    """Base64 column -> all bytes, row bounds (len + 1), mask of rows whose text is not base64 (they decode to nothing)."""
+    """Base64 column -> all bytes, row bounds (len + 1),
+    mask of rows whose text is not base64 (they decode to nothing).
+    """
     if not len(text):
         return np.zeros(0, np.uint8), np.zeros(1, np.int64), np.zeros(0, np.bool_)
     data, starts, ends = parts(text)
@@ -76,7 +84,9 @@ def _malformed(data: Bytes, starts: Ints, sizes: Ints) -> Mask:
     inside = (owner >= 0) & (alien < ends[owner])
     alien, owner = alien[inside], owner[inside]
     tail = ends[owner] - alien
-    pad = (data[alien] == ord("=")) & ((tail == 1) | ((tail == 2) & (data[np.minimum(alien + 1, len(data) - 1)] == ord("="))))
+    pad = (data[alien] == ord("=")) & (
+        (tail == 1) | ((tail == _MOST_PADS) & (data[np.minimum(alien + 1, len(data) - 1)] == ord("=")))
+    )
     bad[owner[~pad]] = True
     return bad
 
@@ -89,7 +99,9 @@ def _spread(starts: Ints, sizes: Ints) -> Ints:
 
 
 def _quads(data: Bytes, sizes: Ints) -> tuple[Bytes, Ints]:
-    """Concatenated well-formed base64 -> bytes and bounds: padding makes each row whole quads, so rows decode together."""
+    """Concatenated well-formed base64 -> bytes and bounds:
+    padding makes each row whole quads, so rows decode together.
+    """
     six = _SIX[data].reshape(-1, 4)
     six[six == _BAD] = 0
     out = np.empty((len(six), 3), np.uint8)
@@ -104,7 +116,7 @@ def _quads(data: Bytes, sizes: Ints) -> tuple[Bytes, Ints]:
         return flat, bounds
     keep = np.ones(len(flat), np.bool_)
     keep[bounds[1:][pads >= 1] - 1] = False
-    keep[bounds[1:][pads == 2] - 2] = False  # noqa: PLR2004 - two padding characters, two bytes less
+    keep[bounds[1:][pads == _MOST_PADS] - 2] = False
     return flat[keep], bounds - np.concatenate([[0], np.cumsum(pads)])
 
 
@@ -123,7 +135,9 @@ def binary(text: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]:
     valid = valid_of(text) & ~bad
     validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     made = pa.Array.from_buffers(
-        pa.binary(), len(text), [validity, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+        pa.binary(),
+        len(text),
+        [validity, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))],
     )
     return made, bad if bad.any() else None
 
@@ -155,7 +169,7 @@ def _words(
             word = low if index < _WORD else high
             word |= byte << np.uint64(8 * (index % _WORD))
         first = data[np.minimum(np.maximum(ends - sizes, 0), len(data) - 1)]
-        _extend(low, high, sizes, (first >= 128) & (sizes > 0))  # noqa: PLR2004 - the sign bit
+        _extend(low, high, sizes, (first >= _SIGN) & (sizes > 0))
     return low, high.view(np.int64)
 
 
@@ -171,8 +185,8 @@ def _extend(
     ones = np.uint64(0xFFFFFFFFFFFFFFFF)
     used_low = np.minimum(sizes, _WORD).astype(np.uint64) * np.uint64(8)
     used_high = np.maximum(sizes - _WORD, 0).astype(np.uint64) * np.uint64(8)
-    above_low = np.where(used_low < 64, ones << np.minimum(used_low, 63), 0).astype(np.uint64)  # noqa: PLR2004
-    above_high = np.where(used_high < 64, ones << np.minimum(used_high, 63), 0).astype(np.uint64)  # noqa: PLR2004
+    above_low = np.where(used_low < _WORD_BITS, ones << np.minimum(used_low, 63), 0).astype(np.uint64)
+    above_high = np.where(used_high < _WORD_BITS, ones << np.minimum(used_high, 63), 0).astype(np.uint64)
     low[negative] |= above_low[negative]
     high[negative] |= above_high[negative]
 
@@ -194,11 +208,11 @@ def uuid(text: pa.StringArray) -> tuple[pa.Array, Mask | None]:
     """Text of 36 characters with dashes -> uuid (storage of 16 bytes) and a mask of texts that are none."""
     data, starts, ends = parts(text)
     valid = valid_of(text)
-    good = valid & (ends - starts == 36)  # noqa: PLR2004 - 32 digits and 4 dashes
+    good = valid & (ends - starts == _UUID_TEXT)
     raw = np.zeros((len(text), _WIDTH), np.uint8)
     chosen = np.flatnonzero(good)
     if len(chosen):
-        grid = data[starts[chosen][:, None] + np.arange(36)]
+        grid = data[starts[chosen][:, None] + np.arange(_UUID_TEXT)]
         dashes = (grid[:, [8, 13, 18, 23]] == ord("-")).all(axis=1)
         digits = _HEX[np.delete(grid, [8, 13, 18, 23], axis=1)]
         proper = dashes & (digits != _BAD).all(axis=1)

@@ -139,9 +139,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     return other if pa.types.is_floating(other) else one
 
 
-def _with_added(
-    block: Block, image: pa.StructArray, op: Ops, unwrap: Unwrap
-) -> tuple[pa.StructArray, dict[str, bool]]:
+def _with_added(block: Block, image: pa.StructArray, op: Ops, unwrap: Unwrap) -> tuple[pa.StructArray, dict[str, bool]]:
     """The image with __deleted and the added fields; a column of the source with such a name stays what it is."""
     columns = {child.name: column for child, column in zip(image.type, children(image), strict=True)}
     side = "after." if any(path.startswith("after.") for path in block.optional) else "before."
@@ -239,7 +237,9 @@ def _flattened(block: Block, unwrap: Unwrap) -> Changes:
     order = _first(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
     optional = {path: flag for path, flag in block.optional.items() if fields.type.get_field_index(path) >= 0}
     deleted = (op == _DELETE) | _deleted(fields)
-    return Changes(block.rows, fields, op, deleted, _nanoseconds(fields, f"{unwrap.prefix}source_"), lsn, order, optional)
+    return Changes(
+        block.rows, fields, op, deleted, _nanoseconds(fields, f"{unwrap.prefix}source_"), lsn, order, optional
+    )
 
 
 def _first(fields: pa.StructArray, prefix: str, names: tuple[str, ...]) -> pa.Int64Array:

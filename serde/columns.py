@@ -60,7 +60,9 @@ def _struct(array: pa.Array, node: Struct, path: str, rows: Rows | None, misfits
         to_logical(column, child.node, prefix + child.name, rows, misfits)
         for child, column in zip(node.fields, children(array), strict=True)
     ]
-    return rebuilt(array, made, [pa.field(child.name, column.type) for child, column in zip(node.fields, made, strict=True)])
+    return rebuilt(
+        array, made, [pa.field(child.name, column.type) for child, column in zip(node.fields, made, strict=True)]
+    )
 
 
 def rebuilt(array: pa.StructArray, columns: list[pa.Array], fields: list[pa.Field]) -> pa.StructArray:

@@ -15,8 +15,8 @@ from serde.block import Block, Decoded, Rows
 from serde.columns import Misfits, rebuilt, to_logical
 from serde.faults import Fault, Stage, Unfit
 from serde.framing import Format, Frames, Group, Part
-from serde.infer import pruned
-from serde.node import Struct
+from serde.infer import filled, pruned
+from serde.node import Struct, needs_exact
 from serde.reader import Reader, Reading
 from serde.rows import load, read, to_array
 from serde.schema import Schema, node_of
@@ -31,9 +31,7 @@ class JsonConverter:
     format: Format = "auto"
     _bare: Bare = field(factory=Bare)
 
-    def decode(
-        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
-    ) -> Decoded:
+    def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
         """See `serde.converter.Converter.decode`."""
         texts, nulls = texts_of(data)
         frames = Frames(texts, self.format, stage)
@@ -54,11 +52,12 @@ class JsonConverter:
         """Messages without a schema block: the type is found, the wire types are the result."""
         part = group.columnar()
         reading, kind = self._bare.read(frames.texts, part, group.loose, expected)
-        node = node_of(kind)
+        node = node_of(filled(kind))
         if not isinstance(node, Struct):
             raise TypeError(kind)
-        rows, fields = _assemble(frames, group.loose, part, reading, node, exact=False)
-        return [evolve(block, fields=pruned(block.fields)) for block in split_shapes(Block(rows, fields, "", None, {}))]
+        rows, fields = _assemble(frames, group.loose, part, reading, node)
+        blocks = split_shapes(Block(rows, fields, "", None, {}))
+        return [evolve(block, fields=pruned(block.fields, kind)) for block in blocks]
 
 
 def _with(frames: Frames, group: Group, schema: Schema) -> list[Block]:
@@ -71,20 +70,20 @@ def _with(frames: Frames, group: Group, schema: Schema) -> list[Block]:
         reading = Reader(part.texts, schema.node.wire, strict=False).read()
     else:
         reading = Reading(failed=[np.arange(len(part.rows))])
-    rows, wire = _assemble(frames, group.loose, part, reading, schema.node, schema.exact)
+    rows, wire = _assemble(frames, group.loose, part, reading, schema.node)
     rows, fields = _logical(frames, rows, wire, schema.node)
     return [Block(rows, fields, schema.id, schema.name, schema.optional)]
 
 
 def _assemble(
-    frames: Frames, loose: list[int], part: Part, reading: Reading, node: Struct, exact: bool
+    frames: Frames, loose: list[int], part: Part, reading: Reading, node: Struct
 ) -> tuple[Rows, pa.StructArray]:
     """Wire rows of a group in row order: columnar parts, and the others read one by one."""
     rows = [part.rows[where] for where, _ in reading.parts]
     arrays = [array for _, array in reading.parts]
     single = [*(row for where in (*reading.failed, *reading.rest) for row in part.rows[where].tolist()), *loose]
     if single:
-        kept, array = _one_by_one(frames, single, node, exact)
+        kept, array = _one_by_one(frames, single, node)
         rows.append(kept)
         arrays.append(array)
     if not arrays:
@@ -96,20 +95,21 @@ def _assemble(
     return joined, whole
 
 
-def _one_by_one(frames: Frames, rows: list[int], node: Struct, exact: bool) -> tuple[Rows, pa.StructArray]:
+def _one_by_one(frames: Frames, rows: list[int], node: Struct) -> tuple[Rows, pa.StructArray]:
+    exact = needs_exact(node)
     kept: list[int] = []
     values: list[object] = []
     for row in rows:
         try:
-            values.append(_one(frames, row, node, exact))
+            values.append(_one(frames, row, node, exact=exact))
             kept.append(row)
         except Unfit as unfit:
             frames.faults.append(Fault(row, frames.stage, str(unfit)))
     return np.array(kept, np.int64), to_array(values, node.wire)
 
 
-def _one(frames: Frames, row: int, node: Struct, exact: bool) -> object:
-    document = load(frames.texts.text(row), exact)
+def _one(frames: Frames, row: int, node: Struct, *, exact: bool) -> object:
+    document = load(frames.texts.text(row), exact=exact)
     payload = payload_of(document) if frames.format == "json" else frames.unframe(document)[1]
     if not isinstance(payload, dict):
         raise Unfit("key is not a struct" if frames.stage == "KEY_CONVERTER" else "value is not a struct")
@@ -119,7 +119,8 @@ def _one(frames: Frames, row: int, node: Struct, exact: bool) -> object:
 def _logical(frames: Frames, rows: Rows, wire: pa.StructArray, node: Struct) -> tuple[Rows, pa.StructArray]:
     """Logical columns without the rows that hold a value which cannot be represented.
 
-    Such a value in `before` costs the row only where there is no `after`: elsewhere the image is not needed and becomes null.
+    Such a value in `before` costs the row only where there is no `after`: elsewhere the image is not needed and
+    becomes null.
     """
     misfits, images = Misfits(), Misfits()
     made = [

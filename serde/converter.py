@@ -15,9 +15,7 @@ from serde.framing import Format
 class Converter(Protocol):
     """Decodes keys or values of one format."""
 
-    def decode(
-        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
-    ) -> Decoded:
+    def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
         """Decodes an array of messages (binary or string, large or not, sliced or not; null is a tombstone).
 
         expected: columns of the row where they are known (a flattened event's, or an envelope's images), for messages

@@ -21,8 +21,10 @@ class Fault:
     reason: str
 
 
-class Unfit(ValueError):  # noqa: N818 - not an error of the program: one value does not fit its type
-    """A value does not fit its schema type; the text is a reason without content, `at` the field path from inside out."""
+class Unfit(ValueError):
+    """A value does not fit its schema type; the text is a reason without content,
+    `at` the field path from inside out.
+    """
 
     def __init__(self, reason: str, at: tuple[str, ...] = ()) -> None:
         super().__init__(reason)

@@ -1,4 +1,6 @@
-"""messages -> groups of one schema: tells tombstones, schema blocks and bare payloads apart by bytes, each distinct block once."""
+"""messages -> groups of one schema: tells tombstones, schema blocks and bare payloads apart by bytes,
+each distinct block once.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ class Frames:
             self._loose(row)
 
     def _others(self, rows: Rows) -> None:
-        """Objects without a leading schema block: bare payloads, unless the block hides behind spaces or another order."""
+        """Objects without a leading schema block: bare payloads,
+        unless the block hides behind spaces or another order.
+        """
         texts = self.texts.pick(rows)
         odd = texts.starts_with(b'{"payload"') | texts.starts_with(b'{"schema" ')
         second = self.texts.view[texts.starts + 1] if len(rows) else np.zeros(0, np.uint8)

@@ -1,6 +1,7 @@
 """messages without schema -> a type: what kinds of values each field was seen with, and the type that holds them.
 
-Whole numbers are int64, others float64, both in one field float64. Of kinds that exclude each other the expected one wins,
+Whole numbers are int64, others float64, both in one field float64. Of kinds that exclude each other the expected one
+wins,
 else the most frequent. The words NaN and Infinity are numbers where numbers are.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import define, field
 
 from serde.bits import children
@@ -49,19 +52,21 @@ class Seen:
     def _object(self, value: dict[str, object]) -> None:
         self.kinds["object"] += 1
         for name, child in value.items():
-            self._child(name).look(child)
+            self.child(name).look(child)
 
     def _list(self, value: Iterable[object]) -> None:
         self.kinds["list"] += 1
         for child in value:
-            self._items().look(child)
+            self.items().look(child)
 
-    def _child(self, name: str) -> Seen:
+    def child(self, name: str) -> Seen:
+        """The field of this name, made when it is new."""
         if name not in self.fields:
             self.fields[name] = Seen()
         return self.fields[name]
 
-    def _items(self) -> Seen:
+    def items(self) -> Seen:
+        """The items of the list, made when they are new."""
         if self.item is None:
             self.item = Seen()
         return self.item
@@ -74,26 +79,26 @@ class Seen:
         if pa.types.is_struct(array.type):
             self.kinds["object"] += count
             for child, column in zip(array.type, children(array), strict=True):
-                self._child(child.name).credit(column)
+                self.child(child.name).credit(column)
         elif pa.types.is_list(array.type):
             self.kinds["list"] += count
-            self._items().credit(array.flatten())
+            self.items().credit(array.flatten())
         elif (name := _kind_of(array.type)) is not None:
             self.kinds[name] += count
 
-    def expect(self, kind: pa.DataType, fix: bool) -> None:
+    def expect(self, kind: pa.DataType, *, fix: bool) -> None:
         """Adds a type known before: `fix` makes its kinds win; types that JSON has no kind for say nothing."""
         if pa.types.is_struct(kind):
-            self._note("object", fix)
+            self._note("object", fix=fix)
             for child in kind:
-                self._child(child.name).expect(child.type, fix)
+                self.child(child.name).expect(child.type, fix=fix)
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            self._note("list", fix)
-            self._items().expect(kind.value_type, fix)
+            self._note("list", fix=fix)
+            self.items().expect(kind.value_type, fix=fix)
         elif (name := _kind_of(kind)) is not None:
-            self._note(name, fix)
+            self._note(name, fix=fix)
 
-    def _note(self, name: str, fix: bool) -> None:
+    def _note(self, name: str, *, fix: bool) -> None:
         """A known type without `fix` is only a hint: it holds where nothing was seen, and real stays real."""
         if fix:
             self.fixed = _family(name)
@@ -146,20 +151,60 @@ def _kind_of(kind: pa.DataType) -> str | None:
     return "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
 
 
-def pruned(array: pa.StructArray) -> pa.StructArray:
-    """The struct array without children that hold nothing: null columns, lists of unknown items, empty structs."""
-    kept: list[tuple[pa.Field, pa.Array]] = []
-    for child, column in zip(array.type, children(array), strict=True):
-        if column.null_count == len(column) or (pa.types.is_list(child.type) and pa.types.is_null(child.type.value_type)):
-            continue
-        if pa.types.is_struct(child.type):
-            column = pruned(column)  # noqa: PLW2901
-            if not column.type.num_fields:
-                continue
-        kept.append((pa.field(child.name, column.type), column))
-    if [item[0] for item in kept] == list(array.type):
+def filled(kind: pa.DataType) -> pa.DataType:
+    """The type to read by: boolean where nothing is known (the reader mishandles null items),
+    so true and false pass.
+    """
+    if pa.types.is_null(kind):
+        return pa.bool_()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(child.name, filled(child.type)) for child in kind])
+    return pa.list_(filled(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def pruned(array: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
+    """The struct array without columns that hold nothing; `kind` is its type as far as it is known."""
+    return _pruned_struct(array, kind) or pa.array([{}] * len(array), pa.struct([]))
+
+
+def _pruned(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """The column, None where it holds nothing: only nulls, empty objects,
+    or lists of items of which nothing is known.
+    """
+    if array.null_count == len(array):
+        return None
+    if pa.types.is_struct(array.type):
+        return _pruned_struct(array, kind)
+    return _pruned_list(array, kind.value_type) if pa.types.is_list(array.type) else array
+
+
+def _pruned_struct(array: pa.StructArray, kind: pa.DataType) -> pa.StructArray | None:
+    kept: dict[str, pa.Array] = {}
+    for child, known, column in zip(array.type, kind, children(array), strict=True):
+        made = _pruned(column, known.type)
+        if made is not None:
+            kept[child.name] = made
+    fields = [pa.field(name, column.type) for name, column in kept.items()]
+    if fields == list(array.type):
         return array
-    if not kept:
-        return pa.array([{}] * len(array), pa.struct([]))
     mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays([item[1] for item in kept], fields=[item[0] for item in kept], mask=mask)
+    return pa.StructArray.from_arrays(list(kept.values()), fields=fields, mask=mask) if kept else None
+
+
+def _pruned_list(array: pa.ListArray, kind: pa.DataType) -> pa.ListArray | None:
+    items = array.flatten()
+    made = _pruned(items, kind)
+    if made is None:
+        return None if _unknown(kind) else array
+    if made.type == items.type:
+        return array
+    sizes = np.concatenate([[0], np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False))])
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), made, mask=mask)
+
+
+def _unknown(kind: pa.DataType) -> bool:
+    """True when no value below was ever seen."""
+    if pa.types.is_struct(kind):
+        return all(_unknown(child.type) for child in kind)
+    return _unknown(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_null(kind))

@@ -23,6 +23,8 @@ _CONNECT = "org.apache.kafka.connect.data."
 _TIME = "io.debezium.time."
 _DATA = "io.debezium.data."
 _MAX_PRECISION = 38
+_INT_BITS = 32  # Iceberg has no smaller integer
+_MOST_SCALE = 20_000  # PostgreSQL's numeric ends at 16383 digits behind the point
 
 
 def _small(array: pa.Array) -> tuple[pa.Array, Mask | None]:
@@ -39,7 +41,7 @@ def _single(array: pa.Array) -> tuple[pa.Array, Mask | None]:
 
 def _integer(label: str, size: int) -> Leaf:
     wire = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[size]
-    narrow = size < 32  # noqa: PLR2004 - Iceberg has no smaller integer
+    narrow = size < _INT_BITS
     return Leaf(wire, pa.int32() if narrow else wire, label, scalars.integer(label, size), _small if narrow else None)
 
 
@@ -59,7 +61,7 @@ PRIMITIVES: Mapping[str, Leaf] = {
 
 
 def _of_number(size: int, logical: pa.DataType, convert: Convert | None) -> Callable[[str], Leaf]:
-    wire = pa.int32() if size == 32 else pa.int64()  # noqa: PLR2004
+    wire = pa.int32() if size == _INT_BITS else pa.int64()
     return lambda label: Leaf(wire, logical, label, scalars.integer(label, size), convert)
 
 
@@ -125,7 +127,9 @@ def _variable_text(array: pa.Array) -> tuple[pa.Array, Mask | None]:
     """struct {scale, base64 value} -> the number as plain text. Python per value: the scale differs per row."""
     data, bounds, bad = bits.unbase64(array.field("value"))
     whole = bits.valid_of(array)
-    there = whole & bits.valid_of(array.field("scale")) & bits.valid_of(array.field("value")) & ~bad & (np.diff(bounds) > 0)
+    there = (
+        whole & bits.valid_of(array.field("scale")) & bits.valid_of(array.field("value")) & ~bad & (np.diff(bounds) > 0)
+    )
     raw, scales = data.tobytes(), array.field("scale").to_pylist()
     values: list[str | None] = [None] * len(array)
     for index in np.flatnonzero(there).tolist():
@@ -138,7 +142,7 @@ def _variable_text(array: pa.Array) -> tuple[pa.Array, Mask | None]:
 
 def _plain(unscaled: int, scale: int) -> str | None:
     """unscaled * 10 ** -scale without an exponent; None for a scale that no database has."""
-    if abs(scale) > 20_000 or abs(unscaled) >= 1 << 60_000:  # noqa: PLR2004 - PostgreSQL's numeric ends at 16383 digits
+    if abs(scale) > _MOST_SCALE or abs(unscaled) >= 1 << 3 * _MOST_SCALE:
         return None
     digits = str(Decimal(abs(unscaled)).to_integral_value()) if abs(unscaled) < 10**20 else _long_text(abs(unscaled))
     if scale <= 0:

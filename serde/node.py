@@ -16,7 +16,9 @@ from attrs import define, frozen
 
 Bad = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Convert = Callable[[pa.Array], tuple[pa.Array, Bad | None]]
-"""Wire array -> logical array of the same length, and a mask of the values that cannot be represented (None: all can)."""
+"""Wire array -> logical array of the same length, and a mask of the values that cannot be represented (None:
+all can).
+"""
 Read = Callable[[object], object]
 """One JSON value (never None) -> wire value; raises Unfit."""
 

@@ -1,7 +1,9 @@
 """lines -> wire columns: Arrow's JSON reader with an explicit type, in pieces, and proof that rows did not shift.
 
-Alignment: each text starts with { and ends with }, texts are joined by newlines, and the reader must return as many rows as texts.
-A text that is not complete by itself cannot pass: after its last } the next { is a syntax error, and a string may not hold a
+Alignment: each text starts with { and ends with }, texts are joined by newlines, and the reader must return as many
+rows as texts.
+A text that is not complete by itself cannot pass: after its last } the next { is a syntax error, and a string may not
+hold a
 raw newline. So a piece holds at least one row per text, and equality of the counts means exactly one each.
 A piece that fails is cut at the row that the reader names, else in halves, until single bad rows are left over.
 """
@@ -28,7 +30,9 @@ _AT_ROW = re.compile(r"in row (\d+)$")
 
 @define(eq=False)
 class Reading:
-    """What was read: parts (positions, wire rows), `failed` positions to be read one by one, `rest` not tried any more."""
+    """What was read: parts (positions, wire rows), `failed` positions to be read one by one,
+    `rest` not tried any more.
+    """
 
     parts: list[tuple[Ints, pa.StructArray]] = field(factory=list)
     failed: list[Ints] = field(factory=list)
@@ -91,7 +95,7 @@ class Reader:
         lines = self.texts.lines(low, high)
         try:
             check_utf8(lines)
-            table = _parse(lines, self.kind, self.strict)
+            table = _parse(lines, self.kind, strict=self.strict)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             at = _AT_ROW.search(str(error)) if isinstance(error, pa.ArrowInvalid) else None
             return None, int(at[1]) if at else None
@@ -102,7 +106,9 @@ class Reader:
 
 
 def _pieces(texts: Texts) -> list[tuple[int, int]]:
-    """Cuts the texts into runs of about a megabyte: what fits the processor's cache is read faster, and an error costs less."""
+    """Cuts the texts into runs of about a megabyte:
+    what fits the processor's cache is read faster, and an error costs less.
+    """
     total = np.concatenate([[0], np.cumsum(texts.sizes)])
     out, low = [], 0
     while low < len(texts):
@@ -119,7 +125,7 @@ def check_utf8(lines: pa.Buffer) -> None:
     pa.Array.from_buffers(pa.large_string(), 1, [None, bounds, lines]).validate(full=True)
 
 
-def _parse(lines: pa.Buffer, kind: pa.StructType, strict: bool) -> pa.Table:
+def _parse(lines: pa.Buffer, kind: pa.StructType, *, strict: bool) -> pa.Table:
     return arrow_json.read_json(
         pa.BufferReader(lines),
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=lines.size + 64),

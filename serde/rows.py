@@ -14,11 +14,14 @@ import pyarrow as pa
 from serde.faults import Unfit
 from serde.node import Leaf, List, Map, Node, Struct
 
+_PAIR = 2
 _LONG_NUMBER = re.compile(rb"[0-9]{20}")
 
 
-def load(text: bytes, exact: bool = False) -> object:
-    """Parses one message; integers of any length stay integers, and with `exact` fractions become Decimal. Raises Unfit."""
+def load(text: bytes, *, exact: bool = False) -> object:
+    """Parses one message; integers of any length stay integers, and with `exact` fractions become Decimal.
+    Raises Unfit.
+    """
     try:
         document: object = orjson.loads(text)
         if exact or _LONG_NUMBER.search(text):
@@ -74,7 +77,7 @@ def _map(node: Map, value: object) -> object:
         raise Unfit("not an object or array of pairs (map)")
     out = []
     for pair in pairs:
-        if not isinstance(pair, list) or len(pair) != 2 or pair[0] is None:  # noqa: PLR2004 - key and value
+        if not isinstance(pair, list) or len(pair) != _PAIR or pair[0] is None:
             raise Unfit("not a pair of key and value (map)")
         out.append((read(node.key, pair[0]), read(node.value, pair[1])))
     return out

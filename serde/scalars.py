@@ -1,4 +1,6 @@
-"""one JSON value -> one wire value: the exact, slow twin of the columnar reader, used where that cannot read a message."""
+"""one JSON value -> one wire value: the exact, slow twin of the columnar reader,
+used where that cannot read a message.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from serde.node import Read
 BEYOND = "number beyond the column's range"
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _LONG = 2**63
+_MOST_DIGITS = 1000
 
 
 def integer(label: str, bits: int) -> Read:
@@ -21,13 +24,13 @@ def integer(label: str, bits: int) -> Read:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
     def read(value: object) -> object:
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value < low or value > high:
+                raise Unfit(f"{BEYOND} ({label})")
+            return value
         if isinstance(value, float | Decimal):
-            raise Unfit(f"{BEYOND} ({label})" if abs(value) >= _LONG else f"not a whole number ({label})")
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise Unfit(f"not a number ({label})")
-        if not low <= value <= high:
-            raise Unfit(f"{BEYOND} ({label})")
-        return value
+            raise Unfit(f"{BEYOND} ({label})" if not -_LONG < value < _LONG else f"not a whole number ({label})")
+        raise Unfit(f"not a number ({label})")
 
     return read
 
@@ -86,7 +89,7 @@ def any_text(label: str) -> Read:
     return read
 
 
-def _text(value: bool | int | float) -> str:
+def _text(value: float) -> str:
     if isinstance(value, int):
         return str(value).lower()
     text: str = pa.scalar(value).cast(pa.string()).as_py()
@@ -111,7 +114,7 @@ def decimal(label: str, scale: int) -> Read:
 
 
 def _unscaled(sign: int, digits: tuple[int, ...], exponent: object, scale: int, label: str) -> int:
-    if not isinstance(exponent, int) or abs(exponent) > 1000 or len(digits) > 1000:  # noqa: PLR2004 - no such decimal
+    if not isinstance(exponent, int) or abs(exponent) > _MOST_DIGITS or len(digits) > _MOST_DIGITS:
         raise Unfit(f"{BEYOND} ({label})")
     number: int = int("".join(map(str, digits)) or "0")
     shift = exponent + scale

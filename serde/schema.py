@@ -11,7 +11,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from serde import logical
-from serde.node import Field, List, Map, Node, Struct, is_columnar, needs_exact
+from serde.node import Field, List, Map, Node, Struct, is_columnar
 
 _CACHED_BLOCKS = 1024
 _MAX_DEPTH = 100
@@ -26,7 +26,6 @@ class Schema:
     node: Struct
     optional: Mapping[str, bool]
     columnar: bool
-    exact: bool
     fault: str | None = None
 
 
@@ -46,11 +45,11 @@ def parse_document(document: object) -> Schema:
         return _unusable(digest, f"schema block cannot be read: {reason}")
     if not isinstance(node, Struct):
         return _unusable(digest, "schema is not a struct")
-    return Schema(digest, node.name, node, dict(_flags(node, "")), is_columnar(node), needs_exact(node))
+    return Schema(digest, node.name, node, dict(_flags(node, "")), is_columnar(node))
 
 
 def _unusable(digest: str, fault: str) -> Schema:
-    return Schema(digest, None, Struct(()), {}, False, False, fault)
+    return Schema(digest, None, Struct(()), {}, False, fault)
 
 
 def _node(document: object, depth: int) -> Node:

@@ -1,6 +1,7 @@
 """fields -> shape: envelope, flattened row or another kind of event, told by schema name or by the fields themselves.
 
-Sources: Debezium's Envelope (op codes c r u d t m), transaction metadata, heartbeat, schema change and notification schemas.
+Sources: Debezium's Envelope (op codes c r u d t m), transaction metadata, heartbeat, schema change and notification
+schemas.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def is_envelope(kind: pa.StructType) -> bool:
 
 
 def is_other(block: Block) -> bool:
-    """True for events that are no row changes: transactions, heartbeats, schema changes, notifications, logical messages."""
+    """True for events that are no row changes: transactions, heartbeats, schema changes, notifications,
+    logical messages.
+    """
     if block.name is not None:
         return block.name.rsplit(".", 1)[-1] in _OTHER_NAMES
     names = names_of(block.fields.type)
@@ -50,7 +53,12 @@ def is_other(block: Block) -> bool:
 
 def _is_message(kind: pa.StructType) -> bool:
     names = names_of(kind)
-    return names >= _ENVELOPE and "message" in names and not names & _IMAGES and pa.types.is_struct(kind.field("source").type)
+    return (
+        names >= _ENVELOPE
+        and "message" in names
+        and not names & _IMAGES
+        and pa.types.is_struct(kind.field("source").type)
+    )
 
 
 def _is_transaction(block: Block) -> bool:

@@ -1,6 +1,7 @@
 """wire numbers and texts -> dates and times: each rule of Connect's and Debezium's temporal types, vectorised.
 
-Years 0001 to 9999 are what the tables promise to hold; infinity (sent as the largest or smallest number, or as a word) and
+Years 0001 to 9999 are what the tables promise to hold; infinity (sent as the largest or smallest number, or as a
+word) and
 dates before Christ are outside and reported, never bent. 24:00:00 is no time of day and is reported too.
 """
 
@@ -145,5 +146,3 @@ def _one(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
         return value.cast(kind)
     except pa.ArrowInvalid:
         return None
-
-

@@ -1,4 +1,6 @@
-"""bytes -> lines: windows into one Arrow value buffer, and newline-delimited text cut from them without Python per row."""
+"""bytes -> lines: windows into one Arrow value buffer,
+and newline-delimited text cut from them without Python per row.
+"""
 
 from __future__ import annotations
 

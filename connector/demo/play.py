@@ -58,7 +58,9 @@ def play(home: Path | None, *, fresh: bool) -> None:
                 show_rows(console, spark, table)
             show_commits(console, tables, settings.name)
     rate = shown.events / seconds if seconds else 0.0
-    console.print(f"{shown.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all")
+    console.print(
+        f"{shown.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all"
+    )
     if not shown.events:
         console.print("nothing new since the last run: the tables are as they were (--fresh begins anew)")
     console.print(f"the sink's settings: {home / 'sink.properties'}; the tables: {home / 'warehouse'}")

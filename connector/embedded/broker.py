@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from connector.embedded.ports import LOOPBACK, answers, free_ports, is_free
 from connector.embedded.process import Child

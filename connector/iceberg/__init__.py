@@ -1,0 +1,1 @@
+"""Iceberg: tables, types, files, commits and offsets. Arrow batches -> files -> snapshots."""

@@ -138,7 +138,7 @@ def _is_in(table: Table, commit_id: str) -> bool:
 
 
 class _LastOfOurs:
-    """Iceberg's `SnapshotAncestryValidator`: the newest commit of this connector is the expected one, or has expired."""
+    """Iceberg's `SnapshotAncestryValidator`: this connector's newest commit is the expected one, or expired."""
 
     def __init__(self, name: str, commit_id: str | None) -> None:
         self._name, self._commit_id = name, commit_id

@@ -116,7 +116,6 @@ def _same_container(source: pa.DataType, target: pa.DataType) -> bool:
         return True
     if types.is_map(source) and types.is_map(target):
         return True
-    binary = (types.is_binary(source) or types.is_fixed_size_binary(source)) and (
+    return (types.is_binary(source) or types.is_fixed_size_binary(source)) and (
         types.is_binary(target) or types.is_fixed_size_binary(target)
     )
-    return binary

@@ -48,13 +48,13 @@ def _wider(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataTyp
     if column.equals(event) or not storable(event):
         return column
     for rule in (_wider_number, _wider_decimal, _wider_nested):
-        wider = rule(column, event, free)
+        wider = rule(column, event, free=free)
         if wider is not None:
             return wider
     return _wider_free(column, event) if free else column
 
 
-def _wider_number(column: pa.DataType, event: pa.DataType, free: bool) -> pa.DataType | None:
+def _wider_number(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
     types = pa.types
     if types.is_integer(column) and types.is_integer(event):
         return column if column.bit_width >= event.bit_width else event
@@ -64,7 +64,7 @@ def _wider_number(column: pa.DataType, event: pa.DataType, free: bool) -> pa.Dat
     return pa.float64() if free and numbers else None
 
 
-def _wider_decimal(column: pa.DataType, event: pa.DataType, free: bool) -> pa.DataType | None:
+def _wider_decimal(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
     if not (pa.types.is_decimal(column) and pa.types.is_decimal(event)):
         return None
     whole = max(column.precision - column.scale, event.precision - event.scale)
@@ -72,7 +72,7 @@ def _wider_decimal(column: pa.DataType, event: pa.DataType, free: bool) -> pa.Da
     return pa.decimal128(min(_MAX_DECIMAL_DIGITS, max(whole + scale, column.precision)), scale)
 
 
-def _wider_nested(column: pa.DataType, event: pa.DataType, free: bool) -> pa.DataType | None:
+def _wider_nested(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
     types = pa.types
     if types.is_struct(column) and types.is_struct(event):
         return pa.struct(list(_merge(pa.schema(list(column)), event, free=free)))

@@ -94,7 +94,7 @@ class RollingFile:
         table = pa.Table.from_batches(self._waiting, self._kind.columns)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._waiting, self.waiting_bytes = [], 0
-        if self._stream.tell() >= self._kind.target_bytes:  # type: ignore[attr-defined]
+        if self._stream.tell() >= self._kind.target_bytes:
             self._finish()
 
     def close(self) -> Iterator[bytes]:
@@ -116,7 +116,7 @@ class RollingFile:
         if self._writer is None or self._stream is None:
             return
         self._writer.close()
-        size_bytes = self._stream.tell()  # type: ignore[attr-defined]
+        size_bytes = self._stream.tell()
         self._stream.close()
         self._done.append(self._description(self._writer.writer.metadata, size_bytes))
         self._writer = self._stream = None
@@ -130,9 +130,7 @@ class RollingFile:
         return describe(self._kind, self._partition, self._path, size_bytes, statistics.to_serialized_dict())
 
 
-def describe(
-    kind: FileKind, partition: Partition, path: str, size_bytes: int, statistics: dict[str, Any]
-) -> bytes:
+def describe(kind: FileKind, partition: Partition, path: str, size_bytes: int, statistics: dict[str, Any]) -> bytes:
     """Give Iceberg's JSON form of a content file (`org.apache.iceberg.ContentFileParser`)."""
     description: dict[str, Any] = {
         "spec-id": kind.spec_id,

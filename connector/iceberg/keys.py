@@ -17,7 +17,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DateType,
     DecimalType,
-    IcebergType,
     IntegerType,
     LongType,
     PrimitiveType,
@@ -84,11 +83,7 @@ def widened(known: KnownKeys, schema: Schema, descriptions: Iterable[bytes]) -> 
 
 def _columns(schema: Schema) -> tuple[tuple[str, int, PrimitiveType], ...]:
     fields = (field for field in schema.fields if field.field_id in schema.identifier_field_ids)
-    return tuple((f.name, f.field_id, f.field_type) for f in fields if _comparable(f.field_type))
-
-
-def _comparable(kind: IcebergType) -> bool:
-    return isinstance(kind, _COMPARABLE)
+    return tuple((f.name, f.field_id, f.field_type) for f in fields if isinstance(f.field_type, _COMPARABLE))
 
 
 def _widened(

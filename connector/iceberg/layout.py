@@ -1,4 +1,4 @@
-"""What executors need to know of a table to write files for it: a frozen value, made by the driver, pickled to tasks."""
+"""What executors need to know of a table to write its files: a frozen value, made by the driver, pickled to tasks."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote_plus
 
 import attrs
@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyiceberg.conversions import to_json
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, IcebergType, IntegerType
 from pyiceberg.transforms import DayTransform, TimeTransform
+from pyiceberg.types import DateType, IcebergType, IntegerType, PrimitiveType
 
 
 @attrs.frozen
@@ -71,10 +71,10 @@ def _partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Partition
     return Partition("/".join(folders), tuple(values))
 
 
-def _result_type(field: PartitionField, source: IcebergType) -> IcebergType:
+def _result_type(field: PartitionField, source: IcebergType) -> PrimitiveType:
     """Give the type of a partition value as Iceberg's JSON sees it: a day is a date, other times are numbers."""
     if isinstance(field.transform, DayTransform):
         return DateType()
     if isinstance(field.transform, TimeTransform):
         return IntegerType()
-    return field.transform.result_type(source)
+    return cast("PrimitiveType", field.transform.result_type(source))

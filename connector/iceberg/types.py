@@ -138,6 +138,11 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     return pa.schema([field.with_type(_small(field.type)) for field in schema_to_pyarrow(schema)])
 
 
+def nullable(columns: pa.Schema) -> pa.Schema:
+    """Give the same columns, none of them required: rows on their way may still lack what the table requires."""
+    return pa.schema([field.with_nullable(True) for field in columns])
+
+
 @singledispatch
 def _small(kind: pa.DataType) -> pa.DataType:
     """Use 32-bit offsets: a batch is far below 2 GiB, and the JSON reader makes them so."""

@@ -1,0 +1,1 @@
+"""Kafka: the cluster, single records by reference, dead letters, group offsets."""

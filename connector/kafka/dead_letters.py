@@ -24,11 +24,16 @@ _PREFIX = "__connect.errors."
 class Letter(Protocol):
     """A record by reference, and why it cannot be used."""
 
-    topic: str
-    partition: int
-    offset: int
-    stage: str
-    reason: str
+    @property
+    def topic(self) -> str: ...  # noqa: D102
+    @property
+    def partition(self) -> int: ...  # noqa: D102
+    @property
+    def offset(self) -> int: ...  # noqa: D102
+    @property
+    def stage(self) -> str: ...  # noqa: D102
+    @property
+    def reason(self) -> str: ...  # noqa: D102
 
 
 class DeadLetters:

@@ -1,0 +1,1 @@
+"""How a run is seen from outside: logs and progress."""

@@ -21,7 +21,9 @@ def configure(*, terminal: bool, level: str = "INFO") -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer: Processor = structlog.dev.ConsoleRenderer(colors=True) if terminal else structlog.processors.JSONRenderer()
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(colors=True) if terminal else structlog.processors.JSONRenderer()
+    )
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),

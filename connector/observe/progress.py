@@ -1,4 +1,4 @@
-"""Reports of batches -> what a person sees while the sink runs: a live line on a terminal, a log line per batch else."""
+"""Reports of batches -> what a person sees while the sink runs: a live line on a terminal, else a log line each."""
 
 from __future__ import annotations
 

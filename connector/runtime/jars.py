@@ -104,8 +104,8 @@ def _download(artifact: Artifact, folder: Path) -> Path:
 
 
 def _context(folder: Path) -> MavenContext:
-    from jgo.config import GlobalSettings  # noqa: PLC0415 - jgo costs 0.3 s, a checked machine does not need it
-    from jgo.maven import MavenContext  # noqa: PLC0415
+    from jgo.config import GlobalSettings
+    from jgo.maven import MavenContext
 
     repositories = {**MavenContext().remote_repos, **GlobalSettings.load().repositories}
     return MavenContext(repo_cache=folder, remote_repos=repositories)
@@ -152,7 +152,7 @@ def _write_stamp(file: Path, stamp: Stamp) -> None:
 
 def main() -> None:
     """Fetch every component of the lock, showing how far it is."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     components = parse(LOCK_FILE.read_text(encoding="utf-8"))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

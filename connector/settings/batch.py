@@ -67,7 +67,7 @@ def build(reading: Reading) -> BatchSettings:
     settings = BatchSettings(
         interval_ms=reading.get(INTERVAL),
         max_events=reading.get(MAX_EVENTS),
-        wait=cast(Literal["NoBatchSizeWait", "MaxBatchSizeWait"], reading.get(WAIT)),
+        wait=cast("Literal['NoBatchSizeWait', 'MaxBatchSizeWait']", reading.get(WAIT)),
         max_wait_ms=reading.get(MAX_WAIT),
         wait_interval_ms=reading.get(WAIT_INTERVAL),
     )

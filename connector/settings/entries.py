@@ -53,7 +53,7 @@ def layered(files: Sequence[Path], overrides: Mapping[str, str]) -> tuple[dict[s
     return entries, faults
 
 
-class _Unreadable(Exception):  # noqa: N818 - what a file is, told to the caller above only
+class _Unreadable(Exception):
     def __init__(self, line: int, what: str, todo: str) -> None:
         super().__init__(what)
         self.line = line

@@ -90,7 +90,7 @@ class ErrorSettings:
 def build(reading: Reading, name: str) -> ErrorSettings:
     """Read the errors' part; faults go to the reading."""
     return ErrorSettings(
-        tolerance=cast(Literal["all", "none"], reading.get(TOLERANCE)),
+        tolerance=cast("Literal['all', 'none']", reading.get(TOLERANCE)),
         topic=reading.get(TOPIC) or f"{name}-dead-letters",
         replication_factor=_replication(reading),
         max_ratio=reading.get(LIMIT_RATIO),

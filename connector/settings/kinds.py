@@ -19,7 +19,7 @@ TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 SERVER = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d{1,5}")
 
 
-class Unfit(ValueError):  # noqa: N818 - it names the value, the fault line is made elsewhere
+class Unfit(ValueError):
     """A text that is no value of its kind: `what` (holds `{}` for the text) and `todo`."""
 
     def __init__(self, what: str, todo: str) -> None:

@@ -18,7 +18,7 @@ REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 BARE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.]*)\}")
 
 
-class Unresolved(LookupError):  # noqa: N818 - it names a reference, the fault line is made elsewhere
+class Unresolved(LookupError):
     """A reference that nothing answers: `reference`, `why` and `todo`."""
 
     def __init__(self, reference: str, why: str, todo: str) -> None:

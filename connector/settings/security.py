@@ -43,7 +43,7 @@ class Problem:
     todo: str
 
 
-class _Untranslatable(Exception):  # noqa: N818 - carries a problem to `translate` only
+class _Untranslatable(Exception):
     def __init__(self, key: str, what: str, todo: str) -> None:
         super().__init__(key)
         self.problem = Problem(key, what, todo)

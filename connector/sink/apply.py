@@ -52,13 +52,18 @@ def _write_soft(writer: TableWriter, folded: Folded, gone: Mask, table: TablePla
 
 
 def _marked(part: Part, gone: Mask) -> Part:
-    position = part.rows.schema.get_field_index(DELETED)
-    if position < 0 or not gone.any():
-        return part
-    field = part.rows.schema.field(position)
-    true = True if pa.types.is_boolean(field.type) else "true"
-    column = pc.if_else(pa.array(gone), pa.scalar(true, field.type), part.rows.column(position))
-    return attrs.evolve(part, rows=part.rows.set_column(position, field, column))
+    return attrs.evolve(part, rows=mark_deleted(part.rows, gone)) if gone.any() else part
+
+
+def mark_deleted(rows: pa.RecordBatch, gone: Mask | None = None) -> pa.RecordBatch:
+    """Set `__deleted` of the rows in `gone`, or of all; a table without that column keeps its rows as they are."""
+    position = rows.schema.get_field_index(DELETED)
+    if position < 0:
+        return rows
+    field = rows.schema.field(position)
+    true = pa.scalar(True if pa.types.is_boolean(field.type) else "true", field.type)
+    mask = pa.array(np.ones(rows.num_rows, np.bool_) if gone is None else gone)
+    return rows.set_column(position, field, pc.if_else(mask, true, rows.column(position)))
 
 
 def _write_rows(writer: TableWriter, parts: list[Part], table: TablePlan) -> None:

@@ -75,7 +75,7 @@ class Report:
 class Batches:
     """Carries batches out for one sink, one after the other."""
 
-    def __init__(  # noqa: PLR0913 - the parts are put together in one place, `connector.sink.build`
+    def __init__(
         self,
         settings: SinkSettings,
         targets: Targets,
@@ -161,6 +161,7 @@ class Batches:
         rule = self._settings.table
         return BatchPlan(
             label=f"{batch.id:06d}",
+            catalog=self._settings.catalog.name,
             events=self._settings.events,
             dedup_column=rule.dedup_column,
             op_field=rule.op_field,
@@ -183,7 +184,7 @@ class Batches:
         guarded = {names[t.index]: t.known_keys.certain for t in plan.tables}
         with ThreadPoolExecutor(COMMIT_THREADS) as pool:
             futures = {
-                name: pool.submit(self._commit_table, name, files, position.only(topics[name]), guarded[name])
+                name: pool.submit(self._commit_table, name, files, position.only(topics[name]), guarded=guarded[name])
                 for name, files in work
             }
         failed = [(name, error) for name, future in futures.items() if (error := future.exception())]
@@ -196,7 +197,7 @@ class Batches:
             raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
         return {name: future.result() for name, future in futures.items()}
 
-    def _commit_table(self, name: str, files: list[bytes], position: Position, guarded: bool) -> Committed:
+    def _commit_table(self, name: str, files: list[bytes], position: Position, *, guarded: bool) -> Committed:
         target = self._targets[name]
         pending = Pending(
             files=files,

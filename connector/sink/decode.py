@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown
+from connector.iceberg.types import nullable
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
@@ -39,7 +40,7 @@ class Run:
 
 @attrs.frozen(eq=False)
 class Outcome:
-    """What became of a run: rows, shapes the table is not ready for, unusable records (`Fault.row` counts in the run)."""
+    """What became of a run: rows, shapes the table is not ready for, unusable records (by row of the run)."""
 
     parts: tuple[Part, ...] = ()
     needs: tuple[Need, ...] = ()
@@ -98,10 +99,10 @@ def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded
         if need is not None:
             needs.append(need)
         elif table is not None:
-            part, wrong = _part(run, change, keys, table, plan)
+            part, unfit = _part(run, change, keys, table, plan)
             parts.append(part)
-            faults.extend(wrong)
-    if table is not None and table.mode == "upsert" and keys is not None and len(values.tombstones):
+            faults.extend(unfit)
+    if table is not None and keys is not None and len(values.tombstones) and table.tombstones == "delete":
         part, wrong = _tombstones(run, values.tombstones, keys, table, plan)
         parts.append(part)
         faults.extend(wrong)
@@ -140,11 +141,15 @@ def _spread(name: str, decoded: Decoded, length: int) -> pa.Array:
     having = [block for block in decoded.blocks if block.fields.type.get_field_index(name) >= 0]
     if len(having) == 1 and len(having[0].rows) == length:
         return pc.struct_field(having[0].fields, name)
-    kind = grown(
-        pa.schema([pa.field(name, having[0].fields.type.field(name).type)]),
-        pa.struct([pa.field(name, having[-1].fields.type.field(name).type)]),
-        add=True,
-    ).field(0).type
+    kind = (
+        grown(
+            pa.schema([pa.field(name, having[0].fields.type.field(name).type)]),
+            pa.struct([pa.field(name, having[-1].fields.type.field(name).type)]),
+            add=True,
+        )
+        .field(0)
+        .type
+    )
     joined = pa.concat_arrays([converted(pc.struct_field(block.fields, name), kind)[0] for block in having])
     place = np.full(length, -1, np.int64)
     place[np.concatenate([block.rows for block in having])] = np.arange(len(joined))
@@ -165,9 +170,7 @@ def _without(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:
     return pa.struct([field for field in shape if field.name not in excluded]) if excluded else shape
 
 
-def _part(
-    run: Run, change: Changes, keys: _Keys | None, table: TablePlan, plan: BatchPlan
-) -> tuple[Part, list[Fault]]:
+def _part(run: Run, change: Changes, keys: _Keys | None, table: TablePlan, plan: BatchPlan) -> tuple[Part, list[Fault]]:
     """Make the table's rows of one block's changes."""
     columns, bad = _columns(change, table)
     faults = [Fault(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
@@ -175,7 +178,7 @@ def _part(
     if table.mode == "upsert" and keys is not None:
         faults += _put_keys(columns, change.rows, keys, table)
         _mark_deleted(columns, change.deleted, table)
-    part = _assembled(run, change.rows, columns, _order(run, change, plan), change.deleted, image, table)
+    part = _assembled(columns, _order(run, change, plan), change.deleted, image, table)
     dropped = {fault.row for fault in faults}
     if table.mode == "append":
         dropped.update(change.rows[~image].tolist())
@@ -252,10 +255,8 @@ def _integers(column: pa.Array) -> Ints:
     return np.asarray(column.cast(pa.int64()).fill_null(NONE), dtype=np.int64)
 
 
-def _assembled(
-    run: Run, rows: Ints, columns: Mapping[str, pa.Array], order: Order, deleted: Mask, image: Mask, table: TablePlan
-) -> Part:
-    schema = pa.schema([field.with_nullable(True) for field in table.layout.columns])
+def _assembled(columns: Mapping[str, pa.Array], order: Order, deleted: Mask, image: Mask, table: TablePlan) -> Part:
+    schema = nullable(table.layout.columns)
     batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
     return Part(batch, order, np.asarray(deleted), image)
 
@@ -281,5 +282,5 @@ def _tombstones(run: Run, rows: Ints, keys: _Keys, table: TablePlan, plan: Batch
     op = np.full(len(rows), _NO_OP, np.uint8)
     order = Order(rank, run.offset[rows], unknown, unknown, unknown, op)
     gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    part = _assembled(run, rows, columns, order, gone, image, table)
+    part = _assembled(columns, order, gone, image, table)
     return _kept(run, part, rows, {fault.row for fault in faults}, table), faults

@@ -93,7 +93,7 @@ def winners(codes: Ints, order: Order) -> Ints:
 
 
 def images(codes: Ints, order: Order, winning: Ints, has_image: Mask) -> Ints:
-    """For each winner give the change whose row image it stands on: itself, or for a tombstone the winner among the rest.
+    """For each winner give the change whose row it stands on: itself, or for a tombstone the winner of the rest.
 
     Returns:
         Aligned with `winning`; -1 where no change of the key has an image.

@@ -7,11 +7,13 @@ import pickle
 from collections.abc import Iterable
 
 import attrs
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.sink import parcels
-from connector.sink.plan import BatchPlan, Letter, Need, Tally
+from connector.sink.plan import BatchPlan, Letter, Need, TablePlan, Tally
+from connector.sink.recall import recalled
 from connector.sink.tasks import map_task, reduce_task
 
 EVENTS_PER_REDUCER = 50_000
@@ -53,12 +55,33 @@ def run(frame: DataFrame, plan: BatchPlan) -> Result:
     Only descriptions come back to the driver: of files, shapes and unusable records, the last at most
     `plan.max_letters` + 1 per task.
     """
+    if not any(table.recalls for table in plan.tables):
+        return _result(_tasks(frame, plan).collect())
+    # Tombstones of rows that only the table knows are looked up once the rest is through.
+    parcelled = _tasks(frame, plan).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        result = _result(parcelled.where(F.col("kind") != parcels.RECALL).collect())
+        for table in plan.tables if not result.needs else ():
+            result.files.setdefault(table.index, []).extend(_recalled(parcelled, plan, table))
+        return result
+    finally:
+        parcelled.unpersist()
+
+
+def _recalled(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[bytes]:
+    asked = parcelled.where((F.col("kind") == parcels.RECALL) & (F.col("table") == table.index))
+    if not table.recalls or asked.isEmpty():
+        return []
+    return _result(recalled(plan.catalog, asked, table).collect()).files.get(table.index, [])
+
+
+def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:
     mapped = frame.select(*COLUMNS).coalesce(plan.mappers).mapInArrow(map_task(plan), parcels.SCHEMA)
     if any(table.mode == "upsert" for table in plan.tables):
         reducer = F.pmod(F.col("bucket"), F.lit(plan.reducers))
         shuffled = mapped.repartitionById(plan.reducers, reducer).sortWithinPartitions("table", "bucket")
         mapped = shuffled.mapInArrow(reduce_task(plan), parcels.SCHEMA)
-    return _result(mapped.collect())
+    return mapped
 
 
 def _result(rows: Iterable[Row]) -> Result:

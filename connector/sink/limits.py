@@ -32,7 +32,9 @@ class Limits:
         if not tally.dead:
             return
         if self._settings.tolerance == "none":
-            raise FatalError(f"{tally.dead} records of a batch cannot be used, and errors.tolerance is none; {_WAY_OUT}")
+            raise FatalError(
+                f"{tally.dead} records of a batch cannot be used, and errors.tolerance is none; {_WAY_OUT}"
+            )
         if tally.dead > self.room or letters < tally.dead:
             raise FatalError(
                 f"{self._total + tally.dead} dead letters in this run: more than errors.deadletterqueue.limit.total, "

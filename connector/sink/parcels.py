@@ -1,23 +1,25 @@
 """The rows that tasks of a batch hand on: to the reducers through the shuffle, and to the driver at the end.
 
-Every kind but `CHANGES` is small and bounded: file descriptions, shapes, references of dead letters, counts.
+Every kind but `CHANGES` and `RECALL`, which stay on executors, is small and bounded: file descriptions, shapes,
+references of dead letters, counts.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 import pyarrow as pa
 
-CHANGES, FILE, NEED, LETTER, TALLY = "changes", "file", "need", "letter", "tally"
+CHANGES, RECALL, FILE, NEED, LETTER, TALLY = "changes", "recall", "file", "need", "letter", "tally"
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What Spark's `mapInArrow` runs."""
 
 SCHEMA = "kind string, table int, bucket int, payload binary"
-_ARROW = pa.schema(
-    [("kind", pa.string()), ("table", pa.int32()), ("bucket", pa.int32()), ("payload", pa.binary())]
-)
+_ARROW = pa.schema([("kind", pa.string()), ("table", pa.int32()), ("bucket", pa.int32()), ("payload", pa.binary())])
 
 
 @attrs.frozen(eq=False)

@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType
 
 from connector.sink.fold import Ints, Mask, Order, images, key_codes, winners
 
-_HASH = BucketTransform(2**31 - 1)
+_HASH: BucketTransform[int] = BucketTransform(2**31 - 1)
 _ORDER_NAMES = tuple(field.name for field in attrs.fields(Order))
 
 
@@ -42,7 +42,9 @@ class Part:
 
     def take(self, indices: Ints) -> Part:
         """Give the same columns at `indices`."""
-        return Part(self.rows.take(pa.array(indices)), self.order.take(indices), self.deleted[indices], self.image[indices])
+        return Part(
+            self.rows.take(pa.array(indices)), self.order.take(indices), self.deleted[indices], self.image[indices]
+        )
 
 
 @attrs.frozen(eq=False)

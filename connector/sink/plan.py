@@ -19,6 +19,8 @@ TopicPartition = tuple[str, int]
 class TablePlan:
     """How one table takes this batch in.
 
+    `tombstones` tells whether a record without value deletes, or only repeats a delete event and is left out.
+    `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     """
 
@@ -26,8 +28,15 @@ class TablePlan:
     layout: TableLayout
     mode: Literal["append", "upsert"]
     keep_deletes: bool
+    tombstones: Literal["delete", "skip"] = "delete"
+    base: int | None = None
     known_keys: KnownKeys = KnownKeys()
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+
+    @property
+    def recalls(self) -> bool:
+        """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
+        return self.mode == "upsert" and self.keep_deletes and self.tombstones == "delete" and self.base is not None
 
 
 @attrs.frozen
@@ -41,6 +50,7 @@ class BatchPlan:
     """
 
     label: str
+    catalog: str
     events: EventSettings
     dedup_column: str
     op_field: str
@@ -58,7 +68,7 @@ class BatchPlan:
 
 @attrs.frozen(eq=False)
 class Need:
-    """A shape of events that a table is not ready for: the driver creates or evolves the table, then the job runs again.
+    """A shape of events that a table is not ready for: the driver makes it ready, then the job runs again.
 
     `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key.
     """

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from connector.settings import TableSettings
 from connector.settings.regexps import compiled, template
 
-_CASES = {"keep": str, "upper": str.upper, "lower": str.lower}
+_CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "lower": str.lower}
 
 
 def table_name(topic: str, rule: TableSettings) -> str:

@@ -1,4 +1,4 @@
-"""Stored positions + the cluster -> where to read on (design, section 5): Iceberg decides, never a checkpoint directory.
+"""Stored positions + the cluster -> where to read on: Iceberg decides, never a checkpoint (design, section 5).
 
 The pure rule is `resume`; what it stops on is never skipped and never replayed silently.
 """
@@ -66,9 +66,9 @@ def _check_tables(tables: Mapping[str, Position], noted: Mapping[str, Position])
         if behind:
             topic, partition = behind[0]
             raise GapError(
-                f"table {name} stands at offset {position.offsets.get(behind[0], 0)} of {topic}-{partition} by its newest "
-                f"snapshot, and at {noted[name].offsets[behind[0]]} by the offsets table: the table was rolled back or "
-                f"replaced; {_WAYS_OUT}"
+                f"table {name} stands at {position.offsets.get(behind[0], 0)} of {topic}-{partition} by its "
+                f"newest snapshot, and at {noted[name].offsets[behind[0]]} by the offsets table: the table was "
+                f"rolled back or replaced; {_WAYS_OUT}"
             )
 
 
@@ -81,8 +81,8 @@ def _check_identity(known: Position, seen: Seen) -> None:
         before = known.topic_ids.get(name, topic.id)
         if before != topic.id:
             raise GapError(
-                f"topic {name} was deleted and made again (its id was {before}, now {topic.id}): the stored offsets are "
-                f"of the old one; {_WAYS_OUT}"
+                f"topic {name} was deleted and made again (its id was {before}, now {topic.id}): the stored "
+                f"offsets are of the old one; {_WAYS_OUT}"
             )
 
 
@@ -93,6 +93,6 @@ def _check_range(known: Position, seen: Seen) -> None:
             raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_WAYS_OUT}")
         if at in seen.beginnings and offset < seen.beginnings[at]:
             raise GapError(
-                f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention was faster "
-                f"than the sink, records are lost to it; {_WAYS_OUT}"
+                f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention was "
+                f"faster than the sink, records are lost to it; {_WAYS_OUT}"
             )

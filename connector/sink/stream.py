@@ -95,7 +95,7 @@ class Stream:
 
     def _watch(self, query: StreamingQuery) -> None:
         try:
-            while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # seconds may be a fraction
+            while not query.awaitTermination(_POLL_S):
                 if self._stopping.is_set():
                     with self._busy:
                         query.stop()

@@ -1,8 +1,9 @@
-"""The tables of a sink: found or created on first sight, evolved on need, and where each of them stands. On the driver."""
+"""The tables of a sink: created on first sight, evolved on need, and where each of them stands. On the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 import attrs
 import pyarrow as pa
@@ -22,6 +23,9 @@ from connector.settings.partitions import PartitionTerm, parse
 from connector.sink.decode import DELETED
 from connector.sink.plan import Need, TablePlan
 from connector.sink.route import table_name
+
+TOMBSTONES = "icebridge.tombstones"
+"""Table property, set when a table is made for events that carry no deletes themselves: then tombstones are deletes."""
 
 
 @attrs.define(eq=False)
@@ -94,9 +98,17 @@ class Targets:
             layout=target.layout,
             mode="upsert" if target.upsert else "append",
             keep_deletes=self._settings.table.keep_deletes,
+            tombstones=self._tombstones(target),
+            base=target.base,
             known_keys=target.known_keys,
             committed=ahead,
         )
+
+    def _tombstones(self, target: Target) -> Literal["delete", "skip"]:
+        if not target.upsert:
+            return "skip"
+        told = target.layout.properties.get(TOMBSTONES) == "delete"
+        return "delete" if told or not self._settings.table.keep_deletes else "skip"
 
     def committed(self, name: str, files: Iterable[bytes], done: Committed) -> None:
         """Take note of our own commit."""
@@ -122,15 +134,16 @@ class Targets:
     def _created(self, name: str, needs: list[Need]) -> Target:
         rule = self._settings.table
         columns = union(need.row for need in needs)
-        keys = _identifiers(needs, rule)
+        keys, properties = _identifiers(needs, rule), self._properties()
         columns = _with_keys(columns, needs, keys)
         if not len(columns):
             raise DataFault("its events have no columns that a table could have")
         if rule.upsert and keys and rule.keep_deletes and DELETED not in columns.names:
             columns = columns.append(pa.field(DELETED, pa.string()))
+            properties[TOMBSTONES] = "delete"
         required = _required(needs) if rule.preserve_required else frozenset()
         schema = table_schema(columns, keys, required, nanoseconds=rule.format_version > 2)  # noqa: PLR2004
-        table = self._catalog.create(name, schema, self._partitioning(name, needs, columns), self._properties())
+        table = self._catalog.create(name, schema, self._partitioning(name, needs, columns), properties)
         self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
         if rule.upsert and not keys:
             self._log.warning("table has no key: its events are appended", table=table.name)

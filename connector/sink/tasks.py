@@ -8,26 +8,26 @@ Memory of a task is bounded: by the size of one record batch, `CHUNK_BYTES` of r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
 from connector.sink.apply import write_append, write_upserts
 from connector.sink.decode import Converters, Run, decode
-from connector.sink.parcels import Parcel
-from connector.sink.parts import Part, by_bucket, fold, pack, survivors, unpack
+from connector.sink.parcels import Parcel, Task
+from connector.sink.parts import Part, by_bucket, fold, gather, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
 from serde.converter import converter
+from serde.framing import Format
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
-
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def map_task(plan: BatchPlan) -> Task:
@@ -51,7 +51,7 @@ def reduce_task(plan: BatchPlan) -> Task:
         for batch in batches:
             for kind, table, bucket, payload in parcels.rows(batch):
                 if kind == parcels.CHANGES:
-                    work.take(table, bucket, payload)
+                    yield from _sent(work.take(table, bucket, payload))
                 else:
                     yield parcels.batch([Parcel(kind, payload.to_pybytes(), table, bucket)])
         yield from _sent(work.finish())
@@ -81,7 +81,7 @@ def _sent(items: Iterator[Parcel]) -> Iterator[pa.RecordBatch]:
 
 
 @lru_cache(maxsize=8)
-def _converters(key_format: str, value_format: str) -> Converters:
+def _converters(key_format: Format, value_format: Format) -> Converters:
     """Keep converters, and what they know of schemas, for the life of the worker process."""
     return Converters(converter(key_format), converter(value_format))
 
@@ -158,31 +158,28 @@ class _Reducing:
         self._parts: list[Part] = []
         self._writers: dict[int, TableWriter] = {}
 
-    def take(self, table: int, bucket: int, payload: pa.Buffer) -> None:
+    def take(self, table: int, bucket: int, payload: pa.Buffer) -> Iterator[Parcel]:
         """Gather the parts of one bucket; write the one before when the next begins."""
         if self._at != (table, bucket):
-            self._write()
+            yield from self._write()
             self._at = (table, bucket)
-        self._parts.append(unpack(payload, _nullable(self._plan.tables[table].layout.columns)))
+        self._parts.append(unpack(payload, nullable(self._plan.tables[table].layout.columns)))
 
     def finish(self) -> Iterator[Parcel]:
         """Write the last bucket and give the descriptions of all files."""
-        self._write()
+        yield from self._write()
         for index, writer in self._writers.items():
             yield from (Parcel(parcels.FILE, description, index) for description in writer.close())
 
-    def _write(self) -> None:
+    def _write(self) -> Iterator[Parcel]:
         if self._at is None or not self._parts:
             return
         table = self._plan.tables[self._at[0]]
         if table.index not in self._writers:
             self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
-        write_upserts(self._writers[table.index], fold(self._parts, table.layout.keys), table)
+        folded = fold(self._parts, table.layout.keys)
         self._parts = []
-
-
-def _nullable(columns: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_nullable(True) for field in columns])
-
-
-
+        write_upserts(self._writers[table.index], folded, table)
+        if table.recalls:
+            for part in gather(folded.parts, folded.winners[folded.images < 0]):
+                yield Parcel(parcels.RECALL, pack(part), table.index)

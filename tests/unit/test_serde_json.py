@@ -1,0 +1,276 @@
+"""JSON messages -> blocks: framing, alignment, faults, discovery of types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from serde.block import Decoded
+from serde.converter import converter
+
+VALUE = "VALUE_CONVERTER"
+INT_KEY = {"type": "struct", "fields": [{"type": "int32", "optional": False, "field": "id"}], "name": "k.Key"}
+
+
+def dump(document: Any) -> bytes:
+    """Compact JSON as Java writes it."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(*messages: bytes | None, fmt: Any = "auto", expected: pa.StructType | None = None) -> Decoded:
+    """Decodes values of a fresh converter."""
+    return converter(fmt).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER", expected)
+
+
+def rows(decoded: Decoded) -> dict[int, dict[str, Any]]:
+    """Row index -> decoded message."""
+    return {
+        int(row): value
+        for block in decoded.blocks
+        for row, value in zip(block.rows, block.fields.to_pylist(), strict=True)
+    }
+
+
+def framed(fields: list[Any], payload: Any, name: str = "t.Value") -> bytes:
+    """A message with a schema block."""
+    return dump({"schema": {"type": "struct", "fields": fields, "optional": False, "name": name}, "payload": payload})
+
+
+def test_bare_object_gives_wire_types() -> None:
+    """Whole numbers are int64, fractions double, and the rest what JSON says."""
+    decoded = decode(b'{"i":1,"d":1.5,"s":"x","b":true,"l":[1,2],"o":{"x":null,"y":2}}')
+    (block,) = decoded.blocks
+    assert block.fields.type == pa.struct(
+        [
+            ("i", pa.int64()),
+            ("d", pa.float64()),
+            ("s", pa.string()),
+            ("b", pa.bool_()),
+            ("l", pa.list_(pa.int64())),
+            ("o", pa.struct([("y", pa.int64())])),
+        ]
+    )
+
+
+def test_dates_and_long_digits_stay_text_and_int64() -> None:
+    """Text that looks like a time stays text, and the largest int64 keeps its last digit."""
+    decoded = decode(b'{"t":"2024-01-01T00:00:00Z","n":9223372036854775807}')
+    assert rows(decoded) == {0: {"t": "2024-01-01T00:00:00Z", "n": 9223372036854775807}}
+
+
+def test_every_row_is_in_exactly_one_place() -> None:
+    """Rows, tombstones and faults share out the input."""
+    block = framed([{"type": "int32", "field": "id"}], {"id": 1})
+    decoded = decode(b'{"a":1}', None, b"null", b"", b"\xff", b"[1]", b"7", block, b" {} ", b'{"a":', b'{"a":2}')
+    assert sorted(rows(decoded)) == [0, 7, 8, 10]
+    assert decoded.tombstones.tolist() == [1, 2]
+    assert [fault.row for fault in decoded.faults] == [3, 4, 5, 6, 9]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
+def test_slices_of_any_binary_array_are_honoured(kind: pa.DataType) -> None:
+    """A slice gives the rows of the slice, whatever the width of its offsets."""
+    data = pa.array(['{"a":0}', '{"a":1}', None, '{"a":3}', "junk", '{"a":5}'], kind).slice(1, 4)
+    decoded = converter("auto").decode(data, "VALUE_CONVERTER")
+    assert rows(decoded) == {0: {"a": 1}, 2: {"a": 3}}
+    assert decoded.tombstones.tolist() == [1]
+    assert [fault.row for fault in decoded.faults] == [3]
+
+
+def test_messages_that_complete_each_other_are_both_refused() -> None:
+    """Half messages that make a whole one together do not shift the rows between."""
+    broken = [b'{"a":"x}', b'{"a":1}', b'{"b":"y"}', b'{"a":2}{"a":3}', b'{"a":{}', b"{}}", b'{"a":4}']
+    decoded = decode(*broken)
+    assert {row: value.get("a") for row, value in rows(decoded).items()} == {1: 1, 2: None, 6: 4}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":NaN}',
+        b'{"a":Infinity}',
+        b'{"a":1e400}',
+        b'{"a":"\xff"}',
+        b'{"a":"\\ud800"}',
+        b'{"a":"x\ty"}',
+        b'{"a":01}',
+    ],
+)
+def test_what_is_no_json_is_a_fault_and_costs_no_neighbour(text: bytes) -> None:
+    """The reader's own tolerance (bare NaN, raw bytes) is not ours."""
+    decoded = decode(b'{"a":1.5}', text, b'{"a":2.5}')
+    assert rows(decoded) == {0: {"a": 1.5}, 2: {"a": 2.5}}
+    assert [(fault.row, fault.stage) for fault in decoded.faults] == [(1, VALUE)]
+
+
+def test_deep_nesting_is_a_fault_not_a_crash() -> None:
+    """A message nested far too deep costs itself alone."""
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    decoded = decode(b'{"a":1}', deep, b'{"a":2}')
+    assert rows(decoded) == {0: {"a": 1}, 2: {"a": 2}}
+
+
+def test_integer_beyond_int64_is_a_fault() -> None:
+    """A number that only a double could hold, and not exactly, is refused in a column of whole numbers."""
+    decoded = decode(b'{"a":1}', b'{"a":9223372036854775808}', b'{"a":123456789012345678901234567890}')
+    assert rows(decoded) == {0: {"a": 1}}
+    assert {fault.reason for fault in decoded.faults} == {"field a: number beyond the column's range (int64)"}
+
+
+def test_whole_and_real_numbers_make_a_double() -> None:
+    """One fraction among many whole numbers widens the column, wherever it stands."""
+    messages = [b'{"a":%d}' % index for index in range(500)]
+    messages[333] = b'{"a":0.5}'
+    decoded = decode(*messages)
+    assert decoded.blocks[0].fields.type.field("a").type == pa.float64()
+    assert not decoded.faults and rows(decoded)[333] == {"a": 0.5} and rows(decoded)[499] == {"a": 499.0}
+
+
+def test_new_field_in_a_late_message_is_noticed() -> None:
+    """A column that one message of thousands has is found, and converters that know an older type find it too."""
+    json_converter = converter("json")
+    first = pa.array([b'{"a":1}'] * 3000, pa.binary())
+    second = pa.array([b'{"a":1}'] * 2999 + [b'{"a":1,"n":{"x":"y"}}'], pa.binary())
+    json_converter.decode(first, "VALUE_CONVERTER")
+    decoded = json_converter.decode(second, "VALUE_CONVERTER")
+    assert rows(decoded)[2999] == {"a": 1, "n": {"x": "y"}} and len(rows(decoded)) == 3000
+
+
+def test_minority_kind_is_a_fault() -> None:
+    """Where text and number exclude each other the more frequent kind wins."""
+    decoded = decode(*[b'{"a":1}'] * 5, b'{"a":"x"}')
+    assert len(rows(decoded)) == 5
+    assert [fault.reason for fault in decoded.faults] == ["field a: not a number (int64)"]
+
+
+def test_text_column_takes_numbers_as_text() -> None:
+    """A column that was text stays text when the source made it a number (evolve.c of the fixtures)."""
+    expected = pa.struct([("c", pa.string())])
+    decoded = decode(b'{"c":888}', b'{"c":true}', b'{"c":"c1"}', expected=expected)
+    assert [value["c"] for value in rows(decoded).values()] == ["888", "true", "c1"]
+
+
+def test_expected_columns_apply_to_the_images_of_an_envelope() -> None:
+    """Known columns decide inside before and after."""
+    message = b'{"before":null,"after":{"c":888},"source":{"ts_ms":1},"op":"c"}'
+    decoded = decode(message, expected=pa.struct([("c", pa.string())]))
+    assert rows(decoded)[0]["after"] == {"c": "888"}
+
+
+def test_words_for_missing_numbers_are_read_in_number_columns_only() -> None:
+    """NaN and the infinities come as words; in a text column they are text."""
+    decoded = decode(b'{"d":1.5,"s":"x"}', b'{"d":"NaN","s":"NaN"}', b'{"d":"-Infinity","s":"y"}')
+    assert np.isnan(rows(decoded)[1]["d"]) and rows(decoded)[1]["s"] == "NaN" and rows(decoded)[2]["d"] == -np.inf
+
+
+def test_duplicate_key_takes_the_last_value() -> None:
+    """An object that names a field twice is read as Jackson reads it."""
+    assert rows(decode(b'{"a":1,"a":2}', b'{"a":3}')) == {0: {"a": 2}, 1: {"a": 3}}
+
+
+def test_schema_block_is_recognised_in_any_spelling() -> None:
+    """Spaces and key order do not matter: the same schema is one block."""
+    compact = framed([{"type": "int32", "optional": False, "field": "id"}], {"id": 1})
+    document = json.loads(compact)
+    spaced = json.dumps(document, indent=1).encode()
+    swapped = dump({"payload": {"id": 3}, "schema": document["schema"]})
+    decoded = decode(compact, spaced, swapped, b'{"schema":null,"payload":{"id":4}}')
+    assert {block.schema_id != "": block.rows.tolist() for block in decoded.blocks} == {True: [0, 1, 2], False: [3]}
+    assert decoded.blocks[0].optional == {"id": False} and decoded.blocks[0].name == "t.Value"
+
+
+def test_null_payloads_are_tombstones() -> None:
+    """A null value is a tombstone with and without a schema block."""
+    decoded = decode(b"null", framed([], None), b'{"schema":null,"payload":null}', b'{"payload":null,"schema":null}')
+    assert decoded.tombstones.tolist() == [0, 1, 2, 3] and not decoded.faults
+
+
+def test_schema_field_named_payload_does_not_cut_the_block() -> None:
+    """The end of the block is found by its structure."""
+    message = framed([{"type": "string", "field": "a", "doc": ',"payload":'}], {"a": '{"schema":{},"payload":1}'})
+    assert rows(decode(message)) == {0: {"a": '{"schema":{},"payload":1}'}}
+
+
+def test_row_with_columns_schema_and_payload_is_a_row() -> None:
+    """A table may have columns of these names."""
+    for message in (b'{"schema":"public","payload":1}', b'{"schema":{"a":1},"payload":2,"x":3}'):
+        assert rows(decode(message)) == {0: json.loads(message)}
+
+
+def test_unknown_payload_field_is_ignored_with_a_schema() -> None:
+    """The schema block alone says which fields there are."""
+    assert rows(decode(framed([{"type": "int32", "field": "id"}], {"id": 1, "other": []}))) == {0: {"id": 1}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        ("int32", 5_000_000_000, "number beyond the column's range (int32)"),
+        ("int16", 40_000, "number beyond the column's range (int16)"),
+        ("int32", "5", "not a number (int32)"),
+        ("int64", 1.5, "not a whole number (int64)"),
+        ("string", 5, "not a string (string)"),
+        ("boolean", 1, "not a boolean (boolean)"),
+        ("double", "x", "not a number (double)"),
+    ],
+)
+def test_value_of_the_wrong_type_is_a_fault_that_names_the_field(kind: str, value: Any, reason: str) -> None:
+    """The neighbours of a wrong value stay, and the reason holds no content."""
+    good = framed([{"type": kind, "optional": True, "field": "f"}], {"f": None})
+    decoded = decode(good, framed([{"type": kind, "optional": True, "field": "f"}], {"f": value}), good)
+    assert sorted(rows(decoded)) == [0, 2]
+    assert [fault.reason for fault in decoded.faults] == [f"field f: {reason}"]
+
+
+@pytest.mark.parametrize(
+    "block", [{"type": "int32"}, {"type": "wrong"}, {"type": "struct"}, {"type": "struct", "fields": [7]}]
+)
+def test_schema_that_cannot_be_used_faults_its_rows(block: Any) -> None:
+    """A schema that is no struct or malformed costs its own messages."""
+    decoded = decode(dump({"schema": block, "payload": {"id": 1}}), b'{"id":1}')
+    assert sorted(rows(decoded)) == [1] and [fault.row for fault in decoded.faults] == [0]
+
+
+def test_format_json_takes_the_whole_message() -> None:
+    """With schemas disabled nothing is unframed."""
+    assert rows(decode(b'{"schema":{"type":"a"},"payload":{"id":1}}', fmt="json"))[0]["payload"] == {"id": 1}
+
+
+def test_format_json_schema_refuses_bare_messages() -> None:
+    """With schemas enabled a message without a block is a fault."""
+    decoded = decode(framed([{"type": "int32", "field": "id"}], {"id": 1}), b'{"id":1}', fmt="json-schema")
+    assert sorted(rows(decoded)) == [0] and [fault.row for fault in decoded.faults] == [1]
+
+
+def test_key_that_is_no_struct_is_a_fault() -> None:
+    """Plain text and numbers are no keys of a table."""
+    keys = [
+        dump({"schema": INT_KEY, "payload": {"id": 1}}),
+        b'"text"',
+        b"5",
+        dump({"schema": INT_KEY, "payload": 5}),
+        None,
+    ]
+    decoded = converter("auto").decode(pa.array(keys, pa.binary()), "KEY_CONVERTER")
+    assert rows(decoded) == {0: {"id": 1}} and decoded.tombstones.tolist() == [4]
+    assert {(fault.row, fault.stage, fault.reason) for fault in decoded.faults} == {
+        (row, "KEY_CONVERTER", "key is not a struct") for row in (1, 2, 3)
+    }
+
+
+def test_both_shapes_in_one_batch_are_separate_blocks() -> None:
+    """Envelopes and flattened events of one topic do not mix."""
+    envelope = b'{"before":null,"after":{"id":1},"source":{"ts_ms":1},"op":"c","ts_ms":2}'
+    decoded = decode(envelope, b'{"id":2,"__op":"c"}', envelope)
+    assert [block.rows.tolist() for block in decoded.blocks] == [[0, 2], [1]]
+    assert decoded.blocks[1].fields.type == pa.struct([("id", pa.int64()), ("__op", pa.string())])
+
+
+def test_nothing_gives_nothing() -> None:
+    """An empty batch is no error."""
+    decoded = decode()
+    assert decoded.blocks == () and decoded.faults == () and len(decoded.tombstones) == 0
