@@ -21,6 +21,7 @@ OPS = b"crudtm"
 _DELETE, _TRUNCATE, _MESSAGE = ord("d"), ord("t"), ord("m")
 DELETED = "__deleted"
 Ops = np.ndarray[tuple[int], np.dtype[np.uint8]]
+_POSITION = frozenset({"op", "source.ts_ns", "source.ts_us", "source.ts_ms", "source.lsn", "transaction.total_order"})
 _UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
 
 
@@ -32,6 +33,12 @@ class Unwrap:
     prefix: str = "__"
     op_field: str = "__op"
     keep_before: bool = True
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Paths of an envelope, images apart, that `changes` looks at."""
+        paths = [term.partition(":")[0] for term in self.add_fields]
+        return _POSITION | set(paths) | {f"source.{path}" for path in paths if "." not in path}
 
 
 @frozen(eq=False)

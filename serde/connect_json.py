@@ -19,7 +19,7 @@ from serde.infer import filled, pruned
 from serde.node import Struct, needs_exact
 from serde.reader import Reader, Reading
 from serde.rows import load, read, to_array
-from serde.schema import Schema, node_of
+from serde.schema import Schema, narrowed, node_of
 from serde.shape import split_shapes
 from serde.texts import texts_of
 
@@ -29,6 +29,7 @@ class JsonConverter:
     """Decodes Connect JSON; remembers types of messages without schema to be faster next time."""
 
     format: Format = "auto"
+    wanted: frozenset[str] | None = None
     _bare: Bare = field(factory=Bare)
 
     def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
@@ -46,7 +47,7 @@ class JsonConverter:
     def _group(self, frames: Frames, group: Group, expected: pa.StructType | None) -> list[Block]:
         if group.schema is None:
             return self._without(frames, group, expected)
-        return _with(frames, group, group.schema)
+        return _with(frames, group, narrowed(group.schema, self.wanted))
 
     def _without(self, frames: Frames, group: Group, expected: pa.StructType | None) -> list[Block]:
         """Messages without a schema block: the type is found, the wire types are the result."""

@@ -8,13 +8,14 @@ from functools import lru_cache
 
 import orjson
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 
 from serde import logical
 from serde.node import Field, List, Map, Node, Struct, is_columnar
 
 _CACHED_BLOCKS = 1024
 _MAX_DEPTH = 100
+_IMAGES = frozenset({"before", "after"})
 
 
 @frozen(eq=False)
@@ -46,6 +47,26 @@ def parse_document(document: object) -> Schema:
     if not isinstance(node, Struct):
         return _unusable(digest, "schema is not a struct")
     return Schema(digest, node.name, node, dict(_flags(node, "")), is_columnar(node))
+
+
+@lru_cache(maxsize=_CACHED_BLOCKS)
+def narrowed(schema: Schema, wanted: frozenset[str] | None) -> Schema:
+    """The schema of an envelope with its images and the wanted paths only; any other schema as it is."""
+    names = {field.name for field in schema.node.fields}
+    if wanted is None or not names >= {"op", "source"} or not names & _IMAGES:
+        return schema
+    fields = [_narrowed(field, wanted) for field in schema.node.fields]
+    return evolve(schema, node=Struct(tuple(field for field in fields if field is not None), schema.node.name))
+
+
+def _narrowed(field: Field, wanted: frozenset[str]) -> Field | None:
+    """A top-level field of an envelope, as much of it as is wanted."""
+    if field.name in _IMAGES or field.name in wanted:
+        return field
+    if not isinstance(field.node, Struct):
+        return None
+    kept = tuple(child for child in field.node.fields if f"{field.name}.{child.name}" in wanted)
+    return evolve(field, node=Struct(kept, field.node.name)) if kept else None
 
 
 def _unusable(digest: str, fault: str) -> Schema:

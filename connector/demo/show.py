@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Grid
 
-from connector.iceberg.java import jvm
+from connector.iceberg.java import each, jvm
 from connector.iceberg.position import OFFSETS, Position
 from connector.iceberg.table import Table
 
@@ -25,7 +25,7 @@ def show_rows(console: Console, spark: SparkSession, table: Table) -> None:
     shown = [name for name in shown if name in names]
     grid = Grid(*shown, title=f"{table.name} ({len(names)} columns)")
     with_rows = jvm(spark).org.apache.iceberg.data.IcebergGenerics.read(table.java).build()
-    for record in islice(with_rows.iterator(), ROWS):
+    for record in islice(each(with_rows), ROWS):
         grid.add_row(*(_text(record.getField(name)) for name in shown))
     with_rows.close()
     console.print(grid)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import orjson
 
 from connector.errors import CommitUnknown, FatalError, RetriableError
-from connector.iceberg.java import JavaTable, mapped
+from connector.iceberg.java import JavaTable, each, mapped
 from connector.iceberg.position import COMMIT_ID, NAME, Position
 from connector.iceberg.table import Table
 
@@ -143,9 +143,9 @@ class _LastOfOurs:
     def __init__(self, name: str, commit_id: str | None) -> None:
         self._name, self._commit_id = name, commit_id
 
-    def validate(self, ancestors: Iterable[Any]) -> bool:
+    def validate(self, ancestors: Any) -> bool:
         """Look at the snapshots that the commit would land on, newest first."""
-        for snapshot in ancestors:
+        for snapshot in each(ancestors):
             summary = snapshot.summary()
             if summary.get(NAME) == self._name:
                 return bool(summary.get(COMMIT_ID) == self._commit_id)

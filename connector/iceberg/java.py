@@ -83,6 +83,13 @@ def iceberg_catalog(spark: SparkSession, name: str) -> JavaCatalog:
         return state.catalogManager().catalog(name).icebergCatalog()
 
 
+def each(iterable: Any) -> Iterator[Any]:
+    """Go through a Java Iterable that is no collection (Py4J makes only collections iterable)."""
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
 def as_dict(java_map: Any) -> dict[str, str]:
     """Copy a Java map of strings."""
     return {str(entry.getKey()): str(entry.getValue()) for entry in java_map.entrySet()}

@@ -160,10 +160,28 @@ def _need(topic: str, change: Changes, keys: _Keys | None, table: TablePlan | No
     shape = _without(change.row.type, plan.excluded_columns)
     if table is not None:
         columns = table.layout.columns
+        if not change.optional:
+            shape = _as_in_table(change.row, shape, columns)
         if grown(columns, shape, add=plan.evolve).equals(columns):
             return None
     key = keys.type if keys is not None and len(keys.columns) else None
     return Need(topic, shape, key, change.optional)
+
+
+def _as_in_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schema) -> pa.StructType:
+    """Give the shape of events without schema block: numbers have the table's type where their values fit it.
+
+    JSON knows whole numbers and others, no widths: a narrow column is not widened before a value needs it.
+    """
+    fields = []
+    for field in shape:
+        kind = columns.field(field.name).type if field.name in columns.names else field.type
+        narrow = pa.types.is_integer(kind) and pa.types.is_integer(field.type) and kind != field.type
+        if (narrow and converted(row.field(field.name), kind)[1] is None) or pa.types.is_float32(kind):
+            fields.append(field.with_type(kind))
+        else:
+            fields.append(field)
+    return pa.struct(fields)
 
 
 def _without(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:

@@ -96,9 +96,14 @@ def _nearest(row: Row, others: list[Row], *, typed: bool) -> str:
 def _same_wire(expected: Any, value: Any) -> bool:
     if isinstance(value, float):
         return same_float(float(expected), value) if isinstance(expected, int | float | str) else False
-    if isinstance(value, str) and isinstance(expected, int | float):
-        return bool(json.loads(value) == expected)
-    return False
+    return isinstance(value, str) and isinstance(expected, int | float) and _parsed(value) == expected
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
 
 
 def _text(truth: Any, value: Any) -> bool:

@@ -241,6 +241,15 @@ def test_verdicts_compare_with_the_homemade_runs() -> None:
     assert by_start("tables equal", wrong).reached is False
 
 
+def test_heap_counts_large_batches_only() -> None:
+    """The verdict on the heap needs a batch of 1,000,000 events; a scaled-down run does not give one."""
+    run = run_at(cases(Sizes())[-1], 2.0)
+    small = verdicts({run.case.name: run}, None)
+    large = attrs.evolve(run, batches=tuple(attrs.evolve(batch, events=1_000_000) for batch in run.batches))
+    assert by_start("heap", small).reached is None
+    assert by_start("heap", verdicts({run.case.name: large}, None)).reached is True
+
+
 def test_latency_verdicts() -> None:
     """The 95th percentile and the start are judged against 4 seconds and 25 seconds."""
     latency = Latency(9, 3, 900.0, 3_999.0, 4_100.0, 5_000.0, 5_000.0, 0.7, 26.0, Memory(1, 1, 1))

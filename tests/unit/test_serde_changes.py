@@ -174,3 +174,19 @@ def test_recorded_events_decode(path: str) -> None:
             assert not any(faults for _, faults, _ in made)
             side = "transaction" in path or ".message." in path
             assert all((change is None) is side for change, _, _ in made)
+
+
+@pytest.mark.parametrize("path", [path for path in _PATHS if path.startswith("json_schema") and "public" in path])
+def test_reading_only_what_is_wanted_changes_nothing(path: str) -> None:
+    """The changes are the same when the rest of the envelope is not read."""
+    records = _records(path, "value")
+    whole = converter("auto").decode(records, "VALUE_CONVERTER")
+    narrow = converter("auto", UNWRAP.wanted).decode(records, "VALUE_CONVERTER")
+    for one, other in zip(whole.blocks, narrow.blocks, strict=True):
+        mine, yours = changes(one, UNWRAP)[0], changes(other, UNWRAP)[0]
+        assert mine is not None and yours is not None
+        assert repr(mine.row.to_pylist()) == repr(yours.row.to_pylist())  # NaN equals NaN there
+        assert (
+            mine.ts_ns.equals(yours.ts_ns) and mine.lsn.equals(yours.lsn) and mine.total_order.equals(yours.total_order)
+        )
+    assert whole.faults == narrow.faults

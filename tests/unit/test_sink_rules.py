@@ -1,0 +1,291 @@
+"""Pure rules of the sink: table names, where to read on, limits of dead letters, sizes of a job, decoding to rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from connector.errors import FatalError, GapError
+from connector.iceberg.keys import KnownKeys
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.position import Position
+from connector.iceberg.types import table_schema
+from connector.kafka.cluster import Topic
+from connector.settings import ErrorSettings, EventSettings, TableSettings
+from connector.sink.apply import may_exist
+from connector.sink.decode import Converters, Run, decode
+from connector.sink.fold import NONE, Order
+from connector.sink.jobs import mappers, sizes
+from connector.sink.limits import Limits
+from connector.sink.parts import Part, by_bucket, fold, gather, pack, unpack
+from connector.sink.plan import BatchPlan, TablePlan, Tally
+from connector.sink.route import table_name
+from connector.sink.start import Seen, resume
+from serde.converter import converter
+
+TABLE = TableSettings(
+    prefix="cdc_",
+    destination_regexp=None,
+    destination_regexp_replace="",
+    case="keep",
+    upsert=True,
+    keep_deletes=False,
+    dedup_column="__source_ts_ns",
+    op_field="__op",
+    create_identifier_fields=True,
+    allow_field_addition=True,
+    preserve_required=False,
+    write_format="parquet",
+    format_version=2,
+    partition_by=(),
+    partition_by_table={},
+    excluded_columns=(),
+    offsets_table="o",
+)
+ERRORS = ErrorSettings("all", "dead", -1, 0.1, 1000, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({}, "cdc_testc_inventory_customers"),
+        ({"case": "upper"}, "CDC_TESTC_INVENTORY_CUSTOMERS"),
+        (
+            {"destination_regexp": r"_?customers(.*)", "destination_regexp_replace": "people$1"},
+            "cdc_testc_inventory_people",
+        ),
+        ({"destination_regexp": r"\.inventory", "destination_regexp_replace": ""}, "cdc_testc_customers"),
+    ],
+)
+def test_table_names_follow_the_naming_rule(changed: dict[str, Any], name: str) -> None:
+    """Prefix, topic with dots as underscores, after the regexp with Java's group references, then the case."""
+    assert table_name("testc.inventory.customers", attrs.evolve(TABLE, **changed)) == name
+
+
+def _seen(**changed: Any) -> Seen:
+    seen = Seen("c1", {"t": Topic("t", "id1", 2)}, {("t", 0): 0, ("t", 1): 3}, {("t", 0): 10, ("t", 1): 20})
+    return attrs.evolve(seen, **changed)
+
+
+STORED = Position("c1", {"t": "id1"}, {("t", 0): 4, ("t", 1): 5})
+
+
+def test_reading_goes_on_where_the_offsets_table_says() -> None:
+    """The stored offsets count; a partition that is new is read from its start."""
+    seen = _seen(ends={("t", 0): 10, ("t", 1): 20, ("t", 2): 9}, beginnings={("t", 0): 0, ("t", 1): 3, ("t", 2): 1})
+    assert resume(STORED, {}, {}, seen, "earliest").offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 1}
+    assert resume(None, {}, {}, seen, "latest").offsets[("t", 2)] == 9
+
+
+def test_without_an_offsets_table_the_lowest_of_the_tables_counts() -> None:
+    """A lost offsets table loses nothing: reading starts where the table that is furthest behind stands."""
+    ahead = Position("c1", {"t": "id1"}, {("t", 0): 9, ("t", 1): 4})
+    assert resume(None, {"a": STORED, "b": ahead}, {}, _seen(), "earliest").offsets == {("t", 0): 4, ("t", 1): 4}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"cluster_id": "c2"}, "cluster c1"),
+        ({"topics": {"t": Topic("t", "id2", 2)}}, "deleted and made again"),
+        ({"ends": {("t", 0): 3, ("t", 1): 20}}, "ends at offset 3"),
+        ({"beginnings": {("t", 0): 0, ("t", 1): 6}}, "retention"),
+    ],
+)
+def test_a_position_that_does_not_fit_stops(changed: dict[str, Any], says: str) -> None:
+    """Another cluster, a recreated topic, offsets ahead of or behind what is there: an error that names it."""
+    with pytest.raises(GapError, match=says):
+        resume(STORED, {}, {}, _seen(**changed), "earliest")
+
+
+def test_a_table_behind_the_offsets_table_stops() -> None:
+    """A table that was rolled back contradicts the offsets table, and both are named."""
+    back = Position("c1", {"t": "id1"}, {("t", 0): 1, ("t", 1): 5})
+    with pytest.raises(GapError, match=r"table d\.x stands at 1 of t-0 .* at 4 by the offsets table"):
+        resume(STORED, {"d.x": back}, {"d.x": STORED}, _seen(), "earliest")
+
+
+def test_limits_of_dead_letters() -> None:
+    """A few are let pass, a large share of a batch or a large sum is not, and tolerance none allows not even one."""
+    limits = Limits(ERRORS)
+    limits.check(100, Tally(events=120, dead=100))
+    with pytest.raises(FatalError, match=r"limit\.ratio"):
+        limits.check(101, Tally(events=900, dead=101))
+    for _ in range(10):
+        limits.check(95, Tally(events=1000, dead=95))
+        limits.passed(Tally(events=1000, dead=95))
+    with pytest.raises(FatalError, match=r"limit\.total"):
+        limits.check(51, Tally(events=100_000, dead=51))
+    with pytest.raises(FatalError, match="tolerance is none"):
+        Limits(attrs.evolve(ERRORS, tolerance="none")).check(1, Tally(events=1, dead=1))
+
+
+def test_sizes_of_a_job() -> None:
+    """A small batch makes one file; a large one uses every core, and splits keys so that a task's memory is bounded."""
+    assert sizes(1, 8) == (1, 1)
+    assert sizes(1_000_000, 2) == (2, 6)
+    reducers, buckets = sizes(50_000_000, 4)
+    assert reducers == 4
+    assert buckets % reducers == 0
+    assert (mappers(10, 2), mappers(1_000_000, 2)) == (2, 10)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (KnownKeys(), [True, True, True]),
+        (KnownKeys.nothing(), [False, False, False]),
+        (KnownKeys(certain=True, bounds={"id": (2, 3)}), [False, True, True]),
+    ],
+)
+def test_only_provably_new_keys_need_no_delete(known: KnownKeys, expected: list[bool]) -> None:
+    """Nothing known: any key may exist; an empty table: none; else those inside the bounds."""
+    assert may_exist({"id": pa.array([1, 2, 3])}, known).tolist() == expected
+
+
+# --- decoding to rows, parts --------------------------------------------------------------------------------------
+
+
+def _plan(**changed: Any) -> BatchPlan:
+    schema = table_schema(
+        pa.schema([("id", pa.int64()), ("v", pa.int32()), ("__deleted", pa.string())]),
+        ("id",),
+        frozenset(),
+        nanoseconds=False,
+    )
+    layout = TableLayout("d.t", "u", "/nowhere", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
+    table = TablePlan(0, layout, "upsert", keep_deletes=False, **changed)
+    return BatchPlan(
+        label="x",
+        catalog="c",
+        events=EventSettings("auto", "auto", (), "__"),
+        dedup_column="__source_ts_ns",
+        op_field="__op",
+        excluded_columns=frozenset(),
+        evolve=True,
+        tables=(table,),
+        routes={"t": 0},
+        refused={"odd": "no table can be made"},
+        ranks={("t", 0): 0, ("odd", 0): 1},
+        mappers=1,
+        buckets=1,
+        reducers=1,
+        max_letters=10,
+    )
+
+
+def _run(*records: tuple[Any, Any], topic: str = "t", first: int = 100) -> Run:
+    def raw(value: Any) -> bytes | None:
+        return value if value is None or isinstance(value, bytes) else orjson.dumps(value)
+
+    keys, values = zip(*records, strict=True)
+    offsets = np.arange(first, first + len(records))
+    return Run(topic, 0, offsets, pa.array(map(raw, keys), pa.binary()), pa.array(map(raw, values), pa.binary()))
+
+
+CONVERTERS = Converters(converter("auto"), converter("auto"))
+
+
+def _flat(key: int, value: Any, **more: Any) -> tuple[Any, Any]:
+    return {"id": key}, {"id": key, "v": value, "__deleted": "false", **more}
+
+
+def test_events_become_rows_of_the_table() -> None:
+    """Columns have the table's types, the key comes from the record key, a tombstone is a delete without a row."""
+    outcome = decode(_run(_flat(1, 5), ({"id": 2}, None), _flat(3, None)), _plan(), CONVERTERS)
+    assert (outcome.needs, outcome.faults, outcome.tombstones) == ((), (), 1)
+    rows = {r["id"]: r["v"] for part in outcome.parts for r in part.rows.to_pylist()}
+    assert rows == {1: 5, 2: None, 3: None}
+    assert sorted((int(o), bool(d)) for p in outcome.parts for o, d in zip(p.order.offset, p.deleted, strict=True)) == [
+        (100, False),
+        (101, True),
+        (102, False),
+    ]
+
+
+def test_what_a_table_has_is_left_out_of_a_replayed_batch() -> None:
+    """Records below the table's committed offset are not applied again."""
+    outcome = decode(_run(_flat(1, 5), _flat(2, 6)), _plan(committed={("t", 0): 101}), CONVERTERS)
+    assert [r["id"] for part in outcome.parts for r in part.rows.to_pylist()] == [2]
+
+
+def test_a_new_column_is_a_need_not_a_row() -> None:
+    """A shape that the table is not ready for is reported with its key, and nothing is written."""
+    outcome = decode(_run(_flat(1, 5, note="x")), _plan(), CONVERTERS)
+    (need,) = outcome.needs
+    assert "note" in need.row.names
+    assert need.key is not None
+    assert need.key.names == ["id"]
+    assert not outcome.parts
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ((None, {"id": 1, "v": 1, "__deleted": "false"}), "has no key"),
+        (({"other": 1}, {"id": 1, "v": 1, "__deleted": "false"}), "has no id"),
+        (({"id": "x"}, {"id": 1, "v": 1, "__deleted": "false"}), "does not fit"),
+        (({"id": 1}, {"id": 1, "v": 2**40, "__deleted": "false"}), "column v"),
+        (({"id": 1}, b"\xff\x00"), ""),
+    ],
+)
+def test_one_bad_record_is_a_fault_and_the_others_go_on(record: tuple[Any, Any], says: str) -> None:
+    """The bad record is named by its row and a reason without content; its neighbours become rows."""
+    outcome = decode(_run(_flat(7, 1), record, _flat(8, 2)), attrs.evolve(_plan(), evolve=False), CONVERTERS)
+    (fault,) = outcome.faults
+    assert fault.row == 1
+    assert says in fault.reason
+    assert str(2**40) not in fault.reason
+    assert sorted(r["id"] for part in outcome.parts for r in part.rows.to_pylist()) == [7, 8]
+
+
+def test_a_topic_without_a_table_gives_faults() -> None:
+    """Every record of a refused topic is a dead letter with the reason."""
+    outcome = decode(_run(_flat(1, 1), topic="odd"), _plan(), CONVERTERS)
+    assert [fault.reason for fault in outcome.faults] == ["no table can be made"]
+
+
+def _part(ids: list[int], offsets: list[int], image: list[bool] | None = None) -> Part:
+    columns = pa.schema([("id", pa.int64()), ("u", pa.uuid())])
+    uuids = pa.array([bytes([i]) * 16 for i in ids], pa.binary(16)).cast(pa.uuid())
+    rows = pa.RecordBatch.from_arrays([pa.array(ids), uuids], schema=columns)
+    unknown = np.full(len(ids), NONE)
+    op = np.full(len(ids), ord("u"), np.uint8)
+    there = np.array(image or [True] * len(ids))
+    return Part(
+        rows, Order(np.zeros(len(ids), np.int64), np.array(offsets), unknown, unknown, unknown, op), ~there, there
+    )
+
+
+def test_a_part_travels_as_it_is() -> None:
+    """Packing and unpacking keeps rows, order and marks, for types that Arrow calls extensions too."""
+    part = _part([1, 2], [10, 11], [True, False])
+    back = unpack(pack(part), part.rows.schema)
+    assert back.rows.equals(part.rows)
+    assert back.order.offset.tolist() == [10, 11]
+    assert (back.deleted.tolist(), back.image.tolist()) == ([False, True], [True, False])
+
+
+def test_fold_over_parts_counts_through_them() -> None:
+    """The last change of a key wins wherever it is, and a tombstone stands on the last row of its key."""
+    folded = fold([_part([1, 2], [1, 2]), _part([1, 3], [3, 4], [False, True])], ["id"])
+    assert folded.winners.tolist() == [1, 2, 3]
+    assert folded.images.tolist() == [1, 0, 3]
+    assert [r["id"] for p in gather(folded.parts, folded.winners) for r in p.rows.to_pylist()] == [2, 1, 3]
+
+
+def test_a_key_is_in_the_same_bucket_everywhere() -> None:
+    """Buckets depend on the key alone, so that parts of different tasks meet."""
+    layout = _plan().tables[0].layout
+    keys = [("id", layout.schema.find_type("id"))]
+    one = {
+        i: b for b, p in by_bucket(_part(list(range(50)), list(range(50))), keys, 7) for i in p.rows["id"].to_pylist()
+    }
+    two = {i: b for b, p in by_bucket(_part([49, 3], [1, 2]), keys, 7) for i in p.rows["id"].to_pylist()}
+    assert set(one.values()) == set(range(7))
+    assert two == {i: one[i] for i in (49, 3)}
