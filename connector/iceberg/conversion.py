@@ -35,9 +35,10 @@ def converted(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | No
 
 def _struct(array: pa.StructArray, target: pa.StructType) -> tuple[pa.Array, Mask | None]:
     children, bad = [], None
+    # flatten, not field: below a null struct the reader leaves values that are none.
+    found = dict(zip(array.type.names, array.flatten(), strict=True))
     for field in target:
-        position = array.type.get_field_index(field.name)
-        child = array.field(position) if position >= 0 else pa.nulls(len(array), field.type)
+        child = found.get(field.name, pa.nulls(len(array), field.type))
         column, faults = converted(child, field.type)
         children.append(column)
         bad = faults if bad is None else bad if faults is None else bad | faults

@@ -6,6 +6,7 @@ A record that cannot be used leaves as a fault with its place and reason; the ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import attrs
 import numpy as np
@@ -18,10 +19,12 @@ from connector.iceberg.types import nullable
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
+from serde.bits import children
 from serde.block import Decoded
 from serde.changes import Changes, Unwrap, changes
-from serde.converter import Converter
+from serde.converter import Converter, converter
 from serde.faults import Fault
+from serde.framing import Format
 
 DELETED = "__deleted"
 _NO_OP = np.uint8(0)
@@ -57,6 +60,20 @@ class Converters:
     value: Converter
 
 
+@lru_cache(maxsize=8)
+def _converters(key: Format, value: Format, wanted: frozenset[str]) -> Converters:
+    return Converters(converter(key), converter(value, wanted))
+
+
+def converters(plan: BatchPlan) -> Converters:
+    """Give the converters of a connector; they, and what they know of schemas, live as long as the process."""
+    return _converters(plan.events.key_format, plan.events.value_format, _unwrap(plan, keep_before=True).wanted)
+
+
+def _unwrap(plan: BatchPlan, *, keep_before: bool) -> Unwrap:
+    return Unwrap(plan.events.add_fields, plan.events.add_fields_prefix, plan.op_field, keep_before)
+
+
 @attrs.frozen(eq=False)
 class _Keys:
     """Decoded record keys: per field a column over the whole run, null where the key has none."""
@@ -70,7 +87,7 @@ class _Keys:
         return pa.struct([pa.field(name, column.type) for name, column in self.columns.items()])
 
 
-def decode(run: Run, plan: BatchPlan, converters: Converters) -> Outcome:
+def decode(run: Run, plan: BatchPlan) -> Outcome:
     """Turn a run of records into rows of its table.
 
     Returns a need instead of rows for a shape that the table cannot take in yet. Cost: linear, vectorised.
@@ -79,10 +96,16 @@ def decode(run: Run, plan: BatchPlan, converters: Converters) -> Outcome:
         return Outcome(faults=tuple(Fault(row, "TASK_PUT", plan.refused[run.topic]) for row in range(len(run.offset))))
     index = plan.routes.get(run.topic)
     table = None if index is None else plan.tables[index]
-    values = converters.value.decode(run.value, "VALUE_CONVERTER")
+    known = None if table is None else pa.struct(list(table.layout.columns))
+    reading = converters(plan)
+    values = reading.value.decode(run.value, "VALUE_CONVERTER", known)
     keyed = table is None or table.mode == "upsert"
-    keys = _keys(converters.key.decode(run.key, "KEY_CONVERTER"), len(run.offset)) if keyed else None
+    keys = _keys(reading.key.decode(run.key, "KEY_CONVERTER", _key_type(table)), len(run.offset)) if keyed else None
     return _outcome(run, plan, table, values, keys)
+
+
+def _key_type(table: TablePlan | None) -> pa.StructType | None:
+    return None if table is None else pa.struct([table.layout.columns.field(name) for name in table.layout.keys])
 
 
 def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded, keys: _Keys | None) -> Outcome:
@@ -114,7 +137,7 @@ def _changes(
     values: Decoded, plan: BatchPlan, table: TablePlan | None
 ) -> Iterator[tuple[Changes | None, Sequence[Fault], int]]:
     keep_before = table is None or table.mode == "append" or table.keep_deletes
-    unwrap = Unwrap(plan.events.add_fields, plan.events.add_fields_prefix, plan.op_field, keep_before)
+    unwrap = _unwrap(plan, keep_before=keep_before)
     for block in values.blocks:
         yield changes(block, unwrap)
 
@@ -174,10 +197,11 @@ def _as_in_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schema) 
     JSON knows whole numbers and others, no widths: a narrow column is not widened before a value needs it.
     """
     fields = []
+    columns_of_row = dict(zip(row.type.names, children(row), strict=True))
     for field in shape:
         kind = columns.field(field.name).type if field.name in columns.names else field.type
         narrow = pa.types.is_integer(kind) and pa.types.is_integer(field.type) and kind != field.type
-        if (narrow and converted(row.field(field.name), kind)[1] is None) or pa.types.is_float32(kind):
+        if (narrow and converted(columns_of_row[field.name], kind)[1] is None) or pa.types.is_float32(kind):
             fields.append(field.with_type(kind))
         else:
             fields.append(field)
@@ -207,12 +231,12 @@ def _columns(change: Changes, table: TablePlan) -> tuple[dict[str, pa.Array], di
     """Convert each column of the rows to the table's type; the second result tells why rows (by index) do not fit."""
     result: dict[str, pa.Array] = {}
     bad: dict[int, str] = {}
+    found = dict(zip(change.row.type.names, children(change.row), strict=True))
     for field in table.layout.columns:
-        position = change.row.type.get_field_index(field.name)
-        if position < 0:
+        column = found.get(field.name)
+        if column is None:
             result[field.name] = pa.nulls(len(change.rows), field.type)
             continue
-        column = change.row.field(position)
         result[field.name], faults = converted(column, field.type)
         if faults is not None:
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
@@ -265,7 +289,7 @@ def _dedup(change: Changes, name: str) -> pa.Array:
     position = change.row.type.get_field_index(name) if name else -1
     if position < 0:
         return change.ts_ns if name == "__source_ts_ns" else pa.nulls(len(change.rows), pa.int64())
-    column = change.row.field(position)
+    column = children(change.row)[position]
     return column if pa.types.is_integer(column.type) else converted(column, pa.int64())[0]
 
 

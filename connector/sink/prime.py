@@ -17,9 +17,8 @@ from connector.errors import ConnectorError
 from connector.iceberg.position import Position, TopicPartition
 from connector.kafka.records import Records
 from connector.settings import KafkaSettings
-from connector.sink.decode import Converters, Run, decode
+from connector.sink.decode import Run, decode
 from connector.sink.plan import BatchPlan, Need
-from serde.converter import converter
 
 SAMPLE = 20
 """Records read at the start of each topic-partition; one more is read at its end, for the newest schema."""
@@ -30,14 +29,13 @@ MAX_PARTITIONS = 200
 def shapes(kafka: KafkaSettings, plan: BatchPlan, position: Position, ends: Position) -> list[Need]:
     """Give the needs of sampled records, oldest shapes first; none when sampling fails (the batch will tell)."""
     waiting = [at for at, end in sorted(ends.offsets.items()) if end > position.offsets.get(at, end)]
-    converters = Converters(converter(plan.events.key_format), converter(plan.events.value_format))
     try:
         with Records(kafka) as records:
             runs = [run for at in waiting[:MAX_PARTITIONS] for run in _runs(records, at, position, ends)]
     except ConnectorError as error:
         structlog.get_logger().info("no samples", reason=str(error))
         return []
-    return [need for run in runs for need in decode(run, plan, converters).needs]
+    return [need for run in runs for need in decode(run, plan).needs]
 
 
 def _runs(records: Records, at: TopicPartition, position: Position, ends: Position) -> Iterator[Run]:

@@ -9,7 +9,6 @@ Memory of a task is bounded: by the size of one record batch, `CHUNK_BYTES` of r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +18,10 @@ from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
 from connector.sink.apply import write_append, write_upserts
-from connector.sink.decode import Converters, Run, decode
+from connector.sink.decode import Run, decode
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Part, by_bucket, fold, gather, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
-from serde.converter import converter
-from serde.framing import Format
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
@@ -80,12 +77,6 @@ def _sent(items: Iterator[Parcel]) -> Iterator[pa.RecordBatch]:
         yield parcels.batch([item])
 
 
-@lru_cache(maxsize=8)
-def _converters(key_format: Format, value_format: Format) -> Converters:
-    """Keep converters, and what they know of schemas, for the life of the worker process."""
-    return Converters(converter(key_format), converter(value_format))
-
-
 def _label(plan: BatchPlan) -> str:
     context = TaskContext.get()
     return f"{plan.label}-{context.partitionId():05d}" if context else plan.label
@@ -96,7 +87,6 @@ class _Mapping:
 
     def __init__(self, plan: BatchPlan) -> None:
         self._plan = plan
-        self._converters = _converters(plan.events.key_format, plan.events.value_format)
         self._parts: dict[int, list[Part]] = {}
         self._writers: dict[int, TableWriter] = {}
         self._tally = Tally()
@@ -105,7 +95,7 @@ class _Mapping:
 
     def take(self, run: Run) -> Iterator[Parcel]:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
-        outcome = decode(run, self._plan, self._converters)
+        outcome = decode(run, self._plan)
         self._tally += Tally(len(run.offset), len(outcome.faults), outcome.tombstones, outcome.ignored)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])

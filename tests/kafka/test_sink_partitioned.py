@@ -52,7 +52,7 @@ def _fill(db: Database) -> None:
 
 def _move(db: Database) -> None:
     """Move most rows, delete some, keep some."""
-    for key in range(0, 30):
+    for key in range(30):
         db.transaction(("u", row(key, f"{'bcd'[key % 3]}{key}", 1, region=["south", None, "east"][key % 3])))
     for key in range(25, 35):
         db.transaction(("d", key))

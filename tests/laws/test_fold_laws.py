@@ -184,9 +184,7 @@ def test_any_events_are_decided_as_the_rules_say(drawn: list[tuple[Any, ...]]) -
     assert _alive(_folded(events)[0]) == _alive(reference.fold(events).values())
 
 
-def _event(  # noqa: PLR0913, PLR0917 - a record of six facts
-    offset: int, key: int, partition: int, op: str, ts_ns: int, position: tuple[int, int] | None
-) -> Event:
+def _event(offset: int, key: int, partition: int, op: str, ts_ns: int, position: tuple[int, int] | None) -> Event:
     kind: reference.Kind = "tombstone" if not op else "delete" if op == "d" else "row"
     where = ("law", partition, offset, kind, (("id", key),), {"id": key, "n": offset})
     return Event(*where) if not op else Event(*where, op, ts_ns, position)

@@ -15,7 +15,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 EXACT = Context(prec=200)
-EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a timestamp without zone has none
+EPOCH = datetime(1970, 1, 1)
 Schema = Mapping[str, Any]
 
 

@@ -83,15 +83,42 @@ def test_near_miss_under_the_pass_through_prefix(key: str) -> None:
 
 def test_iceberg_properties_are_no_near_misses() -> None:
     """Properties that Iceberg has are handed on without a note."""
-    keys = (
-        "catalog-impl clients client.region cache-enabled cache.expiration-interval-ms credential token ref"
-        " scope glue.id header.X-Iceberg-Access-Delegation jdbc.user jdbc.schema-version jdbc.strict-mode"
-        " lock-impl lock.table metrics-reporter-impl oauth2-server-uri prefix s3.endpoint s3.access-key-id"
-        " s3.path-style-access table-default.write.format.default table-override.format-version"
-        " fs.s3a.endpoint view.default write.delete.format.default write.metadata.compression-codec"
-        " write.upsert.enabled write.target-file-size-bytes write.distribution-mode commit.retry.num-retries"
-        " history.expire.max-snapshot-age-ms read.split.target-size"
-    ).split()
+    keys = [
+        "catalog-impl",
+        "clients",
+        "client.region",
+        "cache-enabled",
+        "cache.expiration-interval-ms",
+        "credential",
+        "token",
+        "ref",
+        "scope",
+        "glue.id",
+        "header.X-Iceberg-Access-Delegation",
+        "jdbc.user",
+        "jdbc.schema-version",
+        "jdbc.strict-mode",
+        "lock-impl",
+        "lock.table",
+        "metrics-reporter-impl",
+        "oauth2-server-uri",
+        "prefix",
+        "s3.endpoint",
+        "s3.access-key-id",
+        "s3.path-style-access",
+        "table-default.write.format.default",
+        "table-override.format-version",
+        "fs.s3a.endpoint",
+        "view.default",
+        "write.delete.format.default",
+        "write.metadata.compression-codec",
+        "write.upsert.enabled",
+        "write.target-file-size-bytes",
+        "write.distribution-mode",
+        "commit.retry.num-retries",
+        "history.expire.max-snapshot-age-ms",
+        "read.split.target-size",
+    ]
     rest = {"debezium.sink.iceberg.type": "rest"}
     given = {f"debezium.sink.iceberg.{key}": "x" for key in keys if key != "catalog-impl"}
     settings = load([], GOOD | rest | given, {})

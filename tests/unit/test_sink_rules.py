@@ -18,7 +18,7 @@ from connector.iceberg.types import table_schema
 from connector.kafka.cluster import Topic
 from connector.settings import ErrorSettings, EventSettings, TableSettings
 from connector.sink.apply import may_exist
-from connector.sink.decode import Converters, Run, decode
+from connector.sink.decode import Run, decode
 from connector.sink.fold import NONE, Order
 from connector.sink.jobs import mappers, sizes
 from connector.sink.limits import Limits
@@ -26,7 +26,6 @@ from connector.sink.parts import Part, by_bucket, fold, gather, pack, unpack
 from connector.sink.plan import BatchPlan, TablePlan, Tally
 from connector.sink.route import table_name
 from connector.sink.start import Seen, resume
-from serde.converter import converter
 
 TABLE = TableSettings(
     prefix="cdc_",
@@ -188,16 +187,13 @@ def _run(*records: tuple[Any, Any], topic: str = "t", first: int = 100) -> Run:
     return Run(topic, 0, offsets, pa.array(map(raw, keys), pa.binary()), pa.array(map(raw, values), pa.binary()))
 
 
-CONVERTERS = Converters(converter("auto"), converter("auto"))
-
-
 def _flat(key: int, value: Any, **more: Any) -> tuple[Any, Any]:
     return {"id": key}, {"id": key, "v": value, "__deleted": "false", **more}
 
 
 def test_events_become_rows_of_the_table() -> None:
     """Columns have the table's types, the key comes from the record key, a tombstone is a delete without a row."""
-    outcome = decode(_run(_flat(1, 5), ({"id": 2}, None), _flat(3, None)), _plan(), CONVERTERS)
+    outcome = decode(_run(_flat(1, 5), ({"id": 2}, None), _flat(3, None)), _plan())
     assert (outcome.needs, outcome.faults, outcome.tombstones) == ((), (), 1)
     rows = {r["id"]: r["v"] for part in outcome.parts for r in part.rows.to_pylist()}
     assert rows == {1: 5, 2: None, 3: None}
@@ -210,13 +206,13 @@ def test_events_become_rows_of_the_table() -> None:
 
 def test_what_a_table_has_is_left_out_of_a_replayed_batch() -> None:
     """Records below the table's committed offset are not applied again."""
-    outcome = decode(_run(_flat(1, 5), _flat(2, 6)), _plan(committed={("t", 0): 101}), CONVERTERS)
+    outcome = decode(_run(_flat(1, 5), _flat(2, 6)), _plan(committed={("t", 0): 101}))
     assert [r["id"] for part in outcome.parts for r in part.rows.to_pylist()] == [2]
 
 
 def test_a_new_column_is_a_need_not_a_row() -> None:
     """A shape that the table is not ready for is reported with its key, and nothing is written."""
-    outcome = decode(_run(_flat(1, 5, note="x")), _plan(), CONVERTERS)
+    outcome = decode(_run(_flat(1, 5, note="x")), _plan())
     (need,) = outcome.needs
     assert "note" in need.row.names
     assert need.key is not None
@@ -236,7 +232,7 @@ def test_a_new_column_is_a_need_not_a_row() -> None:
 )
 def test_one_bad_record_is_a_fault_and_the_others_go_on(record: tuple[Any, Any], says: str) -> None:
     """The bad record is named by its row and a reason without content; its neighbours become rows."""
-    outcome = decode(_run(_flat(7, 1), record, _flat(8, 2)), attrs.evolve(_plan(), evolve=False), CONVERTERS)
+    outcome = decode(_run(_flat(7, 1), record, _flat(8, 2)), attrs.evolve(_plan(), evolve=False))
     (fault,) = outcome.faults
     assert fault.row == 1
     assert says in fault.reason
@@ -246,7 +242,7 @@ def test_one_bad_record_is_a_fault_and_the_others_go_on(record: tuple[Any, Any],
 
 def test_a_topic_without_a_table_gives_faults() -> None:
     """Every record of a refused topic is a dead letter with the reason."""
-    outcome = decode(_run(_flat(1, 1), topic="odd"), _plan(), CONVERTERS)
+    outcome = decode(_run(_flat(1, 1), topic="odd"), _plan())
     assert [fault.reason for fault in outcome.faults] == ["no table can be made"]
 
 
