@@ -18,22 +18,29 @@ from connector.retry import retried
 from connector.settings import SinkSettings
 from connector.sink.batch import Report
 from connector.sink.build import Sink, build, look
+from connector.sink.start import Seen
 from connector.sink.stream import Stream
-from connector.spark import build_session, warm
-
-TASK_MODULES = ("connector.sink.tasks",)
-"""What Python workers import before the first batch; it brings everything else along."""
+from connector.sink.warmup import warm_up
+from connector.spark import build_session
 
 
 @contextmanager
 def session(settings: SinkSettings) -> Iterator[SparkSession]:
-    """Start Spark for these settings, and stop it in the end; Python workers warm up meanwhile."""
+    """Start Spark for these settings, and stop it in the end."""
     spark = build_session(f"icebridge {settings.name}", settings.catalog, settings.spark)
-    threading.Thread(target=warm, args=(spark, TASK_MODULES), daemon=True).start()
     try:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def warming(spark: SparkSession, settings: SinkSettings, seen: Seen) -> Iterator[None]:
+    """Warm up beside what is done inside, and wait for it: the first batch should find everything ready."""
+    workers = threading.Thread(target=warm_up, args=(spark, settings, seen), daemon=True)
+    workers.start()
+    yield
+    workers.join()
 
 
 def run(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
@@ -46,9 +53,12 @@ def run(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
         structlog.get_logger().warning(note)
     with ThreadPoolExecutor(1) as beside:
         looked = beside.submit(lambda: retried(lambda: look(Cluster(settings.kafka)), settings.errors))
-        with session(settings) as spark, Shown(terminal=terminal) as shown:
-            sink = build(spark, settings, lambda report: tell(shown, report), looked.result())
-            _run(sink, once=once)
+        with session(settings) as spark:
+            seen, shown = looked.result(), Shown(terminal=terminal)
+            with warming(spark, settings, seen):
+                sink = build(spark, settings, lambda report: tell(shown, report), seen)
+            with shown:
+                _run(sink, once=once)
 
 
 def _run(sink: Sink, *, once: bool) -> None:

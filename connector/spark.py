@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +13,6 @@ from connector.runtime.java import java_home
 from connector.runtime.sources import packages_root, packages_zip
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -93,6 +92,7 @@ def session_conf(
     conf["spark.sql.extensions"] = _joined(EXTENSIONS, spark.get("spark.sql.extensions", ""))
     conf["spark.driver.extraJavaOptions"] = java_options(spark.get("spark.driver.extraJavaOptions", ""))
     if is_local(conf["spark.master"]):
+        conf.setdefault("spark.python.daemon.module", "connector.daemon")
         conf.setdefault("spark.driver.host", "127.0.0.1")
         conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
         if not {"site-packages", "dist-packages"} & set(root.parts):
@@ -130,27 +130,3 @@ def _ship(session: SparkSession) -> None:
     session.sparkContext.addPyFile(archive)
     # addPyFile also puts its copy in front of the driver's own path; the driver keeps the packages it runs from.
     sys.path[:] = [entry for entry in sys.path if Path(entry).name != Path(archive).name]
-
-
-WORKER_MODULES = ("numpy", "pyarrow.parquet", "pyarrow.compute", "serde", "connector.sink")
-"""What Python workers import before the first batch comes."""
-
-
-def warm(session: SparkSession, modules: Sequence[str] = WORKER_MODULES, seconds: float = 0.5) -> None:
-    """Start one Python worker per core with `modules` imported (about 4 s; run it in a thread beside other work).
-
-    Every task stays for `seconds` at least, so that no worker is handed two of them.
-    """
-    cores = session.sparkContext.defaultParallelism
-    frame = session.range(0, cores, 1, cores)
-
-    def load(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        import importlib
-        import time
-
-        for name in modules:
-            importlib.import_module(name)
-        time.sleep(seconds)
-        yield from batches
-
-    frame.mapInArrow(load, "id long").write.format("noop").mode("overwrite").save()

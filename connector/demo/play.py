@@ -15,10 +15,11 @@ from connector.demo.show import show_commits, show_rows
 from connector.embedded.broker import Broker
 from connector.errors import ConfigError
 from connector.iceberg.catalog import Catalog
+from connector.kafka.cluster import Cluster
 from connector.observe.progress import Shown
-from connector.runs import session, tell
+from connector.runs import session, tell, warming
 from connector.settings import SinkSettings, load
-from connector.sink.build import build
+from connector.sink.build import build, look
 
 HOME = Path("icebridge-demo")
 PROPERTIES = """\
@@ -46,9 +47,12 @@ def play(home: Path | None, *, fresh: bool) -> None:
         with session(settings) as spark:
             count = replayed.result()
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
-            with Shown(terminal=sys.stderr.isatty()) as shown:
+            shown = Shown(terminal=sys.stderr.isatty())
+            seen = look(Cluster(settings.kafka))
+            with warming(spark, settings, seen):
+                sink = build(spark, settings, lambda report: tell(shown, report), seen)
+            with shown:
                 started = time.monotonic()
-                sink = build(spark, settings, lambda report: tell(shown, report))
                 sink.stream.run(once=True)
                 sink.close()
                 seconds = time.monotonic() - started

@@ -5,7 +5,7 @@ The rules are those of docs/how-it-works (design, section 4):
    source's order, and all events of one transaction share their timestamp;
 2. across partitions the greatest dedup value, then the source's own position where every candidate carries it, then the
    operation (c > r > u > d), then topic, partition and offset.
-A change without a dedup value (a tombstone) has that of the change of its key before it in its partition.
+A change without a dedup value (a tombstone) stands where the change of its key before it in its partition stands.
 
 Folding is associative: the winners of parts, folded again, are the winners of the whole.
 """
@@ -13,6 +13,7 @@ Folding is associative: the winners of parts, folded again, are the winners of t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -86,7 +87,7 @@ def winners(codes: Ints, order: Order) -> Ints:
     """
     if not len(codes):
         return np.zeros(0, np.int64)
-    known = _known_dedup(codes, order)
+    known = _placed(codes, order)
     last = _last_in_order(codes, known)
     best = _last_per_partition(codes, known) if last is None else last
     return np.sort(_across_partitions(best, codes, known))
@@ -108,17 +109,26 @@ def images(codes: Ints, order: Order, winning: Ints, has_image: Mask) -> Ints:
     return np.where(has_image[winning], winning, latest[codes[winning]])
 
 
-def _known_dedup(codes: Ints, order: Order) -> Order:
-    """Fill missing dedup values from the change of the same key before it in its partition."""
+def _placed(codes: Ints, order: Order) -> Order:
+    """Give changes without a dedup value the place of the change of their key before them in their partition."""
     missing = order.dedup == NONE
     if not missing.any() or missing.all():
         return order
     sequence = np.lexsort((order.offset, order.partition, codes))
-    value, group = order.dedup[sequence], _starts(codes[sequence], order.partition[sequence])
-    source = np.where((value != NONE) | group, np.arange(len(value)), 0)
-    filled = np.empty_like(order.dedup)
-    filled[sequence] = value[np.maximum.accumulate(source)]
-    return attrs.evolve(order, dedup=filled)
+    known, first = ~missing[sequence], _starts(codes[sequence], order.partition[sequence])
+    before = np.empty_like(sequence)
+    before[sequence] = sequence[np.maximum.accumulate(np.where(known | first, np.arange(len(sequence)), 0))]
+
+    def filled(column: npt.NDArray[Any], unknown: int) -> npt.NDArray[Any]:
+        return np.where(missing & (column == unknown), column[before], column)
+
+    return attrs.evolve(
+        order,
+        dedup=filled(order.dedup, NONE),
+        lsn=filled(order.lsn, NONE),
+        total_order=filled(order.total_order, NONE),
+        op=filled(order.op, 0),
+    )
 
 
 def _starts(*sorted_columns: npt.NDArray[np.integer]) -> Mask:

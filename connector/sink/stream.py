@@ -68,17 +68,12 @@ class Stream:
 
     def _options(self) -> Mapping[str, str]:
         kafka = self.settings.kafka
-        own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY}
-        pattern = kafka.topics_regex or "|".join(re.escape(topic) for topic in kafka.topics)
         return {
-            "kafka.isolation.level": "read_committed",
-            **own,
-            "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
-            "subscribePattern": pattern,
+            **kafka_options(self.settings),
+            "subscribePattern": kafka.topics_regex or "|".join(re.escape(topic) for topic in kafka.topics),
             "startingOffsets": orjson.dumps(nested(self.position.offsets)).decode(),
             "maxOffsetsPerTrigger": str(self.settings.batch.max_events),
             "minPartitions": str(self.spark.sparkContext.defaultParallelism),
-            "failOnDataLoss": "true",
         }
 
     def _batch(self, frame: DataFrame, number: int, scratch: Path) -> None:
@@ -98,7 +93,8 @@ class Stream:
             while not query.awaitTermination(_POLL_S):
                 if self._stopping.is_set():
                     with self._busy:
-                        query.stop()
+                        pass  # the batch at hand is through; one that comes now sees the flag and does nothing
+                    query.stop()
                     return
         except StreamingQueryException as error:
             raise self._reason(error) from error
@@ -110,6 +106,21 @@ class Stream:
         if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
             return GapError(f"records are gone from Kafka before they were read: {_first_lines(text)}")
         return FatalError(f"the stream ended: {_first_lines(text)}")
+
+
+def kafka_options(settings: SinkSettings) -> dict[str, str]:
+    """Give what Spark's Kafka source is told in every case: where the cluster is, and how to read from it."""
+    kafka = settings.kafka
+    own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY}
+    return {
+        "kafka.isolation.level": "read_committed",
+        # Larger polls and fetches: a batch reads much at once, and each poll costs Spark a list.
+        "kafka.max.poll.records": "10000",
+        "kafka.max.partition.fetch.bytes": "8388608",
+        **own,
+        "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
+        "failOnDataLoss": "true",
+    }
 
 
 def _end_offsets(scratch: Path, number: int) -> dict[TopicPartition, int]:

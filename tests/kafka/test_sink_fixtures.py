@@ -25,6 +25,8 @@ OTHERS = ("toasty", "exotic", "events_nopk", "transaction", "message")
 CASES = pytest.mark.parametrize(
     ("variant", "table"), [(v, t) for v in recordings.ALL_VARIANTS for t in recordings.TABLES]
 )
+# Values with a schema block that Iceberg's types have no room for: time 24:00:00, timestamp infinity (exotic, key 1).
+UNREPRESENTABLE = {(b"js.public.exotic", b"2", offset) for offset in (b"0", b"2", b"3")}
 Result = tuple[Run, Lake, Workspace]
 
 
@@ -113,8 +115,9 @@ def test_nothing_recorded_is_a_dead_letter(mode: str, topics: Topics, request: p
     run: Run = request.getfixturevalue(mode)[0]
     letters = [dict(letter.headers) for letter in topics.read(f"{mode}-dead-letters")]
     parts = ("topic", "partition", "offset", "exception.message")
-    assert [[h[f"__connect.errors.{part}"] for part in parts] for h in letters] == []
-    assert run.total("dead_letters") == 0
+    told = [tuple(h[f"__connect.errors.{part}"] for part in parts) for h in letters]
+    assert [t for t in told if t[:3] not in UNREPRESENTABLE] == []
+    assert run.total("dead_letters") == len(told)
 
 
 def test_a_schema_block_gives_exact_column_types(hard: Result) -> None:

@@ -166,4 +166,4 @@ def test_one_event_per_batch_ends_right(topics: Topics, make_workspace: MakeWork
 
 def _plain(found: dict[str, Any]) -> tuple[Any, ...]:
     """A row's own columns, in a form that sorts."""
-    return tuple(str(found[c]) for c in COLUMNS)
+    return tuple(str(found.get(c)) for c in COLUMNS)

@@ -59,4 +59,4 @@ def _move(db: Database) -> None:
 
 
 def _plain(found: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(found[c]) for c in COLUMNS)
+    return tuple(str(found.get(c)) for c in COLUMNS)

@@ -22,7 +22,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from attrs import frozen
-from connector.spark import build_session, warm
+from connector.spark import build_session
 
 @frozen
 class Lake:
@@ -61,7 +61,6 @@ session.stop()
 _BATCHES = """
 session = build_session("test", lake, json.loads(sys.argv[3]))
 shape = "rows long, bytes long, pid long"
-warm(session)
 wide = session.range(0, 40_000, 1, 2).selectExpr("repeat('x', 1000) v").mapInArrow(sizes, shape).collect()
 narrow = session.range(0, 40_000, 1, 2).mapInArrow(sizes, shape).collect()
 answer(wide=list(map(list, wide)), narrow=list(map(list, narrow)))
@@ -105,7 +104,7 @@ def test_session_writes_and_reads_iceberg(tmp_path: Path) -> None:
 
 
 def test_batches_obey_the_byte_limit(tmp_path: Path) -> None:
-    """Batches into Python end near the byte limit or at the row limit, whichever is first, in the warmed workers."""
+    """Batches into Python end near the byte limit or at the row limit, whichever is first."""
     limits = {"arrow.maxBytesPerBatch": "1m", "arrow.maxRecordsPerBatch": "5000"}
     spark = {"spark.master": "local[2]", **{f"spark.sql.execution.{key}": value for key, value in limits.items()}}
     result = _run(_BATCHES, tmp_path / "lake", spark)

@@ -225,7 +225,7 @@ def test_a_new_column_is_a_need_not_a_row() -> None:
     [
         ((None, {"id": 1, "v": 1, "__deleted": "false"}), "has no key"),
         (({"other": 1}, {"id": 1, "v": 1, "__deleted": "false"}), "has no id"),
-        (({"id": "x"}, {"id": 1, "v": 1, "__deleted": "false"}), "does not fit"),
+        (({"id": "x"}, {"id": 1, "v": 1, "__deleted": "false"}), "field id: not a number"),
         (({"id": 1}, {"id": 1, "v": 2**40, "__deleted": "false"}), "column v"),
         (({"id": 1}, b"\xff\x00"), ""),
     ],

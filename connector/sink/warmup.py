@@ -1,0 +1,64 @@
+"""A few real records through the map task, their outcome thrown away: the first batch finds everything warm.
+
+The first pass of a process over Kafka, Arrow and Python costs seconds of class loading and compiling; they are spent
+beside the opening of catalog and tables instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.iceberg.position import TopicPartition, nested
+from connector.settings import SinkSettings
+from connector.sink.jobs import run
+from connector.sink.plan import BatchPlan
+from connector.sink.start import Seen
+from connector.sink.stream import kafka_options
+
+RECORDS = 60_000
+"""How many records are read at most, spread over the topic-partitions."""
+
+
+def warm_up(spark: SparkSession, settings: SinkSettings, seen: Seen) -> None:
+    """Run a job over the newest records of the topics; a failure is only told, the first batch will meet it too."""
+    each = max(1, RECORDS // max(1, len(seen.ends)))
+    start = {at: max(seen.beginnings[at], end - each) for at, end in seen.ends.items()}
+    frame = spark.read.format("kafka").options(**kafka_options(settings), **_range(start, seen.ends)).load()
+    try:
+        run(frame, _nowhere(spark, settings, seen))
+    except Exception as error:  # noqa: BLE001 - whatever it is, nothing depends on it
+        structlog.get_logger().info("warm-up failed", reason=type(error).__name__)
+
+
+def _range(start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, str]:
+    return {
+        "assign": orjson.dumps({topic: sorted(map(int, parts)) for topic, parts in nested(ends).items()}).decode(),
+        "startingOffsets": orjson.dumps(nested(start)).decode(),
+        "endingOffsets": orjson.dumps(nested(ends)).decode(),
+    }
+
+
+def _nowhere(spark: SparkSession, settings: SinkSettings, seen: Seen) -> BatchPlan:
+    """Give a plan that has no table yet: records are decoded, and nothing is written."""
+    rule = settings.table
+    return BatchPlan(
+        label="warm-up",
+        catalog=settings.catalog.name,
+        events=settings.events,
+        dedup_column=rule.dedup_column,
+        op_field=rule.op_field,
+        excluded_columns=frozenset(rule.excluded_columns),
+        evolve=True,
+        tables=(),
+        routes={},
+        refused={},
+        ranks={at: rank for rank, at in enumerate(sorted(seen.ends))},
+        mappers=spark.sparkContext.defaultParallelism,
+        buckets=1,
+        reducers=1,
+        max_letters=0,
+    )
