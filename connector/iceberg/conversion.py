@@ -62,12 +62,22 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _cast(_uuid_text(array), target)
     if pa.types.is_string(target) and pa.types.is_boolean(array.type):
         return pc.if_else(array, "true", "false")
+    if pa.types.is_string(target) and pa.types.is_floating(array.type):
+        return _number_text(array)
     if pa.types.is_integer(array.type) and pa.types.is_floating(target):
         return _exact_float(array, target)
     if pa.types.is_floating(array.type) and pa.types.is_decimal(target):
         # The shortest text that reads back as the same double is the number that the source wrote.
         return array.cast(pa.string()).cast(target)
     return array.cast(target)
+
+
+def _number_text(array: pa.Array) -> pa.Array:
+    """Give numbers as the wire has them, Java's words for those that are none included."""
+    text = array.cast(pa.string())
+    for arrow, java in (("nan", "NaN"), ("-inf", "-Infinity"), ("inf", "Infinity")):
+        text = pc.if_else(pc.equal(text, arrow), java, text)
+    return text
 
 
 def _exact_float(array: pa.Array, target: pa.DataType) -> pa.Array:

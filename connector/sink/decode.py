@@ -155,8 +155,21 @@ def _keys(decoded: Decoded, length: int) -> _Keys:
     names = dict.fromkeys(field.name for block in decoded.blocks for field in block.fields.type)
     for block in decoded.blocks:
         usable[block.rows] = True
-    columns = {name: _spread(name, decoded, length) for name in names}
-    return _Keys(columns, usable, decoded.faults)
+    columns, faults = {}, list(decoded.faults)
+    for name in names:
+        columns[name], fractions = _whole(_spread(name, decoded, length))
+        reason = f"key field {name}: a number that is not whole identifies no row"
+        faults += [Fault(int(row), "KEY_CONVERTER", reason) for row in fractions]
+        usable[fractions] = False
+    return _Keys(columns, usable, tuple(faults))
+
+
+def _whole(column: pa.Array) -> tuple[pa.Array, Ints]:
+    """Give a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
+    if not pa.types.is_floating(column.type):
+        return column, np.zeros(0, np.int64)
+    whole, bad = converted(column, pa.int64())
+    return whole, np.flatnonzero(bad) if bad is not None else np.zeros(0, np.int64)
 
 
 def _spread(name: str, decoded: Decoded, length: int) -> pa.Array:

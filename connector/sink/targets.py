@@ -175,8 +175,9 @@ class Targets:
 
 
 def _identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:
-    keys = {tuple(need.key.names) if need.key is not None else () for need in needs}
-    if not rule.create_identifier_fields or keys == {()}:
+    # Records without key beside others that have one are single faults, not another kind of table.
+    keys = {tuple(need.key.names) for need in needs if need.key is not None}
+    if not rule.create_identifier_fields or not keys:
         return ()
     if len(keys) > 1:
         raise DataFault(f"its events have keys of different fields: {', '.join(map(str, sorted(keys)))}")
@@ -187,10 +188,11 @@ def _with_keys(columns: pa.Schema, needs: list[Need], keys: tuple[str, ...]) -> 
     """Add key fields that the rows do not have, in front, and take the key's types for those that they have."""
     shapes = [pa.struct([need.key.field(name) for name in keys]) for need in needs if need.key is not None and keys]
     found = union(shapes)
-    front = [field for field in found if field.name not in columns.names]
     if any(pa.types.is_nested(field.type) or pa.types.is_floating(field.type) for field in found):
         raise DataFault("its key has a field of a type that identifies nothing (nested, or floating point)")
-    return pa.schema([*front, *columns])
+    types = dict(zip(found.names, found.types, strict=True))
+    front = [field for field in found if field.name not in columns.names]
+    return pa.schema([*front, *(field.with_type(types.get(field.name, field.type)) for field in columns)])
 
 
 def _required(needs: list[Need]) -> frozenset[str]:

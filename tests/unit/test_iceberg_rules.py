@@ -93,6 +93,7 @@ def test_new_columns_come_last_and_unknown_types_wait() -> None:
         (["x", "7"], TEXT, I32, [None, 7], [0]),
         ([19000, None], I64, pa.date32(), [None, None], [0]),
         ([True], pa.bool_(), TEXT, ["true"], []),
+        ([float("inf"), 0.1], pa.float64(), TEXT, ["Infinity", "0.1"], []),
     ],
 )
 def test_conversion_is_exact_or_names_the_row(

@@ -240,6 +240,14 @@ def test_one_bad_record_is_a_fault_and_the_others_go_on(record: tuple[Any, Any],
     assert sorted(r["id"] for part in outcome.parts for r in part.rows.to_pylist()) == [7, 8]
 
 
+def test_a_fraction_in_a_key_is_a_fault_not_another_type() -> None:
+    """One key that is no whole number does not make the identifier field of a new table a double."""
+    plan = attrs.evolve(_plan(), tables=(), routes={})
+    (need,) = decode(_run(_flat(1, 1), ({"id": 1.5}, {"id": 1, "v": 1}), _flat(2, 2)), plan).needs[:1]
+    assert need.key is not None
+    assert need.key.field("id").type == pa.int64()
+
+
 def test_a_topic_without_a_table_gives_faults() -> None:
     """Every record of a refused topic is a dead letter with the reason."""
     outcome = decode(_run(_flat(1, 1), topic="odd"), _plan())
