@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import attrs
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from connector.errors import FatalError, RetriableError
 from connector.settings import KafkaSettings
+from connector.settings.kafka import Scope
 
 TIMEOUT_S = 15.0
 At = tuple[str, int]
@@ -47,13 +49,18 @@ def _passing(fault: object) -> bool:
     return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in passing)
 
 
+def configuration(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
+    """Give librdkafka's configuration; its own log stays silent, what matters comes back as an error."""
+    return {"log_level": 2, **settings.client(scope)}
+
+
 class Cluster:
     """One Kafka cluster."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         """Prepare; nothing is asked yet."""
         self._settings = settings
-        self._admin = AdminClient({**settings.client("admin"), "socket.connection.setup.timeout.ms": 10000})
+        self._admin = AdminClient({**configuration(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
 
     def id(self) -> str:
         """Give the cluster's id."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.cluster import Cluster, mapped
+from connector.kafka.cluster import Cluster, configuration, mapped
 from connector.kafka.records import Records
 from connector.settings import ErrorSettings, KafkaSettings
 
@@ -70,8 +70,8 @@ class DeadLetters:
     def _opened(self) -> Producer:
         if self._producer is None:
             self._cluster.create(self._errors.topic, 1, self._errors.replication_factor, {})
-            configuration = {"partitioner": "murmur2_random", "linger.ms": 20, **self._kafka.client("producer")}
-            self._producer = Producer({**configuration, "enable.idempotence": True})
+            own = {"partitioner": "murmur2_random", "linger.ms": 20, **configuration(self._kafka, "producer")}
+            self._producer = Producer({**own, "enable.idempotence": True})
         return self._producer
 
     def _send(self, producer: Producer, letter: Letter, message: Message) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from connector.kafka.cluster import At
+from connector.kafka.cluster import At, configuration
 from connector.settings import KafkaSettings
 
 
@@ -17,7 +17,7 @@ class Group:
         """Connect lazily."""
         self._name = settings.group_id
         self._consumer = Consumer(
-            {**settings.client("consumer"), "group.id": settings.group_id, "enable.auto.commit": False}
+            {**configuration(settings, "consumer"), "group.id": settings.group_id, "enable.auto.commit": False}
         )
 
     def follow(self, offsets: Mapping[At, int]) -> str | None:

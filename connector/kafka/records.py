@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.cluster import At, mapped
+from connector.kafka.cluster import At, configuration, mapped
 from connector.settings import KafkaSettings
 
 TIMEOUT_S = 30.0
@@ -29,7 +29,7 @@ class Records:
         self._consumer = Consumer(
             {
                 "isolation.level": "read_committed",
-                **settings.client("consumer"),
+                **configuration(settings, "consumer"),
                 "group.id": f"{settings.group_id}-records",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
