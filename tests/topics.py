@@ -86,7 +86,7 @@ def _record(message: Message) -> Record:
     error: KafkaError | None = message.error()
     if error is not None:
         raise KafkaException(error)
-    headers: tuple[tuple[str, bytes | None], ...] = tuple(message.headers() or ())  # type: ignore[arg-type]
+    headers: tuple[tuple[str, bytes | None], ...] = tuple(message.headers() or ())
     return Record(
         topic=message.topic() or "",
         partition=message.partition() or 0,

@@ -48,6 +48,13 @@ _DEFAULTS = {
 }
 
 
+def cluster_id() -> str:
+    """Return a new cluster id as Kafka makes them: 16 random bytes in base64 that do not look like an option."""
+    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
+
+
 def server_properties(
     home: Path, port: int, controller_port: int, overrides: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -174,7 +181,7 @@ class Broker:
         return port, next((port for port in old[1:] if is_free(port)), 0) or next(fresh)
 
     def _format(self, config: Path) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = cluster_id()
         done = self._java(
             "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config), "--standalone", heap_mb=128
         )
