@@ -25,8 +25,8 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # A batch that goes through a Python worker is as large as memory allows, not as small as Spark's 10,000 rows.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # Batches into Python workers: large enough for columns, small enough for the processor's caches.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
     "spark.python.worker.reuse": "true",
     # Spark keeps a consumer per topic-partition; 64, its default, thrashes with many small topics.

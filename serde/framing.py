@@ -22,6 +22,8 @@ _PAYLOAD = b',"payload":'
 _MAX_PREFIXES = 64
 _TRIES = 16
 _KEYS = {"schema", "payload"}
+_SPACED = (b'{"payload"', b'{"schema" ', b'{"schema": {', b'{"schema": null', b'{"schema":\n', b'{"schema":\r')
+"""How a framed message may start that Java did not write; each such message is looked at on its own."""
 
 
 @frozen(eq=False)
@@ -124,7 +126,9 @@ class Frames:
         unless the block hides behind spaces or another order.
         """
         texts = self.texts.pick(rows)
-        odd = texts.starts_with(b'{"payload"') | texts.starts_with(b'{"schema" ')
+        odd = np.zeros(len(texts), np.bool_)
+        for start in _SPACED:
+            odd |= texts.starts_with(start)
         second = self.texts.view[texts.starts + 1] if len(rows) else np.zeros(0, np.uint8)
         odd |= (second != ord('"')) & (second != ord("}"))
         if self.format == "json-schema":

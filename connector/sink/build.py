@@ -72,6 +72,9 @@ def build(
     found = retried(lambda: targets.find(seen.topics), settings.errors)
     tables = {targets[name].table.name: targets[name].stored.position for name in set(found.values())}
     position = resume(offsets.position, tables, offsets.tables, seen, settings.kafka.auto_offset_reset)
+    if offsets.position is None:
+        # Where a first run began is known before anything is committed: a crash must not begin at another "latest".
+        retried(lambda: offsets.save(position, {}), settings.errors)
     letters = DeadLetters(settings.name, settings.kafka, settings.errors, cluster)
     parallelism = spark.sparkContext.defaultParallelism
     group = Group(settings.kafka)

@@ -127,7 +127,7 @@ def _placed(codes: Ints, order: Order) -> Order:
         dedup=filled(order.dedup, NONE),
         lsn=filled(order.lsn, NONE),
         total_order=filled(order.total_order, NONE),
-        op=filled(order.op, 0),
+        op=np.where(missing & (order.op[before] == ord("d")), order.op[before], order.op),
     )
 
 

@@ -25,6 +25,9 @@ EVENTS_PER_BUCKET = 200_000
 EVENTS_PER_MAPPER = 100_000
 """Topic-partitions with fewer events than this share a task: many small topics cost what one large one does."""
 
+TASKS_PER_CORE = 4
+"""Up to so many tasks per core each topic-partition has its own: joining a few would leave cores waiting."""
+
 COLUMNS = ("key", "value", "topic", "partition", "offset")
 
 
@@ -46,7 +49,7 @@ def sizes(events: int, parallelism: int) -> tuple[int, int]:
 
 def mappers(events: int, parallelism: int) -> int:
     """Give how many tasks may read a batch at most; each reads whole topic-partitions."""
-    return max(parallelism, math.ceil(events / EVENTS_PER_MAPPER))
+    return max(TASKS_PER_CORE * parallelism, math.ceil(events / EVENTS_PER_MAPPER))
 
 
 def run(frame: DataFrame, plan: BatchPlan) -> Result:

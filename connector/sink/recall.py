@@ -50,7 +50,7 @@ def recalled(catalog: str, asked: DataFrame, table: TablePlan) -> DataFrame:
 def _readable(spark: SparkSession, catalog: str, table: TablePlan) -> DataFrame:
     name = ".".join(f"`{part}`" for part in (catalog, *table.layout.name.split(".")))
     try:
-        frame = spark.read.option("snapshot-id", table.base).table(name)
+        frame = spark.read.option("versionAsOf", table.base).table(name)
         _ = frame.schema
     except Exception as error:
         raise FatalError(

@@ -274,3 +274,11 @@ def test_nothing_gives_nothing() -> None:
     """An empty batch is no error."""
     decoded = decode()
     assert decoded.blocks == () and decoded.faults == () and len(decoded.tombstones) == 0
+
+
+def test_a_schema_block_with_spaces_is_one() -> None:
+    """`{"schema": {...}, "payload": {...}}`, as Python writes it, is told from a bare row."""
+    message = b'{"schema": {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}, "payload": {"id": 7}}'
+    (block,) = converter("auto").decode(pa.array([message], pa.binary()), "VALUE_CONVERTER").blocks
+    assert block.fields.to_pylist() == [{"id": 7}]
+    assert block.schema_id

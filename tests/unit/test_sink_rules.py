@@ -131,7 +131,7 @@ def test_sizes_of_a_job() -> None:
     reducers, buckets = sizes(50_000_000, 4)
     assert reducers == 4
     assert buckets % reducers == 0
-    assert (mappers(10, 2), mappers(1_000_000, 2)) == (2, 10)
+    assert (mappers(10, 2), mappers(1_000_000, 2)) == (8, 10)
 
 
 @pytest.mark.parametrize(
