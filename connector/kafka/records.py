@@ -6,7 +6,7 @@ For what a batch must not carry along: samples before the stream starts, and the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -44,9 +44,25 @@ class Records:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def first(self, at: At, offset: int, count: int) -> list[Message]:
-        """Give up to `count` records from `offset` on; fewer at the end of the partition."""
-        return list(self._from(at, offset, count))
+    def first(self, starts: Mapping[At, int], count: int) -> dict[At, list[Message]]:
+        """Give up to `count` records of each topic-partition from its offset on; fewer where it ends.
+
+        Cost: all topic-partitions are read at the same time, in one assignment.
+
+        Raises:
+            RetriableError: the broker is away.
+        """
+        found: dict[At, list[Message]] = {at: [] for at in starts}
+        waiting = set(starts)
+        with mapped("reading single records"):
+            self._consumer.assign([TopicPartition(topic, partition, o) for (topic, partition), o in starts.items()])
+            deadline = time.monotonic() + TIMEOUT_S
+            while waiting:
+                for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
+                    self._take(message, found, waiting, count)
+                if time.monotonic() > deadline:
+                    raise RetriableError(f"reading single records: no answer from {len(waiting)} topic-partitions")
+        return found
 
     def exactly(self, at: At, offsets: Iterable[int]) -> Iterator[Message]:
         """Give the records at these ascending offsets.
@@ -55,27 +71,26 @@ class Records:
             FatalError: one of them is gone from the topic.
         """
         for offset in offsets:
-            found = self.first(at, offset, 1)
+            found = self.first({at: offset}, 1)[at]
             if not found or found[0].offset() != offset:
                 raise FatalError(f"{at[0]}-{at[1]} offset {offset} is no longer in the topic: retention was faster")
             yield found[0]
 
-    def _from(self, at: At, offset: int, count: int) -> Iterator[Message]:
-        with mapped(f"reading {at[0]}-{at[1]} from offset {offset}"):
-            self._consumer.assign([TopicPartition(at[0], at[1], offset)])
-            given, deadline = 0, time.monotonic() + TIMEOUT_S
-            while given < count:
-                message = self._consumer.poll(1.0)
-                if message is None:
-                    if time.monotonic() > deadline:
-                        raise RetriableError(f"reading {at[0]}-{at[1]} from offset {offset}: no answer")
-                elif message.error() is None:
-                    given += 1
-                    yield message
-                elif message.error().code() == _EOF:
-                    return
-                elif not message.error().retriable():
-                    raise FatalError(f"reading {at[0]}-{at[1]} from offset {offset}: {message.error().str()}")
+    def _take(self, message: Message, found: dict[At, list[Message]], waiting: set[At], count: int) -> None:
+        at = (message.topic(), message.partition())
+        error = message.error()
+        if error is not None and error.code() != _EOF:
+            if not error.retriable():
+                raise FatalError(f"reading {at[0]}-{at[1]}: {error.str()}")
+            return
+        if at not in waiting:
+            return
+        if error is None:
+            found[at].append(message)
+        if error is not None or len(found[at]) == count:
+            waiting.discard(at)
+            self._consumer.pause([TopicPartition(*at)])
 
 
+_POLL_RECORDS, _POLL_S = 500, 0.2
 _EOF = -191

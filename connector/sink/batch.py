@@ -158,6 +158,7 @@ class Batches:
         names = sorted(set(routes.values()))
         index = {name: i for i, name in enumerate(names)}
         reducers, buckets = sizes(batch.events, self._parallelism)
+        tables = tuple(self._targets.plan(name, i, batch.start) for name, i in index.items())
         rule = self._settings.table
         return BatchPlan(
             label=f"{batch.id:06d}",
@@ -167,8 +168,10 @@ class Batches:
             op_field=rule.op_field,
             excluded_columns=frozenset(rule.excluded_columns),
             evolve=rule.allow_field_addition,
-            tables=tuple(self._targets.plan(name, i, batch.start) for name, i in index.items()),
+            tables=tables,
             routes={topic: index[name] for topic, name in routes.items()},
+            only_topic=batch.topics[0] if len(batch.topics) == 1 else None,
+            keyed=any(plan.mode == "upsert" for plan in tables) or len(routes) < len(batch.topics),
             refused=dict(self._targets.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
             mappers=mappers(batch.events, self._parallelism),

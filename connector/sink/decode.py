@@ -82,6 +82,9 @@ class _Keys:
     usable: Mask
     faults: tuple[Fault, ...]
 
+    def all_faulty(self, rows: Ints) -> bool:
+        return bool(self.faults) and bool(np.isin(rows, [fault.row for fault in self.faults]).all())
+
     @property
     def type(self) -> pa.StructType:
         return pa.struct([pa.field(name, column.type) for name, column in self.columns.items()])
@@ -119,7 +122,10 @@ def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded
         if change is None:
             continue
         need = _need(run.topic, change, keys, table, plan)
-        if need is not None:
+        if table is None and keys is not None and keys.all_faulty(change.rows):
+            # Nothing here could become a row, so it is no reason for a table.
+            faults.extend(fault for fault in keys.faults if fault.row in set(change.rows.tolist()))
+        elif need is not None:
             needs.append(need)
         elif table is not None:
             part, unfit = _part(run, change, keys, table, plan)

@@ -28,8 +28,6 @@ EVENTS_PER_MAPPER = 100_000
 TASKS_PER_CORE = 4
 """Up to so many tasks per core each topic-partition has its own: joining a few would leave cores waiting."""
 
-COLUMNS = ("key", "value", "topic", "partition", "offset")
-
 
 @attrs.frozen(eq=False)
 class Result:
@@ -50,6 +48,13 @@ def sizes(events: int, parallelism: int) -> tuple[int, int]:
 def mappers(events: int, parallelism: int) -> int:
     """Give how many tasks may read a batch at most; each reads whole topic-partitions."""
     return max(TASKS_PER_CORE * parallelism, math.ceil(events / EVENTS_PER_MAPPER))
+
+
+def columns(plan: BatchPlan) -> list[str]:
+    """Give the columns of Kafka's records that the map task needs; each costs time on its way into Python."""
+    key = ["key"] if plan.keyed else []
+    topic = ["topic"] if plan.only_topic is None else []
+    return [*key, "value", *topic, "partition", "offset"]
 
 
 def run(frame: DataFrame, plan: BatchPlan) -> Result:
@@ -79,7 +84,7 @@ def _recalled(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[b
 
 
 def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:
-    mapped = frame.select(*COLUMNS).coalesce(plan.mappers).mapInArrow(map_task(plan), parcels.SCHEMA)
+    mapped = frame.select(*columns(plan)).coalesce(plan.mappers).mapInArrow(map_task(plan), parcels.SCHEMA)
     if any(table.mode == "upsert" for table in plan.tables):
         reducer = F.pmod(F.col("bucket"), F.lit(plan.reducers))
         shuffled = mapped.repartitionById(plan.reducers, reducer).sortWithinPartitions("table", "bucket")

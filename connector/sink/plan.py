@@ -45,6 +45,7 @@ class BatchPlan:
 
     `routes` gives the table of each topic that has one; `ranks` numbers the topic-partitions by name, for the fold.
     `mappers` tasks read at most; `buckets` is how many parts the keys are split into, `reducers` tasks write them.
+    `only_topic` is set when the batch is of one topic; `keyed` tells whether record keys are looked at.
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
     """
@@ -58,6 +59,8 @@ class BatchPlan:
     evolve: bool
     tables: tuple[TablePlan, ...]
     routes: Mapping[str, int]
+    only_topic: str | None
+    keyed: bool
     refused: Mapping[str, str]
     ranks: Mapping[TopicPartition, int]
     mappers: int

@@ -6,8 +6,6 @@ a decision: a shape that they miss is met, and handled the same way, by the batc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import structlog
@@ -31,18 +29,18 @@ def shapes(kafka: KafkaSettings, plan: BatchPlan, position: Position, ends: Posi
     waiting = [at for at, end in sorted(ends.offsets.items()) if end > position.offsets.get(at, end)]
     try:
         with Records(kafka) as records:
-            runs = [run for at in waiting[:MAX_PARTITIONS] for run in _runs(records, at, position, ends)]
+            chosen = waiting[:MAX_PARTITIONS]
+            oldest = records.first({at: position.offsets[at] for at in chosen}, SAMPLE)
+            newest = records.first({at: ends.offsets[at] - 1 for at in chosen if _is_long(at, position, ends)}, 1)
     except ConnectorError as error:
         structlog.get_logger().info("no samples", reason=str(error))
         return []
+    runs = [_run(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
     return [need for run in runs for need in decode(run, plan).needs]
 
 
-def _runs(records: Records, at: TopicPartition, position: Position, ends: Position) -> Iterator[Run]:
-    start, end = position.offsets[at], ends.offsets[at]
-    yield _run(at, records.first(at, start, min(SAMPLE, end - start)))
-    if end - start > SAMPLE:
-        yield _run(at, records.first(at, end - 1, 1))
+def _is_long(at: TopicPartition, position: Position, ends: Position) -> bool:
+    return ends.offsets[at] - position.offsets[at] > SAMPLE
 
 
 def _run(at: TopicPartition, messages: list[Message]) -> Run:

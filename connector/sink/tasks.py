@@ -33,7 +33,7 @@ def map_task(plan: BatchPlan) -> Task:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         work = _Mapping(plan)
         for batch in batches:
-            for run in runs(batch):
+            for run in runs(batch, plan):
                 yield from _sent(work.take(run))
         yield from _sent(work.finish())
 
@@ -56,18 +56,19 @@ def reduce_task(plan: BatchPlan) -> Task:
     return task
 
 
-def runs(batch: pa.RecordBatch) -> Iterator[Run]:
+def runs(batch: pa.RecordBatch, plan: BatchPlan) -> Iterator[Run]:
     """Cut a record batch where the topic-partition changes (a task usually has one only)."""
-    topic, partition = batch.column("topic"), batch.column("partition")
-    codes = np.asarray(topic.dictionary_encode().indices, np.int64) * 2**32 + np.asarray(partition, np.int64)
+    codes = np.asarray(batch.column("partition"), np.int64)
+    if plan.only_topic is None:
+        codes = codes + np.asarray(batch.column("topic").dictionary_encode().indices, np.int64) * 2**32
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     for start, stop in zip(starts, [*starts[1:], len(codes)], strict=True):
         part = batch.slice(start, stop - start)
         yield Run(
-            topic=topic[int(start)].as_py(),
-            partition=partition[int(start)].as_py(),
+            topic=plan.only_topic or part.column("topic")[0].as_py(),
+            partition=part.column("partition")[0].as_py(),
             offset=np.asarray(part.column("offset"), np.int64),
-            key=part.column("key"),
+            key=part.column("key") if plan.keyed else pa.nulls(len(part), pa.binary()),
             value=part.column("value"),
         )
 

@@ -55,6 +55,8 @@ def _nowhere(spark: SparkSession, settings: SinkSettings, seen: Seen) -> BatchPl
         evolve=True,
         tables=(),
         routes={},
+        only_topic=None,
+        keyed=True,
         refused={},
         ranks={at: rank for rank, at in enumerate(sorted(seen.ends))},
         mappers=spark.sparkContext.defaultParallelism,

@@ -169,6 +169,8 @@ def _plan(**changed: Any) -> BatchPlan:
         evolve=True,
         tables=(table,),
         routes={"t": 0},
+        only_topic=None,
+        keyed=True,
         refused={"odd": "no table can be made"},
         ranks={("t", 0): 0, ("odd", 0): 1},
         mappers=1,
