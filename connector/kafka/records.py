@@ -62,6 +62,9 @@ class Records:
                     self._take(message, found, waiting, count)
                 if time.monotonic() > deadline:
                     raise RetriableError(f"reading single records: no answer from {len(waiting)} topic-partitions")
+            # A partition stays paused when it is assigned anew.
+            self._consumer.resume([TopicPartition(*at) for at in starts])
+            self._consumer.unassign()
         return found
 
     def exactly(self, at: At, offsets: Iterable[int]) -> Iterator[Message]:
