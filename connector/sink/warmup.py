@@ -19,15 +19,17 @@ from connector.sink.plan import BatchPlan
 from connector.sink.start import Seen
 from connector.sink.stream import kafka_options
 
-RECORDS = 60_000
-"""How many records are read at most, spread over the topic-partitions."""
+RECORDS, PARTITIONS = 60_000, 4
+"""How many records are read at most, and of how many topic-partitions; each of these costs a consumer."""
 
 
 def warm_up(spark: SparkSession, settings: SinkSettings, seen: Seen) -> None:
     """Run a job over the newest records of the topics; a failure is only told, the first batch will meet it too."""
-    each = max(1, RECORDS // max(1, len(seen.ends)))
-    start = {at: max(seen.beginnings[at], end - each) for at, end in seen.ends.items()}
-    frame = spark.read.format("kafka").options(**kafka_options(settings), **_range(start, seen.ends)).load()
+    held = {at: end - seen.beginnings[at] for at, end in seen.ends.items()}
+    largest = sorted(held, key=lambda at: held[at], reverse=True)[:PARTITIONS]
+    ends = {at: seen.ends[at] for at in largest}
+    start = {at: max(seen.beginnings[at], end - RECORDS // PARTITIONS) for at, end in ends.items()}
+    frame = spark.read.format("kafka").options(**kafka_options(settings), **_range(start, ends)).load()
     try:
         run(frame, _nowhere(spark, settings, seen))
     except Exception as error:  # noqa: BLE001 - whatever it is, nothing depends on it
