@@ -19,6 +19,7 @@ from connector.iceberg.types import nullable
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
+from connector.sink.record_keys import RecordKeys, key_type, put_keys, record_keys
 from serde.bits import children
 from serde.block import Decoded
 from serde.changes import Changes, Unwrap, changes
@@ -74,22 +75,6 @@ def _unwrap(plan: BatchPlan, *, keep_before: bool) -> Unwrap:
     return Unwrap(plan.events.add_fields, plan.events.add_fields_prefix, plan.op_field, keep_before)
 
 
-@attrs.frozen(eq=False)
-class _Keys:
-    """Decoded record keys: per field a column over the whole run, null where the key has none."""
-
-    columns: Mapping[str, pa.Array]
-    usable: Mask
-    faults: tuple[Fault, ...]
-
-    def all_faulty(self, rows: Ints) -> bool:
-        return bool(self.faults) and bool(np.isin(rows, [fault.row for fault in self.faults]).all())
-
-    @property
-    def type(self) -> pa.StructType:
-        return pa.struct([pa.field(name, column.type) for name, column in self.columns.items()])
-
-
 def decode(run: Run, plan: BatchPlan) -> Outcome:
     """Turn a run of records into rows of its table.
 
@@ -103,15 +88,13 @@ def decode(run: Run, plan: BatchPlan) -> Outcome:
     reading = converters(plan)
     values = reading.value.decode(run.value, "VALUE_CONVERTER", known)
     keyed = table is None or table.mode == "upsert"
-    keys = _keys(reading.key.decode(run.key, "KEY_CONVERTER", _key_type(table)), len(run.offset)) if keyed else None
+    keys = (
+        record_keys(reading.key.decode(run.key, "KEY_CONVERTER", key_type(table)), len(run.offset)) if keyed else None
+    )
     return _outcome(run, plan, table, values, keys)
 
 
-def _key_type(table: TablePlan | None) -> pa.StructType | None:
-    return None if table is None else pa.struct([table.layout.columns.field(name) for name in table.layout.keys])
-
-
-def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded, keys: _Keys | None) -> Outcome:
+def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded, keys: RecordKeys | None) -> Outcome:
     parts: list[Part] = []
     needs: list[Need] = []
     faults = list(values.faults)
@@ -156,49 +139,9 @@ def _one_per_row(faults: Iterable[Fault]) -> Iterator[Fault]:
             yield fault
 
 
-def _keys(decoded: Decoded, length: int) -> _Keys:
-    usable = np.zeros(length, np.bool_)
-    names = dict.fromkeys(field.name for block in decoded.blocks for field in block.fields.type)
-    for block in decoded.blocks:
-        usable[block.rows] = True
-    columns, faults = {}, list(decoded.faults)
-    for name in names:
-        columns[name], fractions = _whole(_spread(name, decoded, length))
-        reason = f"key field {name}: a number that is not whole identifies no row"
-        faults += [Fault(int(row), "KEY_CONVERTER", reason) for row in fractions]
-        usable[fractions] = False
-    return _Keys(columns, usable, tuple(faults))
-
-
-def _whole(column: pa.Array) -> tuple[pa.Array, Ints]:
-    """Give a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
-    if not pa.types.is_floating(column.type):
-        return column, np.zeros(0, np.int64)
-    whole, bad = converted(column, pa.int64())
-    return whole, np.flatnonzero(bad) if bad is not None else np.zeros(0, np.int64)
-
-
-def _spread(name: str, decoded: Decoded, length: int) -> pa.Array:
-    """Lay one key field of all blocks out over the run."""
-    having = [block for block in decoded.blocks if block.fields.type.get_field_index(name) >= 0]
-    if len(having) == 1 and len(having[0].rows) == length:
-        return pc.struct_field(having[0].fields, name)
-    kind = (
-        grown(
-            pa.schema([pa.field(name, having[0].fields.type.field(name).type)]),
-            pa.struct([pa.field(name, having[-1].fields.type.field(name).type)]),
-            add=True,
-        )
-        .field(0)
-        .type
-    )
-    joined = pa.concat_arrays([converted(pc.struct_field(block.fields, name), kind)[0] for block in having])
-    place = np.full(length, -1, np.int64)
-    place[np.concatenate([block.rows for block in having])] = np.arange(len(joined))
-    return joined.take(pa.array(place, mask=place < 0))
-
-
-def _need(topic: str, change: Changes, keys: _Keys | None, table: TablePlan | None, plan: BatchPlan) -> Need | None:
+def _need(
+    topic: str, change: Changes, keys: RecordKeys | None, table: TablePlan | None, plan: BatchPlan
+) -> Need | None:
     shape = _without(change.row.type, plan.excluded_columns)
     if table is not None:
         columns = table.layout.columns
@@ -231,13 +174,15 @@ def _without(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:
     return pa.struct([field for field in shape if field.name not in excluded]) if excluded else shape
 
 
-def _part(run: Run, change: Changes, keys: _Keys | None, table: TablePlan, plan: BatchPlan) -> tuple[Part, list[Fault]]:
+def _part(
+    run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
+) -> tuple[Part, list[Fault]]:
     """Make the table's rows of one block's changes."""
     columns, bad = _columns(change, table)
     faults = [Fault(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
     image = np.asarray(change.row.is_valid())
     if table.mode == "upsert" and keys is not None:
-        faults += _put_keys(columns, change.rows, keys, table)
+        faults += put_keys(columns, change.rows, keys, table)
         _mark_deleted(columns, change.deleted, table)
     part = _assembled(columns, _order(run, change, plan), change.deleted, image, table)
     dropped = {fault.row for fault in faults}
@@ -261,27 +206,6 @@ def _columns(change: Changes, table: TablePlan) -> tuple[dict[str, pa.Array], di
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
             bad.update((int(i), reason) for i in np.flatnonzero(faults))
     return result, bad
-
-
-def _put_keys(columns: dict[str, pa.Array], rows: Ints, keys: _Keys, table: TablePlan) -> list[Fault]:
-    """Set the identifier columns from the record key; rows whose key is missing or does not fit are faults."""
-    faults = [fault for fault in keys.faults if fault.row in set(rows.tolist())] if keys.faults else []
-    absent = rows[~keys.usable[rows]]
-    faults += [Fault(int(row), "TASK_PUT", "the record has no key, and the table has one") for row in absent]
-    for name in table.layout.keys:
-        kind = table.layout.columns.field(name).type
-        column = keys.columns.get(name)
-        if column is None:
-            columns[name] = pa.nulls(len(rows), kind)
-        else:
-            columns[name], bad = converted(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
-            if bad is not None:
-                reason = f"key field {name}: a value of type {column.type} does not fit the table's {kind}"
-                faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[bad]]
-        reason = f"the record's key has no {name}, an identifier field of {table.layout.name}"
-        empty = np.asarray(columns[name].is_null())
-        faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[empty]]
-    return faults
 
 
 def _mark_deleted(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:
@@ -333,11 +257,11 @@ def _kept(run: Run, part: Part, rows: Ints, dropped: set[int], table: TablePlan)
     return part if keep.all() else part.take(np.flatnonzero(keep))
 
 
-def _tombstones(run: Run, rows: Ints, keys: _Keys, table: TablePlan, plan: BatchPlan) -> tuple[Part, list[Fault]]:
+def _tombstones(run: Run, rows: Ints, keys: RecordKeys, table: TablePlan, plan: BatchPlan) -> tuple[Part, list[Fault]]:
     """Make changes without a row: the key is gone. A tombstone without key says nothing (tables without a key)."""
     rows = rows[keys.usable[rows] | np.isin(rows, [fault.row for fault in keys.faults])]
     columns = {field.name: pa.nulls(len(rows), field.type) for field in table.layout.columns}
-    faults = _put_keys(columns, rows, keys, table)
+    faults = put_keys(columns, rows, keys, table)
     unknown = np.full(len(rows), NONE, np.int64)
     rank = np.full(len(rows), plan.ranks[run.topic, run.partition], np.int64)
     op = np.full(len(rows), _NO_OP, np.uint8)

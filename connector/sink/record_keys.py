@@ -1,0 +1,107 @@
+"""Record keys -> identifier columns of a table, a column at a time. Runs on executors; no I/O.
+
+The key of a record says which row it is about; a record whose key cannot be used is a fault, not a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.conversion import converted
+from connector.iceberg.evolution import grown
+from connector.sink.fold import Ints, Mask
+from connector.sink.plan import TablePlan
+from serde.block import Decoded
+from serde.faults import Fault
+
+
+@attrs.frozen(eq=False)
+class RecordKeys:
+    """Decoded record keys: per field a column over the whole run, null where the key has none."""
+
+    columns: Mapping[str, pa.Array]
+    usable: Mask
+    faults: tuple[Fault, ...]
+
+    def all_faulty(self, rows: Ints) -> bool:
+        """Tell whether none of these rows has a key that could be read."""
+        return bool(self.faults) and bool(np.isin(rows, [fault.row for fault in self.faults]).all())
+
+    @property
+    def type(self) -> pa.StructType:
+        """The key's fields."""
+        return pa.struct([pa.field(name, column.type) for name, column in self.columns.items()])
+
+
+def key_type(table: TablePlan | None) -> pa.StructType | None:
+    """Give the types that a table expects of its keys, None without a table."""
+    return None if table is None else pa.struct([table.layout.columns.field(name) for name in table.layout.keys])
+
+
+def record_keys(decoded: Decoded, length: int) -> RecordKeys:
+    """Lay decoded keys out over a run of `length` records."""
+    usable = np.zeros(length, np.bool_)
+    names = dict.fromkeys(field.name for block in decoded.blocks for field in block.fields.type)
+    for block in decoded.blocks:
+        usable[block.rows] = True
+    columns, faults = {}, list(decoded.faults)
+    for name in names:
+        columns[name], fractions = _whole(_spread(name, decoded, length))
+        reason = f"key field {name}: a number that is not whole identifies no row"
+        faults += [Fault(int(row), "KEY_CONVERTER", reason) for row in fractions]
+        usable[fractions] = False
+    return RecordKeys(columns, usable, tuple(faults))
+
+
+def _whole(column: pa.Array) -> tuple[pa.Array, Ints]:
+    """Give a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
+    if not pa.types.is_floating(column.type):
+        return column, np.zeros(0, np.int64)
+    whole, bad = converted(column, pa.int64())
+    return whole, np.flatnonzero(bad) if bad is not None else np.zeros(0, np.int64)
+
+
+def _spread(name: str, decoded: Decoded, length: int) -> pa.Array:
+    """Lay one key field of all blocks out over the run."""
+    having = [block for block in decoded.blocks if block.fields.type.get_field_index(name) >= 0]
+    if len(having) == 1 and len(having[0].rows) == length:
+        return pc.struct_field(having[0].fields, name)
+    kind = (
+        grown(
+            pa.schema([pa.field(name, having[0].fields.type.field(name).type)]),
+            pa.struct([pa.field(name, having[-1].fields.type.field(name).type)]),
+            add=True,
+        )
+        .field(0)
+        .type
+    )
+    joined = pa.concat_arrays([converted(pc.struct_field(block.fields, name), kind)[0] for block in having])
+    place = np.full(length, -1, np.int64)
+    place[np.concatenate([block.rows for block in having])] = np.arange(len(joined))
+    return joined.take(pa.array(place, mask=place < 0))
+
+
+def put_keys(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, table: TablePlan) -> list[Fault]:
+    """Set the identifier columns from the record key; rows whose key is missing or does not fit are faults."""
+    faults = [fault for fault in keys.faults if fault.row in set(rows.tolist())] if keys.faults else []
+    absent = rows[~keys.usable[rows]]
+    faults += [Fault(int(row), "TASK_PUT", "the record has no key, and the table has one") for row in absent]
+    for name in table.layout.keys:
+        kind = table.layout.columns.field(name).type
+        column = keys.columns.get(name)
+        if column is None:
+            columns[name] = pa.nulls(len(rows), kind)
+        else:
+            columns[name], bad = converted(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
+            if bad is not None:
+                reason = f"key field {name}: a value of type {column.type} does not fit the table's {kind}"
+                faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[bad]]
+        reason = f"the record's key has no {name}, an identifier field of {table.layout.name}"
+        empty = np.asarray(columns[name].is_null())
+        faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[empty]]
+    return faults
