@@ -23,7 +23,7 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: lint ## All tests (about 15 minutes on 2 cores)
+test: lint ## All tests (about half an hour on 2 cores)
 	$(BIN)/python -m pytest -m "not spark and not kafka" -q
 	$(BIN)/python -m pytest -m "spark or kafka" -q
 
