@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
@@ -111,7 +110,3 @@ class Table:
         """Delete a file that no snapshot refers to."""
         with mapped(f"deleting a file of {self.name}"):
             self.java.io().deleteFile(path)
-
-    def specs(self) -> dict[int, PartitionSpec]:
-        """Give all partition specs by id."""
-        return self.metadata().specs()

@@ -107,7 +107,7 @@ def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded
         need = _need(run.topic, change, keys, table, plan)
         if table is None and keys is not None and keys.all_faulty(change.rows):
             # Nothing here could become a row, so it is no reason for a table.
-            faults.extend(fault for fault in keys.faults if fault.row in set(change.rows.tolist()))
+            faults.extend(keys.faults_of(change.rows))
         elif need is not None:
             needs.append(need)
         elif table is not None:

@@ -32,6 +32,11 @@ class RecordKeys:
         """Tell whether none of these rows has a key that could be read."""
         return bool(self.faults) and bool(np.isin(rows, [fault.row for fault in self.faults]).all())
 
+    def faults_of(self, rows: Ints) -> list[Fault]:
+        """Give the faults of these rows."""
+        wanted = set(rows.tolist()) if self.faults else set()
+        return [fault for fault in self.faults if fault.row in wanted]
+
     @property
     def type(self) -> pa.StructType:
         """The key's fields."""
@@ -88,7 +93,7 @@ def _spread(name: str, decoded: Decoded, length: int) -> pa.Array:
 
 def put_keys(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, table: TablePlan) -> list[Fault]:
     """Set the identifier columns from the record key; rows whose key is missing or does not fit are faults."""
-    faults = [fault for fault in keys.faults if fault.row in set(rows.tolist())] if keys.faults else []
+    faults = keys.faults_of(rows)
     absent = rows[~keys.usable[rows]]
     faults += [Fault(int(row), "TASK_PUT", "the record has no key, and the table has one") for row in absent]
     for name in table.layout.keys:
