@@ -15,6 +15,8 @@ from typing import Any
 
 from attrs import frozen
 
+from connector.runtime.jars import jars
+
 PROJECT = Path(__file__).parent.parent
 COMMITTED = "batch committed"
 Line = dict[str, Any]
@@ -121,6 +123,14 @@ class Sink:
         self.process.terminate()
         return self.wait(timeout_s)
 
+    def wait_for_group(self, timeout_s: float) -> None:
+        """Wait until its JVM, which outlives the process by what it does at its exit, is gone too."""
+        end = time.monotonic() + timeout_s
+        with suppress(ProcessLookupError):
+            while time.monotonic() < end:
+                os.killpg(self.process.pid, 0)
+                time.sleep(0.1)
+
     def kill(self) -> None:
         """SIGKILL to the whole process group; a sink that is gone already is all right."""
         with suppress(ProcessLookupError):
@@ -152,6 +162,19 @@ def workspace(home: Path, name: str, bootstrap_servers: str, extra: Mapping[str,
         **extra,
     }
     return Workspace(home, name, properties)
+
+
+def quick_settings(space: Workspace) -> dict[str, str]:
+    """Run the sink of `space` once, and give the settings with which others start from the classes that it loaded."""
+    archive = space.home / "classes.jsa"
+    class_path = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars("spark")))}
+    quiet, option = "-Xlog:disable -Xlog:all=error:stderr", "spark.driver.extraJavaOptions"
+    sink = space.start({**class_path, option: f"{quiet} -XX:ArchiveClassesAtExit={archive}"}, "--once")
+    run = sink.wait(240)
+    assert run.code == 0, run.text[-6000:]
+    sink.wait_for_group(60)
+    use = f" -XX:SharedArchiveFile={archive}" if archive.exists() else ""
+    return {**class_path, option: f"{quiet} -XX:TieredStopAtLevel=1{use}"}
 
 
 def _parsed(text: str) -> Line | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, TypeVar
 
 import attrs
 import pyarrow as pa
@@ -23,6 +24,10 @@ from connector.settings.partitions import PartitionTerm, parse
 from connector.sink.decode import DELETED
 from connector.sink.plan import Need, TablePlan
 from connector.sink.route import table_name
+
+T = TypeVar("T")
+
+TABLES_AT_ONCE = 8
 
 TOMBSTONES = "icebridge.tombstones"
 """Table property, set when a table is made for events that carry no deletes themselves: then tombstones are deletes."""
@@ -63,11 +68,9 @@ class Targets:
     def find(self, topics: Iterable[str]) -> dict[str, str]:
         """Give the table names of those topics whose table exists, loading what is new."""
         names = {topic: self.name(topic) for topic in topics}
-        for name in dict.fromkeys(names.values()):
-            if name not in self._targets:
-                table = self._catalog.load(name)
-                if table is not None:
-                    self._targets[name] = self._target(table)
+        unknown = [name for name in dict.fromkeys(names.values()) if name not in self._targets]
+        loaded = zip(unknown, _beside(self._loaded, unknown), strict=True)
+        self._targets.update((name, target) for name, target in loaded if target is not None)
         return {topic: name for topic, name in names.items() if name in self._targets}
 
     def satisfy(self, needs: Iterable[Need]) -> None:
@@ -75,13 +78,7 @@ class Targets:
         by_table: dict[str, list[Need]] = {}
         for need in needs:
             by_table.setdefault(self.name(need.topic), []).append(need)
-        for name, wanted in by_table.items():
-            target = self._targets.get(name)
-            try:
-                self._targets[name] = self._created(name, wanted) if target is None else self._evolved(target, wanted)
-            except DataFault as fault:
-                self.refused.update(dict.fromkeys((need.topic for need in wanted), str(fault)))
-                self._log.warning("no table for topic", topics=sorted({n.topic for n in wanted}), reason=str(fault))
+        _beside(lambda name: self._satisfied(name, by_table[name]), by_table)
 
     def refresh(self, name: str) -> None:
         """Read a table again, after a conflict."""
@@ -119,6 +116,18 @@ class Targets:
         keys = widened(target.known_keys, target.layout.schema, files) if ours else KnownKeys()
         target.known_keys = keys if target.upsert else KnownKeys()
         target.stored, target.base = done.stored, done.snapshot_id
+
+    def _loaded(self, name: str) -> Target | None:
+        table = self._catalog.load(name)
+        return None if table is None else self._target(table)
+
+    def _satisfied(self, name: str, wanted: list[Need]) -> None:
+        target = self._targets.get(name)
+        try:
+            self._targets[name] = self._created(name, wanted) if target is None else self._evolved(target, wanted)
+        except DataFault as fault:
+            self.refused.update(dict.fromkeys((need.topic for need in wanted), str(fault)))
+            self._log.warning("no table for topic", topics=sorted({n.topic for n in wanted}), reason=str(fault))
 
     def _target(self, table: Table) -> Target:
         if table.format_version < 2:  # noqa: PLR2004 - row-level deletes came with version 2
@@ -172,6 +181,12 @@ class Targets:
         if missing:
             self._log.warning("partition-by names columns the table has not", table=name, columns=missing)
         return tuple(term for term in terms if term.column in columns.names)
+
+
+def _beside(work: Callable[[str], T], names: Iterable[str]) -> list[T]:
+    """Do the same for several tables at once: each waits for the catalog and the store most of the time."""
+    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+        return list(pool.map(work, names))
 
 
 def _identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:

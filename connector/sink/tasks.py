@@ -16,6 +16,7 @@ from pyspark import TaskContext
 
 from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
+from connector.runtime.workers import forget_archives
 from connector.sink import parcels
 from connector.sink.apply import write_append, write_upserts
 from connector.sink.decode import Run, decode
@@ -36,6 +37,7 @@ def map_task(plan: BatchPlan) -> Task:
             for run in runs(batch, plan):
                 yield from _sent(work.take(run))
         yield from _sent(work.finish())
+        forget_archives()
 
     return task
 
@@ -52,6 +54,7 @@ def reduce_task(plan: BatchPlan) -> Task:
                 else:
                     yield parcels.batch([Parcel(kind, payload.to_pybytes(), table, bucket)])
         yield from _sent(work.finish())
+        forget_archives()
 
     return task
 
