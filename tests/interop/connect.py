@@ -1,4 +1,4 @@
-"""jars -> a Kafka Connect worker (standalone, one process on loopback), its connectors by REST and their lag.
+"""jars -> a Kafka Connect worker (standalone, one process on loopback), its connectors by REST.
 
 The worker's own jars are its class path; the sink connector with Debezium's transforms is a plugin, a folder of links.
 """
@@ -15,14 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
-
 from connector.embedded.ports import LOOPBACK, free_ports
 from connector.embedded.process import Child
 from connector.errors import FatalError
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
+from tests.interop.lag import Partition, ends, lag
 from tests.model.recordings import Record
 
 _READY_S = 90.0
@@ -32,7 +30,6 @@ _STEP_S = 0.2
 _LOG_CONFIG = Path(__file__).with_name("log4j2-connect.properties")
 _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 PLUGINS = ("jdbc-sink",)
-Partition = tuple[str, int]
 
 
 class ConnectorFailed(AssertionError):
@@ -94,7 +91,7 @@ class Connect:
         self._call("DELETE", f"/connectors/{name}")
 
     def check(self, name: str) -> None:
-        """Raise ConnectorFailed with the trace when the connector or a task failed, FatalError when the worker ended."""
+        """Raise ConnectorFailed with the trace when connector or task failed, FatalError when the worker ended."""
         if self._child is None or self._child.returncode is not None:
             raise FatalError(f"the Connect worker does not run; the end of {self.log}:\n{self._log_end()}")
         status = self._call("GET", f"/connectors/{name}/status")
@@ -182,33 +179,6 @@ def worker_properties(home: Path, bootstrap_servers: str, url: str) -> dict[str,
         "consumer.fetch.max.wait.ms": "100",
         **converters,
     }
-
-
-def ends(records: Iterable[Record]) -> dict[Partition, int]:
-    """The offset behind the last record with a value of every partition: what a group must reach.
-
-    A tombstone says nothing that the delete before it has not said. ExtractNewRecordState drops it, and the JDBC sink
-    commits only what reached it, so that a partition that ends in one keeps a lag of 1 for ever.
-    """
-    reached: dict[Partition, int] = {}
-    for record in records:
-        if record.value is not None:
-            where = record.topic, record.partition
-            reached[where] = max(reached.get(where, 0), record.offset + 1)
-    return reached
-
-
-def lag(bootstrap_servers: str, group: str, wanted: Mapping[Partition, int]) -> dict[Partition, int]:
-    """How many offsets the group's commits are behind, for the partitions where they are."""
-    if not wanted:
-        return {}
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*where) for where in wanted])
-    committed = admin.list_consumer_group_offsets([asked])[group].result(_CALL_S).topic_partitions
-    # Where nothing is committed yet the client gives a negative offset.
-    reached = {(p.topic, p.partition): max(p.offset, 0) for p in committed}
-    left = {where: end - reached.get(where, 0) for where, end in wanted.items()}
-    return {where: behind for where, behind in left.items() if behind > 0}
 
 
 def _link_plugins(folder: Path) -> None:
