@@ -20,7 +20,7 @@ from connector.embedded.process import Child
 from connector.errors import FatalError
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
-from tests.interop.lag import Partition, ends, lag
+from tests.interop.lag import ends, lag, observer
 from tests.model.recordings import Record
 
 _READY_S = 90.0
@@ -105,16 +105,17 @@ class Connect:
         ConnectorFailed as soon as it fails; TimeoutError with the lag that was left and the log's end.
         """
         wanted = ends(records)
-        left: dict[Partition, int] = {}
+        left = dict(wanted)
+        with observer(self.bootstrap_servers, f"connect-{name}") as group:
 
-        def done() -> bool:
-            nonlocal left
-            self.check(name)
-            left = lag(self.bootstrap_servers, f"connect-{name}", wanted)
-            return not left
+            def done() -> bool:
+                nonlocal left
+                self.check(name)
+                left = lag(group, wanted)
+                return not left
 
-        if not _wait(done, timeout_s):
-            raise TimeoutError(f"connector {name} left {left} after {timeout_s} s:\n{self._log_end()}")
+            if not _wait(done, timeout_s):
+                raise TimeoutError(f"connector {name} left {left} after {timeout_s} s:\n{self._log_end()}")
 
     def __enter__(self) -> Self:
         """Start."""

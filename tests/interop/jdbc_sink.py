@@ -40,5 +40,8 @@ def jdbc_sink(
         "schema.evolution": "basic",
         "collection.name.format": f"{name}_${{topic}}",
         "use.time.zone": "UTC",
+        # Connect's default reads the JSON of __debezium.newkey as a map, which the sink refuses when the columns of the
+        # key are of different types.
+        "header.converter": "org.apache.kafka.connect.storage.StringConverter",
         **(extra or {}),
     }
