@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint bench jars lock docs clean
+.PHONY: help demo test unit lint interop bench jars lock docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -24,17 +24,21 @@ demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg 
 	$(BIN)/icebridge demo
 
 test: lint ## All tests (about half an hour on 2 cores)
-	$(BIN)/python -m pytest -m "not spark and not kafka" -q
-	$(BIN)/python -m pytest -m "spark or kafka" -q
+	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q
+	$(BIN)/python -m pytest -m "(spark or kafka) and not interop" -q
 
 unit: $(READY) ## The tests that need no JVM (seconds)
-	$(BIN)/python -m pytest -m "not spark and not kafka" -q
+	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q
 
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check connector serde tests benchmarks
 	$(BIN)/ruff format --check connector serde tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+interop: $(READY) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
+	$(BIN)/python -m connector.runtime.jars connect jdbc-sink
+	$(BIN)/python -m pytest -m interop -q
 
 bench: $(READY) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)
 	$(BIN)/python -m benchmarks

@@ -1,6 +1,7 @@
 """jars.lock -> jar files on this machine: fetched one by one, checked against their SHA-256, remembered as checked.
 
-No resolution happens here: the lock names every file. `python -m connector.runtime.jars` fetches all components.
+No resolution happens here: the lock names every file. `python -m connector.runtime.jars` fetches the components that
+icebridge itself runs on, `python -m connector.runtime.jars connect jdbc-sink` those named.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,13 +27,15 @@ if TYPE_CHECKING:
 _THREADS = 8
 _TRIES = 3
 _PAUSE_S = 2.0
+ON_DEMAND = frozenset({"connect", "jdbc-sink"})
+"""Components of the interop tests alone: fetched when named or asked for by `jars`, not with the others."""
 
 Stamp = dict[str, tuple[int, int]]
 """File path -> (size in bytes, modification time in ns) at the time its checksum was found right."""
 
 
 def jars(component: str, lock: Path = LOCK_FILE) -> tuple[Path, ...]:
-    """Return the jars of a component (`spark`, `broker`), in class path order, fetching what is missing.
+    """Return the jars of a component (`spark`, `broker`, ...), in class path order, fetching what is missing.
 
     The first call reads every file once for its checksum; later calls only look at size and modification time
     (a few ms). FatalError: unknown component, registry out of reach, or a file that is not the locked one.
@@ -150,14 +154,24 @@ def _write_stamp(file: Path, stamp: Stamp) -> None:
     draft.replace(file)
 
 
+def chosen(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Return the components to fetch: those named, else all but ON_DEMAND. FatalError for a name that is not known."""
+    names, known = tuple(names), tuple(known)
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise FatalError(f"no component {', '.join(unknown)} in {LOCK_FILE.name}; it has {', '.join(sorted(known))}")
+    return names or tuple(name for name in known if name not in ON_DEMAND)
+
+
 def main() -> None:
-    """Fetch every component of the lock, showing how far it is."""
+    """Fetch the components named on the command line, else those for everyone, showing how far it is."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     components = parse(LOCK_FILE.read_text(encoding="utf-8"))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
-        for component, artifacts in components.items():
+        for component in chosen(sys.argv[1:], components):
+            artifacts = components[component]
             task = progress.add_task(f"jars for {component}", total=len(artifacts))
             fetch(artifacts, _stamp_file(component), lambda _, task=task: progress.advance(task))  # type: ignore[misc]
             progress.update(task, completed=len(artifacts))

@@ -27,7 +27,32 @@ ROOTS = {
         "org.apache.kafka:kafka_2.13:4.2.0",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
     ),
+    "connect": (
+        "org.apache.kafka:connect-runtime:4.2.0",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
+    ),
+    # 3.6.0 lacks a module here. With ExtractNewRecordState (debezium-connect-plugins) and PostgreSQL's driver.
+    "jdbc-sink": ("io.debezium:debezium-connector-jdbc:3.5.0.Final",),
 }
+
+GIVEN_BY_THE_WORKER = frozenset(
+    {
+        "connect-api",
+        "jackson-annotations",
+        "jackson-core",
+        "jackson-databind",
+        "jakarta.ws.rs-api",
+        "kafka-clients",
+        "lz4-java",
+        "slf4j-api",
+        "snappy-java",
+        "zstd-jni",
+    }
+)
+"""Jars of a Connect plugin that the worker has itself. With a Jackson of its own the sink finds the worker's Jackson
+modules as services and dies of them ("Jdk8Module not a subtype")."""
+OTHER_DRIVERS = frozenset({"mysql-connector-j", "mariadb-java-client", "mssql-jdbc", "ojdbc11"})
+"""JDBC drivers that the sink connector's POM brings for databases that no test uses."""
 
 
 def shipped_by_pyspark() -> frozenset[str]:
@@ -62,7 +87,7 @@ def join(parts: Iterable[Iterable[Artifact]], left_out: frozenset[str]) -> tuple
 
 def main() -> None:
     """Write jars.lock anew."""
-    left_out = {"spark": shipped_by_pyspark()}
+    left_out = {"spark": shipped_by_pyspark(), "jdbc-sink": GIVEN_BY_THE_WORKER | OTHER_DRIVERS}
     components = {name: join(map(resolve, roots), left_out.get(name, frozenset())) for name, roots in ROOTS.items()}
     LOCK_FILE.write_text(render(components), encoding="utf-8")
 

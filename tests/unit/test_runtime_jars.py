@@ -16,7 +16,7 @@ import pytest
 
 from connector.errors import FatalError
 from connector.runtime import jars as jars_module
-from connector.runtime.jars import fetch, jars
+from connector.runtime.jars import chosen, fetch, jars
 from connector.runtime.lock import join
 from connector.runtime.lockfile import LOCK_FILE, Artifact, parse, render
 
@@ -78,10 +78,10 @@ def test_committed_lock_is_exact() -> None:
 
 
 def test_each_component_has_the_kafka_clients_it_was_built_for() -> None:
-    """The broker and Spark's Kafka source need different versions of kafka-clients."""
+    """The broker and Spark's Kafka source need different versions of kafka-clients; a plugin takes its worker's."""
     components = parse(LOCK_FILE.read_text())
     versions = {n: a.version for n, artifacts in components.items() for a in artifacts if a.name == "kafka-clients"}
-    assert versions == {"spark": "3.9.1", "broker": "4.2.0"}
+    assert versions == {"spark": "3.9.1", "broker": "4.2.0", "connect": "4.2.0"}
 
 
 def test_file_names_follow_maven() -> None:
@@ -160,5 +160,14 @@ def test_a_broken_memory_is_forgotten(maven: Path, tmp_path: Path, text: str) ->
 @pytest.mark.usefixtures("maven")
 def test_unknown_component() -> None:
     """An unknown component is an error that lists the known ones."""
-    with pytest.raises(FatalError, match="broker, spark"):
+    with pytest.raises(FatalError, match="broker, connect, jdbc-sink, spark"):
         jars("nothing")
+
+
+def test_test_equipment_is_fetched_only_when_named() -> None:
+    """Without names everyone's components are fetched; the interop tests' only by name, and a wrong name is refused."""
+    known = parse(LOCK_FILE.read_text())
+    assert chosen([], known) == ("spark", "broker")
+    assert chosen(["jdbc-sink"], known) == ("jdbc-sink",)
+    with pytest.raises(FatalError, match="no component sink in"):
+        chosen(["sink"], known)
