@@ -1,0 +1,1 @@
+"""Iceberg snapshots -> Debezium envelopes in Kafka."""
