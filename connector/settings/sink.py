@@ -14,6 +14,8 @@ from connector.settings.declared import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
 from connector.settings.providers import Providers
 from connector.settings.reading import Reading
 
+KNOWN = keys.Known("sink", "docs/reference/options.md", NAMES, tuple(prefix.name for prefix in PREFIXES))
+
 
 def _names(values: Mapping[str, str]) -> str:
     return f"<{', '.join(values)}>"
@@ -62,7 +64,7 @@ def load(
 
 def _build(reading: Reading) -> SinkSettings:
     reading.get(SINK_TYPE)
-    keys.check(reading)
+    KNOWN.check(reading)
     name = reading.get(NAME)
     failures = errors.build(reading, name)
     return SinkSettings(

@@ -65,9 +65,7 @@ def _plains(made: Kind, path: str) -> list[tuple[str, Plain]]:
         case Plain():
             return [(f"{path} ({made.name})", made)]
         case Record():
-            return [
-                found for m in made.members for found in _plains(m.kind, f"{path}.{m.name}" if path else m.name)
-            ]
+            return [found for m in made.members for found in _plains(m.kind, f"{path}.{m.name}" if path else m.name)]
         case Items():
             return _plains(made.item, path)
         case Pairs():

@@ -29,8 +29,8 @@ class Wire:
     """How the events of one table look at one snapshot.
 
     `row` describes the columns of both images; `key` those of the record key, None for records without key.
-    `by_row_id` says that the key is the row's own id, `moves` that an update may change the key. `ordered` says that the
-    frame has `total_order`, so that events carry a `transaction` block.
+    `by_row_id` says that the key is the row's own id, `moves` that an update may change the key. `ordered` says that
+    the frame has `total_order`, so that events carry a `transaction` block.
     """
 
     topic: str

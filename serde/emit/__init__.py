@@ -1,1 +1,1 @@
-"""Row descriptions -> what goes on the wire: Connect schemas, envelopes and side topics, exactly as Debezium has them."""
+"""Row descriptions -> the wire: Connect schemas, envelopes and side topics, as Debezium has them."""

@@ -39,9 +39,7 @@ def array(items: Document, *, optional: bool) -> Document:
     return {"type": "array", "items": items, "optional": optional}
 
 
-def _rest(
-    name: str | None, version: int | None, parameters: Mapping[str, str] | None, default: object
-) -> Document:
+def _rest(name: str | None, version: int | None, parameters: Mapping[str, str] | None, default: object) -> Document:
     rest = {"name": name, "version": version, "parameters": dict(parameters or {}) or None, "default": default}
     return {key: value for key, value in rest.items() if value is not None}
 
@@ -56,9 +54,7 @@ def schema(kind: Kind, modes: Modes, name: str, *, optional: bool) -> Document:
         case Plain():
             made = form(kind, modes)
             version = 1 if made.name else None
-            return primitive(
-                made.type, optional=optional, name=made.name, version=version, parameters=made.parameters
-            )
+            return primitive(made.type, optional=optional, name=made.name, version=version, parameters=made.parameters)
         case Record():
             fields = {m.name: schema(m.kind, modes, f"{name}.{m.name}", optional=m.optional) for m in kind.members}
             return struct(fields, optional=optional, name=name)

@@ -50,9 +50,7 @@ def transaction_begin(transaction: str, ts_ms: int) -> Message:
 def transaction_end(transaction: str, ts_ms: int, counts: Mapping[str, int]) -> Message:
     """The value that closes a transaction; `counts` are events per data collection (`<schema>.<table>`)."""
     collections = [{"data_collection": name, "event_count": count} for name, count in counts.items()]
-    return _transaction(
-        {"status": "END", "id": transaction, "event_count": sum(counts.values())}, collections, ts_ms
-    )
+    return _transaction({"status": "END", "id": transaction, "event_count": sum(counts.values())}, collections, ts_ms)
 
 
 def _transaction(start: Mapping[str, Any], collections: Sequence[Mapping[str, Any]] | None, ts_ms: int) -> Message:
