@@ -13,12 +13,13 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from connector.source.describe import Key
 from connector.source.values import json_text
 from serde.emit.envelope import Origin, key_schema, value_schema
 from serde.emit.forms import Modes
 from serde.emit.kinds import Member, Plain, Record
 
-ROW_ID = Record((Member("_row_id", Plain("long"), optional=False),))
+ROW_ID = Key(Record((Member("_row_id", Plain("long"), optional=False),)), ())
 """The key of tables without identifier columns whose rows have an id of their own (format v3)."""
 _EVENT, _TOMBSTONE, _LEAVES, _LEFT, _ARRIVES = range(5)
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -35,7 +36,7 @@ class Wire:
 
     topic: str
     row: Record
-    key: Record | None
+    key: Key | None
     modes: Modes
     origin: Origin
     by_row_id: bool = False
@@ -96,7 +97,7 @@ def _moved(wire: Wire) -> Column:
     """Whether an update changes the record's key."""
     assert wire.key is not None
     before, after = F.col("before"), F.col("after")
-    same = [before[m.name].eqNullSafe(after[m.name]) for m in wire.key.members]
+    same = [_at(before, path).eqNullSafe(_at(after, path)) for path in wire.key.paths]
     return (F.col("op") == "u") & before.isNotNull() & ~reduce(lambda left, right: left & right, same)
 
 
@@ -120,13 +121,17 @@ def _key(wire: Wire, image: Column) -> Column:
     text = _payload_of_key(wire, wire.key, image)
     if not wire.key_schemas:
         return text
-    return F.concat(F.lit(_opening(key_schema(wire.topic, wire.key, wire.modes))), text, F.lit("}"))
+    return F.concat(F.lit(_opening(key_schema(wire.topic, wire.key.record, wire.modes))), text, F.lit("}"))
 
 
-def _payload_of_key(wire: Wire, key: Record, image: Column) -> Column:
-    if wire.by_row_id:
-        return json_text(F.struct(F.col("row_id").alias("_row_id")), key, wire.modes)
-    return json_text(F.struct(*(image[member.name].alias(member.name) for member in key.members)), key, wire.modes)
+def _payload_of_key(wire: Wire, key: Key, image: Column) -> Column:
+    columns = [F.col("row_id")] if wire.by_row_id else [_at(image, path) for path in key.paths]
+    named = [column.alias(member.name) for column, member in zip(columns, key.record.members, strict=True)]
+    return json_text(F.struct(*named), key.record, wire.modes)
+
+
+def _at(image: Column, path: tuple[str, ...]) -> Column:
+    return reduce(lambda column, name: column[name], path, image)
 
 
 def _value(wire: Wire) -> Column:
