@@ -1,1 +1,1 @@
-"""Iceberg snapshots -> Debezium envelopes in Kafka."""
+"""Source: Iceberg snapshots -> row changes -> envelopes -> Kafka."""

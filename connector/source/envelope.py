@@ -97,7 +97,7 @@ def _moved(wire: Wire) -> Column:
     """Whether an update changes the record's key."""
     assert wire.key is not None
     before, after = F.col("before"), F.col("after")
-    same = [_at(before, path).eqNullSafe(_at(after, path)) for path in wire.key.paths]
+    same = [at(before, path).eqNullSafe(at(after, path)) for path in wire.key.paths]
     return (F.col("op") == "u") & before.isNotNull() & ~reduce(lambda left, right: left & right, same)
 
 
@@ -125,12 +125,13 @@ def _key(wire: Wire, image: Column) -> Column:
 
 
 def _payload_of_key(wire: Wire, key: Key, image: Column) -> Column:
-    columns = [F.col("row_id")] if wire.by_row_id else [_at(image, path) for path in key.paths]
+    columns = [F.col("row_id")] if wire.by_row_id else [at(image, path) for path in key.paths]
     named = [column.alias(member.name) for column, member in zip(columns, key.record.members, strict=True)]
     return json_text(F.struct(*named), key.record, wire.modes)
 
 
-def _at(image: Column, path: tuple[str, ...]) -> Column:
+def at(image: Column, path: tuple[str, ...]) -> Column:
+    """Give the column at a path of an image."""
     return reduce(lambda column, name: column[name], path, image)
 
 
