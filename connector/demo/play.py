@@ -17,7 +17,8 @@ from connector.errors import ConfigError
 from connector.iceberg.catalog import Catalog
 from connector.kafka.cluster import Cluster
 from connector.observe.progress import Shown
-from connector.runs import session, tell, warming
+from connector.runs import tell, warming
+from connector.session import session
 from connector.settings import SinkSettings, load
 from connector.sink.build import build, look
 

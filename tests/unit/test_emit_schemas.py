@@ -17,12 +17,16 @@ from serde.emit.kinds import Items, Member, Pairs, Plain, Record
 from tests.model.recordings import FIXTURES
 
 PLAINS = [
-    *map(Plain, ("boolean", "int", "long", "float", "double", "string", "uuid", "variant", "date", "time", "timestamp")),
+    *map(
+        Plain, ("boolean", "int", "long", "float", "double", "string", "uuid", "variant", "date", "time", "timestamp")
+    ),
     *map(Plain, ("timestamptz", "timestamp_ns", "timestamptz_ns", "fixed", "binary", "unknown")),
     Plain("decimal", 10, 2),
 ]
 TIMES = ["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
-FULL_PK = Record((Member("id", Plain("int"), False), Member("v", Plain("string")), Member("n", Plain("decimal", 10, 2))))
+FULL_PK = Record(
+    (Member("id", Plain("int"), False), Member("v", Plain("string")), Member("n", Plain("decimal", 10, 2)))
+)
 
 
 def recorded(topic: str, side_of: str) -> dict[str, Any]:
@@ -70,7 +74,9 @@ def test_every_form_is_read_back(times: Any, decimals: Any, binaries: Any) -> No
     """Whatever the modes, our own reader takes the schema of every type, nested ones too."""
     modes = Modes(decimals, times, binaries)
     members = [Member(f"c{i}", plain) for i, plain in enumerate(PLAINS)]
-    nested = Record((*members, Member("l", Items(Record(tuple(members)))), Member("m", Pairs(Plain("int"), PLAINS[-1]))))
+    nested = Record(
+        (*members, Member("l", Items(Record(tuple(members)))), Member("m", Pairs(Plain("int"), PLAINS[-1])))
+    )
     document = envelope.value_schema("p.db.t", nested, modes)
     assert reading.parse(orjson.dumps(document)).fault is None
 
