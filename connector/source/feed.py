@@ -50,6 +50,7 @@ class Feed:
     emitter: Emitter
     told: Callable[[Done], None]
     _warned: bool = False
+    _fresh: bool = False
     _parts: tuple[int, tuple[initial.Part, ...]] | None = None
 
     @property
@@ -57,15 +58,54 @@ class Feed:
         """The table's name with namespace."""
         return self.table.name
 
-    def step(self) -> bool:
+    def step(self, *, pinned: bool) -> bool:
         """Do the next thing there is to do; False when there is nothing.
+
+        Args:
+            pinned: go no further than the snapshot that the table had at the first step.
 
         Raises:
             GapError: history that is needed is gone, or another than the stored one.
             RetriableError: catalog, store or cluster are away.
             FatalError: the table cannot be read, or its events cannot be published.
         """
-        raise NotImplementedError
+        if not (pinned and self._fresh):
+            self.table.refresh()
+            self._fresh = True
+        standing = self.standings.of(self.name)
+        line = list(self.table.ancestors())
+        if not line:
+            return False
+        if standing is None:
+            head = line[0]
+            ns = stamp(head.timestamp_ms, None)
+            read = FullRead(64 * 1024 * 1024)
+            standing = Standing(self.table.uuid, head.snapshot_id, head.sequence_number or 0, ns, read)
+            self.standings.put(self.name, standing)
+        if standing.read is not None:
+            assert standing.snapshot_id is not None and standing.ts_ns is not None
+            at = At(standing.snapshot_id, None, standing.sequence_number, standing.ts_ns)
+            self._read(at, standing, standing.read)
+            return True
+        newer = []
+        for snapshot in line:
+            if snapshot.snapshot_id == standing.snapshot_id:
+                break
+            newer.append(snapshot)
+        else:
+            raise GapError(f"table {self.name}: gap")
+        if not newer:
+            return False
+        nxt = newer[-1]
+        ns = stamp(nxt.timestamp_ms, standing.ts_ns)
+        at = At(nxt.snapshot_id, nxt.parent_snapshot_id, nxt.sequence_number or 0, ns)
+        after = Standing(self.table.uuid, nxt.snapshot_id, at.sequence_number, ns)
+        operation = nxt.summary.operation.value if nxt.summary else ""
+        if operation == "replace":
+            self.standings.put(self.name, after)
+            return True
+        self._publish(at, operation, after)
+        return True
 
     def _read(self, at: At, standing: Standing, read: FullRead) -> None:
         """Publish the next part of a full read, and store how far it is."""
