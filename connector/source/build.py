@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg.catalog import Catalog
+from connector.iceberg.history import Snapshots
 from connector.iceberg.stored import StoredRows
 from connector.kafka.cluster import Cluster
 from connector.kafka.messages import Messages
@@ -44,7 +45,8 @@ def build(spark: SparkSession, settings: SourceSettings, told: Callable[[Done], 
         if table is None:
             full = ".".join((*namespace, name))
             raise FatalError(f"table {full} is not in catalog {settings.catalog.name}; check table.include.list")
-        return Feed(spark, settings, table, standings, emitter, told)
+        snapshots = Snapshots(spark, table, settings.capture.branch)
+        return Feed(spark, settings, table, snapshots, standings, emitter, told)
 
     own = catalog.full_name(settings.capture.offsets_table)
     return Tables(settings, emitter, lambda: discovery.find(catalog, settings.capture, own), open_)

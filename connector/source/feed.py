@@ -12,17 +12,22 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 
 from connector.errors import GapError
+from connector.iceberg.history import Snapshots
+from connector.iceberg.position import NAME
 from connector.iceberg.scan import release
 from connector.iceberg.schemas import SnapshotSchema, snapshot_schema
 from connector.iceberg.table import Table
 from connector.settings import SourceSettings
+from connector.source import decide as rules
 from connector.source import initial
 from connector.source.changes import changes
+from connector.source.decide import Ancestor, Head, Position, Progress, SnapshotMode, decide
 from connector.source.emit import Emitter
-from connector.source.keys import KeyKind, Keys, keys_of
-from connector.source.standing import FullRead, Standing
+from connector.source.keys import Keys, keys_of
+from connector.source.standing import Standing
 from connector.source.standings import Standings
 from connector.source.warnings import warn
+from connector.source.watch import ancestor, head, history
 from connector.source.wire import At, stamp, wire_of
 
 
@@ -46,12 +51,14 @@ class Feed:
     spark: SparkSession
     settings: SourceSettings
     table: Table
+    snapshots: Snapshots
     standings: Standings
     emitter: Emitter
     told: Callable[[Done], None]
+    _starting: bool = True
+    _head: Head | None = None
     _warned: bool = False
-    _fresh: bool = False
-    _parts: tuple[int, tuple[initial.Part, ...]] | None = None
+    _parts: dict[tuple[int, int], tuple[initial.Part, ...]] = attrs.field(factory=dict)
 
     @property
     def name(self) -> str:
@@ -69,77 +76,90 @@ class Feed:
             RetriableError: catalog, store or cluster are away.
             FatalError: the table cannot be read, or its events cannot be published.
         """
-        if not (pinned and self._fresh):
-            self.table.refresh()
-            self._fresh = True
+        if self._head is None or not pinned:
+            self._head = head(self.table, self.snapshots)
         standing = self.standings.of(self.name)
-        line = list(self.table.ancestors())
-        if not line:
-            return False
-        if standing is None:
-            head = line[0]
-            ns = stamp(head.timestamp_ms, None)
-            read = FullRead(64 * 1024 * 1024)
-            standing = Standing(self.table.uuid, head.snapshot_id, head.sequence_number or 0, ns, read)
-            self.standings.put(self.name, standing)
-        if standing.read is not None:
-            assert standing.snapshot_id is not None and standing.ts_ns is not None
-            at = At(standing.snapshot_id, None, standing.sequence_number, standing.ts_ns)
-            self._read(at, standing, standing.read)
-            return True
-        newer = []
-        for snapshot in line:
-            if snapshot.snapshot_id == standing.snapshot_id:
-                break
-            newer.append(snapshot)
-        else:
-            raise GapError(f"table {self.name}: gap")
-        if not newer:
-            return False
-        nxt = newer[-1]
-        ns = stamp(nxt.timestamp_ms, standing.ts_ns)
-        at = At(nxt.snapshot_id, nxt.parent_snapshot_id, nxt.sequence_number or 0, ns)
-        after = Standing(self.table.uuid, nxt.snapshot_id, at.sequence_number, ns)
-        operation = nxt.summary.operation.value if nxt.summary else ""
-        if operation == "replace":
-            self.standings.put(self.name, after)
-            return True
-        self._publish(at, operation, after)
+        decision = self._decided(standing, self._head)
+        before = standing or Standing(Position(self._head.table_uuid, None))
+        match decision:
+            case rules.Idle() | rules.Done():
+                return False
+            case rules.Stop():
+                raise GapError(decision.reason)
+            case rules.Begin():
+                self._begin(decision.snapshot_id, before)
+            case rules.Read():
+                self._read(decision, before)
+            case rules.Skip():
+                self._skip(decision.snapshot, before)
+            case rules.Change() if self.settings.capture.skip_own and self._is_ours(decision.snapshot):
+                self._skip(decision.snapshot, before)
+            case rules.Change():
+                self._publish(decision.snapshot, before)
         return True
 
-    def _read(self, at: At, standing: Standing, read: FullRead) -> None:
-        """Publish the next part of a full read, and store how far it is."""
+    def _decided(self, standing: Standing | None, seen: Head) -> rules.Decision:
+        position = None if standing is None else standing.position
+        mode = SnapshotMode(self.settings.capture.snapshot_mode)
+        starting, self._starting = self._starting, False
+        return decide(self.name, position, mode, seen, lambda: history(self.snapshots), starting=starting)
+
+    def _begin(self, snapshot_id: int | None, before: Standing) -> None:
+        """Changes count from here on."""
+        structlog.get_logger().info("changes from here on", table=self.name, snapshot_id=snapshot_id)
+        self.standings.put(self.name, Standing(Position(self.table.uuid, snapshot_id), before.ts_ns))
+
+    def _skip(self, snapshot: Ancestor, before: Standing) -> None:
         began = time.monotonic()
-        parts = self._parts_of(at.snapshot_id, read.part_bytes)
-        if read.parts_done < len(parts):
+        self._moved(snapshot.snapshot_id, before.ts_ns)
+        self._tell("snapshot skipped", snapshot, began)
+
+    def _read(self, read: rules.Read, before: Standing) -> None:
+        """Publish one part of a full read, and store how far it is."""
+        began = time.monotonic()
+        snapshot = ancestor(self.snapshots.retained()[read.snapshot_id])
+        at = _at(snapshot, before)
+        part_bytes = read.part_bytes or self._part_bytes(read.snapshot_id)
+        parts = self._parts_of(read.snapshot_id, part_bytes)
+        if read.part < len(parts):
             schema, keys = self._shape(at.snapshot_id)
             with self._staged():
-                rows = initial.rows(self.spark, self.table, at.snapshot_id, parts[read.parts_done], keys)
+                rows = initial.rows(self.spark, self.table, at.snapshot_id, parts[read.part], keys)
                 self._emit(rows, schema, keys, at, reads=True)
-        done = read.parts_done + 1
-        left = attrs.evolve(read, parts_done=done) if done < len(parts) else None
-        self.standings.put(self.name, attrs.evolve(standing, read=left))
-        self.told(
-            Done(
-                self.name,
-                "part read",
-                at.snapshot_id,
-                time.monotonic() - began,
-                part=min(done, len(parts)),
-                parts=len(parts),
-            )
-        )
+        done = read.part + 1
+        if done < len(parts):
+            progress = Progress(at.snapshot_id, done, part_bytes)
+            position = Position(self.table.uuid, before.position.snapshot_id, progress)
+            self.standings.put(self.name, Standing(position, before.ts_ns))
+        else:
+            self._moved(at.snapshot_id, at.ts_ns)
+            self._parts.clear()
+        self._tell("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
 
-    def _publish(self, at: At, operation: str, standing: Standing) -> None:
+    def _publish(self, snapshot: Ancestor, before: Standing) -> None:
         """Publish a snapshot's changes, then move on to it."""
         began = time.monotonic()
+        at = _at(snapshot, before)
         schema, keys = self._shape(at.snapshot_id)
         with self._staged():
             found = changes(self.spark, self.table, at.snapshot_id, keys)
             self._emit(found, schema, keys, at, reads=False)
-        self.standings.put(self.name, standing)
+        self._moved(at.snapshot_id, at.ts_ns)
+        self._tell("snapshot published", snapshot, began)
+
+    def _moved(self, snapshot_id: int, ts_ns: int | None) -> None:
+        self.standings.put(self.name, Standing(Position(self.table.uuid, snapshot_id), ts_ns))
+
+    def _tell(
+        self,
+        what: Literal["part read", "snapshot published", "snapshot skipped"],
+        snapshot: Ancestor,
+        began: float,
+        part: int = 0,
+        parts: int = 0,
+    ) -> None:
         seconds = time.monotonic() - began
-        self.told(Done(self.name, "snapshot published", at.snapshot_id, seconds, operation=operation))
+        self.told(Done(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts))
 
     def _emit(self, rows: DataFrame, schema: SnapshotSchema, keys: Keys, at: At, *, reads: bool) -> None:
         wire = wire_of(self.settings, self.name, schema.document, keys, at, reads=reads)
@@ -154,10 +174,23 @@ class Feed:
             warn(self.table, keys)
         return schema, keys
 
+    def _is_ours(self, snapshot: Ancestor) -> bool:
+        """Whether a sink of this program made it: such commits carry its name in their summary."""
+        return NAME in self.snapshots.retained()[snapshot.snapshot_id].get("summary", {})
+
+    def _part_bytes(self, snapshot_id: int) -> int:
+        """How many bytes hold about `max.batch.size` rows, by the snapshot's own totals."""
+        summary = self.snapshots.retained()[snapshot_id].get("summary", {})
+        size, count = int(summary.get("total-files-size", 0)), int(summary.get("total-records", 0))
+        if not size or not count:
+            return initial.PART_BYTES
+        return max(1, min(initial.PART_BYTES, size * self.settings.capture.max_batch_size // count))
+
     def _parts_of(self, snapshot_id: int, part_bytes: int) -> tuple[initial.Part, ...]:
-        if self._parts is None or self._parts[0] != snapshot_id:
-            self._parts = snapshot_id, initial.parts(self.spark, self.table, snapshot_id, part_bytes)
-        return self._parts[1]
+        wanted = snapshot_id, part_bytes
+        if wanted not in self._parts:
+            self._parts = {wanted: initial.parts(self.spark, self.table, snapshot_id, part_bytes)}
+        return self._parts[wanted]
 
     @contextmanager
     def _staged(self) -> Iterator[None]:
@@ -166,3 +199,8 @@ class Feed:
             yield
         finally:
             release(self.spark, self.table)
+
+
+def _at(snapshot: Ancestor, before: Standing) -> At:
+    ts_ns = stamp(snapshot.timestamp_ms, before.ts_ns)
+    return At(snapshot.snapshot_id, snapshot.parent_id, snapshot.sequence_number, ts_ns)

@@ -1,4 +1,4 @@
-"""When a table has its next turn, and when it is given up: back-off per table, so that none holds up the others (pure)."""
+"""When a table has its next turn, and when it is given up: no table holds up the others (pure)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ import pytest
 
 from connector.errors import FatalError
 from connector.source import describe
-from connector.source.standing import FullRead, Standing
+from connector.source.decide import Position, Progress
+from connector.source.standing import Standing
 from connector.source.wire import stamp
 from serde.emit.forms import Modes
 from serde.emit.kinds import Items, Member, Pairs, Plain, Record
@@ -77,8 +78,8 @@ def test_times_of_snapshots_only_grow(ms: int, before: int | None, expected: int
     assert stamp(ms, before) == expected
 
 
-@pytest.mark.parametrize("read", [None, FullRead(1000, 3)])
-def test_a_standing_is_read_back(read: FullRead | None) -> None:
+@pytest.mark.parametrize("reading", [None, Progress(5, 3, 1000)])
+def test_a_standing_is_read_back(reading: Progress | None) -> None:
     """What is stored of a table's position is what is read."""
-    standing = Standing("u", 1, 2, 3, read)
+    standing = Standing(Position("u", 1, reading), 3)
     assert Standing.parse(standing.json()) == standing
