@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
-from connector.errors import FatalError
+from connector.errors import FatalError, GapError, RetriableError
+from connector.settings.capture import CaptureSettings
 from connector.source import describe
 from connector.source.decide import Position, Progress
+from connector.source.discovery import plain_names
+from connector.source.keys import KeyKind, Keys
 from connector.source.standing import Standing
+from connector.source.turns import Turn, after_failure
+from connector.source.warnings import reasons
 from connector.source.wire import stamp
 from serde.emit.forms import Modes
 from serde.emit.kinds import Items, Member, Pairs, Plain, Record
@@ -83,3 +89,53 @@ def test_a_standing_is_read_back(reading: Progress | None) -> None:
     """What is stored of a table's position is what is read."""
     standing = Standing(Position("u", 1, reading), 3)
     assert Standing.parse(standing.json()) == standing
+
+
+def capture(**changed: object) -> CaptureSettings:
+    given = CaptureSettings((), (), (), (), (), "initial", 1000, 1000, "main", False, "offsets")
+    return attrs.evolve(given, **changed)
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        (("db.t", r"a\.b\.c"), ("db.t", "a.b.c")),
+        ((r"db\..*",), None),
+        (("db.t", "db.(x|y)"), None),
+        ((), None),
+    ],
+)
+def test_plain_names_need_no_listing(tables: tuple[str, ...], expected: tuple[str, ...] | None) -> None:
+    """Only a list of plain names spares the listing of the catalog; a dot in one is a dot, escaped or not."""
+    assert plain_names(capture(tables=tables)) == expected
+
+
+def test_a_failure_that_may_pass_is_tried_later_and_later_until_time_is_over() -> None:
+    """Waits double up to the longest; when the time is over, or nothing can help, the table has no more turns."""
+    turn, now, waits = Turn(), 100.0, []
+    for _ in range(8):
+        turn = after_failure(turn, RetriableError("away"), now, timeout_s=60, longest_s=3)
+        waits.append(round(turn.at - now, 3))
+        now = turn.at
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3, 3, 3, 3]
+    assert turn.waiting
+    assert not turn.is_due(now - 0.1)
+    over = after_failure(turn, RetriableError("away"), 161.0, timeout_s=60, longest_s=3)
+    assert isinstance(over.failed, RetriableError)
+    assert not over.is_due(1e9)
+    endless = after_failure(turn, RetriableError("away"), 1e6, timeout_s=None, longest_s=3)
+    assert endless.failed is None
+    assert after_failure(Turn(), GapError("gone"), 0.0, timeout_s=None, longest_s=3).failed
+
+
+def test_costly_tables_and_missing_keys_are_warned_of() -> None:
+    """A table without key, and properties that make deletes dear to read, each have a warning with the way out."""
+    assert reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 2, {}) == []
+    assert "message.key.columns" in reasons(Keys(), 2, {})[0]
+    assert "_row_id" in reasons(Keys(KeyKind.ROW_ID), 3, {})[0]
+    wide = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "partition"}
+    assert "write.delete.granularity" in reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 2, wide)[0]
+    assert reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 3, wide) == []
+    bare = {"write.metadata.metrics.default": "none"}
+    assert "bounds of id" in reasons(Keys(KeyKind.CONFIGURED, ("id",)), 2, bare)[0]
+    assert reasons(Keys(KeyKind.CONFIGURED, ("id",)), 2, {**bare, "write.metadata.metrics.column.id": "full"}) == []
