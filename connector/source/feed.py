@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from connector.errors import GapError
 from connector.iceberg.history import Snapshots
+from connector.iceberg.java import jvm
 from connector.iceberg.position import NAME
 from connector.iceberg.scan import release
 from connector.iceberg.schemas import SnapshotSchema, snapshot_schema
@@ -23,7 +24,8 @@ from connector.source import initial
 from connector.source.changes import changes
 from connector.source.decide import Ancestor, Head, Position, Progress, SnapshotMode, decide
 from connector.source.emit import Emitter
-from connector.source.keys import Keys, keys_of
+from connector.source.identity import identity
+from connector.source.keys import Keys
 from connector.source.standing import Standing
 from connector.source.standings import Standings
 from connector.source.warnings import warn
@@ -168,7 +170,9 @@ class Feed:
     def _shape(self, snapshot_id: int) -> tuple[SnapshotSchema, Keys]:
         schema = snapshot_schema(self.spark, self.table, snapshot_id)
         configured = self.settings.capture.key_columns(self.name)
-        keys = keys_of(schema, self.table.format_version, configured, self.name)
+        keys = identity(
+            schema, current_schema(self.spark, self.table), self.table.format_version, configured, self.name
+        )
         if not self._warned:
             self._warned = True
             warn(self.table, keys)
@@ -199,6 +203,11 @@ class Feed:
             yield
         finally:
             release(self.spark, self.table)
+
+
+def current_schema(spark: SparkSession, table: Table) -> SnapshotSchema:
+    """Give the table's schema of now."""
+    return SnapshotSchema(jvm(spark).org.apache.iceberg.SchemaParser.toJson(table.java.schema()))
 
 
 def _at(snapshot: Ancestor, before: Standing) -> At:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import attrs
 import pytest
 
 from connector.errors import FatalError, GapError, RetriableError
+from connector.iceberg.schemas import SnapshotSchema
 from connector.settings.capture import CaptureSettings
 from connector.source import describe
 from connector.source.decide import Position, Progress
 from connector.source.discovery import plain_names
+from connector.source.identity import identity
 from connector.source.keys import KeyKind, Keys
 from connector.source.standing import Standing
 from connector.source.turns import Turn, after_failure
@@ -89,6 +92,23 @@ def test_a_standing_is_read_back(reading: Progress | None) -> None:
     """What is stored of a table's position is what is read."""
     standing = Standing(Position("u", 1, reading), 3)
     assert Standing.parse(standing.json()) == standing
+
+
+def schema(*fields: dict[str, Any], identifiers: tuple[int, ...] = ()) -> SnapshotSchema:
+    numbered = [{**f, "id": i} for i, f in enumerate(fields, 1)]
+    document = {"type": "struct", "schema-id": 0, "identifier-field-ids": identifiers, "fields": numbered}
+    return SnapshotSchema(json.dumps(document))
+
+
+def test_identifier_columns_of_now_key_older_snapshots_too() -> None:
+    """Identifier columns set after the rows were written count for them, by field id; what is gone falls back."""
+    old = schema(field("ident", "long"), field("v", "int"))
+    renamed = schema(field("id", "long", required=True), field("v", "int"), identifiers=(1,))
+    assert identity(old, renamed, 2, (), "t") == Keys(KeyKind.IDENTIFIERS, ("ident",))
+    assert identity(old, renamed, 2, ("v",), "t") == Keys(KeyKind.CONFIGURED, ("v",))
+    later = schema(field("id", "long"), field("v", "int"), field("n", "int", required=True), identifiers=(3,))
+    assert identity(old, later, 2, (), "t") == Keys()
+    assert identity(old, old, 3, (), "t") == Keys(KeyKind.ROW_ID)
 
 
 def capture(**changed: object) -> CaptureSettings:
