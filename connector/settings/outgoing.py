@@ -132,6 +132,13 @@ HEARTBEAT = Option(
     importance="low",
     doc="Milliseconds between heartbeats; 0 sends none.",
 )
+SCHEMA_CHANGES = Option(
+    name="include.schema.changes",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Send an event to the topic <topic.prefix> before the first event of a table, and of each new schema of it.",
+)
 PARTITIONS = Option(
     name="topic.creation.default.partitions",
     kind=whole_number(1, 2**31 - 1),
@@ -175,6 +182,7 @@ OPTIONS: tuple[Option[object], ...] = (
     SKIPPED,
     TRANSACTIONS,
     HEARTBEAT,
+    SCHEMA_CHANGES,
     PARTITIONS,
     REPLICATION,
     CLEANUP,
@@ -215,6 +223,7 @@ class OutgoingSettings:
     skipped: frozenset[str]
     transactions: bool
     heartbeat_ms: int
+    schema_changes: bool
     creation: TopicCreation
 
     def topic(self, table: str) -> str:
@@ -255,6 +264,7 @@ def build(reading: Reading) -> OutgoingSettings:
         skipped=frozenset(reading.get(SKIPPED)),
         transactions=reading.get(TRANSACTIONS),
         heartbeat_ms=reading.get(HEARTBEAT),
+        schema_changes=reading.get(SCHEMA_CHANGES),
         creation=_creation(reading),
     )
 

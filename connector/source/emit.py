@@ -13,6 +13,8 @@ from connector.kafka.publishing import publish
 from connector.settings import SourceSettings
 from connector.source.envelope import Wire, at, records
 from connector.source.numbering import numbered
+from serde.emit.ddl import schema_change, schema_change_key
+from serde.emit.kinds import Record
 from serde.emit.side import heartbeat, heartbeat_key, transaction_begin, transaction_end, transaction_key
 
 
@@ -41,6 +43,15 @@ class Emitter:
             self._boundary(wire, begins=True, count=found.count)
             publish(records(found.changes, wire, reads=reads), wire.topic, self.settings.kafka)
             self._boundary(wire, begins=False, count=found.count)
+
+    def announce(self, wire: Wire, row: Record, *, creates: bool) -> None:
+        """Publish what a table looks like from this snapshot on."""
+        outgoing, keys = self.settings.outgoing, wire.key
+        names = [] if keys is None else [member.name for member in keys.record.members]
+        key = schema_change_key(wire.origin.database).json(schemas=outgoing.key_schemas)
+        value = schema_change(wire.origin, row, names, creates=creates).json(schemas=outgoing.value_schemas)
+        self.messages.create(outgoing.prefix, outgoing.creation.replication)
+        self.messages.send(outgoing.prefix, [(key, value)])
 
     def heartbeat(self, ts_ms: int) -> None:
         """Publish a heartbeat."""

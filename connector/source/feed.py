@@ -9,7 +9,7 @@ from typing import Literal
 
 import attrs
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from connector.errors import GapError
 from connector.iceberg.history import Snapshots
@@ -23,7 +23,9 @@ from connector.source import decide as rules
 from connector.source import initial
 from connector.source.changes import changes
 from connector.source.decide import Ancestor, Head, Position, Progress, SnapshotMode, decide
+from connector.source.describe import record
 from connector.source.emit import Emitter
+from connector.source.envelope import Wire
 from connector.source.identity import identity
 from connector.source.keys import Keys
 from connector.source.standing import Standing
@@ -44,6 +46,15 @@ class Done:
     operation: str = ""
     part: int = 0
     parts: int = 0
+
+
+@attrs.frozen
+class Shape:
+    """A snapshot's schema, what identifies its rows, and how its events look."""
+
+    schema: SnapshotSchema
+    keys: Keys
+    wire: Wire
 
 
 @attrs.define(eq=False)
@@ -109,11 +120,11 @@ class Feed:
     def _begin(self, snapshot_id: int | None, before: Standing) -> None:
         """Changes count from here on."""
         structlog.get_logger().info("changes from here on", table=self.name, snapshot_id=snapshot_id)
-        self.standings.put(self.name, Standing(Position(self.table.uuid, snapshot_id), before.ts_ns))
+        self._moved(before, snapshot_id)
 
     def _skip(self, snapshot: Ancestor, before: Standing) -> None:
         began = time.monotonic()
-        self._moved(snapshot.snapshot_id, before.ts_ns)
+        self._moved(before, snapshot.snapshot_id)
         self._tell("snapshot skipped", snapshot, began)
 
     def _read(self, read: rules.Read, before: Standing) -> None:
@@ -124,17 +135,19 @@ class Feed:
         part_bytes = read.part_bytes or self._part_bytes(read.snapshot_id)
         parts = self._parts_of(read.snapshot_id, part_bytes)
         if read.part < len(parts):
-            schema, keys = self._shape(at.snapshot_id)
+            shape = self._shape(at, reads=True)
+            if read.part == 0:
+                self._announce(shape, before)
             with self._staged():
-                rows = initial.rows(self.spark, self.table, at.snapshot_id, parts[read.part], keys)
-                self._emit(rows, schema, keys, at, reads=True)
+                rows = initial.rows(self.spark, self.table, at.snapshot_id, parts[read.part], shape.keys)
+                self.emitter.emit(rows, shape.wire, reads=True)
         done = read.part + 1
         if done < len(parts):
             progress = Progress(at.snapshot_id, done, part_bytes)
             position = Position(self.table.uuid, before.position.snapshot_id, progress)
-            self.standings.put(self.name, Standing(position, before.ts_ns))
+            self.standings.put(self.name, attrs.evolve(before, position=position))
         else:
-            self._moved(at.snapshot_id, at.ts_ns)
+            self._moved(before, at.snapshot_id, at.ts_ns, snapshot_schema(self.spark, self.table, at.snapshot_id))
             self._parts.clear()
         self._tell("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
 
@@ -142,15 +155,31 @@ class Feed:
         """Publish a snapshot's changes, then move on to it."""
         began = time.monotonic()
         at = _at(snapshot, before)
-        schema, keys = self._shape(at.snapshot_id)
+        shape = self._shape(at, reads=False)
+        self._announce(shape, before)
         with self._staged():
-            found = changes(self.spark, self.table, at.snapshot_id, keys)
-            self._emit(found, schema, keys, at, reads=False)
-        self._moved(at.snapshot_id, at.ts_ns)
+            found = changes(self.spark, self.table, at.snapshot_id, shape.keys)
+            self.emitter.emit(found, shape.wire, reads=False)
+        self._moved(before, at.snapshot_id, at.ts_ns, shape.schema)
         self._tell("snapshot published", snapshot, began)
 
-    def _moved(self, snapshot_id: int, ts_ns: int | None) -> None:
-        self.standings.put(self.name, Standing(Position(self.table.uuid, snapshot_id), ts_ns))
+    def _moved(
+        self, before: Standing, snapshot_id: int | None, ts_ns: int | None = None, schema: SnapshotSchema | None = None
+    ) -> None:
+        """Store that everything up to a snapshot is published."""
+        self.standings.put(
+            self.name,
+            Standing(
+                Position(self.table.uuid, snapshot_id),
+                before.ts_ns if ts_ns is None else ts_ns,
+                before.schema_id if schema is None else schema.document.get("schema-id"),
+            ),
+        )
+
+    def _announce(self, shape: Shape, before: Standing) -> None:
+        """Publish the table's schema, where it is wanted and another than before."""
+        if self.settings.outgoing.schema_changes and shape.schema.document.get("schema-id") != before.schema_id:
+            self.emitter.announce(shape.wire, record(shape.schema.document), creates=before.schema_id is None)
 
     def _tell(
         self,
@@ -163,20 +192,15 @@ class Feed:
         seconds = time.monotonic() - began
         self.told(Done(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts))
 
-    def _emit(self, rows: DataFrame, schema: SnapshotSchema, keys: Keys, at: At, *, reads: bool) -> None:
-        wire = wire_of(self.settings, self.name, schema.document, keys, at, reads=reads)
-        self.emitter.emit(rows, wire, reads=reads)
-
-    def _shape(self, snapshot_id: int) -> tuple[SnapshotSchema, Keys]:
-        schema = snapshot_schema(self.spark, self.table, snapshot_id)
+    def _shape(self, at: At, *, reads: bool) -> Shape:
+        schema = snapshot_schema(self.spark, self.table, at.snapshot_id)
         configured = self.settings.capture.key_columns(self.name)
-        keys = identity(
-            schema, current_schema(self.spark, self.table), self.table.format_version, configured, self.name
-        )
+        current = current_schema(self.spark, self.table)
+        keys = identity(schema, current, self.table.format_version, configured, self.name)
         if not self._warned:
             self._warned = True
             warn(self.table, keys)
-        return schema, keys
+        return Shape(schema, keys, wire_of(self.settings, self.name, schema.document, keys, at, reads=reads))
 
     def _is_ours(self, snapshot: Ancestor) -> bool:
         """Whether a sink of this program made it: such commits carry its name in their summary."""

@@ -12,15 +12,24 @@ from connector.source.decide import Position, Progress
 
 @attrs.frozen
 class Standing:
-    """What is published of one table; `ts_ns` is the time of the newest events that are whole (see `wire.stamp`)."""
+    """What is published of one table.
+
+    `ts_ns` is the time of the newest events that are whole (see `wire.stamp`), `schema_id` the table's schema then.
+    """
 
     position: Position
     ts_ns: int | None = None
+    schema_id: int | None = None
 
     def json(self) -> str:
         """Give the text that is stored."""
         at, read = self.position, self.position.reading
-        document: dict[str, Any] = {"table-uuid": at.table_uuid, "snapshot-id": at.snapshot_id, "ts-ns": self.ts_ns}
+        document: dict[str, Any] = {
+            "table-uuid": at.table_uuid,
+            "snapshot-id": at.snapshot_id,
+            "ts-ns": self.ts_ns,
+            "schema-id": self.schema_id,
+        }
         if read is not None:
             document["full-read"] = {
                 "snapshot-id": read.snapshot_id,
@@ -35,4 +44,6 @@ class Standing:
         found = orjson.loads(text)
         read = found.get("full-read")
         reading = None if read is None else Progress(read["snapshot-id"], read["part"], read["part-bytes"])
-        return Standing(Position(found["table-uuid"], found["snapshot-id"], reading), found["ts-ns"])
+        return Standing(
+            Position(found["table-uuid"], found["snapshot-id"], reading), found["ts-ns"], found.get("schema-id")
+        )

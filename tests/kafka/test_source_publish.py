@@ -41,7 +41,7 @@ def make_spring(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.Te
 
 def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -> None:
     """A full read, then inserts, updates, deletes, a merge and new columns: every event is right and in order."""
-    source = make_spring("kinds")
+    source = make_spring("kinds", {"include.schema.changes": "true"})
     source.sql(
         f"CREATE TABLE T.t (id BIGINT NOT NULL, name STRING) USING iceberg TBLPROPERTIES ({MERGE_ON_READ})",
         "INSERT INTO T.t VALUES (1, 'one'), (2, 'two')",
@@ -74,6 +74,11 @@ def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -
     assert in_order(records)
     assert replica(records) == {json.dumps({"id": row["id"]}): row for row in source.rows("t")}
     assert source.publish() == []
+    announced = [payload(record.value)["tableChanges"][0] for record in source.topics.read("kinds")]
+    assert [(a["type"], [c["name"] for c in a["table"]["columns"]]) for a in announced] == [
+        ("CREATE", ["id", "name"]),
+        ("ALTER", ["id", "name", "more"]),
+    ]
 
 
 def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_spring: MakeSpring) -> None:

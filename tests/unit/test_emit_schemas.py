@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from serde import schema as reading
-from serde.emit import envelope, side
+from serde.emit import ddl, envelope, side
 from serde.emit.connect import schema
 from serde.emit.envelope import Origin
 from serde.emit.forms import Modes, form
@@ -129,3 +129,21 @@ def test_heartbeat_is_debeziums() -> None:
     """A heartbeat without schema blocks is the two fields that Debezium sends."""
     assert side.heartbeat_key("p").json(schemas=False) == b'{"serverName":"p"}'
     assert side.heartbeat(5).json(schemas=False) == b'{"ts_ms":5}'
+
+
+def test_a_schema_change_names_every_column() -> None:
+    """A schema change event fits its own schema, and names columns, types and key as they are."""
+    origin = Origin("1", "p", "c", "a", "t", 5_000_000, False, 7, 6, 3)
+    made = ddl.schema_change(origin, FULL_PK, ["id"], creates=True)
+    assert reading.parse(orjson.dumps(made.schema)).fault is None
+    assert made.schema["name"].endswith(".SchemaChangeValue")
+    assert list(made.payload) == [field["field"] for field in made.schema["fields"]]
+    (change,) = made.payload["tableChanges"]
+    assert (change["type"], change["id"]) == ("CREATE", '"c"."a"."t"')
+    assert change["table"]["primaryKeyColumnNames"] == ["id"]
+    columns = [(c["name"], c["typeName"], c["length"], c["scale"], c["optional"]) for c in change["table"]["columns"]]
+    assert columns == [
+        ("id", "int", None, None, False),
+        ("v", "string", None, None, True),
+        ("n", "decimal", 10, 2, True),
+    ]
