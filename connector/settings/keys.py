@@ -13,12 +13,17 @@ from connector.settings.reading import Reading
 
 @attrs.frozen
 class Known:
-    """The names that have a meaning: of options, and of families (`free`, by how they begin)."""
+    """The names that have a meaning: of options, and of families (`free`, by how they begin).
+
+    `others` are names that mean something in another kind of file, which `other_todo` tells how to make of this one.
+    """
 
     who: str
     reference: str
     names: Collection[str]
     free: tuple[str, ...]
+    others: Collection[str] = ()
+    other_todo: str = ""
 
     def check(self, reading: Reading) -> None:
         """Sort every key that is not an option."""
@@ -30,6 +35,9 @@ class Known:
         reading.notes.extend(note for key, entry in others if (note := self._near_miss(key, entry)))
 
     def _refuse(self, reading: Reading, key: str, entry: Entry) -> None:
+        if key in self.others:
+            reading.refuse(entry, f"is not an option of the {self.who}", self.other_todo)
+            return
         meant = nearest.nearest(key, self.names, self.free) if entry.label == entry.key else None
         todo = f"did you mean {meant}?" if meant else f"{self.reference} lists all keys"
         reading.refuse(entry, "is not a known key", todo)

@@ -9,6 +9,7 @@ import pytest
 
 from connector.errors import ConfigError
 from connector.settings import SourceSettings
+from connector.settings import load as load_sink
 from connector.settings.source import is_source, load
 from serde.emit.forms import Modes
 
@@ -153,3 +154,11 @@ def test_a_source_file_takes_every_catalog_layer() -> None:
         settings = load([ROOT / "config/iceberg-source.properties", layer], environ=environ)
         assert settings.catalog.properties["type"] == layer.stem
         assert settings.notes == ()
+
+
+def test_a_sinks_file_with_a_sources_key_is_told_how_to_become_one(write: Write) -> None:
+    """An option of a source in a file without connector class names the way to a source's file."""
+    with pytest.raises(ConfigError, match=r"table\.include\.list: is not an option of the sink; .*connector\.class"):
+        load_sink(
+            [write("bootstrap.servers=h:1\ntopics=t\ndebezium.sink.iceberg.warehouse=/w\ntable.include.list=a\n")]
+        )
