@@ -49,7 +49,7 @@ def build(spark: SparkSession, settings: SourceSettings, told: Callable[[Done], 
         return Feed(spark, settings, table, snapshots, standings, emitter, told)
 
     own = catalog.full_name(settings.capture.offsets_table)
-    return Tables(settings, emitter, lambda: discovery.find(catalog, settings.capture, own), open_)
+    return Tables(settings, lambda: discovery.find(catalog, settings.capture, own), open_, emitter.heartbeat)
 
 
 def opened(catalog: Catalog, settings: SourceSettings) -> Standings:

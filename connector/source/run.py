@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 import structlog
@@ -12,28 +13,35 @@ import structlog
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.settings import SourceSettings
 from connector.source.discovery import Found
-from connector.source.emit import Emitter
-from connector.source.feed import Feed
 from connector.source.turns import Turn, after_failure, after_success
 
 DISCOVERY_S = 10.0
 """How often new tables are looked for, in seconds; the tables that are known are polled by `poll.interval.ms`."""
 
 
+class Steps(Protocol):
+    """What a table is in this round: something that takes steps (`feed.Feed`)."""
+
+    def step(self, *, pinned: bool) -> bool:
+        """Do the next thing there is to do; False when there is nothing."""
+
+
 @attrs.define(eq=False)
 class Tables:
     """The tables of a source; `run` goes round them until stopped.
 
-    `find` gives the tables there are, `open_` one of them; both are calls to the catalog.
+    `find` gives the tables there are, `open_` one of them; both are calls to the catalog. `beat` sends a heartbeat with
+    the time in milliseconds.
     """
 
     settings: SourceSettings
-    emitter: Emitter
     find: Callable[[], Found]
-    open_: Callable[[tuple[str, ...], str], Feed]
+    open_: Callable[[tuple[str, ...], str], Steps]
+    beat: Callable[[int], None]
     _names: Found = attrs.field(factory=dict)
-    _feeds: dict[str, Feed] = attrs.field(factory=dict)
+    _feeds: dict[str, Steps] = attrs.field(factory=dict)
     _turns: dict[str, Turn] = attrs.field(factory=dict)
+    _topics: dict[str, str] = attrs.field(factory=dict)
     _looked: float | None = None
     _beaten: float = 0.0
     _stopping: threading.Event = attrs.field(factory=threading.Event)
@@ -75,9 +83,18 @@ class Tables:
             structlog.get_logger().warning("no table matches table.include.list yet")
         self._looked = now
         for name in sorted(found.keys() - self._names.keys()):
-            structlog.get_logger().info("table found", table=name)
-            self._turns[name] = Turn()
+            self._turns[name] = self._first_turn(name)
         self._names = {**self._names, **found}
+
+    def _first_turn(self, name: str) -> Turn:
+        """Let a table begin, unless its events would mix with another's."""
+        topic = self.settings.outgoing.topic(name)
+        other = self._topics.setdefault(topic, name)
+        if other == name:
+            structlog.get_logger().info("table found", table=name, topic=topic)
+            return Turn()
+        error = FatalError(f"table {name}: its topic {topic} is also that of table {other}; exclude one of them")
+        return self._failed(name, Turn(), error)
 
     def _round(self, *, once: bool) -> bool:
         """Give every table that is due one turn; whether any did something."""
@@ -98,7 +115,7 @@ class Tables:
         self._turns[name] = after_success()
         return worked
 
-    def _opened(self, name: str) -> Feed:
+    def _opened(self, name: str) -> Steps:
         if name not in self._feeds:
             self._feeds[name] = self.open_(*self._names[name])
         return self._feeds[name]
@@ -126,7 +143,7 @@ class Tables:
             return
         self._beaten = now
         try:
-            self.emitter.heartbeat(int(time.time() * 1000))
+            self.beat(int(time.time() * 1000))
         except ConnectorError as error:
             structlog.get_logger().warning("no heartbeat", reason=str(error))
 
