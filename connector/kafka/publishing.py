@@ -6,6 +6,7 @@ acknowledged, so that a job that returns has published everything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -13,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.errors import FatalError, RetriableError
 from connector.settings import KafkaSettings
 
 PRODUCER: Mapping[str, str] = {
@@ -28,17 +29,19 @@ PRODUCER: Mapping[str, str] = {
 }
 """What the producer is told unless `producer.override.` says otherwise."""
 _OURS = frozenset({"key.serializer", "value.serializer", "enable.idempotence"})
-_AWAY = (
-    "org.apache.kafka.common.errors.TimeoutException",
-    "org.apache.kafka.common.errors.NetworkException",
-    "org.apache.kafka.common.errors.DisconnectException",
-    "org.apache.kafka.common.errors.NotEnoughReplicas",
-    "org.apache.kafka.common.errors.NotLeaderOrFollowerException",
-    "org.apache.kafka.common.errors.UnknownTopicOrPartitionException",
-    "org.apache.kafka.common.errors.CoordinatorNotAvailableException",
-    "java.net.ConnectException",
-    "java.net.UnknownHostException",
-    "No resolvable bootstrap urls",
+_KAFKA = re.compile(r"(org\.apache\.kafka\.common\.[\w.]*?\.?(\w+)): ([^\n]*)")
+_AWAY = frozenset(
+    {
+        "TimeoutException",
+        "NetworkException",
+        "DisconnectException",
+        "NotEnoughReplicasException",
+        "NotEnoughReplicasAfterAppendException",
+        "NotLeaderOrFollowerException",
+        "LeaderNotAvailableException",
+        "UnknownTopicOrPartitionException",
+        "CoordinatorNotAvailableException",
+    }
 )
 
 
@@ -49,7 +52,8 @@ def publish(records: DataFrame, topic: str, settings: KafkaSettings) -> None:
 
     Raises:
         RetriableError: the cluster is away; some records may be there already.
-        FatalError: a record was refused, or the rows cannot be read.
+        FatalError: the cluster refused a record.
+        PySparkException, Py4JJavaError: the rows could not be computed.
     """
     writer = records.write.format("kafka").option("topic", topic)
     for key, value in options(settings).items():
@@ -67,25 +71,18 @@ def options(settings: KafkaSettings) -> dict[str, str]:
 
 @contextmanager
 def mapped(doing: str) -> Iterator[None]:
-    """Raise ours instead of a failed job's exceptions, without what Spark says of rows and plans.
+    """Raise ours where a job failed because of Kafka; what else went wrong is whose rows these are to say.
 
     Raises:
-        RetriableError: the cause was a broker that is away.
-        FatalError: any other cause.
+        RetriableError: a broker is away.
+        FatalError: any other refusal.
     """
     try:
         yield
-    except ConnectorError:
-        raise
     except (Py4JJavaError, PySparkException) as error:
-        text = str(error)
-        causes = "; ".join(_causes(text)) or type(error).__name__
-        away = any(name in text for name in _AWAY)
-        raise (RetriableError if away else FatalError)(f"{doing}: {causes}") from error
-
-
-def _causes(text: str) -> list[str]:
-    """The first line of each distinct cause of a job's failure, outermost first."""
-    lines = [line.strip() for line in text.splitlines()]
-    found = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return list(dict.fromkeys(line[:300] for line in (found or lines[:1])))[:4]
+        causes = _KAFKA.findall(str(error))
+        if not causes:
+            raise
+        _, name, message = causes[-1]
+        away = any(name in _AWAY for _, name, _ in causes) or "bootstrap urls" in message
+        raise (RetriableError if away else FatalError)(f"{doing}: {name}: {message}") from error

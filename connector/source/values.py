@@ -26,7 +26,6 @@ _REDUNDANT = "^(?:00)+(?=[0-7][0-9A-F])|^(?:FF)+(?=[89A-F][0-9A-F])"
 SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.legacy.chunkBase64String.enabled": "false",
 }
 
 
@@ -180,8 +179,9 @@ CONVERSIONS: Mapping[How, Callable[[Column, Plain], Column]] = {
     How.UNSCALED: _unscaled,
     How.TEXT: lambda c, _: c.cast("string"),
     How.DOUBLE: lambda c, _: c.cast("double"),
-    How.BASE64: lambda c, _: F.base64(c),
-    How.BASE64_URL: lambda c, _: F.translate(F.base64(c), "+/", "-_"),
+    # Spark breaks long texts into lines, as MIME does and Debezium does not.
+    How.BASE64: lambda c, _: F.translate(F.base64(c), "\r\n", ""),
+    How.BASE64_URL: lambda c, _: F.translate(F.base64(c), "+/\r\n", "-_"),
     How.HEX: lambda c, _: F.lower(F.hex(c)),
     How.DAYS: lambda c, _: F.unix_date(c),
     How.ISO_DATE: lambda c, _: F.concat(c.cast("string"), F.lit("Z")),
