@@ -57,7 +57,7 @@ class Reader:
     def live(self, tasks: Sequence[Task], *, lineage: bool = False) -> DataFrame:
         """Give the rows of files that no delete of their tasks hits; with `lineage` also the column `sequence`."""
         if not tasks:
-            return self._nothing()
+            return self.nothing()
         return self._lineage(tasks) if lineage else self._plain(tasks).drop(DELETED)
 
     def struck(self, tasks: Sequence[Task], *, lineage: bool = False) -> DataFrame:
@@ -140,7 +140,8 @@ class Reader:
         operations = iceberg.StaticTableOperations(metadata, self.table.java.io())
         return iceberg.BaseTable(operations, self.table.name)
 
-    def _nothing(self) -> DataFrame:
+    def nothing(self) -> DataFrame:
+        """Give a frame of the right columns without rows."""
         iceberg = jvm(self.spark).org.apache.iceberg
         parsed = iceberg.SchemaParser.fromJson(orjson.dumps(self._document({})).decode())
         types = StructType.fromJson(orjson.loads(iceberg.spark.SparkSchemaUtil.convert(parsed).json()))

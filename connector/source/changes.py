@@ -16,7 +16,7 @@ from connector.iceberg.scan import ROW_ID, Reader, column
 from connector.iceberg.scan_tasks import FileChanges, file_changes
 from connector.iceberg.schemas import SnapshotSchema, snapshot_schema, supported
 from connector.iceberg.table import Table
-from connector.source import carryover, deleted, lineage
+from connector.source import carryover, deleted, lineage, rewritten
 from connector.source.digest import HIGH, LOW
 from connector.source.keys import KeyKind, Keys
 from connector.source.pairing import changes_of, events
@@ -83,6 +83,9 @@ class Diff:
         return gone, new
 
     def _rewritten(self) -> tuple[DataFrame, DataFrame]:
+        walked = None if self._by_row_id else rewritten.unpaired(self.reader, self.files, self.keys)
+        if walked is not None:
+            return self._digested(walked[0]), self._digested(walked[1])
         if lineage.known(self.files):
             gone, new = lineage.changed(self.reader, self.files)
             return self._digested(gone), self._digested(new)
