@@ -26,6 +26,7 @@ from connector.source.decide import Ancestor, Head, Position, Progress, Snapshot
 from connector.source.describe import record
 from connector.source.emit import Emitter
 from connector.source.envelope import Wire
+from connector.source.faults import reading
 from connector.source.identity import identity
 from connector.source.keys import Keys
 from connector.source.standing import Standing
@@ -138,7 +139,7 @@ class Feed:
             shape = self._shape(at, reads=True)
             if read.part == 0:
                 self._announce(shape, before)
-            with self._staged():
+            with self._staged(at):
                 rows = initial.rows(self.spark, self.table, at.snapshot_id, parts[read.part], shape.keys)
                 self.emitter.emit(rows, shape.wire, reads=True)
         done = read.part + 1
@@ -157,7 +158,7 @@ class Feed:
         at = _at(snapshot, before)
         shape = self._shape(at, reads=False)
         self._announce(shape, before)
-        with self._staged():
+        with self._staged(at):
             found = changes(self.spark, self.table, at.snapshot_id, shape.keys)
             self.emitter.emit(found, shape.wire, reads=False)
         self._moved(before, at.snapshot_id, at.ts_ns, shape.schema)
@@ -221,10 +222,11 @@ class Feed:
         return self._parts[wanted]
 
     @contextmanager
-    def _staged(self) -> Iterator[None]:
-        """Forget afterwards what reading staged in the JVM."""
+    def _staged(self, at: At) -> Iterator[None]:
+        """Give failures of reading their names, and forget afterwards what reading staged in the JVM."""
         try:
-            yield
+            with reading(self.name, at.snapshot_id):
+                yield
         finally:
             release(self.spark, self.table)
 
