@@ -26,6 +26,8 @@ _REDUNDANT = "^(?:00)+(?=[0-7][0-9A-F])|^(?:FF)+(?=[89A-F][0-9A-F])"
 SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    # Iceberg tells `a` from `A`.
+    "spark.sql.caseSensitive": "true",
 }
 
 
