@@ -69,7 +69,9 @@ class Reading:
 
     def _family(self, prefix: Prefix) -> list[tuple[str, Entry]]:
         """Entries of a family by the name they have here, which need not be the one they were written with."""
-        longer = tuple(other.name for other in self.prefixes if other.name.startswith(prefix.name) and other != prefix)
+        longer = tuple(
+            other.name for other in self.prefixes if other.name.startswith(prefix.name) and other.name != prefix.name
+        )
         return [
             (key, entry)
             for key, entry in self.entries.items()

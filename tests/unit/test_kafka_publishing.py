@@ -29,7 +29,7 @@ def test_the_producer_is_safe_by_default_and_takes_overrides(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Job aborted\nCaused by: org.apache.kafka.common.errors.TimeoutException: Topic t not present", RetriableError),
+        ("x\nCaused by: org.apache.kafka.common.errors.TimeoutException: Topic t not present", RetriableError),
         ("x\nCaused by: org.apache.kafka.common.KafkaException: Failed\nCaused by: org.apache.kafka.common.config."
          "ConfigException: No resolvable bootstrap urls given in bootstrap.servers", RetriableError),
         ("x: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized", FatalError),
