@@ -1,7 +1,7 @@
 """Connect schema -> the Avro schema that Connect's Avro converters register for it (Confluent's, Apicurio's).
 
 Optional is a union with null; semantic names, versions, parameters and defaults ride along as `connect.*`. Names that
-Avro does not allow are adjusted as Debezium's `schema.name.adjustment.mode=avro` does. Checked against recorded schemas.
+Avro does not allow are adjusted as Debezium's `schema.name.adjustment.mode=avro` does.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _required(document: Document, seen: dict[str, Document], namespace: str) -> 
 
 
 def _primitive(document: Document) -> Any:
-    kind, name = document["type"], document.get("name")
+    kind, name = document["type"], document.get("name", "")
     made: dict[str, Any] = {"type": _TYPES[kind]}
     parameters = document.get("parameters", {})
     if _LOGICAL.get(name) == "decimal":
@@ -125,7 +125,17 @@ def _map(document: Document, seen: dict[str, Document], namespace: str) -> dict[
     keys, values = document["keys"], document["values"]
     if keys["type"] == "string" and not keys["optional"]:
         return {"type": "map", "values": _type(values, seen, namespace)}
-    package, _, name = _ENTRY.rpartition(".")
+    package, _, name = _entry(seen).rpartition(".")
     fields = [_field({**keys, "field": "key"}, seen, package), _field({**values, "field": "value"}, seen, package)]
     entry = {"type": "record", "name": name, "namespace": package, "fields": fields}
     return {"type": "array", "items": entry, "connect.internal.type": "MapEntry"}
+
+
+def _entry(seen: dict[str, Document]) -> str:
+    """A name for the entries of a map: the converters' own, and numbered ones where that is taken, as Avro asks."""
+    number, name = 1, _ENTRY
+    while name in seen:
+        number += 1
+        name = f"{_ENTRY}{number}"
+    seen[name] = {}
+    return name

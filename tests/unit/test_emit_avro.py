@@ -61,6 +61,7 @@ def test_every_type_has_an_avro_schema(times: Any) -> None:
             Member("l", Items(inner), False),
             Member("m", Pairs(Plain("string"), inner)),
             Member("n", Pairs(Plain("int"), Items(inner))),
+            Member("o", Pairs(Plain("date"), Plain("fixed"))),
         )
     )
     fastavro.parse_schema(avro_schema(value_schema("p-1.2db.t", row, Modes(times=times))))
