@@ -15,7 +15,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from connector.errors import GapError
-from connector.iceberg.java import JavaTable, each, jvm, mapped
+from connector.iceberg.java import JavaTable, jvm, mapped
 from connector.iceberg.table import Table
 
 JavaTask = Any
@@ -121,22 +121,6 @@ def described(spark: SparkSession, table: Table, tasks: Any) -> list[Task]:
     return [
         _task(tasks, place, task["data-file"], frozenset(names[i] for i in task.get("delete-file-references", ())))
         for place, task in enumerate(document.get("file-scan-tasks", ()))
-    ]
-
-
-def slices(task: Task, size_bytes: int) -> list[Task]:
-    """Cut a file's task into pieces of about `size_bytes` at its row groups; a small one stays as it is."""
-    if task.size_bytes <= size_bytes:
-        return [task]
-    pieces = list(each(task.java().split(size_bytes)))
-    return [
-        attrs.evolve(
-            task,
-            java=partial(_same, piece),
-            size_bytes=int(piece.length()),
-            records=int(piece.estimatedRowsCount()),
-        )
-        for piece in pieces
     ]
 
 
