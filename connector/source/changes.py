@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.bounds import changed_bounds
-from connector.iceberg.scan import ROW_ID, Reader, column
+from connector.iceberg.scan import ROW_ID, SEQUENCE, Reader, column
 from connector.iceberg.scan_tasks import FileChanges, Task, file_changes
 from connector.iceberg.schemas import SnapshotSchema, snapshot_schema, supported
 from connector.iceberg.table import Table
@@ -92,12 +92,15 @@ class Diff:
         return self.keys.kind == KeyKind.ROW_ID
 
     def _live_added(self) -> DataFrame:
-        return self.reader.live(self.files.added, lineage=self._by_row_id)
+        return self._live(self.files.added)
+
+    def _live(self, tasks: Sequence[Task]) -> DataFrame:
+        return self.reader.live(tasks, lineage=self._by_row_id).drop(SEQUENCE)
 
     def _gone(self) -> DataFrame:
         parts = []
         if self.files.removed:
-            parts.append(self.reader.live(self.files.removed, lineage=self._by_row_id))
+            parts.append(self._live(self.files.removed))
         if self.files.touched:
             parts.append(deleted.taken(self.reader, self.files.touched, lineage=self._by_row_id))
         return _together(parts)
@@ -118,8 +121,7 @@ class Diff:
         if lineage.known(self.files):
             gone, new = lineage.changed(self.reader, self.files)
             return self._digested(gone), self._digested(new)
-        gone = self.reader.live(self.files.removed, lineage=self._by_row_id)
-        new = self.reader.live(self.files.added, lineage=self._by_row_id)
+        gone, new = self._live(self.files.removed), self._live(self.files.added)
         return carryover.changed(self._digested(gone), self._digested(new))
 
     def _digested(self, rows: DataFrame) -> DataFrame:
@@ -154,5 +156,5 @@ def _picked(tasks: Sequence[Task], flags: Sequence[bool]) -> tuple[Task, ...]:
 def _together(parts: Sequence[DataFrame]) -> DataFrame:
     first, *others = parts
     for other in others:
-        first = first.unionByName(other, allowMissingColumns=True)
+        first = first.unionByName(other)
     return first

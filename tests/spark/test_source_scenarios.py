@@ -183,6 +183,16 @@ def test_odd_column_names(session: SparkSession) -> None:
     assert sorted(row.op for row in frame.collect()) == ["c", "d"]
 
 
+def test_rows_from_before_an_upgrade(session: SparkSession) -> None:
+    """A table upgraded to v3 has old rows without row ids: they are followed, and those that stay are silent."""
+    subject = _filled(session, V2_COW, "(1,'a','x'), (2,'a','y')")
+    subject.sql("ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='3')")
+    found = _one(subject, "UPDATE {t} SET v = 'n' WHERE id = 1")
+    assert {(before or after)[0] for _, before, after in found} == {1}
+    assert _one(subject, "UPDATE {t} SET v = 'm' WHERE id = 1") == [("u", (1, "a", "n"), (1, "a", "m"))]
+    assert _one(subject, "DELETE FROM {t} WHERE id = 2") == [("d", (2, "a", "y"), None)]
+
+
 def test_three_snapshots_of_equality_deletes(session: SparkSession) -> None:
     """Each equality delete takes the rows that were live before it, not those of its own snapshot, not those gone."""
     subject = Subject(session, V2_MOR, COLUMNS)
