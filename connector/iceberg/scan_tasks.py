@@ -15,7 +15,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from connector.errors import GapError
-from connector.iceberg.java import JavaTable, each, jvm, mapped
+from connector.iceberg.java import jvm, mapped
 from connector.iceberg.table import Table
 
 JavaTask = Any
@@ -124,22 +124,6 @@ def described(spark: SparkSession, table: Table, tasks: Any) -> list[Task]:
     ]
 
 
-def slices(task: Task, size_bytes: int) -> list[Task]:
-    """Cut a file's task into pieces of about `size_bytes` at its row groups; a small one stays as it is."""
-    if task.size_bytes <= size_bytes:
-        return [task]
-    pieces = list(each(task.java().split(size_bytes)))
-    return [
-        attrs.evolve(
-            task,
-            java=partial(_same, piece),
-            size_bytes=int(piece.length()),
-            records=int(piece.estimatedRowsCount()),
-        )
-        for piece in pieces
-    ]
-
-
 def _same(task: JavaTask) -> JavaTask:
     return task
 
@@ -181,45 +165,46 @@ def _changed(spark: SparkSession, table: Table, snapshot: Any) -> _Changed:
 
 def _bare(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple[Task, ...]:
     tasks = jvm(spark).java.util.ArrayList()
-    specs: dict[int, str] = {}
+    build = _Builder(spark)
+    specs: dict[int, tuple[str, str]] = {}
     for file in files:
-        tasks.add(_java_task(spark, table.java, file, (), specs))
+        spec_id = int(file.specId())
+        if spec_id not in specs:
+            specs[spec_id] = build.texts(table.java.specs().get(spec_id))
+        tasks.add(build.task(file, *specs[spec_id]))
     return tuple(described(spark, table, tasks)) if tasks else ()
-
-
-def _java_task(
-    spark: SparkSession, table: JavaTable, file: JavaFile, deletes: Sequence[JavaFile], specs: dict[int, str]
-) -> JavaTask:
-    iceberg = jvm(spark).org.apache.iceberg
-    spec_id = int(file.specId())
-    if spec_id not in specs:
-        specs[spec_id] = iceberg.PartitionSpecParser.toJson(table.specs().get(spec_id))
-    return _build(spark, file, deletes, iceberg.SchemaParser.toJson(table.schema()), specs[spec_id])
 
 
 def _with_deletes(spark: SparkSession, task: Task, wanted: frozenset[str]) -> Task:
     """Give the same file with only some of its deletes."""
-    java, iceberg = task.java(), jvm(spark).org.apache.iceberg
+    java, build = task.java(), _Builder(spark)
     deletes = [file for file in java.deletes() if _name(str(file.location()), file.contentOffset()) in wanted]
-    made = _build(
-        spark,
-        java.file(),
-        deletes,
-        iceberg.SchemaParser.toJson(java.schema()),
-        iceberg.PartitionSpecParser.toJson(java.spec()),
-    )
+    made = build.task(java.file(), *build.texts(java.spec()), deletes)
     return attrs.evolve(task, java=partial(_same, made), deletes=task.deletes & wanted)
 
 
-def _build(spark: SparkSession, file: JavaFile, deletes: Sequence[JavaFile], schema: str, spec: str) -> JavaTask:
-    iceberg = jvm(spark).org.apache.iceberg
-    gateway = spark.sparkContext._gateway  # noqa: SLF001 - arrays are made by the gateway
-    assert gateway is not None
-    array = gateway.new_array(iceberg.DeleteFile, len(deletes))
-    for place, delete in enumerate(deletes):
-        array[place] = delete
-    everything = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
-    return iceberg.BaseFileScanTask(file, array, schema, spec, everything)
+class _Builder:
+    """Makes scan tasks; a call through Py4J costs about 0.1 ms, so what they share is made once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway = spark.sparkContext._gateway  # noqa: SLF001 - arrays are made by the gateway
+        assert gateway is not None
+        self._iceberg = jvm(spark).org.apache.iceberg
+        expressions = self._iceberg.expressions
+        self._everything = expressions.ResidualEvaluator.unpartitioned(expressions.Expressions.alwaysTrue())
+        self._array = partial(gateway.new_array, self._iceberg.DeleteFile)
+        self._none = self._array(0)
+
+    def texts(self, spec: Any) -> tuple[str, str]:
+        """Give a spec and the schema that it was bound to, which may have columns that are gone now, as JSON."""
+        return self._iceberg.SchemaParser.toJson(spec.schema()), self._iceberg.PartitionSpecParser.toJson(spec)
+
+    def task(self, file: JavaFile, schema: str, spec: str, deletes: Sequence[JavaFile] = ()) -> JavaTask:
+        """Make a task that reads one whole file with these deletes."""
+        array = self._array(len(deletes)) if deletes else self._none
+        for place, delete in enumerate(deletes):
+            array[place] = delete
+        return self._iceberg.BaseFileScanTask(file, array, schema, spec, self._everything)
 
 
 def _snapshot(table: Table, snapshot_id: int) -> Any:

@@ -12,14 +12,16 @@ import attrs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.scan import ROW_ID, Reader, column
-from connector.iceberg.scan_tasks import FileChanges, file_changes
+from connector.iceberg.bounds import changed_bounds
+from connector.iceberg.scan import ROW_ID, SEQUENCE, Reader, column
+from connector.iceberg.scan_tasks import FileChanges, Task, file_changes
 from connector.iceberg.schemas import SnapshotSchema, snapshot_schema, supported
 from connector.iceberg.table import Table
 from connector.source import carryover, deleted, lineage, rewritten
 from connector.source.digest import HIGH, LOW
 from connector.source.keys import KeyKind, Keys
 from connector.source.pairing import changes_of, events
+from connector.source.pruning import alone
 
 
 def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> DataFrame:
@@ -36,7 +38,7 @@ def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> 
     supported(table)
     schema = snapshot_schema(spark, table, snapshot_id)
     files = file_changes(spark, table, snapshot_id)
-    return Diff(Reader(spark, table, schema), files, keys).frame()
+    return Diff(Reader(spark, table, schema), files, keys, snapshot_id).frame()
 
 
 @attrs.frozen(eq=False)
@@ -46,6 +48,7 @@ class Diff:
     reader: Reader
     files: FileChanges
     keys: Keys
+    snapshot_id: int
 
     def frame(self) -> DataFrame:
         """Give the changes, by the cheapest way that the files allow."""
@@ -55,20 +58,49 @@ class Diff:
             return events(self._live_added(), "c", row, row_id)
         if not self.files.added:
             return events(self._gone(), "d", row, row_id)
-        gone, new = self._sides()
-        return changes_of(gone, new, self._key(), row, row_id)
+        apart, rest = self._apart()
+        parts = [attrs.evolve(self, files=files).frame() for files in apart]
+        if rest is None:
+            return _together(parts)
+        gone, new = rest._sides()  # noqa: SLF001 - another value of this class
+        return _together([*parts, changes_of(gone, new, self._key(), row, row_id)])
+
+    def _apart(self) -> tuple[list[FileChanges], Diff | None]:
+        """Split off files that only delete and files that only create; None where nothing else is left."""
+        files, names = self.files, [n for n in self.keys.columns or self.reader.schema.names if not self._by_row_id]
+        if files.touched or not (files.removed and names):
+            return [], self
+        spans = changed_bounds(self.reader.table, self.snapshot_id, self.reader.schema.iceberg, names)
+        old, new = ([spans.get(task.path, {}) for task in side] for side in (files.removed, files.added))
+        gone, come = alone(old, new, names), alone(new, old, names)
+        split = [
+            attrs.evolve(files, removed=_picked(files.removed, gone), added=()),
+            attrs.evolve(files, removed=(), added=_picked(files.added, come)),
+        ]
+        rest = attrs.evolve(
+            files,
+            removed=_picked(files.removed, [not flag for flag in gone]),
+            added=_picked(files.added, [not flag for flag in come]),
+        )
+        some = [part for part in split if part.removed or part.added]
+        if not (rest.removed and rest.added):
+            return [*some, *([rest] if rest.removed or rest.added else [])], None
+        return some, attrs.evolve(self, files=rest)
 
     @property
     def _by_row_id(self) -> bool:
         return self.keys.kind == KeyKind.ROW_ID
 
     def _live_added(self) -> DataFrame:
-        return self.reader.live(self.files.added, lineage=self._by_row_id)
+        return self._live(self.files.added)
+
+    def _live(self, tasks: Sequence[Task]) -> DataFrame:
+        return self.reader.live(tasks, lineage=self._by_row_id).drop(SEQUENCE)
 
     def _gone(self) -> DataFrame:
         parts = []
         if self.files.removed:
-            parts.append(self.reader.live(self.files.removed, lineage=self._by_row_id))
+            parts.append(self._live(self.files.removed))
         if self.files.touched:
             parts.append(deleted.taken(self.reader, self.files.touched, lineage=self._by_row_id))
         return _together(parts)
@@ -89,8 +121,7 @@ class Diff:
         if lineage.known(self.files):
             gone, new = lineage.changed(self.reader, self.files)
             return self._digested(gone), self._digested(new)
-        gone = self.reader.live(self.files.removed, lineage=self._by_row_id)
-        new = self.reader.live(self.files.added, lineage=self._by_row_id)
+        gone, new = self._live(self.files.removed), self._live(self.files.added)
         return carryover.changed(self._digested(gone), self._digested(new))
 
     def _digested(self, rows: DataFrame) -> DataFrame:
@@ -118,8 +149,12 @@ def _path(schema: SnapshotSchema, name: str) -> Column:
     return F.col(f"{column(names.index(top))}.{rest}")
 
 
+def _picked(tasks: Sequence[Task], flags: Sequence[bool]) -> tuple[Task, ...]:
+    return tuple(task for task, flag in zip(tasks, flags, strict=True) if flag)
+
+
 def _together(parts: Sequence[DataFrame]) -> DataFrame:
     first, *others = parts
     for other in others:
-        first = first.unionByName(other, allowMissingColumns=True)
+        first = first.unionByName(other)
     return first

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.scan import ROW_ID, Reader
-from connector.iceberg.scan_tasks import Task, planned, slices
+from connector.iceberg.scan_tasks import Task, planned
 from connector.iceberg.schemas import snapshot_schema, supported
 from connector.iceberg.table import Table
 from connector.source.changes import row_struct
@@ -24,7 +24,7 @@ PART_BYTES = 256 * 1024**2
 
 @attrs.frozen(eq=False)
 class Part:
-    """Some slices of a snapshot's files; `rows` counts what the files hold, deletes not taken off."""
+    """Some of a snapshot's files; `rows` counts what the files hold, deletes not taken off."""
 
     number: int
     tasks: tuple[Task, ...]
@@ -36,12 +36,14 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """Rows in the files, about right where a file is cut."""
+        """Rows in the files."""
         return sum(task.records for task in self.tasks)
 
 
 def parts(spark: SparkSession, table: Table, snapshot_id: int, part_bytes: int = PART_BYTES) -> tuple[Part, ...]:
-    """Cut a snapshot's files, in the order of their paths, into parts of about `part_bytes`; larger files are sliced.
+    """Put a snapshot's files, in the order of their paths, into parts of at most `part_bytes`, or of one larger file.
+
+    A part's rows stream: what a part bounds is what is read again after a crash.
 
     Raises:
         GapError, FatalError, RetriableError: as `connector.source.changes.changes`.
@@ -49,8 +51,7 @@ def parts(spark: SparkSession, table: Table, snapshot_id: int, part_bytes: int =
     supported(table)
     snapshot_schema(spark, table, snapshot_id)
     files = sorted(planned(spark, table, snapshot_id), key=lambda task: task.path)
-    cut = [piece for task in files for piece in slices(task, part_bytes)]
-    return tuple(Part(number, tasks) for number, tasks in enumerate(_packed(cut, part_bytes)))
+    return tuple(Part(number, tasks) for number, tasks in enumerate(_packed(files, part_bytes)))
 
 
 def rows(spark: SparkSession, table: Table, snapshot_id: int, part: Part, keys: Keys) -> DataFrame:

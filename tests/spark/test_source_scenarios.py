@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,11 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.history import Snapshots
-from connector.source.changes import changes
-from connector.source.decide import Head, Position, SnapshotMode, Stop, decide
+from connector.iceberg.scan import Reader
+from connector.iceberg.scan_tasks import file_changes
+from connector.iceberg.schemas import snapshot_schema
+from connector.source.changes import Diff, changes
+from connector.source.decide import Head, Idle, Position, SnapshotMode, Stop, decide
 from connector.source.faults import reading
 from connector.source.initial import parts, rows
 from connector.source.keys import KeyKind, Keys
@@ -178,6 +183,16 @@ def test_odd_column_names(session: SparkSession) -> None:
     assert sorted(row.op for row in frame.collect()) == ["c", "d"]
 
 
+def test_rows_from_before_an_upgrade(session: SparkSession) -> None:
+    """A table upgraded to v3 has old rows without row ids: they are followed, and those that stay are silent."""
+    subject = _filled(session, V2_COW, "(1,'a','x'), (2,'a','y')")
+    subject.sql("ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='3')")
+    found = _one(subject, "UPDATE {t} SET v = 'n' WHERE id = 1")
+    assert {(before or after)[0] for _, before, after in found} == {1}
+    assert _one(subject, "UPDATE {t} SET v = 'm' WHERE id = 1") == [("u", (1, "a", "n"), (1, "a", "m"))]
+    assert _one(subject, "DELETE FROM {t} WHERE id = 2") == [("d", (2, "a", "y"), None)]
+
+
 def test_three_snapshots_of_equality_deletes(session: SparkSession) -> None:
     """Each equality delete takes the rows that were live before it, not those of its own snapshot, not those gone."""
     subject = Subject(session, V2_MOR, COLUMNS)
@@ -238,6 +253,7 @@ def _add_with_deletes(subject: Subject, values: list[Any], positions: list[int],
     one, two = (java.io().newInputFile(file) for file in (data, deletes))
     rows_file = iceberg.DataFiles.builder(java.spec()).withInputFile(one).withFormat("PARQUET")
     gone = iceberg.FileMetadata.deleteFileBuilder(java.spec()).ofPositionDeletes().withInputFile(two)
+    gone = gone.withReferencedDataFile(data)
     delta = java.newRowDelta().addRows(rows_file.withMetrics(metrics(one)).build())
     delta.addDeletes(gone.withFormat("PARQUET").withMetrics(metrics(two)).build()).commit()
 
@@ -260,21 +276,6 @@ def test_initial_read_in_parts(session: SparkSession, kind: Kind) -> None:
     read = [row for part in found for row in rows(session, subject.table(), pinned, part, Keys()).collect()]
     assert sorted(row.after.id for row in read) == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
     assert {(row.op, row.before) for row in read} == {("r", None)}
-
-
-def test_large_files_are_cut(session: SparkSession) -> None:
-    """A file larger than a part is cut at its row groups, and no row is lost or doubled."""
-    small_groups = (
-        ", 'write.parquet.row-group-size-bytes'='20000', 'write.parquet.row-group-check-min-record-count'='100'"
-    )
-    subject = Subject(session, V2_MOR, COLUMNS, small_groups)
-    subject.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 'a', md5(CAST(id AS string)) FROM range(5000)")
-    subject.sql("DELETE FROM {t} WHERE id % 2 = 0")
-    table = subject.table()
-    found = parts(session, table, table.snapshot_id or 0, part_bytes=50_000)
-    assert len(found) > 2
-    ids = [r.after.id for p in found for r in rows(session, table, table.snapshot_id or 0, p, Keys()).collect()]
-    assert sorted(ids) == list(range(1, 5000, 2))
 
 
 def test_v1_table_is_refused(session: SparkSession) -> None:
@@ -395,6 +396,56 @@ def _append(subject: Subject, path: str) -> None:
         iceberg.DataFiles.builder(java.spec()).withInputFile(file).withFormat("PARQUET").withMetrics(metrics).build()
     )
     java.newAppend().appendFile(built).commit()
+
+
+def test_idle_poll_of_a_long_history(session: SparkSession) -> None:
+    """With 10,000 snapshots in history a poll that finds nothing new takes below 100 ms and reads no metadata."""
+    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
+    folder = Path(str(subject.table().java.location())) / "metadata"
+    document = json.loads((folder / "v2.metadata.json").read_text())
+    (real,) = document["snapshots"]
+    parents = [{**real, "snapshot-id": n, "parent-snapshot-id": n - 1 or None} for n in range(1, 10_000)]
+    parents[0].pop("parent-snapshot-id")
+    document["snapshots"] = [*parents, {**real, "parent-snapshot-id": 9_999}]
+    (folder / "v3.metadata.json").write_text(json.dumps(document))
+    (folder / "version-hint.text").write_text("3")
+    for checksum in folder.glob(".*.crc"):
+        checksum.unlink()
+    table = subject.table()
+    snapshots = Snapshots(session, table)
+    position = Position(table.uuid, head(table, snapshots).snapshot_id)
+    started = time.perf_counter()
+    now = head(table, snapshots)
+    decision = decide(subject.name, position, SnapshotMode.INITIAL, now, lambda: history(snapshots))
+    assert time.perf_counter() - started < 0.1
+    assert isinstance(decision, Idle)
+    started = time.perf_counter()
+    assert len(history(snapshots).ancestors) == 10_000
+    assert time.perf_counter() - started < 5
+
+
+def test_files_without_partners_are_not_shuffled(session: SparkSession) -> None:
+    """Files whose identifiers no file of the other side can hold are read as deletes or creates as they are."""
+    subject = _filled(session, V2_COW_PARTS, "(1,'a','x'), (2,'a','y'), (11,'b','x'), (12,'b','y')")
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        found = _one(subject, "INSERT OVERWRITE {t} VALUES (5,'a','x'), (11,'b','x'), (13,'b','z')")
+    finally:
+        session.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert found == [
+        ("c", None, (13, "b", "z")),
+        ("c", None, (5, "a", "x")),
+        ("d", (1, "a", "x"), None),
+        ("d", (12, "b", "y"), None),
+        ("d", (2, "a", "y"), None),
+    ]
+    table = subject.table()
+    snapshot_id = table.snapshot_id or 0
+    reader = Reader(session, table, snapshot_schema(session, table, snapshot_id))
+    keys = Keys(KeyKind.IDENTIFIERS, ("id",))
+    apart, rest = Diff(reader, file_changes(session, table, snapshot_id), keys, snapshot_id)._apart()
+    assert [(len(part.removed), len(part.added)) for part in apart] == [(1, 0), (0, 1)]
+    assert rest is not None and (len(rest.files.removed), len(rest.files.added)) == (1, 1)
 
 
 def test_position_of_another_table(session: SparkSession) -> None:

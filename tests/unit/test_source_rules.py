@@ -11,6 +11,7 @@ from connector.errors import ConfigError, FatalError, RetriableError
 from connector.iceberg.schemas import SnapshotSchema
 from connector.source.faults import _ours
 from connector.source.keys import KeyKind, Keys, keys_of
+from connector.source.pruning import alone
 
 pytestmark = pytest.mark.unit
 
@@ -83,3 +84,17 @@ def test_failures_while_reading() -> None:
     assert "table t, snapshot 5" in str(_ours(broken, "table t, snapshot 5"))
     assert "2.parquet cannot be read" in str(_ours(broken, "table t, snapshot 5"))
     assert isinstance(_ours(away, "table t, snapshot 5"), RetriableError)
+
+
+def test_files_outside_of_the_other_side_are_alone() -> None:
+    """A file whose span in one column touches no other file's needs no partner; unknown spans touch all."""
+    others = [{"id": (1, 5), "p": ("a", "a")}, {"id": (4, 9), "p": ("a", "a")}, {"id": (20, 30), "p": ("c", "c")}]
+    files = [{"id": (10, 19)}, {"id": (9, 19)}, {"id": (31, 31)}, {"id": (0, 50), "p": ("b", "b")}, {}, {"id": (0, 0)}]
+    assert alone(files, others, ["id", "p"]) == [True, False, True, True, False, True]
+    assert alone(files, [*others, {}], ["id", "p"]) == [False] * 6
+    assert alone(files, [], ["id"]) == [True, True, True, True, False, True]
+
+
+def test_bounds_of_no_columns_prune_nothing() -> None:
+    """Without a column to go by every file may have partners."""
+    assert alone([{"id": (1, 2)}], [{"id": (3, 4)}], []) == [False]
