@@ -15,7 +15,8 @@ import click
 
 from connector.errors import ConfigError, ConnectorError
 from connector.observe.logs import configure
-from connector.settings import SinkSettings, load
+from connector.settings import SinkSettings, SourceSettings, load
+from connector.settings import source as source_settings
 
 FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 OVERRIDES = click.option(
@@ -27,20 +28,26 @@ EXIT_ERROR, EXIT_CONFIG = 1, 3
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="icebridge")
 def main() -> None:
-    """Debezium events from Kafka into Iceberg tables, exactly once."""
+    """Debezium events from Kafka into Iceberg tables, exactly once; changes of Iceberg tables to Kafka."""
 
 
 @main.command()
 @FILES
 @OVERRIDES
-@click.option("--once", is_flag=True, help="Stop at the offsets that the topics have now.")
+@click.option("--once", is_flag=True, help="Stop at the offsets, or snapshots, that there are now.")
 def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None:  # noqa: FBT001 - click's way
-    """Run the sink that FILE... configure; later files win over earlier ones."""
+    """Run the sink or source that FILE... configure; later files win over earlier ones."""
     with reported():
         settings = settings_of(files, overrides)
-        from connector import runs
+        terminal = sys.stderr.isatty()
+        if isinstance(settings, SourceSettings):
+            from connector import source_runs
 
-        runs.run(settings, once=once, terminal=sys.stderr.isatty())
+            source_runs.run(settings, once=once, terminal=terminal)
+        else:
+            from connector import runs
+
+            runs.run(settings, once=once, terminal=terminal)
 
 
 @main.command()
@@ -57,40 +64,56 @@ def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 
 @main.group()
 def offsets() -> None:
-    """Look at the stored offsets of a sink, or set them anew."""
+    """Look at the stored offsets of a sink or the positions of a source, or set them anew."""
 
 
 @offsets.command("show")
 @FILES
 @OVERRIDES
 def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """Show where the sink stands: by the offsets table, by each table's snapshots, and in Kafka."""
+    """Show where the sink stands (by the offsets table, by its tables, in Kafka), or the source in each table."""
     with reported():
         settings = settings_of(files, overrides)
-        from connector import positions
+        if isinstance(settings, SourceSettings):
+            from connector import source_positions
 
-        positions.show(settings)
+            source_positions.show(settings)
+        else:
+            from connector import positions
+
+            positions.show(settings)
 
 
 @offsets.command("reset")
 @FILES
 @OVERRIDES
 @click.option("--to", type=click.Choice(["earliest", "latest"]), default="earliest", show_default=True)
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic (sink); may be given several times.")
+@click.option("--table", "tables", multiple=True, help="Only this table (source); may be given several times.")
 @click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
 def offsets_reset(
     files: tuple[Path, ...],
     overrides: tuple[str, ...],
     to: str,
     topics: tuple[str, ...],
+    tables: tuple[str, ...],
     execute: bool,  # noqa: FBT001
 ) -> None:
-    """Make the sink read topics from their start (or end) again, whatever was stored. A dry run unless told."""
+    """Read topics from their start (or end) again, whatever was stored; a dry run unless told.
+
+    For a source, earliest forgets a table's position, so that snapshot.mode decides anew; latest sets it to the newest
+    snapshot.
+    """
     with reported():
         settings = settings_of(files, overrides)
-        from connector import positions
+        if isinstance(settings, SourceSettings):
+            from connector import source_positions
 
-        positions.reset(settings, to=to, topics=topics, execute=execute)
+            source_positions.reset(settings, to=to, tables=tables, execute=execute)
+        else:
+            from connector import positions
+
+            positions.reset(settings, to=to, topics=topics, execute=execute)
 
 
 @main.command()
@@ -104,8 +127,8 @@ def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
         play(home, fresh=fresh)
 
 
-def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:
-    """Read the settings.
+def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings | SourceSettings:
+    """Read the settings: a source's when `connector.class` names an Iceberg source, else a sink's.
 
     Raises:
         ConfigError: with every fault.
@@ -113,7 +136,8 @@ def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSett
     broken = [text for text in overrides if "=" not in text]
     if broken:
         raise ConfigError(*(f"-X {text.split('=')[0]}: is not KEY=VALUE; write -X key=value" for text in broken))
-    return load(files, {key.strip(): value for key, value in (text.split("=", 1) for text in overrides)})
+    given = {key.strip(): value for key, value in (text.split("=", 1) for text in overrides)}
+    return source_settings.load(files, given) if source_settings.is_source(files, given) else load(files, given)
 
 
 @contextmanager

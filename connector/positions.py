@@ -13,7 +13,7 @@ from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position, TopicPartition
 from connector.kafka.cluster import Cluster
 from connector.retry import retried
-from connector.runs import session
+from connector.session import session
 from connector.settings import SinkSettings
 from connector.sink.build import look
 from connector.sink.start import Seen

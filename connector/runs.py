@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,23 +14,12 @@ from connector.iceberg.position import nested
 from connector.kafka.cluster import Cluster
 from connector.observe.progress import Shown
 from connector.retry import retried
+from connector.session import session, stopped_by_signals
 from connector.settings import SinkSettings
 from connector.sink.batch import Report
 from connector.sink.build import Sink, build, look
 from connector.sink.start import Seen
-from connector.sink.stream import Stream
 from connector.sink.warmup import warm_up
-from connector.spark import build_session
-
-
-@contextmanager
-def session(settings: SinkSettings) -> Iterator[SparkSession]:
-    """Start Spark for these settings, and stop it in the end."""
-    spark = build_session(f"icebridge {settings.name}", settings.catalog, settings.spark)
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 @contextmanager
@@ -84,17 +72,3 @@ def tell(shown: Shown, report: Report) -> None:
         ignored=report.ignored,
         offsets=nested(report.end),
     )
-
-
-@contextmanager
-def stopped_by_signals(stream: Stream) -> Iterator[None]:
-    """Let SIGTERM and SIGINT finish the batch at hand; only the main thread can have signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: stream.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The demo from top to bottom: broker, recorded events, the sink, and what came out of it."""
+"""The demo from top to bottom: broker, recorded events, the sink and its tables; then a source and a replica."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from connector.demo.lake import live
 from connector.demo.replay import replay
 from connector.demo.show import show_commits, show_rows
 from connector.embedded.broker import Broker
@@ -17,7 +18,8 @@ from connector.errors import ConfigError
 from connector.iceberg.catalog import Catalog
 from connector.kafka.cluster import Cluster
 from connector.observe.progress import Shown
-from connector.runs import session, tell, warming
+from connector.runs import tell, warming
+from connector.session import session
 from connector.settings import SinkSettings, load
 from connector.sink.build import build, look
 
@@ -61,6 +63,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
             for table in tables:
                 show_rows(console, spark, table)
             show_commits(console, tables, settings.name)
+            live(console, spark, home, broker.bootstrap_servers)
     rate = shown.events / seconds if seconds else 0.0
     console.print(
         f"{shown.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +47,41 @@ class Catalog:
             if not self._java.tableExists(identifier):
                 return None
             return self._wrapped(table, self._java.loadTable(identifier))
+
+    def find(self, namespace: tuple[str, ...], table: str) -> Table | None:
+        """Give a table of any namespace, or None if there is no such table.
+
+        Cost: one request to the catalog.
+        """
+        name = ".".join((*namespace, table))
+        try:
+            with mapped(f"loading table {name}"):
+                iceberg = jvm(self._spark).org.apache.iceberg
+                where = iceberg.catalog.Namespace.of(strings(self._spark, namespace))
+                java = self._java.loadTable(iceberg.catalog.TableIdentifier.of(where, table))
+        except FatalError as error:
+            if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):
+                return None
+            raise
+        return Table(self._spark, name, java, dict(self._settings.properties))
+
+    def listed(self) -> list[tuple[tuple[str, ...], str]]:
+        """Give namespace and name of every table of the catalog.
+
+        Cost: two requests per namespace.
+        """
+        with mapped(f"listing the tables of catalog {self._settings.name}"):
+            return sorted(self._tables_below(()))
+
+    def _tables_below(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+        namespace = jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, levels))
+        if levels:
+            for identifier in self._java.listTables(namespace):
+                yield levels, str(identifier.name())
+        for below in self._java.listNamespaces(namespace):
+            deeper = tuple(str(level) for level in below.levels())
+            if len(deeper) > len(levels):
+                yield from self._tables_below(deeper)
 
     def create(
         self,

@@ -65,6 +65,11 @@ def _ours(error: Py4JJavaError, doing: str) -> ConnectorError:
     return FatalError(text)
 
 
+def is_retriable(name: str) -> bool:
+    """Tell by the simple name of a Java exception whether the same call may succeed later."""
+    return name in _RETRIABLE
+
+
 def java_exception_name(error: BaseException | None) -> str:
     """Give the simple class name of the Java exception behind one of ours; empty when there is none."""
     cause = error.__cause__ if error is not None else None

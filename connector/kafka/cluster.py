@@ -67,10 +67,14 @@ class Cluster:
         with mapped(f"asking {self._settings.bootstrap_servers} for the cluster id"):
             return str(self._admin.describe_cluster(request_timeout=TIMEOUT_S).result().cluster_id)
 
+    def names(self) -> set[str]:
+        """Give the names of all topics."""
+        with mapped(f"listing topics of {self._settings.bootstrap_servers}"):
+            return set(self._admin.list_topics(timeout=TIMEOUT_S).topics)
+
     def selected(self) -> dict[str, Topic]:
         """Give the topics that the settings select and that exist."""
-        with mapped(f"listing topics of {self._settings.bootstrap_servers}"):
-            names = set(self._admin.list_topics(timeout=TIMEOUT_S).topics)
+        names = self.names()
         if self._settings.topics_regex is None:
             return self.topics([name for name in self._settings.topics if name in names])
         pattern = re.compile(self._settings.topics_regex)

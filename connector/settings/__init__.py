@@ -6,6 +6,7 @@ from connector.settings.errors import ErrorSettings
 from connector.settings.events import EventSettings
 from connector.settings.kafka import KafkaSettings
 from connector.settings.sink import SinkSettings, load
+from connector.settings.source import SourceSettings
 from connector.settings.table import TableSettings
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "EventSettings",
     "KafkaSettings",
     "SinkSettings",
+    "SourceSettings",
     "TableSettings",
     "load",
 ]

@@ -18,66 +18,91 @@ from connector.settings.reading import Reading
 
 TABLE_FAMILIES = ("write.", "read.", "history.", "commit.", "gc.", "schema.name-mapping.", "compatibility.")
 
-WAREHOUSE = Option(
-    name="debezium.sink.iceberg.warehouse",
-    kind=TEXT,
-    default=None,
-    importance="high",
-    doc="Root of the warehouse: a local path or the URI of a store. Only a REST or own catalog can do without.",
+
+@attrs.frozen
+class CatalogOptions:
+    """The catalog's options under one prefix: a sink's and a source's differ in nothing else."""
+
+    warehouse: Option[str | None]
+    type: Option[str | None]
+    impl: Option[str | None]
+    uri: Option[str | None]
+    io_impl: Option[str]
+    name: Option[str]
+    namespace: Option[str]
+    rest: Prefix
+
+    @property
+    def all(self) -> tuple[Option[object], ...]:
+        """All of them, in the order of documents."""
+        return (self.warehouse, self.type, self.impl, self.uri, self.io_impl, self.name, self.namespace)
+
+
+def options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions:
+    """Declare the options under a prefix; the texts say what the namespace is of and what else may be given."""
+    return CatalogOptions(
+        warehouse=Option(
+            name=f"{prefix}warehouse",
+            kind=TEXT,
+            default=None,
+            importance="high",
+            doc="Root of the warehouse: a local path or the URI of a store. Only a REST or own catalog can do without.",
+        ),
+        type=Option(
+            name=f"{prefix}type",
+            kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery"),
+            default=None,
+            importance="high",
+            doc="Kind of catalog: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",
+            shown="<from uri, else jdbc on SQLite in the warehouse>",
+        ),
+        impl=Option(
+            name=f"{prefix}catalog-impl",
+            kind=TEXT,
+            default=None,
+            importance="low",
+            doc="Java class of a catalog, instead of type.",
+        ),
+        uri=Option(
+            name=f"{prefix}uri",
+            kind=TEXT,
+            default=None,
+            importance="high",
+            doc="Where the catalog is: a JDBC, HTTP or thrift URI.",
+            shown="<jdbc:sqlite in the warehouse>",
+            secret=True,
+        ),
+        io_impl=Option(
+            name=f"{prefix}io-impl",
+            kind=TEXT,
+            default="org.apache.iceberg.io.ResolvingFileIO",
+            importance="low",
+            doc="Java class that reads and writes files of the warehouse.",
+        ),
+        name=Option(
+            name=f"{prefix}catalog-name",
+            kind=TEXT,
+            default="default",
+            importance="medium",
+            doc="Name of the catalog; a JDBC catalog stores it with every table.",
+        ),
+        namespace=Option(
+            name=f"{prefix}table-namespace", kind=TEXT, default="default", importance="high", doc=namespace
+        ),
+        rest=Prefix(name=prefix, target="Iceberg", importance="medium", doc=rest),
+    )
+
+
+SINK = options(
+    "debezium.sink.iceberg.",
+    namespace="Namespace of the tables; dots nest.",
+    rest="Any other property of the Iceberg catalog, or of tables that are made (write.*, read.*, commit.* ...).",
 )
-CATALOG_TYPE = Option(
-    name="debezium.sink.iceberg.type",
-    kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery"),
-    default=None,
-    importance="high",
-    doc="Kind of catalog: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",
-    shown="<from uri, else jdbc on SQLite in the warehouse>",
+SOURCE = options(
+    "iceberg.catalog.",
+    namespace="Namespace of the table that holds the source's positions; dots nest.",
+    rest="Any other property of the Iceberg catalog. The sink's prefix, debezium.sink.iceberg., means the same.",
 )
-CATALOG_IMPL = Option(
-    name="debezium.sink.iceberg.catalog-impl",
-    kind=TEXT,
-    default=None,
-    importance="low",
-    doc="Java class of a catalog, instead of type.",
-)
-URI = Option(
-    name="debezium.sink.iceberg.uri",
-    kind=TEXT,
-    default=None,
-    importance="high",
-    doc="Where the catalog is: a JDBC, HTTP or thrift URI.",
-    shown="<jdbc:sqlite in the warehouse>",
-    secret=True,
-)
-IO_IMPL = Option(
-    name="debezium.sink.iceberg.io-impl",
-    kind=TEXT,
-    default="org.apache.iceberg.io.ResolvingFileIO",
-    importance="low",
-    doc="Java class that reads and writes files of the warehouse.",
-)
-CATALOG_NAME = Option(
-    name="debezium.sink.iceberg.catalog-name",
-    kind=TEXT,
-    default="default",
-    importance="medium",
-    doc="Name of the catalog; a JDBC catalog stores it with every table.",
-)
-NAMESPACE = Option(
-    name="debezium.sink.iceberg.table-namespace",
-    kind=TEXT,
-    default="default",
-    importance="high",
-    doc="Namespace of the tables; dots nest.",
-)
-PASS_THROUGH = Prefix(
-    name="debezium.sink.iceberg.",
-    target="Iceberg",
-    importance="medium",
-    doc="Any other property of the Iceberg catalog, or of tables that are made (write.*, read.*, commit.* ...).",
-)
-OPTIONS: tuple[Option[object], ...] = (WAREHOUSE, CATALOG_TYPE, CATALOG_IMPL, URI, IO_IMPL, CATALOG_NAME, NAMESPACE)
-PREFIXES = (PASS_THROUGH,)
 
 
 def _names(values: Mapping[str, str]) -> str:
@@ -94,41 +119,48 @@ class CatalogSettings:
     table_properties: Mapping[str, str] = attrs.field(repr=_names)
 
 
-def build(reading: Reading) -> CatalogSettings:
+def build(reading: Reading, given: CatalogOptions = SINK) -> CatalogSettings:
     """Read the catalog's part; faults go to the reading."""
-    passed = reading.under(PASS_THROUGH)
+    passed = reading.under(given.rest)
     table = {key: text for key, text in passed.items() if key.startswith(TABLE_FAMILIES)}
-    options = {option: reading.get(option) for option in (WAREHOUSE, CATALOG_TYPE, CATALOG_IMPL, URI, IO_IMPL)}
-    named = {option.name.removeprefix(PASS_THROUGH.name): text for option, text in options.items() if text}
-    chosen = _completed(reading, named)
+    values = {
+        option: reading.get(option) for option in (given.warehouse, given.type, given.impl, given.uri, given.io_impl)
+    }
+    named = {option.name.removeprefix(given.rest.name): text for option, text in values.items() if text}
+    chosen = _completed(reading, given, named)
     return CatalogSettings(
-        name=reading.get(CATALOG_NAME),
+        name=reading.get(given.name),
         properties=chosen | {key: text for key, text in passed.items() if key not in table},
-        namespace=_namespace(reading),
+        namespace=_namespace(reading, given),
         table_properties=table,
     )
 
 
-def _namespace(reading: Reading) -> tuple[str, ...]:
-    levels = tuple(reading.get(NAMESPACE).split("."))
-    entry = reading.entry(NAMESPACE)
+def _namespace(reading: Reading, given: CatalogOptions) -> tuple[str, ...]:
+    levels = tuple(reading.get(given.namespace).split("."))
+    entry = reading.entry(given.namespace)
     if entry and not all(level.strip() for level in levels):
         reading.refuse(entry, "has an empty level", "write names separated by single dots")
     return levels
 
 
-def _completed(reading: Reading, named: dict[str, str]) -> dict[str, str]:
-    kind, own = reading.entry(CATALOG_TYPE), reading.entry(CATALOG_IMPL)
+def _completed(reading: Reading, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
+    kind, own = reading.entry(given.type), reading.entry(given.impl)
     if kind and own:
         reading.refuse(own, "type is given too", "keep one of them")
     if kind or own:
         completed = named
     elif "uri" in named:
-        completed = named | {"type": _type_of_uri(reading, named["uri"])}
+        completed = named | {"type": _type_of_uri(reading, given, named["uri"])}
     else:
-        return _embedded(reading, named)
-    if "warehouse" not in named and not own and completed.get("type") != "rest" and reading.entry(WAREHOUSE) is None:
-        reading.miss(WAREHOUSE.name, "is missing", "add the root of the warehouse")
+        return _embedded(reading, given, named)
+    if (
+        "warehouse" not in named
+        and not own
+        and completed.get("type") != "rest"
+        and reading.entry(given.warehouse) is None
+    ):
+        reading.miss(given.warehouse.name, "is missing", "add the root of the warehouse")
     return completed | _absolute(completed)
 
 
@@ -140,26 +172,26 @@ def _absolute(named: Mapping[str, str]) -> dict[str, str]:
     return {"warehouse": str(path)}
 
 
-def _type_of_uri(reading: Reading, uri: str) -> str:
+def _type_of_uri(reading: Reading, given: CatalogOptions, uri: str) -> str:
     for start, kind in {"jdbc:": "jdbc", "http:": "rest", "https:": "rest", "thrift:": "hive"}.items():
         if uri.startswith(start):
             return kind
-    entry = reading.entry(URI)
+    entry = reading.entry(given.uri)
     if entry:
-        reading.refuse(entry, "does not tell the kind of catalog", f"add {CATALOG_TYPE.name}")
+        reading.refuse(entry, "does not tell the kind of catalog", f"add {given.type.name}")
     return ""
 
 
-def _embedded(reading: Reading, named: dict[str, str]) -> dict[str, str]:
+def _embedded(reading: Reading, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
     """A JDBC catalog on SQLite inside a local warehouse: what one gets by naming a warehouse only."""
-    entry = reading.entry(WAREHOUSE)
+    entry = reading.entry(given.warehouse)
     if entry is None:
-        reading.miss(WAREHOUSE.name, "is missing", "add the root of the warehouse, such as a local path")
+        reading.miss(given.warehouse.name, "is missing", "add the root of the warehouse, such as a local path")
         return named
     path = local_path(named.get("warehouse", ""))
     if path is None:
         what = "is not a local path and no catalog is named"
-        reading.refuse(entry, what, f"add {CATALOG_TYPE.name} and its properties")
+        reading.refuse(entry, what, f"add {given.type.name} and its properties")
         return named
     embedded = {"type": "jdbc", "uri": f"jdbc:sqlite:{path}/catalog.db", "jdbc.schema-version": "V1"}
     return embedded | named | _absolute(embedded | named)

@@ -51,7 +51,7 @@ class ScopeOfOptions:
 SCOPES = (
     ScopeOfOptions("The sink", (NAME, SINK_TYPE)),
     ScopeOfOptions("Kafka", kafka.OPTIONS, kafka.PREFIXES),
-    ScopeOfOptions("Catalog", catalog.OPTIONS, catalog.PREFIXES),
+    ScopeOfOptions("Catalog", catalog.SINK.all, (catalog.SINK.rest,)),
     ScopeOfOptions("Tables", table.OPTIONS, table.PREFIXES),
     ScopeOfOptions("Events", events.OPTIONS),
     ScopeOfOptions("Batches", batch.OPTIONS),

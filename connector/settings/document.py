@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from connector.settings import samples
-from connector.settings.declared import SCOPES, ScopeOfOptions
+from connector.settings import declared, samples, source
+from connector.settings.declared import ScopeOfOptions
 from connector.settings.option import Option, Prefix
 
 REFERENCE = Path("docs/reference/options.md")
+SOURCE_REFERENCE = Path("docs/reference/source-options.md")
 _INTRO = """\
-# Options of the sink
+# Options of the {}
 
 Made from the declarations in `connector/settings` by `python -m connector.settings.document`; do not edit.
 
@@ -24,14 +25,19 @@ A default in `<angle brackets>` depends on other keys. All faults of a configura
 """
 
 
-def markdown() -> str:
+def markdown(who: str, scopes: Sequence[ScopeOfOptions]) -> str:
     """The reference: a chapter and a table per scope."""
-    return "\n".join([_INTRO, *(line for scope in SCOPES for line in _chapter(scope))])
+    intro = _INTRO.replace("{}", who, 1)
+    return "\n".join([intro, *(line for scope in scopes for line in _chapter(scope))])
 
 
 def outputs() -> dict[Path, str]:
     """Every generated file, by its path in the project."""
-    return {REFERENCE: markdown()} | {Path(sample.path): samples.render(sample) for sample in samples.ALL}
+    references = {
+        REFERENCE: markdown("sink", declared.SCOPES),
+        SOURCE_REFERENCE: markdown("source", source.SCOPES),
+    }
+    return references | {Path(sample.path): samples.render(sample) for sample in samples.ALL}
 
 
 def _chapter(scope: ScopeOfOptions) -> Iterator[str]:

@@ -106,7 +106,10 @@ def _names(values: Mapping[str, str]) -> str:
 
 @attrs.frozen
 class KafkaSettings:
-    """Where events come from; client settings are by Java's names, security keys of the top level included."""
+    """Where events come from, or go to (then no topics are named).
+
+    Client settings are by Java's names, security keys of the top level included.
+    """
 
     bootstrap_servers: str
     topics: tuple[str, ...]
@@ -143,6 +146,26 @@ def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
         admin=common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE),
     )
     clients.check(reading, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin})
+    return settings
+
+
+def build_producing(reading: Reading) -> KafkaSettings:
+    """Read what a source needs to publish: brokers, producer and admin client; faults go to the reading."""
+    servers = reading.get(BOOTSTRAP_SERVERS)
+    if not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
+        reading.miss(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
+    common = _security(reading)
+    settings = KafkaSettings(
+        bootstrap_servers=servers,
+        topics=(),
+        topics_regex=None,
+        group_id="",
+        auto_offset_reset="earliest",
+        consumer={},
+        producer=common | reading.under(PRODUCER),
+        admin=common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE),
+    )
+    clients.check(reading, {"admin": settings.admin})
     return settings
 
 

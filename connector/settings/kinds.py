@@ -92,6 +92,11 @@ def _topic(text: str) -> str:
     return text
 
 
+def topic_name(text: str) -> str:
+    """A text as the name of a topic: what Kafka does not allow becomes `_`, as in Debezium."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
+
+
 def _delimiter(text: str) -> str:
     if not TOPIC.fullmatch(text):
         raise Unfit("{} cannot be part of a topic name", "use '.', '_' or '-'")
@@ -120,6 +125,24 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _patterns(text: str) -> tuple[str, ...]:
+    """Comma separated expressions; a comma inside one is written `\\,` (Debezium's rule)."""
+    found = tuple(item for part in re.split(r"(?<!\\),", text) if (item := part.strip().replace("\\,", ",")))
+    for item in found:
+        _pattern(item)
+    return found
+
+
+def _key_columns(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found = []
+    for item in (part.strip() for part in text.split(";") if part.strip()):
+        tables, colon, columns = item.rpartition(":")
+        if not colon or not tables.strip() or not split(columns):
+            raise Unfit("{} does not name key columns", "write namespace.table:column1,column2;other.table:column")
+        found.append((_pattern(tables.strip()), split(columns)))
+    return tuple(found)
+
+
 def _terms(text: str) -> tuple[str, ...]:
     terms = partitions.split_terms(text)
     for term in terms:
@@ -139,4 +162,6 @@ TOPIC_DELIMITER: Kind[str] = Kind("string", _delimiter)
 TOPIC_NAMES: Kind[tuple[str, ...]] = Kind("list", _topics)
 SERVERS: Kind[str] = Kind("list", _servers)
 PATTERN: Kind[str] = Kind("regex", _pattern)
+PATTERNS: Kind[tuple[str, ...]] = Kind("list of regex", _patterns)
+KEY_COLUMNS: Kind[tuple[tuple[str, tuple[str, ...]], ...]] = Kind("list", _key_columns)
 PARTITION_TERMS: Kind[tuple[str, ...]] = Kind("list", _terms)

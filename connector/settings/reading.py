@@ -57,17 +57,23 @@ class Reading:
     def under(self, prefix: Prefix) -> dict[str, str]:
         """The family's keys without their prefix, those that are options or belong to a longer prefix left out."""
         values: dict[str, str] = {}
-        for entry in self.members(prefix):
+        for key, entry in self._family(prefix):
             text = self.text(entry, literal=prefix.target == "Spark")
             if text is not None:
-                values[entry.key.removeprefix(prefix.name)] = text
+                values[key.removeprefix(prefix.name)] = text
         return values
 
     def members(self, prefix: Prefix) -> list[Entry]:
         """Entries of a family, as `under` takes them."""
-        longer = tuple(other.name for other in self.prefixes if other.name.startswith(prefix.name) and other != prefix)
+        return [entry for _, entry in self._family(prefix)]
+
+    def _family(self, prefix: Prefix) -> list[tuple[str, Entry]]:
+        """Entries of a family by the name they have here, which need not be the one they were written with."""
+        longer = tuple(
+            other.name for other in self.prefixes if other.name.startswith(prefix.name) and other.name != prefix.name
+        )
         return [
-            entry
+            (key, entry)
             for key, entry in self.entries.items()
             if key.startswith(prefix.name) and key not in self.declared and not (longer and key.startswith(longer))
         ]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from connector.settings.declared import SCOPES
+from connector.settings import declared, source
+from connector.settings.declared import ScopeOfOptions
 from connector.settings.option import Option, Prefix
 
 
@@ -17,6 +18,7 @@ class Sample:
     path: str
     about: tuple[str, ...]
     values: Mapping[str, str]
+    scopes: tuple[ScopeOfOptions, ...] = declared.SCOPES
 
 
 _COMMON = {
@@ -49,7 +51,24 @@ APPEND = Sample(
         "debezium.sink.iceberg.create-identifier-fields": "false",
     },
 )
-ALL = (UPSERT, APPEND)
+SOURCE = Sample(
+    "config/iceberg-source.properties",
+    (
+        "Changes of Iceberg tables to Kafka, as Debezium's envelopes: inserts, updates and deletes of every snapshot,",
+        "copy-on-write and merge-on-read, after a full read of each table.",
+        "",
+        "    icebridge run config/iceberg-source.properties",
+    ),
+    {
+        "connector.class": source.CLASS,
+        "bootstrap.servers": "localhost:9092",
+        "topic.prefix": "lake",
+        "table.include.list": "sales\\..*",
+        "iceberg.catalog.warehouse": "warehouse",
+    },
+    source.SCOPES,
+)
+ALL = (UPSERT, APPEND, SOURCE)
 _RULES = (
     "Every key is here. A commented line shows the default; one in <angle brackets> depends on other keys.",
     "More files may follow, such as one of config/catalogs; a later file wins, -X key=value wins over all.",
@@ -61,7 +80,7 @@ _RULES = (
 def render(sample: Sample) -> str:
     """The text of a sample's file."""
     lines = [*map(_comment, sample.about), "#", *map(_comment, _RULES)]
-    for scope in SCOPES:
+    for scope in sample.scopes:
         lines += ["", f"# ---- {scope.title} " + "-" * (100 - len(scope.title))]
         for option in scope.options:
             lines += _option(option, sample.values)
@@ -78,7 +97,8 @@ def _option(option: Option[object], values: Mapping[str, str]) -> Iterator[str]:
     yield ""
     yield _comment(option.doc)
     if option.name in values:
-        yield f"{option.name}={values[option.name]}"
+        # A backslash is Java's escape in such files.
+        yield f"{option.name}={values[option.name]}".replace("\\", "\\\\")
     else:
         yield f"#{option.name}={option.default_text}"
 

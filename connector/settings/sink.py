@@ -9,10 +9,19 @@ from pathlib import Path
 import attrs
 
 from connector.errors import ConfigError
-from connector.settings import batch, catalog, entries, errors, events, foreign, kafka, keys, table
+from connector.settings import batch, capture, catalog, entries, errors, events, foreign, kafka, keys, table
 from connector.settings.declared import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
 from connector.settings.providers import Providers
 from connector.settings.reading import Reading
+
+KNOWN = keys.Known(
+    "sink",
+    "docs/reference/options.md",
+    NAMES,
+    tuple(prefix.name for prefix in PREFIXES),
+    others=frozenset(option.name for option in capture.OPTIONS),
+    other_todo="a file with connector.class=IcebergSource is a source's, which has it",
+)
 
 
 def _names(values: Mapping[str, str]) -> str:
@@ -62,7 +71,7 @@ def load(
 
 def _build(reading: Reading) -> SinkSettings:
     reading.get(SINK_TYPE)
-    keys.check(reading)
+    KNOWN.check(reading)
     name = reading.get(NAME)
     failures = errors.build(reading, name)
     return SinkSettings(

@@ -7,7 +7,7 @@ from pathlib import Path
 import javaproperties
 import pytest
 
-from connector.settings import load
+from connector.settings import load, source
 from connector.settings.declared import NAMES, OPTIONS, PREFIXES
 from connector.settings.document import outputs
 
@@ -33,7 +33,8 @@ def test_generated_files_are_not_stale(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.properties*")), ids=lambda path: path.name)
 def test_files_load(path: Path) -> None:
     """Every file of a way of running is complete."""
-    assert load([path], environ=ENVIRON).kafka.bootstrap_servers == "localhost:9092"
+    read = source.load if source.is_source([path]) else load
+    assert read([path], environ=ENVIRON).kafka.bootstrap_servers == "localhost:9092"
 
 
 @pytest.mark.parametrize("path", LAYERS, ids=lambda path: path.stem)

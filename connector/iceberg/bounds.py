@@ -1,0 +1,66 @@
+"""A snapshot's own manifests -> the column bounds of the data files it added and removed. On the driver; metadata only.
+
+Read with PyIceberg: Iceberg's Java keeps no bounds of removed files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import DataFile, read_manifest_list
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DateType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from connector.iceberg.table import Table
+
+Span = tuple[Any, Any]
+_COMPARABLE = (IntegerType, LongType, DateType, StringType, TimestampType, TimestamptzType)
+
+
+def changed_bounds(
+    table: Table, snapshot_id: int, schema: Schema, columns: Sequence[str]
+) -> dict[str, dict[str, Span]]:
+    """Give path -> column -> lowest and highest value, for columns without nulls whose bounds are known.
+
+    Only top-level columns of types with an order that Iceberg's bounds keep; strings may be cut, outwards.
+    """
+    fields = [f for f in schema.fields if f.name in columns and isinstance(f.field_type, _COMPARABLE)]
+    if not fields:
+        return {}
+    place = str(table.java.snapshot(snapshot_id).manifestListLocation())
+    io = load_file_io(table.io_properties(), place)
+    manifests = [m for m in read_manifest_list(io.new_input(place)) if m.added_snapshot_id == snapshot_id]
+    return {
+        entry.data_file.file_path: _spans(entry.data_file, fields)
+        for manifest in manifests
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
+    }
+
+
+def _spans(file: DataFile, fields: Sequence[NestedField]) -> dict[str, Span]:
+    low: Mapping[int, bytes] = file.lower_bounds or {}
+    high: Mapping[int, bytes] = file.upper_bounds or {}
+    nulls: Mapping[int, int] = file.null_value_counts or {}
+    return {
+        field.name: (_value(field, low[field.field_id]), _value(field, high[field.field_id]))
+        for field in fields
+        if field.field_id in low and field.field_id in high and nulls.get(field.field_id) == 0
+    }
+
+
+def _value(field: NestedField, stored: bytes) -> Any:
+    # A widened column's older files keep the narrower form.
+    kind = IntegerType() if isinstance(field.field_type, LongType) and len(stored) < 8 else field.field_type  # noqa: PLR2004
+    return from_bytes(cast("PrimitiveType", kind), stored)

@@ -1,0 +1,152 @@
+"""Texts by name -> rows of the offsets table, and back. On the driver; a few rows per connector.
+
+The table has Debezium's own shape (`id`, `offset_data`, `record_insert_ts`). A connector's rows live in one file that
+each save replaces, so any engine can read them without applying deletes.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType, TimestamptzType
+
+from connector.errors import RetriableError
+from connector.iceberg.catalog import Catalog
+from connector.iceberg.files import FileKind, describe
+from connector.iceberg.java import mapped
+from connector.iceberg.partitions import UNPARTITIONED
+from connector.iceberg.types import arrow_schema
+
+SCHEMA = Schema(
+    NestedField(1, "id", StringType(), required=True),
+    NestedField(2, "offset_data", StringType(), required=False),
+    NestedField(3, "record_insert_ts", TimestamptzType(), required=False),
+)
+_COLUMNS = arrow_schema(SCHEMA)
+_PROPERTIES = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
+KEPT_SNAPSHOTS = 10
+SAVES_PER_EXPIRY = 50
+
+
+class StoredRows:
+    """The rows of one connector: its own, whose id is its name, and one per table, `<name>/<table>`."""
+
+    def __init__(self, catalog: Catalog, table: str, name: str) -> None:
+        """Open the table, or create it, and read this connector's rows.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        self._table = catalog.load(table) or catalog.create(table, SCHEMA, properties=_PROPERTIES)
+        self._name, self._saves = name, 0
+        self._rows: dict[str, str] = {}
+        self._foreign: list[dict[str, object]] = []
+        self._files: list[bytes] = []
+        self._load()
+
+    @property
+    def own(self) -> str | None:
+        """The connector's own row, None before its first save."""
+        return self._rows.get(self._name)
+
+    @property
+    def by_table(self) -> dict[str, str]:
+        """The row of each table, by its full name."""
+        prefix = f"{self._name}/"
+        return {key.removeprefix(prefix): text for key, text in self._rows.items() if key.startswith(prefix)}
+
+    def put(self, own: str | None, tables: Mapping[str, str]) -> None:
+        """Store the connector's own row (None leaves it as it is) and those of some tables, in one commit.
+
+        Raises:
+            RetriableError: another writer changed the same rows; call again after `reload`.
+        """
+        if own is not None:
+            self._rows[self._name] = own
+        for table, text in tables.items():
+            self._rows[f"{self._name}/{table}"] = text
+        self._replace()
+
+    def forget(self, tables: Iterable[str] | None = None) -> None:
+        """Drop the rows of some tables, all rows with None; the next `put` stores it."""
+        gone = None if tables is None else {f"{self._name}/{table}" for table in tables}
+        self._rows = {key: text for key, text in self._rows.items() if gone is not None and key not in gone}
+
+    def reload(self) -> None:
+        """Read the rows again, as they are in the table now."""
+        self._table.refresh()
+        self._load()
+
+    def _load(self) -> None:
+        metadata = self._table.metadata()
+        self._rows, self._foreign, self._files = {}, [], []
+        if metadata.current_snapshot() is None:
+            return
+        for task in metadata.scan().plan_files():
+            file = task.file
+            with metadata.io.new_input(file.file_path).open() as stream:
+                rows = pq.read_table(stream).to_pylist()
+            mine = {row["id"]: row["offset_data"] for row in rows if self._is_mine(row["id"])}
+            if mine:
+                self._rows.update(mine)
+                self._foreign += [row for row in rows if not self._is_mine(row["id"])]
+                statistics = _statistics(len(rows))
+                self._files.append(describe(_KIND, UNPARTITIONED, file.file_path, file.file_size_in_bytes, statistics))
+
+    def _is_mine(self, key: str) -> bool:
+        return key == self._name or key.startswith(f"{self._name}/")
+
+    def _replace(self) -> None:
+        description = self._written()
+        java = self._table.java
+        try:
+            with mapped(f"saving offsets to {self._table.name}"):
+                java.refresh()
+                update = java.newOverwrite()
+                for file in self._files:
+                    update.deleteFile(self._table.content_file(file))
+                update.addFile(self._table.content_file(description)).commit()
+        except RetriableError:
+            self._table.refresh()
+            raise
+        self._files = [description]
+        self._saves += 1
+        if self._saves % SAVES_PER_EXPIRY == 0:
+            self._expire()
+
+    def _written(self) -> bytes:
+        """Write one file with all of this connector's rows through Java's FileIO and give its description."""
+        now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
+        rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS), sink, compression="zstd")
+        data = sink.getvalue().to_pybytes()
+        path = f"{self._table.java.location()}/data/{uuid.uuid4().hex}.parquet"
+        with mapped(f"writing offsets of {self._table.name}"):
+            stream = self._table.java.io().newOutputFile(path).createOrOverwrite()
+            stream.write(data)
+            stream.close()
+        return describe(_KIND, UNPARTITIONED, path, len(data), _statistics(len(rows) + len(self._foreign)))
+
+    def _expire(self) -> None:
+        """Drop old snapshots: a save a second would grow the metadata without end."""
+        with mapped(f"expiring snapshots of {self._table.name}"):
+            expiry = self._table.java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
+            expiry.retainLast(KEPT_SNAPSHOTS).commit()
+
+
+_KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)
+
+
+def _statistics(count: int) -> dict[str, object]:
+    names = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    return {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}

@@ -1,0 +1,1 @@
+"""Source: Iceberg snapshots -> row changes -> envelopes -> Kafka."""

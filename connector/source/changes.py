@@ -1,0 +1,160 @@
+"""One snapshot of a table -> a DataFrame of its row changes against its parent (design, section 3).
+
+Columns: `op` (r, c, u, d), `before` and `after` (structs of the snapshot's columns, or null), `row_id` (null unless
+rows are keyed by it). Types that Spark lacks are carried as `connector.iceberg.schemas` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.iceberg.bounds import changed_bounds
+from connector.iceberg.scan import ROW_ID, SEQUENCE, Reader, column
+from connector.iceberg.scan_tasks import FileChanges, Task, file_changes
+from connector.iceberg.schemas import SnapshotSchema, snapshot_schema, supported
+from connector.iceberg.table import Table
+from connector.source import carryover, deleted, lineage, rewritten
+from connector.source.digest import HIGH, LOW
+from connector.source.keys import KeyKind, Keys
+from connector.source.pairing import changes_of, events
+from connector.source.pruning import alone
+
+
+def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> DataFrame:
+    """Give the changes of one snapshot; each row of a key comes in one partition, deletes of a key first.
+
+    Rows are staged until `connector.iceberg.scan.release`. Where files were rewritten, jobs over narrow columns run at
+    once, to find the rows worth reading in full; else nothing runs before the frame is used.
+
+    Raises:
+        GapError: the snapshot or its parent has expired.
+        FatalError: a v1 table, a column that cannot be read, metadata that cannot be read.
+        RetriableError: the catalog or the store is away.
+    """
+    supported(table)
+    schema = snapshot_schema(spark, table, snapshot_id)
+    files = file_changes(spark, table, snapshot_id)
+    return Diff(Reader(spark, table, schema), files, keys, snapshot_id).frame()
+
+
+@attrs.frozen(eq=False)
+class Diff:
+    """The comparison of one snapshot with its parent."""
+
+    reader: Reader
+    files: FileChanges
+    keys: Keys
+    snapshot_id: int
+
+    def frame(self) -> DataFrame:
+        """Give the changes, by the cheapest way that the files allow."""
+        row = row_struct(self.reader.schema)
+        row_id = F.col(ROW_ID) if self._by_row_id else F.lit(None).cast("long")
+        if not (self.files.removed or self.files.touched):
+            return events(self._live_added(), "c", row, row_id)
+        if not self.files.added:
+            return events(self._gone(), "d", row, row_id)
+        apart, rest = self._apart()
+        parts = [attrs.evolve(self, files=files).frame() for files in apart]
+        if rest is None:
+            return _together(parts)
+        gone, new = rest._sides()  # noqa: SLF001 - another value of this class
+        return _together([*parts, changes_of(gone, new, self._key(), row, row_id)])
+
+    def _apart(self) -> tuple[list[FileChanges], Diff | None]:
+        """Split off files that only delete and files that only create; None where nothing else is left."""
+        files, names = self.files, [n for n in self.keys.columns or self.reader.schema.names if not self._by_row_id]
+        if files.touched or not (files.removed and names):
+            return [], self
+        spans = changed_bounds(self.reader.table, self.snapshot_id, self.reader.schema.iceberg, names)
+        old, new = ([spans.get(task.path, {}) for task in side] for side in (files.removed, files.added))
+        gone, come = alone(old, new, names), alone(new, old, names)
+        split = [
+            attrs.evolve(files, removed=_picked(files.removed, gone), added=()),
+            attrs.evolve(files, removed=(), added=_picked(files.added, come)),
+        ]
+        rest = attrs.evolve(
+            files,
+            removed=_picked(files.removed, [not flag for flag in gone]),
+            added=_picked(files.added, [not flag for flag in come]),
+        )
+        some = [part for part in split if part.removed or part.added]
+        if not (rest.removed and rest.added):
+            return [*some, *([rest] if rest.removed or rest.added else [])], None
+        return some, attrs.evolve(self, files=rest)
+
+    @property
+    def _by_row_id(self) -> bool:
+        return self.keys.kind == KeyKind.ROW_ID
+
+    def _live_added(self) -> DataFrame:
+        return self._live(self.files.added)
+
+    def _live(self, tasks: Sequence[Task]) -> DataFrame:
+        return self.reader.live(tasks, lineage=self._by_row_id).drop(SEQUENCE)
+
+    def _gone(self) -> DataFrame:
+        parts = []
+        if self.files.removed:
+            parts.append(self._live(self.files.removed))
+        if self.files.touched:
+            parts.append(deleted.taken(self.reader, self.files.touched, lineage=self._by_row_id))
+        return _together(parts)
+
+    def _sides(self) -> tuple[DataFrame, DataFrame]:
+        if not self.files.removed:
+            return self._digested(self._gone()), self._digested(self._live_added())
+        gone, new = self._rewritten()
+        if self.files.touched:
+            taken = self._digested(deleted.taken(self.reader, self.files.touched, lineage=self._by_row_id))
+            gone = gone.unionByName(taken)
+        return gone, new
+
+    def _rewritten(self) -> tuple[DataFrame, DataFrame]:
+        walked = None if self._by_row_id else rewritten.unpaired(self.reader, self.files, self.keys)
+        if walked is not None:
+            return self._digested(walked[0]), self._digested(walked[1])
+        if lineage.known(self.files):
+            gone, new = lineage.changed(self.reader, self.files)
+            return self._digested(gone), self._digested(new)
+        gone, new = self._live(self.files.removed), self._live(self.files.added)
+        return carryover.changed(self._digested(gone), self._digested(new))
+
+    def _digested(self, rows: DataFrame) -> DataFrame:
+        return carryover.with_digest(rows, self.reader.columns)
+
+    def _key(self) -> list[Column]:
+        if self._by_row_id:
+            # Rows from before an upgrade to v3 have no row id: only an equal row can be their partner.
+            missing = F.col(ROW_ID).isNull()
+            return [F.col(ROW_ID), F.when(missing, F.col(HIGH)), F.when(missing, F.col(LOW))]
+        return [_path(self.reader.schema, name) for name in self.keys.columns]
+
+
+def row_struct(schema: SnapshotSchema) -> Column:
+    """Give the struct of a row under the table's own column names."""
+    return F.struct(*(F.col(column(place)).alias(name) for place, name in enumerate(schema.names)))
+
+
+def _path(schema: SnapshotSchema, name: str) -> Column:
+    """Find a key column: a top-level one, or a field of nested structs."""
+    names = schema.names
+    if name in names:
+        return F.col(column(names.index(name)))
+    top, _, rest = name.partition(".")
+    return F.col(f"{column(names.index(top))}.{rest}")
+
+
+def _picked(tasks: Sequence[Task], flags: Sequence[bool]) -> tuple[Task, ...]:
+    return tuple(task for task, flag in zip(tasks, flags, strict=True) if flag)
+
+
+def _together(parts: Sequence[DataFrame]) -> DataFrame:
+    first, *others = parts
+    for other in others:
+        first = first.unionByName(other)
+    return first

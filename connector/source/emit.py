@@ -1,0 +1,98 @@
+"""changes of one snapshot + how they look -> everything that is published of them, acknowledged when it returns."""
+
+from __future__ import annotations
+
+import attrs
+import structlog
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.kafka.cluster import Cluster
+from connector.kafka.messages import Messages
+from connector.kafka.publishing import publish
+from connector.settings import SourceSettings
+from connector.source.envelope import Wire, at, records
+from connector.source.numbering import numbered
+from serde.emit.ddl import schema_change, schema_change_key
+from serde.emit.kinds import Record
+from serde.emit.side import heartbeat, heartbeat_key, transaction_begin, transaction_end, transaction_key
+
+
+@attrs.define(eq=False)
+class Emitter:
+    """Publishes for one source; makes topics before their first event."""
+
+    settings: SourceSettings
+    cluster: Cluster
+    messages: Messages
+    _made: set[str] = attrs.field(factory=set)
+
+    def emit(self, changes: DataFrame, wire: Wire, *, reads: bool) -> None:
+        """Publish changes of one snapshot, or rows of a full read.
+
+        Raises:
+            RetriableError: the cluster or the store is away; some events may be out, a retry gives the same ones.
+            FatalError: an event was refused, or a file cannot be read.
+        """
+        self._ensure(wire)
+        if not wire.ordered:
+            publish(records(changes, wire, reads=reads), wire.topic, self.settings.kafka)
+            return
+        kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
+        with numbered(kept, order(wire)) as found:
+            self._boundary(wire, begins=True, count=found.count)
+            publish(records(found.changes, wire, reads=reads), wire.topic, self.settings.kafka)
+            self._boundary(wire, begins=False, count=found.count)
+
+    def announce(self, wire: Wire, row: Record, *, creates: bool) -> None:
+        """Publish what a table looks like from this snapshot on."""
+        outgoing, keys = self.settings.outgoing, wire.key
+        names = [] if keys is None else [member.name for member in keys.record.members]
+        key = schema_change_key(wire.origin.database).json(schemas=outgoing.key_schemas)
+        value = schema_change(wire.origin, row, names, creates=creates).json(schemas=outgoing.value_schemas)
+        self.messages.create(outgoing.prefix, outgoing.creation.replication)
+        self.messages.send(outgoing.prefix, [(key, value)])
+
+    def heartbeat(self, ts_ms: int) -> None:
+        """Publish a heartbeat."""
+        outgoing = self.settings.outgoing
+        schemas = outgoing.key_schemas, outgoing.value_schemas
+        key = heartbeat_key(outgoing.prefix).json(schemas=schemas[0])
+        self.messages.create(outgoing.heartbeat_topic, outgoing.creation.replication)
+        self.messages.send(outgoing.heartbeat_topic, [(key, heartbeat(ts_ms).json(schemas=schemas[1]))])
+
+    def _boundary(self, wire: Wire, *, begins: bool, count: int) -> None:
+        """Publish BEGIN or END of a snapshot as a transaction; a snapshot without events has none."""
+        if not count:
+            return
+        outgoing, origin = self.settings.outgoing, wire.origin
+        ts_ms = origin.times()["ts_ms"]
+        counts = {f"{origin.schema}.{origin.table}": count}
+        made = (
+            transaction_begin(wire.transaction, ts_ms) if begins else transaction_end(wire.transaction, ts_ms, counts)
+        )
+        key = transaction_key(wire.transaction).json(schemas=outgoing.key_schemas)
+        self.messages.create(outgoing.transaction_topic, outgoing.creation.replication)
+        self.messages.send(outgoing.transaction_topic, [(key, made.json(schemas=outgoing.value_schemas))])
+
+    def _ensure(self, wire: Wire) -> None:
+        if wire.topic in self._made:
+            return
+        creation, keyed = self.settings.outgoing.creation, wire.key is not None
+        if not keyed and "compact" in creation.cleanup:
+            structlog.get_logger().warning("a table without key has no compacted topic", topic=wire.topic)
+        config = creation.settings(keyed=keyed)
+        self.cluster.create(wire.topic, creation.partitions, creation.replication, config)
+        self._made.add(wire.topic)
+
+
+def order(wire: Wire) -> list[Column]:
+    """Give the order of a snapshot's events, the same whenever they are computed: by key, deletes first, then all."""
+    image = F.coalesce("after", "before")
+    rank = F.when(F.col("op") == "d", 0).otherwise(1)
+    whole = F.to_json(F.struct("before", "after"))
+    if wire.key is None:
+        return [rank, whole]
+    if wire.by_row_id:
+        return [F.col("row_id"), rank]
+    return [*(at(image, path) for path in wire.key.paths), rank, whole]

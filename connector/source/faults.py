@@ -1,0 +1,42 @@
+"""Failures while a source's frame runs -> our errors, with table, snapshot and file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.iceberg.java import is_retriable
+
+_FILE = re.compile(r"[^\s'\",;()\[\]]+\.(?:parquet|orc|avro|puffin|json)\b")
+_CAUSE = re.compile(r"(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+)): ([^\n]*)")
+_GONE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException")
+
+
+@contextmanager
+def reading(table: str, snapshot_id: int) -> Iterator[None]:
+    """Run a frame of this table and snapshot; what Spark raises becomes ours.
+
+    Raises:
+        FatalError: a data or delete file is gone or cannot be read; names it.
+        RetriableError: the store is away.
+    """
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise _ours(str(error), f"table {table}, snapshot {snapshot_id}") from error
+
+
+def _ours(text: str, where: str) -> ConnectorError:
+    causes = _CAUSE.findall(text)
+    file = next(iter(_FILE.findall(text)), None)
+    name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
+    if any(cause[1] in _GONE for cause in causes):
+        return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")
+    if name and is_retriable(name) and file is None:
+        return RetriableError(f"{where}: {name}: {message}")
+    return FatalError(f"{where}: file {file or 'unknown'} cannot be read: {name}: {message}")

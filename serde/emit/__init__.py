@@ -1,0 +1,1 @@
+"""Row descriptions -> the wire: Connect schemas, envelopes and side topics, as Debezium has them."""

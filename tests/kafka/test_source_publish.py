@@ -1,0 +1,229 @@
+"""Iceberg snapshots -> records in a real broker, read as a consumer reads them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.errors import ConnectorError
+from connector.iceberg.catalog import Catalog
+from connector.source.build import build, opened
+from connector.source.feed import Done
+from connector.source.run import Tables
+from tests.conftest import MakeWorkspace
+from tests.reading import Lake
+from tests.sources import Spring, in_order, payload, replica, spring
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+MERGE_ON_READ = (
+    "'write.delete.mode'='merge-on-read','write.update.mode'='merge-on-read','write.merge.mode'='merge-on-read'"
+)
+MakeSpring = Callable[..., Spring]
+
+
+@pytest.fixture(scope="module")
+def make_spring(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> MakeSpring:
+    """make_spring(name, {"property": "value"}) gives a source with a catalog of its own."""
+
+    def make(name: str, extra: dict[str, str] | None = None) -> Spring:
+        return spring(spark, topics, tmp_path_factory.mktemp(name), name, {**PLAIN, **(extra or {})})
+
+    return make
+
+
+def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -> None:
+    """A full read, then inserts, updates, deletes, a merge and new columns: every event is right and in order."""
+    source = make_spring("kinds", {"include.schema.changes": "true"})
+    source.sql(
+        f"CREATE TABLE T.t (id BIGINT NOT NULL, name STRING) USING iceberg TBLPROPERTIES ({MERGE_ON_READ})",
+        "INSERT INTO T.t VALUES (1, 'one'), (2, 'two')",
+    )
+    source.identify("t", "id")
+    assert [step.what for step in source.publish()] == ["part read"]
+    assert {(e["op"], e["after"]["id"], e["source"]["snapshot"]) for e in source.events("t")} == {
+        ("r", 1, "true"),
+        ("r", 2, "true"),
+    }
+    source.sql(
+        "UPDATE T.t SET name = 'zwei' WHERE id = 2",
+        "DELETE FROM T.t WHERE id = 1",
+        "ALTER TABLE T.t ADD COLUMN more STRUCT<x: INT>",
+        "MERGE INTO T.t t USING (SELECT * FROM VALUES (2), (3) AS s(id)) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET more = named_struct('x', 7) "
+        "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'three')",
+    )
+    assert [step.what for step in source.publish()] == ["snapshot published"] * 3
+    changes = {(e["op"], json.dumps(e["before"]), json.dumps(e["after"])) for e in source.events("t") if e["op"] != "r"}
+    assert changes == {
+        ("u", '{"id": 2, "name": "two"}', '{"id": 2, "name": "zwei"}'),
+        ("d", '{"id": 1, "name": "one"}', "null"),
+        ("u", '{"id": 2, "name": "zwei", "more": null}', '{"id": 2, "name": "zwei", "more": {"x": 7}}'),
+        ("c", "null", '{"id": 3, "name": "three", "more": null}'),
+    }
+    records = source.records("t")
+    of_one = [record for record in records if payload(record.key) == {"id": 1}]
+    assert [record.value is None for record in of_one] == [False, False, True]
+    assert in_order(records)
+    assert replica(records) == {json.dumps({"id": row["id"]}): row for row in source.rows("t")}
+    assert source.publish() == []
+    announced = [payload(record.value)["tableChanges"][0] for record in source.topics.read("kinds")]
+    assert [(a["type"], [c["name"] for c in a["table"]["columns"]]) for a in announced] == [
+        ("CREATE", ["id", "name"]),
+        # The identifier columns were set after the first snapshot.
+        ("ALTER", ["id", "name"]),
+        ("ALTER", ["id", "name", "more"]),
+    ]
+
+
+def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_spring: MakeSpring) -> None:
+    """When the position is that of before a snapshot or part, the same records are published again, byte for byte."""
+    source = make_spring("replay", {"provide.transaction.metadata": "true"})
+    source.sql(
+        "CREATE TABLE T.t (id BIGINT NOT NULL, v DOUBLE, m MAP<INT, STRING>) USING iceberg",
+        "INSERT INTO T.t SELECT id, id / 3, map(cast(id AS INT), 'ä\"\n') FROM range(2000)",
+    )
+    source.identify("t", "id")
+    settings = source.settings()
+    before: list[Any] = []
+
+    def keep() -> None:
+        before.append(opened(Catalog(source.spark, settings.catalog), settings).of("db.t"))
+
+    keep()
+    source.publish()
+    keep()
+    source.sql("UPDATE T.t SET v = double('NaN') WHERE id % 2 = 0", "DELETE FROM T.t WHERE id % 3 = 0")
+    source.publish()
+    once, boundaries = source.records("t"), source.topics.read("replay.transaction")
+    opened(Catalog(source.spark, settings.catalog), settings).put("db.t", before[1])
+    source.publish()
+    twice = source.records("t")
+    # Everything after the full read is there twice, and nothing else.
+    counted = Counter((r.partition, r.key, r.value) for r in twice)
+    counted.subtract(Counter((r.partition, r.key, r.value) for r in once))
+    changes = Counter((r.partition, r.key, r.value) for r in once if r.value is None or payload(r.value)["op"] != "r")
+    assert counted == changes
+    assert [(r.key, r.value) for r in source.topics.read("replay.transaction")] == [
+        (r.key, r.value) for r in boundaries
+    ] * 2
+    assert replica(twice) == replica(once)
+
+
+def test_transactions_are_numbered_and_counted(make_spring: MakeSpring) -> None:
+    """A snapshot is a transaction: BEGIN, events numbered from 1 without gaps, END with their count."""
+    source = make_spring("bounds", {"provide.transaction.metadata": "true", "snapshot.mode": "no_data"})
+    source.sql("CREATE TABLE T.t (id BIGINT, v INT) USING iceberg")
+    source.publish()
+    source.sql("INSERT INTO T.t SELECT id, 0 FROM range(500)")
+    source.publish()
+    events = source.events("t")
+    assert sorted(e["transaction"]["total_order"] for e in events) == list(range(1, 501))
+    idents = {e["transaction"]["id"] for e in events}
+    bounds = [payload(r.value) for r in source.topics.read("bounds.transaction")]
+    assert [(b["status"], b["event_count"]) for b in bounds] == [("BEGIN", None), ("END", 500)]
+    assert {b["id"] for b in bounds} == idents
+    assert bounds[1]["data_collections"] == [{"data_collection": "db.t", "event_count": 500}]
+
+
+def test_own_commits_replaced_files_and_other_branches_are_not_read(make_spring: MakeSpring) -> None:
+    """Compaction gives no event; a commit of our own sink gives none when it is to be passed over."""
+    source = make_spring("quiet", {"iceberg.skip.own.commits": "true"})
+    source.sql("CREATE TABLE T.t (id BIGINT, v INT) USING iceberg", "INSERT INTO T.t VALUES (1, 1)")
+    source.publish()
+    table = source.lake().java("t", "db")
+    # An empty append with the mark that the sink's commits carry.
+    table.newAppend().set("icebridge.name", "a sink").commit()
+    source.spark.sql(
+        f"CALL {source.name}.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))"
+    )
+    source.sql("INSERT INTO T.t VALUES (2, 2)")
+    assert [step.what for step in source.publish()] == ["snapshot skipped", "snapshot skipped", "snapshot published"]
+    assert [(e["op"], e["after"]["id"]) for e in source.events("t")] == [("r", 1), ("c", 2)]
+
+
+def test_a_failing_table_does_not_stop_the_others(make_spring: MakeSpring) -> None:
+    """A table whose history is gone stops with its name; the run ends with an error once the others are through."""
+    source = make_spring("apart")
+    source.sql(
+        "CREATE TABLE T.a (id BIGINT) USING iceberg",
+        "CREATE TABLE T.b (id BIGINT) USING iceberg",
+        "INSERT INTO T.a VALUES (1)",
+        "INSERT INTO T.b VALUES (1)",
+    )
+    source.publish()
+    source.sql("INSERT INTO T.a VALUES (2)", "DROP TABLE T.a", "CREATE TABLE T.a (id BIGINT) USING iceberg")
+    source.sql("INSERT INTO T.a VALUES (5)", "INSERT INTO T.b VALUES (2)")
+    with pytest.raises(ConnectorError, match=r"table db\.a: .*replaced by another table"):
+        source.publish()
+    assert sorted(e["after"]["id"] for e in source.events("b")) == [1, 2]
+    assert [e["after"]["id"] for e in source.events("a")] == [1]
+    # The way out that the message names.
+    source.publish({"snapshot.mode": "when_needed"})
+    assert [e["after"]["id"] for e in source.events("a")] == [1, 5]
+
+
+def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring) -> None:
+    """A full read in several parts stores each; what is out is not read again, and the rows are all there once."""
+    source = make_spring("parts", {"max.batch.size": "100"})
+    source.sql("CREATE TABLE T.t (id BIGINT NOT NULL) USING iceberg")
+    for start in range(0, 400, 50):
+        source.sql(f"INSERT INTO T.t SELECT id FROM range({start}, {start + 50}, 1, 1)")
+    source.identify("t", "id")
+    settings = source.settings()
+    running: list[Tables] = []
+
+    def halt(done: Done) -> None:
+        if done.part == 2:
+            running[0].stop()
+
+    running.append(build(source.spark, settings, halt))
+    running[0].run(once=True)
+    part_way = len(source.events("t"))
+    assert 0 < part_way < 400
+    # Another batch size does not change how this read is cut.
+    steps = source.publish({"max.batch.size": "1000"})
+    assert steps[0].part == 3
+    assert sorted(e["after"]["id"] for e in source.events("t")) == list(range(400))
+
+
+def test_the_sink_makes_a_replica_that_equals_the_source(
+    make_spring: MakeSpring, make_workspace: MakeWorkspace
+) -> None:
+    """Source, broker and our own sink together: the replica equals the table, after copy-on-write and merge-on-read."""
+    source = make_spring("there", {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"})
+    for table, properties in {"cow": "'format-version'='2'", "mor": f"'format-version'='3',{MERGE_ON_READ}"}.items():
+        source.sql(
+            f"CREATE TABLE T.{table} (id BIGINT NOT NULL, name STRING, amount DECIMAL(20, 3), at TIMESTAMP, day DATE, "
+            f"l ARRAY<INT>, d DOUBLE) USING iceberg PARTITIONED BY (bucket(4, id)) TBLPROPERTIES ({properties})",
+            f"INSERT INTO T.{table} SELECT id, concat('n', id), id / 7, timestamp_micros(id * 1000001 - 5000), "
+            f"date_from_unix_date(id - 100), array(cast(id AS INT)), id / 3 FROM range(1000)",
+        )
+        source.identify(table, "id")
+    source.publish()
+    for table in ("cow", "mor"):
+        source.sql(
+            f"UPDATE T.{table} SET amount = -amount, id = id + 5000 WHERE id % 10 = 3",
+            f"DELETE FROM T.{table} WHERE id % 10 = 4",
+            f"INSERT INTO T.{table} SELECT id, NULL, NULL, NULL, NULL, NULL, NULL FROM range(2000, 2100)",
+        )
+    source.publish()
+    extra = {"topics": "there.db.cow,there.db.mor", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    space = make_workspace("replica", extra)
+    ended = space.run()
+    assert ended.code == 0, ended.text[-4000:]
+    copy = Lake(source.spark, space.name, space.catalog)
+    for table in ("cow", "mor"):
+        wanted = source.rows(table)
+        found = copy.many(f"there_db_{table}")
+        columns = list(wanted[0])
+        assert Counter(repr([row[c] for c in columns]) for row in found) == Counter(
+            repr([row[c] for c in columns]) for row in wanted
+        )

@@ -1,0 +1,461 @@
+"""Named cases of changes: those of Iceberg's own changelog tests, those that it refuses, and bad input."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.errors import FatalError, GapError
+from connector.iceberg.history import Snapshots
+from connector.iceberg.scan import Reader
+from connector.iceberg.scan_tasks import file_changes
+from connector.iceberg.schemas import snapshot_schema
+from connector.source.changes import Diff, changes
+from connector.source.decide import Head, Idle, Position, SnapshotMode, Stop, decide
+from connector.source.faults import reading
+from connector.source.initial import parts, rows
+from connector.source.keys import KeyKind, Keys
+from connector.source.watch import head, history
+from tests.source_tables import Kind, Subject, plain, use_catalog
+
+pytestmark = pytest.mark.spark
+COW, MOR = "copy-on-write", "merge-on-read"
+V2_COW = Kind(2, COW, partitioned=False, identifiers=False)
+V2_COW_KEYED = Kind(2, COW, partitioned=False, identifiers=True)
+V2_COW_PARTS = Kind(2, COW, partitioned=True, identifiers=True)
+V2_MOR = Kind(2, MOR, partitioned=False, identifiers=True)
+V3_MOR = Kind(3, MOR, partitioned=False, identifiers=True)
+COLUMNS = "id bigint NOT NULL, p string, v string"
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """The session with a catalog for these tests."""
+    use_catalog(spark, tmp_path_factory.mktemp("scenarios"))
+    return spark
+
+
+def _filled(session: SparkSession, kind: Kind, values: str, columns: str = COLUMNS) -> Subject:
+    subject = Subject(session, kind, columns)
+    subject.spark.conf.set("spark.sql.shuffle.partitions", "2")
+    subject.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {values}")
+    subject.follow()
+    return subject
+
+
+def _one(subject: Subject, statement: str) -> list[tuple[str, Any, Any]]:
+    """Run a statement and give its events in order of their rows."""
+    subject.sql(statement)
+    return _events(subject)
+
+
+def _events(subject: Subject) -> list[tuple[str, Any, Any]]:
+    (found,) = subject.follow()
+    return sorted(((op, before, after) for op, before, after, _ in found), key=repr)
+
+
+def test_overwrite_of_a_partition(session: SparkSession) -> None:
+    """An overwrite deletes what went, creates what came, and is silent about the rest."""
+    subject = _filled(session, V2_COW_PARTS, "(1, 'a', 'x'), (2, 'a', 'y'), (3, 'b', 'z')")
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        found = _one(subject, "INSERT OVERWRITE {t} VALUES (1, 'a', 'x'), (4, 'a', 'n')")
+    finally:
+        session.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert found == [("c", None, (4, "a", "n")), ("d", (2, "a", "y"), None)]
+
+
+@pytest.mark.parametrize("kind", [V2_COW_PARTS, Kind(3, MOR, partitioned=True, identifiers=False)], ids=str)
+def test_deleted_files_need_no_shuffle(session: SparkSession, kind: Kind) -> None:
+    """A delete of whole files is read from the removed files alone."""
+    subject = _filled(session, kind, "(1, 'a', 'x'), (2, 'a', 'y'), (3, 'b', 'z')")
+    assert _one(subject, "DELETE FROM {t} WHERE p = 'a'") == [("d", (1, "a", "x"), None), ("d", (2, "a", "y"), None)]
+    table = subject.table()
+    frame = changes(session, table, table.snapshot_id or 0, Keys())
+    assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_appends_need_no_shuffle(session: SparkSession) -> None:
+    """Appended rows are creates as they are."""
+    subject = _filled(session, V2_COW_KEYED, "(1, 'a', 'x')")
+    assert _one(subject, "INSERT INTO {t} VALUES (2, 'b', NULL)") == [("c", None, (2, "b", None))]
+    table = subject.table()
+    frame = changes(session, table, table.snapshot_id or 0, Keys(KeyKind.IDENTIFIERS, ("id",)))
+    assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_rewritten_manifests_and_data_files_are_silent(session: SparkSession) -> None:
+    """Manifest rewrites and compaction are passed over; entries carried into new manifests are no changes."""
+    subject = _filled(session, V2_COW_KEYED, "(1, 'a', 'x'), (2, 'a', 'y')")
+    subject.sql("INSERT INTO {t} VALUES (3, 'c', 'z')")
+    subject.follow()
+    subject.call("rewrite_manifests")
+    subject.call("rewrite_data_files", ", options => map('rewrite-all', 'true')")
+    assert subject.follow() == [[], []]
+    assert _one(subject, "INSERT INTO {t} VALUES (4, 'd', 'z')") == [("c", None, (4, "d", "z"))]
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("(1,'a','x'), (1,'a','x'), (2,'a','y')", {"d": 1}),
+        ("(1,'a','x'), (1,'a','x'), (1,'a','x'), (1,'a','x'), (2,'a','y')", {"c": 1}),
+        ("(1,'a','x'), (1,'a','x'), (1,'a','x'), (2,'a','y')", {}),
+        ("(1,'a',NULL), (1,'a','x'), (2,'a','y')", {"d": 2, "c": 1}),
+    ],
+)
+@pytest.mark.parametrize("kind", [V2_COW, V2_COW_KEYED], ids=str)
+def test_duplicate_rows_are_counted(session: SparkSession, kind: Kind, after: str, expected: dict[str, int]) -> None:
+    """Of equal rows exactly as many events come as their number changed, with and without identifier columns."""
+    subject = _filled(session, kind, "(1,'a','x'), (1,'a','x'), (1,'a','x'), (2,'a','y')")
+    subject.sql(f"INSERT OVERWRITE {{t}} VALUES {after}")
+    (found,) = subject.follow()
+    if kind.identifiers and expected == {"d": 2, "c": 1}:
+        expected = {"d": 1, "u": 1}
+    assert Counter(op for op, *_ in found) == expected
+
+
+def test_duplicate_identifiers_end_with_a_row(session: SparkSession) -> None:
+    """Where two rows of one identifier become one, the delete comes before the update."""
+    subject = _filled(session, V2_COW_KEYED, "(1,'a','x'), (1,'a','y')")
+    subject.sql("INSERT OVERWRITE {t} VALUES (1,'a','z')")
+    (found,) = subject.follow()
+    assert [op for op, *_ in found] == ["d", "u"]
+
+
+@pytest.mark.parametrize("kind", [V2_COW_KEYED, V2_MOR, V3_MOR], ids=str)
+def test_key_change_is_delete_and_create(session: SparkSession, kind: Kind) -> None:
+    """A row whose identifier changed goes under the old one and comes under the new one."""
+    subject = _filled(session, kind, "(1,'a','x'), (2,'a','y')")
+    found = _one(subject, "UPDATE {t} SET id = 9 WHERE id = 1")
+    assert found == [("c", None, (9, "a", "x")), ("d", (1, "a", "x"), None)]
+
+
+def test_configured_columns_pair_updates(session: SparkSession) -> None:
+    """Rows without identifier columns are paired by the configured ones, nulls too."""
+    subject = _filled(session, V2_COW, "(1,'a','x'), (2,NULL,'y')")
+    subject.sql("UPDATE {t} SET v = 'n'")
+    (found,) = subject.follow(Keys(KeyKind.CONFIGURED, ("p",)))
+    assert sorted(op for op, *_ in found) == ["u", "u"]
+
+
+@pytest.mark.parametrize("kind", [V2_COW_PARTS, Kind(2, MOR, partitioned=True, identifiers=True)], ids=str)
+def test_row_that_moves_partition_is_one_update(session: SparkSession, kind: Kind) -> None:
+    """A changed partition column is an update, not a delete and a create."""
+    subject = _filled(session, kind, "(1,'a','x'), (2,'a','y'), (3,'b','y')")
+    assert _one(subject, "UPDATE {t} SET p = 'b' WHERE id = 1") == [("u", (1, "a", "x"), (1, "b", "x"))]
+
+
+@pytest.mark.parametrize("kind", [V2_COW_KEYED, V2_MOR, V3_MOR, Kind(3, COW, False, False)], ids=str)
+def test_equal_outcome_is_silent(session: SparkSession, kind: Kind) -> None:
+    """An update that changes nothing, and maps whose entries only change their order, are no changes."""
+    values = "(1, map('a', 1, 'b', 2), CAST('NaN' AS double)), (2, map(), -0D)"
+    subject = _filled(session, kind, values, "id bigint NOT NULL, m map<string, int>, d double")
+    assert _one(subject, "UPDATE {t} SET m = map('b', 2, 'a', 1), d = CAST('NaN' AS double) WHERE id = 1") == []
+    found = _one(subject, "UPDATE {t} SET d = 0D WHERE id = 2")
+    assert found == [("u", (2, plain({}), "-0.0"), (2, plain({}), "0.0"))]
+
+
+def test_nested_values_are_told_apart(session: SparkSession) -> None:
+    """Nulls and nesting count: [null, 1], [1] and [[1]] are different values."""
+    values = "(1, array(1, NULL), named_struct('a', CAST(NULL AS int), 'b', 1)), (2, array(1), NULL)"
+    columns = "id bigint NOT NULL, l array<int>, s struct<a: int, b: int>"
+    subject = _filled(session, V2_COW_KEYED, values, columns)
+    found = _one(subject, "UPDATE {t} SET l = array(NULL, 1), s = named_struct('a', 1, 'b', CAST(NULL AS int))")
+    assert [(op, before[0]) for op, before, _ in found] == [("u", 1), ("u", 2)]
+
+
+def test_odd_column_names(session: SparkSession) -> None:
+    """Dots, spaces, quotes and letter case in column names come through."""
+    subject = _filled(session, V2_COW_KEYED, "(1, 'x', 'y')", "id bigint NOT NULL, `the.value` string, `a b``c` string")
+    assert _one(subject, "UPDATE {t} SET `the.value` = 'z'") == [("u", (1, "x", "y"), (1, "z", "y"))]
+    table = subject.table()
+    frame = changes(session, table, table.snapshot_id or 0, Keys(KeyKind.CONFIGURED, ("the.value",)))
+    assert frame.schema["after"].dataType.names == ["id", "the.value", "a b`c"]
+    assert sorted(row.op for row in frame.collect()) == ["c", "d"]
+
+
+def test_rows_from_before_an_upgrade(session: SparkSession) -> None:
+    """A table upgraded to v3 has old rows without row ids: they are followed, and those that stay are silent."""
+    subject = _filled(session, V2_COW, "(1,'a','x'), (2,'a','y')")
+    subject.sql("ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='3')")
+    found = _one(subject, "UPDATE {t} SET v = 'n' WHERE id = 1")
+    assert {(before or after)[0] for _, before, after in found} == {1}
+    assert _one(subject, "UPDATE {t} SET v = 'm' WHERE id = 1") == [("u", (1, "a", "n"), (1, "a", "m"))]
+    assert _one(subject, "DELETE FROM {t} WHERE id = 2") == [("d", (2, "a", "y"), None)]
+
+
+def test_three_snapshots_of_equality_deletes(session: SparkSession) -> None:
+    """Each equality delete takes the rows that were live before it, not those of its own snapshot, not those gone."""
+    subject = Subject(session, V2_MOR, COLUMNS)
+    row = {"p": "a", "v": "x"}
+    subject.upsert([{"id": 1, **row}, {"id": 2, **row}])
+    subject.follow()
+    subject.upsert([{"id": 1, "p": "a", "v": "y"}, {"id": 3, **row}])
+    assert _events(subject) == [("c", None, (3, "a", "x")), ("u", (1, "a", "x"), (1, "a", "y"))]
+    subject.upsert([{"id": 1, "p": "a", "v": "y"}], deleted=[{"id": 2}, {"id": 7}])
+    assert _events(subject) == [("d", (2, "a", "x"), None)]
+    subject.upsert([], deleted=[{"id": 1}, {"id": 2}])
+    assert _events(subject) == [("d", (1, "a", "y"), None)]
+
+
+def test_removed_file_counts_only_rows_that_were_live(session: SparkSession) -> None:
+    """A file that goes takes along no row that a delete file had taken before."""
+    kind = Kind(2, MOR, partitioned=True, identifiers=True)
+    subject = _filled(session, kind, "(1,'a','x'), (2,'a','y'), (3,'a','z'), (4,'b','z')")
+    assert _one(subject, "DELETE FROM {t} WHERE id = 2") == [("d", (2, "a", "y"), None)]
+    assert _one(subject, "DELETE FROM {t} WHERE p = 'a'") == [("d", (1, "a", "x"), None), ("d", (3, "a", "z"), None)]
+
+
+@pytest.mark.parametrize("granularity", ["file", "partition"])
+def test_position_deletes_of_both_scopes(session: SparkSession, granularity: str) -> None:
+    """Delete files for one data file and for a whole partition touch the rows they name, each once."""
+    subject = Subject(session, V2_MOR, COLUMNS, f", 'write.delete.granularity'='{granularity}'")
+    for start in (0, 10):
+        subject.sql(f"INSERT INTO {{t}} SELECT id + {start}, 'a', 'x' FROM range(5)")
+    subject.follow()
+    deleted = _one(subject, "DELETE FROM {t} WHERE id IN (1, 11)")
+    assert deleted == [("d", (1, "a", "x"), None), ("d", (11, "a", "x"), None)]
+    assert _one(subject, "DELETE FROM {t} WHERE id IN (1, 2, 11)") == [("d", (2, "a", "x"), None)]
+
+
+def test_rows_deleted_in_the_snapshot_that_added_them(session: SparkSession, tmp_path: Path) -> None:
+    """A row that its own snapshot deletes by position was never there."""
+    subject = _filled(session, V2_MOR, "(1,'a','x')")
+    _add_with_deletes(subject, [(5, "a", "n"), (6, "a", "n"), (7, "a", "n")], [1], tmp_path)
+    assert _events(subject) == [("c", None, (5, "a", "n")), ("c", None, (7, "a", "n"))]
+
+
+def _add_with_deletes(subject: Subject, values: list[Any], positions: list[int], folder: Path) -> None:
+    """Commit a data file and a position delete file against it in one snapshot."""
+    table = subject.table()
+    data, deletes = str(folder / "data.parquet"), str(folder / "deletes.parquet")
+    columns = table.layout().columns
+    pq.write_table(pa.Table.from_pylist([dict(zip(columns.names, v, strict=True)) for v in values], columns), data)
+    path = pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"})
+    place = pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"})
+    named = pa.schema([path, place])
+    pq.write_table(pa.Table.from_pylist([{"file_path": data, "pos": p} for p in positions], named), deletes)
+    iceberg: Any = subject.spark._jvm.org.apache.iceberg
+    java = table.java
+
+    def metrics(file: Any) -> Any:
+        return iceberg.parquet.ParquetUtil.fileMetrics(file, iceberg.MetricsConfig.forTable(java))
+
+    one, two = (java.io().newInputFile(file) for file in (data, deletes))
+    rows_file = iceberg.DataFiles.builder(java.spec()).withInputFile(one).withFormat("PARQUET")
+    gone = iceberg.FileMetadata.deleteFileBuilder(java.spec()).ofPositionDeletes().withInputFile(two)
+    gone = gone.withReferencedDataFile(data)
+    delta = java.newRowDelta().addRows(rows_file.withMetrics(metrics(one)).build())
+    delta.addDeletes(gone.withFormat("PARQUET").withMetrics(metrics(two)).build()).commit()
+
+
+@pytest.mark.parametrize("kind", [V2_MOR, V3_MOR], ids=str)
+def test_initial_read_in_parts(session: SparkSession, kind: Kind) -> None:
+    """The full read gives the live rows of the pinned snapshot, in parts that are the same each time."""
+    subject = Subject(session, kind, COLUMNS)
+    for start in range(3):
+        subject.sql(f"INSERT INTO {{t}} SELECT id * 3 + {start}, 'a', 'x' FROM range(4)")
+    subject.sql("DELETE FROM {t} WHERE id IN (0, 4)")
+    table = subject.table()
+    pinned = table.snapshot_id or 0
+    subject.sql("DELETE FROM {t} WHERE id > 5")
+    found = parts(session, subject.table(), pinned, part_bytes=1500)
+    assert len(found) > 1
+    assert [[t.path for t in p.tasks] for p in found] == [
+        [t.path for t in p.tasks] for p in parts(session, table, pinned, part_bytes=1500)
+    ]
+    read = [row for part in found for row in rows(session, subject.table(), pinned, part, Keys()).collect()]
+    assert sorted(row.after.id for row in read) == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
+    assert {(row.op, row.before) for row in read} == {("r", None)}
+
+
+def test_v1_table_is_refused(session: SparkSession) -> None:
+    """A v1 table is an error that tells how to upgrade."""
+    subject = Subject(session, Kind(1, COW, False, False), COLUMNS)
+    subject.sql("INSERT INTO {t} VALUES (1, 'a', 'x')")
+    table = subject.table()
+    with pytest.raises(FatalError, match=r"format version 1.*'format-version'='2'"):
+        changes(session, table, table.snapshot_id or 0, Keys())
+    with pytest.raises(FatalError, match="format version 1"):
+        head(table, Snapshots(session, table))
+
+
+def test_rollback_and_expiry_stop(session: SparkSession) -> None:
+    """A rolled back or expired position stops with table and snapshots; reading an expired snapshot is a gap."""
+    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
+    first = subject.table().snapshot_id
+    subject.sql("INSERT INTO {t} VALUES (2,'a','x')")
+    subject.follow()
+    lost = subject.position.snapshot_id
+    subject.call("rollback_to_snapshot", f", snapshot_id => {first}")
+    assert subject.next() is None
+    table = subject.table()
+    snapshots = Snapshots(session, table)
+    now = head(table, snapshots)
+    stop = decide(subject.name, subject.position, SnapshotMode.INITIAL, now, lambda: history(snapshots))
+    assert isinstance(stop, Stop) and str(lost) in stop.reason and "rolled back" in stop.reason
+    subject.call("expire_snapshots", ", older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1")
+    with pytest.raises(GapError, match=str(lost)):
+        changes(session, subject.table(), lost or 0, Keys())
+
+
+@pytest.mark.parametrize("which", ["data", "delete"])
+def test_missing_file_is_named(session: SparkSession, which: str) -> None:
+    """A data or delete file that is gone is an error with table, snapshot and file."""
+    subject = _filled(session, V2_MOR, "(1,'a','x'), (2,'a','y')")
+    subject.sql("DELETE FROM {t} WHERE id = 2")
+    table = subject.table()
+    suffix = "data_file" if which == "data" else "delete_file"
+    path = session.table(f"{subject.name}.{suffix}s").collect()[0].file_path
+    Path(path).unlink()
+    Path(path).with_name(f".{Path(path).name}.crc").unlink(missing_ok=True)
+    with pytest.raises(FatalError) as caught, reading(subject.name, table.snapshot_id or 0):
+        changes(session, table, table.snapshot_id or 0, Keys()).collect()
+    for part in (subject.name, str(table.snapshot_id), Path(path).name):
+        assert part in str(caught.value)
+
+
+def test_broken_file_is_named(session: SparkSession) -> None:
+    """A data file that is no Parquet is an error with table, snapshot and file."""
+    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
+    subject.sql("INSERT INTO {t} VALUES (2,'a','x')")
+    table = subject.table()
+    snapshot_id = table.snapshot_id or 0
+    with pytest.raises(FatalError) as caught, reading(subject.name, snapshot_id):
+        frame = changes(session, table, snapshot_id, Keys())
+        for file in session.table(f"{subject.name}.data_files").collect():
+            Path(file.file_path).write_bytes(b"x" * file.file_size_in_bytes)
+            Path(file.file_path).with_name(f".{Path(file.file_path).name}.crc").unlink(missing_ok=True)
+        frame.collect()
+    assert subject.name in str(caught.value) and ".parquet" in str(caught.value)
+
+
+def test_branch_is_followed(session: SparkSession) -> None:
+    """A branch has a head of its own; one that is not there is an error."""
+    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
+    table = subject.table()
+    main = table.snapshot_id
+    table.java.manageSnapshots().createBranch("audit", main).commit()
+    subject.spark.sql(f"INSERT INTO {subject.name}.branch_audit VALUES (2,'a','x')")
+    branch = Snapshots(session, subject.table(), "audit")
+    assert branch.poll() not in (None, main)
+    assert [found["snapshot-id"] for found in branch.ancestors()] == [main, branch.newest()]
+    assert Snapshots(session, subject.table()).poll() == main
+    with pytest.raises(FatalError, match="no branch other"):
+        Snapshots(session, subject.table(), "other").poll()
+
+
+def test_times_and_nanoseconds(session: SparkSession) -> None:
+    """Types that Spark lacks are carried as numbers: microseconds of the day, nanoseconds since the epoch."""
+    subject = Subject(session, Kind(3, MOR, partitioned=False, identifiers=False), "id bigint NOT NULL")
+    table = subject.table()
+    types: Any = session._jvm.org.apache.iceberg.types.Types
+    update = table.java.updateSchema().addColumn("t", types.TimeType.get())
+    update.addColumn("n", types.TimestampNanoType.withZone()).addColumn("u", types.UUIDType.get()).commit()
+    path = f"{table.java.location()}/data/odd.parquet"
+    columns = subject.table().layout().columns
+    rows_in = {
+        "id": [1, 2],
+        "t": [3_723_000_004, None],
+        "n": [1_234_567_890_123_456_789, None],
+        "u": [b"\x01" * 16, None],
+    }
+    arrays = [pa.array(rows_in[f.name]).cast(f.type) if f.name != "u" else _uuids(rows_in["u"], f) for f in columns]
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_arrays(arrays, schema=columns), path)
+    _append(subject, path)
+    table = subject.table()
+    found = changes(session, table, table.snapshot_id or 0, Keys(KeyKind.ROW_ID)).orderBy("row_id").collect()
+    uuid = "01010101-0101-0101-0101-010101010101"
+    assert [tuple(row.after) for row in found] == [
+        (1, 3_723_000_004, 1_234_567_890_123_456_789, uuid),
+        (2, None, None, None),
+    ]
+
+
+def _uuids(values: list[Any], field: pa.Field) -> pa.Array:
+    storage = pa.array(values, pa.binary(16))
+    return pa.ExtensionArray.from_storage(field.type, storage) if isinstance(field.type, pa.UuidType) else storage
+
+
+def _append(subject: Subject, path: str) -> None:
+    java = subject.table().java
+    iceberg: Any = subject.spark._jvm.org.apache.iceberg
+    file = java.io().newInputFile(path)
+    metrics = iceberg.parquet.ParquetUtil.fileMetrics(file, iceberg.MetricsConfig.forTable(java))
+    built = (
+        iceberg.DataFiles.builder(java.spec()).withInputFile(file).withFormat("PARQUET").withMetrics(metrics).build()
+    )
+    java.newAppend().appendFile(built).commit()
+
+
+def test_idle_poll_of_a_long_history(session: SparkSession) -> None:
+    """With 10,000 snapshots in history a poll that finds nothing new takes below 100 ms and reads no metadata."""
+    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
+    folder = Path(str(subject.table().java.location())) / "metadata"
+    document = json.loads((folder / "v2.metadata.json").read_text())
+    (real,) = document["snapshots"]
+    parents = [{**real, "snapshot-id": n, "parent-snapshot-id": n - 1 or None} for n in range(1, 10_000)]
+    parents[0].pop("parent-snapshot-id")
+    document["snapshots"] = [*parents, {**real, "parent-snapshot-id": 9_999}]
+    (folder / "v3.metadata.json").write_text(json.dumps(document))
+    (folder / "version-hint.text").write_text("3")
+    for checksum in folder.glob(".*.crc"):
+        checksum.unlink()
+    table = subject.table()
+    snapshots = Snapshots(session, table)
+    position = Position(table.uuid, head(table, snapshots).snapshot_id)
+    started = time.perf_counter()
+    now = head(table, snapshots)
+    decision = decide(subject.name, position, SnapshotMode.INITIAL, now, lambda: history(snapshots))
+    assert time.perf_counter() - started < 0.1
+    assert isinstance(decision, Idle)
+    started = time.perf_counter()
+    assert len(history(snapshots).ancestors) == 10_000
+    assert time.perf_counter() - started < 5
+
+
+def test_files_without_partners_are_not_shuffled(session: SparkSession) -> None:
+    """Files whose identifiers no file of the other side can hold are read as deletes or creates as they are."""
+    subject = _filled(session, V2_COW_PARTS, "(1,'a','x'), (2,'a','y'), (11,'b','x'), (12,'b','y')")
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        found = _one(subject, "INSERT OVERWRITE {t} VALUES (5,'a','x'), (11,'b','x'), (13,'b','z')")
+    finally:
+        session.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert found == [
+        ("c", None, (13, "b", "z")),
+        ("c", None, (5, "a", "x")),
+        ("d", (1, "a", "x"), None),
+        ("d", (12, "b", "y"), None),
+        ("d", (2, "a", "y"), None),
+    ]
+    table = subject.table()
+    snapshot_id = table.snapshot_id or 0
+    reader = Reader(session, table, snapshot_schema(session, table, snapshot_id))
+    keys = Keys(KeyKind.IDENTIFIERS, ("id",))
+    apart, rest = Diff(reader, file_changes(session, table, snapshot_id), keys, snapshot_id)._apart()
+    assert [(len(part.removed), len(part.added)) for part in apart] == [(1, 0), (0, 1)]
+    assert rest is not None and (len(rest.files.removed), len(rest.files.added)) == (1, 1)
+
+
+def test_position_of_another_table(session: SparkSession) -> None:
+    """A table that was dropped and made again is another table."""
+    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
+    old = subject.position
+    subject.sql("DROP TABLE {t}")
+    subject.sql(f"CREATE TABLE {{t}} ({COLUMNS}) USING iceberg")
+    table = subject.table()
+    snapshots = Snapshots(session, table)
+    stop = decide(subject.name, old, SnapshotMode.INITIAL, head(table, snapshots), lambda: history(snapshots))
+    assert isinstance(stop, Stop) and "replaced" in stop.reason
+    assert Position(table.uuid, None) != old and isinstance(Head(table.uuid, None), Head)

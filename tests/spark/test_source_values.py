@@ -1,0 +1,202 @@
+"""Columns -> JSON text, key and envelope by Spark: every value exactly as Connect's JsonConverter would write it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import random
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from connector.source import values
+from connector.source.describe import key
+from connector.source.envelope import ROW_ID, Wire, records
+from connector.source.numbering import numbered
+from serde.converter import converter
+from serde.emit.envelope import Origin
+from serde.emit.forms import Modes
+from serde.emit.kinds import Items, Kind, Member, Pairs, Plain, Record
+
+pytestmark = pytest.mark.spark
+
+LONGS = [0, 1, -1, 127, 128, -128, -129, 255, 256, 32767, -32768, -32769, 10**17, -(10**17), 10**18 - 1, 1 - 10**18]
+WIDE = [2**63, -(2**63), 2**64, -(2**64), 2**64 - 1, -(2**64) - 1, 10**38 - 1, 1 - 10**38, 2**126, -(2**126), 2**71]
+ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settled(spark: SparkSession) -> None:
+    values.settle(spark)
+
+
+DEFAULTS = Modes()
+
+
+def text(frame: DataFrame, kind: Kind, modes: Modes = DEFAULTS) -> list[Any]:
+    """The JSON value of column `v`, row by row."""
+    made = frame.select(values.json_text(F.struct("v"), Record((Member("v", kind),)), modes).alias("j"))
+    return [json.loads(row.j, parse_float=str)["v"] for row in made.collect()]
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(18, 0), (18, 18), (18, 4), (38, 0), (38, 10), (38, 38)])
+def test_decimals_are_their_shortest_twos_complement(spark: SparkSession, precision: int, scale: int) -> None:
+    """A decimal is the base64 of BigInteger.toByteArray of its unscaled number, whatever its size, sign and scale."""
+    rng = random.Random(5)
+    numbers = LONGS if precision == 18 else [*LONGS, *WIDE, *(rng.randrange(-(10**38), 10**38) for _ in range(60))]
+    exact = [Decimal((n < 0, tuple(map(int, str(abs(n)))), -scale)) for n in numbers]
+    schema = T.StructType([T.StructField("v", T.DecimalType(precision, scale))])
+    frame = spark.createDataFrame([(d,) for d in exact], schema)
+    kind = Plain("decimal", precision, scale)
+    for number, encoded in zip(numbers, text(frame, kind), strict=True):
+        raw = base64.b64decode(encoded)
+        assert int.from_bytes(raw, "big", signed=True) == number
+        assert len(raw) == (number if number >= 0 else ~number).bit_length() // 8 + 1
+    assert text(frame, kind, Modes("string")) == [f"{d:f}" for d in exact]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "modes", "expected"),
+    [
+        ("date'1969-12-30'", "date", {}, -2),
+        ("date'1969-12-30'", "date", {"times": "isostring"}, "1969-12-30Z"),
+        ("timestamp_ntz'1969-12-31 23:59:59.999999'", "timestamp", {}, -1),
+        ("timestamp_ntz'1969-12-31 23:59:59.999999'", "timestamp", {"times": "connect"}, -1),
+        ("timestamp_ntz'1969-12-31 23:59:59.999999'", "timestamp", {"times": "nanoseconds"}, -1000),
+        ("timestamp_ntz'0001-01-01 00:00:00'", "timestamp", {"times": "isostring"}, "0001-01-01T00:00:00.000000Z"),
+        ("timestamp'2024-05-04 23:02:03.4+01:00'", "timestamptz", {}, "2024-05-04T22:02:03.400000Z"),
+        ("timestamp_micros(-62198755200000001)", "timestamptz", {}, "-0002-12-31T23:59:59.999999Z"),
+        ("timestamp_micros(253402300800000000)", "timestamptz", {}, "+10000-01-01T00:00:00.000000Z"),
+        ("-1L", "timestamp_ns", {}, -1),
+        ("-1L", "timestamp_ns", {"times": "connect"}, -1),
+        ("-1L", "timestamp_ns", {"times": "microseconds"}, -1),
+        ("-1L", "timestamptz_ns", {}, "1969-12-31T23:59:59.999999999Z"),
+        ("1700000000123456789L", "timestamp_ns", {"times": "isostring"}, "2023-11-14T22:13:20.123456789Z"),
+        ("86399999999L", "time", {}, 86399999999),
+        ("86399999999L", "time", {"times": "connect"}, 86399999),
+        ("86399999999L", "time", {"times": "isostring"}, "23:59:59.999999Z"),
+        ("X'fbff'", "binary", {}, "+/8="),
+        ("X'fbff'", "binary", {"binaries": "base64"}, "+/8="),
+        ("X'fbff'", "fixed", {"binaries": "base64-url-safe"}, "-_8="),
+        ("X'fbff'", "binary", {"binaries": "hex"}, "fbff"),
+        ("unhex(repeat('41', 100))", "binary", {"binaries": "base64"}, base64.b64encode(b"A" * 100).decode()),
+        ("double('NaN')", "double", {}, "NaN"),
+        ("double('-Infinity')", "double", {}, "-Infinity"),
+        ("float('Infinity')", "float", {}, "Infinity"),
+        ("5e-324D", "double", {}, "4.9E-324"),
+        ("float(0.1)", "float", {}, "0.1"),
+        ("'ü\\u0001\"/\\\\ \\u2028 😀'", "string", {}, 'ü\u0001"/\\ \u2028 😀'),
+        ("''", "string", {}, ""),
+        ("true", "boolean", {}, True),
+        ("9223372036854775807L", "long", {}, 9223372036854775807),
+        ("parse_json('{\"a\":[1,2.50,null]}')", "variant", {}, '{"a":[1,2.5,null]}'),
+        ("cast(null AS BIGINT)", "time", {}, None),
+    ],
+    ids=str,
+)
+def test_values_are_written_as_debezium_does(
+    spark: SparkSession, sql: str, kind: str, modes: dict[str, Any], expected: object
+) -> None:
+    """Each type in each mode gives the very value that Debezium's connectors give."""
+    assert text(spark.sql(f"SELECT {sql} AS v"), Plain(kind), Modes(**modes)) == [expected]
+
+
+def test_nesting_of_any_depth_is_written(spark: SparkSession) -> None:
+    """Lists, structs and maps hold converted values; a map whose keys are no texts is an array of pairs."""
+    inner = Record((Member("d", Plain("decimal", 5, 2)), Member("when", Plain("date"))))
+    kind = Record(
+        (
+            Member("pairs", Pairs(Plain("int"), inner)),
+            Member("texts", Pairs(Plain("string"), Plain("binary"))),
+            Member("list", Items(inner)),
+            Member("deep", Items(Pairs(Plain("date"), Items(Plain("string"))))),
+        )
+    )
+    value = "named_struct('d', 1.25BD, 'when', date'1970-01-02')"
+    frame = spark.sql(
+        f"SELECT named_struct('pairs', map(1, {value}, 2, null), 'texts', map('k\"', X'00'), 'list', array({value}, "
+        "null), 'deep', array(map(date'1970-01-03', array('x', null)))) AS v"
+    )
+    made = {"d": "fQ==", "when": 1}
+    assert text(frame, kind) == [
+        {"pairs": [[1, made], [2, None]], "texts": {'k"': "AA=="}, "list": [made, None], "deep": [[[2, ["x", None]]]]}
+    ]
+
+
+def wire(**changed: Any) -> Wire:
+    row = Record((Member("id", Plain("long"), False), Member("v", Plain("double"))))
+    made = Wire("p.db.t", row, key(row, ("id",)), Modes(), ORIGIN, key_schemas=False, value_schemas=False)
+    return attrs.evolve(made, **changed)
+
+
+def changes(spark: SparkSession) -> DataFrame:
+    """An update, a change of key, a delete and a create."""
+    image = "STRUCT<id: BIGINT, v: DOUBLE>"
+    rows = [("u", (1, 1.0), (1, math.nan), 9), ("u", (2, 2.0), (3, 2.0), 9), ("d", (4, 4.0), None, 9)]
+    rows.append(("c", None, (5, None), 9))  # type: ignore[arg-type]
+    return spark.createDataFrame(rows, f"op STRING, before {image}, after {image}, row_id BIGINT").coalesce(1)
+
+
+def brief(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """key, op (None: a tombstone) and header names of each record, in order."""
+    found = []
+    for row in frame.collect():
+        headers = [(h.key, bytes(h.value).decode()) for h in row.asDict().get("headers") or ()]
+        found.append((row.key, json.loads(row.value)["op"] if row.value else None, headers))
+    return found
+
+
+def test_a_change_of_key_is_delete_tombstone_create(spark: SparkSession) -> None:
+    """Where keys can change, the old key leaves with a tombstone and the new one arrives, each naming the other."""
+    assert brief(records(changes(spark), wire(moves=True), reads=False)) == [
+        ('{"id":1}', "u", []),
+        ('{"id":2}', "d", [("__debezium.newkey", '{"id":3}')]),
+        ('{"id":2}', None, [("__debezium.newkey", '{"id":3}')]),
+        ('{"id":3}', "c", [("__debezium.oldkey", '{"id":2}')]),
+        ('{"id":4}', "d", []),
+        ('{"id":4}', None, []),
+        ('{"id":5}', "c", []),
+    ]
+
+
+def test_tombstones_keys_and_operations_follow_the_settings(spark: SparkSession) -> None:
+    """No tombstones when switched off or without key; skipped operations give nothing; a row id can be the key."""
+    frame = changes(spark)
+    plain = [(k, op) for k, op, _ in brief(records(frame, wire(tombstones=False), reads=False))]
+    assert plain == [('{"id":1}', "u"), ('{"id":3}', "u"), ('{"id":4}', "d"), ('{"id":5}', "c")]
+    assert [op for _, op, _ in brief(records(frame, wire(key=None), reads=False))] == ["u", "u", "d", "c"]
+    assert [op for _, op, _ in brief(records(frame, wire(skipped=frozenset("ud")), reads=False))] == ["c"]
+    by_row = wire(key=ROW_ID, by_row_id=True, tombstones=False)
+    assert {k for k, _, _ in brief(records(frame, by_row, reads=False))} == {'{"_row_id":9}'}
+
+
+def test_our_reader_takes_what_is_written(spark: SparkSession) -> None:
+    """Envelopes and keys with schema blocks come back through our own decoder as the rows they were."""
+    frame = changes(spark)
+    made = records(frame, wire(key_schemas=True, value_schemas=True), reads=False).filter("value IS NOT NULL").toArrow()
+    decoded = converter("json-schema").decode(made["value"].combine_chunks().cast(pa.binary()), "value")
+    assert not decoded.faults
+    (block,) = decoded.blocks
+    assert block.name == "p.db.t.Envelope"
+    assert block.fields.field("after").to_pylist()[1:] == [{"id": 3, "v": 2.0}, None, {"id": 5, "v": None}]
+    keys = converter("json-schema").decode(made["key"].combine_chunks().cast(pa.binary()), "key")
+    assert keys.blocks[0].fields.to_pylist() == [{"id": 1}, {"id": 3}, {"id": 4}, {"id": 5}]
+
+
+def test_events_are_numbered_in_one_order(spark: SparkSession) -> None:
+    """Numbers run from 1 without gaps in the wanted order, however many partitions there are, each time the same."""
+    frame = spark.range(5000, numPartitions=7).selectExpr("(id * 7919) % 5000 AS id")
+    for _ in range(2):
+        with numbered(frame, [F.col("id")]) as found:
+            rows = found.changes.collect()
+        assert found.count == 5000
+        assert all(row.total_order == row.id + 1 for row in rows)
+    with numbered(frame.filter("false"), [F.col("id")]) as nothing:
+        assert (nothing.count, nothing.changes.collect()) == (0, [])

@@ -1,0 +1,149 @@
+"""Iceberg types and Debezium's modes -> Connect schemas, envelopes and side topics, as a real Debezium writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+
+from serde import schema as reading
+from serde.emit import ddl, envelope, side
+from serde.emit.connect import schema
+from serde.emit.envelope import Origin
+from serde.emit.forms import Modes, form
+from serde.emit.kinds import Items, Member, Pairs, Plain, Record
+from tests.model.recordings import FIXTURES
+
+PLAINS = [
+    *map(
+        Plain, ("boolean", "int", "long", "float", "double", "string", "uuid", "variant", "date", "time", "timestamp")
+    ),
+    *map(Plain, ("timestamptz", "timestamp_ns", "timestamptz_ns", "fixed", "binary", "unknown")),
+    Plain("decimal", 10, 2),
+]
+TIMES = ["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
+FULL_PK = Record(
+    (Member("id", Plain("int"), False), Member("v", Plain("string")), Member("n", Plain("decimal", 10, 2)))
+)
+
+
+def recorded(topic: str, side_of: str) -> dict[str, Any]:
+    """The schema block of the first recorded message of a topic."""
+    with (FIXTURES / "json_schema_envelope" / f"{topic}.jsonl").open() as lines:
+        found: dict[str, Any] = json.loads(json.loads(next(lines))[f"{side_of}_text"])["schema"]
+    return found
+
+
+def test_key_schema_is_the_recorded_one() -> None:
+    """A key's schema block is that of a real Debezium for the same columns, byte for byte."""
+    made = envelope.key_schema("js.public.full_pk", FULL_PK.only(frozenset({"id"})), Modes())
+    assert orjson.dumps(made) == orjson.dumps(recorded("js.public.full_pk", "key"))
+
+
+def test_envelope_schema_is_the_recorded_one() -> None:
+    """An envelope's schema block is that of a real Debezium, byte for byte, but for the connector's own `source`."""
+    made = envelope.value_schema("js.public.full_pk", FULL_PK, Modes())
+    found = recorded("js.public.full_pk", "value")
+    ours, theirs = made["fields"].pop(2), found["fields"].pop(2)
+    assert orjson.dumps(made) == orjson.dumps(found)
+    common = 11
+    assert orjson.dumps(ours["fields"][:common]) == orjson.dumps(theirs["fields"][:common])
+    assert (ours["optional"], ours["version"], ours["field"]) == (False, 1, "source")
+
+
+def test_transaction_messages_are_the_recorded_ones() -> None:
+    """Key, BEGIN and END of a transaction are written as a real Debezium writes them, byte for byte."""
+    with (FIXTURES / "json_schema_envelope" / "js.transaction.jsonl").open() as lines:
+        records = [json.loads(line) for line in lines][:2]
+    for record in records:
+        found = json.loads(record["value_text"])["payload"]
+        ident, ts_ms = found["id"], found["ts_ms"]
+        counts = {c["data_collection"]: c["event_count"] for c in found["data_collections"] or ()}
+        begins = found["status"] == "BEGIN"
+        made = side.transaction_begin(ident, ts_ms) if begins else side.transaction_end(ident, ts_ms, counts)
+        assert made.json(schemas=True).decode() == record["value_text"]
+        assert side.transaction_key(ident).json(schemas=True).decode() == record["key_text"]
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("decimals", ["precise", "double", "string"])
+@pytest.mark.parametrize("binaries", ["bytes", "base64", "base64-url-safe", "hex"])
+def test_every_form_is_read_back(times: Any, decimals: Any, binaries: Any) -> None:
+    """Whatever the modes, our own reader takes the schema of every type, nested ones too."""
+    modes = Modes(decimals, times, binaries)
+    members = [Member(f"c{i}", plain) for i, plain in enumerate(PLAINS)]
+    nested = Record(
+        (*members, Member("l", Items(Record(tuple(members)))), Member("m", Pairs(Plain("int"), PLAINS[-1])))
+    )
+    document = envelope.value_schema("p.db.t", nested, modes)
+    assert reading.parse(orjson.dumps(document)).fault is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "modes", "expected"),
+    [
+        (Plain("timestamp"), Modes(), ("int64", "io.debezium.time.MicroTimestamp")),
+        (Plain("timestamp"), Modes(times="connect"), ("int64", "org.apache.kafka.connect.data.Timestamp")),
+        (Plain("timestamp"), Modes(times="isostring"), ("string", "io.debezium.time.IsoTimestamp")),
+        (Plain("timestamp"), Modes(times="nanoseconds"), ("int64", "io.debezium.time.NanoTimestamp")),
+        (Plain("timestamptz"), Modes(times="connect"), ("string", "io.debezium.time.ZonedTimestamp")),
+        (Plain("timestamp_ns"), Modes(), ("int64", "io.debezium.time.NanoTimestamp")),
+        (Plain("time"), Modes(), ("int64", "io.debezium.time.MicroTime")),
+        (Plain("time"), Modes(times="connect"), ("int32", "org.apache.kafka.connect.data.Time")),
+        (Plain("date"), Modes(), ("int32", "io.debezium.time.Date")),
+        (Plain("date"), Modes(times="isostring"), ("string", "io.debezium.time.IsoDate")),
+        (Plain("decimal", 5, 2), Modes(decimals="string"), ("string", None)),
+        (Plain("decimal", 5, 2), Modes(decimals="double"), ("double", None)),
+        (Plain("fixed"), Modes(), ("bytes", None)),
+        (Plain("binary"), Modes(binaries="hex"), ("string", None)),
+        (Plain("uuid"), Modes(), ("string", "io.debezium.data.Uuid")),
+        (Plain("variant"), Modes(), ("string", "io.debezium.data.Json")),
+    ],
+    ids=str,
+)
+def test_modes_choose_the_form(kind: Plain, modes: Modes, expected: tuple[str, str | None]) -> None:
+    """Each handling mode gives the type and semantic name that Debezium documents."""
+    made = form(kind, modes)
+    assert (made.type, made.name) == expected
+
+
+def test_a_type_without_form_is_refused() -> None:
+    """A geometry has no form on the wire, and is not bent into one."""
+    with pytest.raises(ValueError, match="geometry"):
+        schema(Plain("geometry"), Modes(), "t", optional=True)
+
+
+def test_source_block_has_what_sinks_read() -> None:
+    """The source block's fields are those of its schema, in order; its times are the snapshot's."""
+    origin = Origin("1", "p", "c", "a.b", "t", 1_700_000_000_123_456_789, False, 7, None, 3)
+    document = origin.document()
+    assert list(document) == [field["field"] for field in envelope.source_schema()["fields"]]
+    assert (document["ts_ms"], document["ts_us"]) == (1_700_000_000_123, 1_700_000_000_123_456)
+    assert (document["db"], document["schema"], document["table"], document["snapshot"]) == ("c", "a.b", "t", "false")
+    assert json.loads(document["sequence"]) == ["3"]
+
+
+def test_heartbeat_is_debeziums() -> None:
+    """A heartbeat without schema blocks is the two fields that Debezium sends."""
+    assert side.heartbeat_key("p").json(schemas=False) == b'{"serverName":"p"}'
+    assert side.heartbeat(5).json(schemas=False) == b'{"ts_ms":5}'
+
+
+def test_a_schema_change_names_every_column() -> None:
+    """A schema change event fits its own schema, and names columns, types and key as they are."""
+    origin = Origin("1", "p", "c", "a", "t", 5_000_000, False, 7, 6, 3)
+    made = ddl.schema_change(origin, FULL_PK, ["id"], creates=True)
+    assert reading.parse(orjson.dumps(made.schema)).fault is None
+    assert made.schema["name"].endswith(".SchemaChangeValue")
+    assert list(made.payload) == [field["field"] for field in made.schema["fields"]]
+    (change,) = made.payload["tableChanges"]
+    assert (change["type"], change["id"]) == ("CREATE", '"c"."a"."t"')
+    assert change["table"]["primaryKeyColumnNames"] == ["id"]
+    columns = [(c["name"], c["typeName"], c["length"], c["scale"], c["optional"]) for c in change["table"]["columns"]]
+    assert columns == [
+        ("id", "int", None, None, False),
+        ("v", "string", None, None, True),
+        ("n", "decimal", 10, 2, True),
+    ]

@@ -1,0 +1,164 @@
+"""properties files -> settings of a source: which file is one, names, and every fault at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from connector.errors import ConfigError
+from connector.settings import SourceSettings
+from connector.settings import load as load_sink
+from connector.settings.source import is_source, load
+from serde.emit.forms import Modes
+
+BASE = "connector.class=IcebergSource\nbootstrap.servers=localhost:9092\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
+ROOT = Path(__file__).parents[2]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a properties file below the test's directory."""
+
+    def put(text: str) -> Path:
+        path = tmp_path / "source.properties"
+        path.write_text(text, "utf-8")
+        return path
+
+    return put
+
+
+def source(write: Write, text: str = "") -> SourceSettings:
+    return load([write(BASE + text)], environ={})
+
+
+def faults(write: Write, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load([write(text)], environ={})
+    return "\n".join(caught.value.faults)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("connector.class=IcebergSource", True),
+        ("connector.class=io.debezium.connector.iceberg.IcebergConnector", True),
+        ("debezium.source.connector.class=IcebergSourceConnector", True),
+        ("connector.class=org.apache.iceberg.connect.IcebergSinkConnector", False),
+        ("debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector", False),
+        ("topic.prefix=p\ntable.include.list=a.b", False),
+        ("", False),
+    ],
+)
+def test_the_connector_class_makes_a_source(write: Write, text: str, *, expected: bool) -> None:
+    """A file is a source's when its connector class names an Iceberg source, and a sink's otherwise."""
+    assert is_source([write(text)]) is expected
+
+
+def test_defaults_are_debeziums(write: Write) -> None:
+    """What is not given is as in Debezium."""
+    settings = source(write)
+    outgoing = settings.outgoing
+    assert outgoing.modes == Modes("precise", "adaptive", "bytes")
+    assert (outgoing.tombstones, outgoing.skipped, outgoing.transactions) == (True, {"t"}, False)
+    assert (outgoing.key_schemas, outgoing.value_schemas) == (True, True)
+    assert settings.capture.snapshot_mode == "initial"
+    assert settings.notes == ()
+
+
+def test_names_of_debezium_server_and_of_the_sink_are_taken(write: Write) -> None:
+    """Keys behind debezium.source. and the sink's catalog prefix mean the same, so files can be shared."""
+    text = """
+        debezium.source.connector.class=IcebergSource
+        bootstrap.servers=localhost:9092
+        debezium.source.topic.prefix=lake
+        debezium.source.snapshot.mode=no_data
+        debezium.sink.iceberg.warehouse=/other
+        debezium.sink.iceberg.io.manifest.cache-enabled=true
+        debezium.format.value=json
+        debezium.format.value.schemas.enable=false
+    """
+    settings = load([write(text)], environ={})
+    assert settings.outgoing.prefix == "lake"
+    assert settings.capture.snapshot_mode == "no_data"
+    assert settings.catalog.properties["warehouse"] == "/other"
+    assert settings.catalog.properties["io.manifest.cache-enabled"] == "true"
+    assert not settings.outgoing.value_schemas
+
+
+def test_tables_columns_and_keys_are_matched_whole(write: Write) -> None:
+    """Lists are expressions for whole names in any case; a comma in one is escaped; keys are per table."""
+    text = r"""
+table.include.list=db\\.t{1\\,2},Other\\.x
+column.exclude.list=db\\.t\\.secret.*
+message.key.columns=db\\.t:a,b;(.*)\\.x:c
+"""
+    capture = source(write, text).capture
+    assert [capture.takes(name) for name in ("db.t", "DB.tt", "db.ttt", "other.x", "a.other.x")] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert capture.keeps("db.t", "open")
+    assert not capture.keeps("db.t", "secrets")
+    assert [capture.key_columns(name) for name in ("db.t", "z.x", "z.y")] == [("a", "b"), ("c",), ()]
+
+
+def test_topics_are_named_as_debeziums(write: Write) -> None:
+    """A topic is prefix, namespace and table; what Kafka does not allow becomes an underscore."""
+    outgoing = source(write).outgoing
+    assert outgoing.topic("a.b.Weird Table") == "p.a.b.Weird_Table"
+    assert (outgoing.transaction_topic, outgoing.heartbeat_topic) == ("p.transaction", "__debezium-heartbeat.p")
+
+
+def test_topic_creation_takes_any_setting(write: Write) -> None:
+    """Settings of new topics are handed on; without keys a topic is never compacted."""
+    text = "topic.creation.default.cleanup.policy=compact\ntopic.creation.default.retention.ms=5\n"
+    creation = source(write, text + "topic.creation.default.partitions=7\n").outgoing.creation
+    assert creation.partitions == 7
+    assert creation.settings(keyed=True) == {"cleanup.policy": "compact", "retention.ms": "5"}
+    assert creation.settings(keyed=False) == {"cleanup.policy": "delete", "retention.ms": "5"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("connector.class=IcebergSource\n", "bootstrap.servers: is missing"),
+        ("connector.class=IcebergSource\n", "topic.prefix: is missing"),
+        ("connector.class=IcebergSource\n", "iceberg.catalog.warehouse: is missing"),
+        (BASE + "snapshot.modes=initial\n", "is not a known key; did you mean snapshot.mode?"),
+        (BASE + "snapshot.mode=schema_only\n", "'schema_only' is not known"),
+        (BASE + "table.include.list=(\n", "is not a regular expression"),
+        (BASE + "table.include.list=a\ntable.exclude.list=b\n", "table.include.list is given too"),
+        (BASE + "message.key.columns=a.b\n", "does not name key columns"),
+        (BASE + "skipped.operations=c,x\n", "is no list of operations"),
+        (BASE + "topic.creation.default.cleanup.policy=gone\n", "holds an unknown policy"),
+        (BASE + "value.converter=AvroConverter\n", "is not a converter of this version"),
+        (BASE + "debezium.sink.iceberg.upsert=true\nmax.batch.size=0\n", "'0' is outside"),
+    ],
+)
+def test_faults_say_where_and_what_to_do(write: Write, text: str, expected: str) -> None:
+    """Each fault is named with its key and the way out."""
+    assert expected in faults(write, text)
+
+
+def test_a_source_file_takes_every_catalog_layer() -> None:
+    """The catalog files beside the samples serve a source as they serve a sink."""
+    environ = dict.fromkeys(("CATALOG_USER", "CATALOG_PASSWORD", "CATALOG_CREDENTIAL", "AWS_REGION"), "x:y")
+    environ |= dict.fromkeys(("NESSIE_TOKEN", "POSTGRES_PASSWORD"), "x")
+    for layer in sorted((ROOT / "config/catalogs").glob("*.properties")):
+        settings = load([ROOT / "config/iceberg-source.properties", layer], environ=environ)
+        assert settings.catalog.properties["type"] == layer.stem
+        assert settings.notes == ()
+
+
+def test_a_sinks_file_with_a_sources_key_is_told_how_to_become_one(write: Write) -> None:
+    """An option of a source in a file without connector class names the way to a source's file."""
+    with pytest.raises(ConfigError, match=r"table\.include\.list: is not an option of the sink; .*connector\.class"):
+        load_sink(
+            [write("bootstrap.servers=h:1\ntopics=t\ndebezium.sink.iceberg.warehouse=/w\ntable.include.list=a\n")]
+        )

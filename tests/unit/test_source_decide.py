@@ -1,0 +1,170 @@
+"""What to do next with a table: the pure decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from connector.source.decide import (
+    Ancestor,
+    Begin,
+    Change,
+    Decision,
+    Done,
+    Head,
+    History,
+    Idle,
+    Position,
+    Progress,
+    Read,
+    Skip,
+    SnapshotMode,
+    Stop,
+    decide,
+)
+
+pytestmark = pytest.mark.unit
+ALL = list(SnapshotMode)
+FOLLOWING = [m for m in ALL if m != SnapshotMode.INITIAL_ONLY]
+
+
+def _chain(*ids: int, first_parent: int | None = None, operations: dict[int, str] | None = None) -> History:
+    parents = [first_parent, *ids]
+    ancestors = tuple(
+        Ancestor(i, parent, n, 1000 * n, (operations or {}).get(i, "append"))
+        for n, (i, parent) in enumerate(zip(ids, parents, strict=False), start=1)
+    )
+    return History(ancestors, frozenset(ids))
+
+
+def _never() -> History:
+    raise AssertionError("the history was read")
+
+
+def _decide(
+    position: Position | None,
+    mode: SnapshotMode,
+    head: int | None,
+    history: History | Callable[[], History] = _never,
+    *,
+    starting: bool = False,
+    uuid: str = "u",
+) -> Decision:
+    give = history if callable(history) else lambda: history
+    return decide("db.t", position, mode, Head(uuid, head), give, starting=starting)
+
+
+@pytest.mark.parametrize(
+    ("mode", "decision"),
+    [
+        (SnapshotMode.INITIAL, Read(9)),
+        (SnapshotMode.NO_DATA, Begin(9)),
+        (SnapshotMode.INITIAL_ONLY, Read(9)),
+        (SnapshotMode.WHEN_NEEDED, Read(9)),
+        (SnapshotMode.ALWAYS, Read(9)),
+    ],
+)
+def test_first_contact(mode: SnapshotMode, decision: Decision) -> None:
+    """Without a position each mode reads the newest snapshot in full, but for no_data, which starts behind it."""
+    assert _decide(None, mode, 9) == decision
+
+
+@pytest.mark.parametrize("mode", FOLLOWING)
+def test_empty_table_begins_before_its_first_snapshot(mode: SnapshotMode) -> None:
+    """A table without snapshots needs no first read; its first snapshot is then a change like any other."""
+    assert _decide(None, mode, None) == Begin(None)
+    history = _chain(5, 6)
+    assert _decide(Position("u", None), mode, 6, history) == Change(history.ancestors[0])
+
+
+def test_initial_only_waits_for_the_first_snapshot() -> None:
+    """There is nothing to read yet, so initial_only stores nothing."""
+    assert _decide(None, SnapshotMode.INITIAL_ONLY, None) == Idle()
+
+
+@pytest.mark.parametrize("mode", FOLLOWING)
+def test_nothing_new_asks_for_no_history(mode: SnapshotMode) -> None:
+    """An idle poll looks at the newest snapshot's id and nothing else."""
+    assert _decide(Position("u", 7), mode, 7) == Idle()
+    assert _decide(Position("u", None), mode, None) == Idle()
+
+
+@pytest.mark.parametrize("mode", FOLLOWING)
+def test_one_snapshot_at_a_time_oldest_first(mode: SnapshotMode) -> None:
+    """The next snapshot is the child of the stored one, however far the head is."""
+    history = _chain(5, 6, 7, 8)
+    assert _decide(Position("u", 5), mode, 8, history) == Change(history.ancestors[1])
+    assert _decide(Position("u", 7), mode, 8, history) == Change(history.ancestors[3])
+
+
+def test_compaction_is_passed_over() -> None:
+    """A replace snapshot changed no row."""
+    history = _chain(5, 6, 7, operations={6: "replace"})
+    assert _decide(Position("u", 5), SnapshotMode.INITIAL, 7, history) == Skip(history.ancestors[1])
+
+
+def test_initial_only_ends_after_its_read() -> None:
+    """initial_only never follows changes."""
+    assert _decide(Position("u", 5), SnapshotMode.INITIAL_ONLY, 8) == Done()
+
+
+def test_always_reads_at_each_start_and_then_follows() -> None:
+    """always reads in full when the run starts, and only then."""
+    history = _chain(5, 6)
+    assert _decide(Position("u", 5), SnapshotMode.ALWAYS, 6, history, starting=True) == Read(6)
+    assert _decide(Position("u", 5), SnapshotMode.ALWAYS, 6, history) == Change(history.ancestors[1])
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_interrupted_read_goes_on_where_it_was(mode: SnapshotMode) -> None:
+    """A first read goes on at its part of its own snapshot, although the table has moved on meanwhile."""
+    reading = Position("u", None, Progress(5, 3, 1 << 20))
+    assert _decide(reading, mode, 7, _chain(5, 6, 7), starting=True) == Read(5, 3, 1 << 20)
+
+
+LOST = {
+    "rolled back": (Position("u", 7), History(_chain(5, 6).ancestors, frozenset({5, 6, 7})), "u", "rolled back"),
+    "expired": (Position("u", 4), _chain(6, 7, first_parent=5), "u", "expired"),
+    "parent expired": (Position("u", 5), _chain(6, 7, first_parent=5), "u", "expired"),
+    "foreign": (Position("u", 99), _chain(5, 6, 7), "u", "never belonged"),
+    "replaced": (Position("old", 5), _chain(5, 6, 7), "u", "replaced by another table"),
+    "beginning expired": (Position("u", None), _chain(6, 7, first_parent=5), "u", "have expired"),
+    "expired while read": (Position("u", None, Progress(4, 2, 1)), _chain(6, 7, first_parent=5), "u", "being read"),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+@pytest.mark.parametrize("mode", [SnapshotMode.INITIAL, SnapshotMode.NO_DATA, SnapshotMode.ALWAYS])
+def test_lost_position_stops(case: str, mode: SnapshotMode) -> None:
+    """Where history does not connect, the table stops with table, both snapshots and the way out."""
+    position, history, uuid, why = LOST[case]
+    decision = _decide(position, mode, 7 if case != "rolled back" else 6, history, uuid=uuid)
+    assert isinstance(decision, Stop)
+    stored = position.reading.snapshot_id if position.reading else position.snapshot_id
+    for part in ("db.t", str(stored or "none"), "when_needed", why):
+        assert part in decision.reason
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_lost_position_is_read_again_when_needed(case: str) -> None:
+    """when_needed reads the newest snapshot in full instead."""
+    position, history, uuid, _ = LOST[case]
+    newest = 6 if case == "rolled back" else 7
+    assert _decide(position, SnapshotMode.WHEN_NEEDED, newest, history, uuid=uuid) == Read(newest)
+
+
+def test_replaced_by_an_empty_table() -> None:
+    """when_needed begins an empty successor at its beginning; other modes stop."""
+    assert _decide(Position("old", 5), SnapshotMode.WHEN_NEEDED, None) == Begin(None)
+    assert isinstance(_decide(Position("old", 5), SnapshotMode.INITIAL, None), Stop)
+
+
+def test_table_emptied_by_rollback() -> None:
+    """A table whose branch points nowhere any more has lost the stored snapshot."""
+    assert isinstance(_decide(Position("u", 5), SnapshotMode.INITIAL, None, History((), frozenset({5}))), Stop)
+
+
+def test_head_behind_an_expired_ancestor_of_a_known_one() -> None:
+    """Only the child of the stored snapshot itself will do, not a later descendant."""
+    assert isinstance(_decide(Position("u", 3), SnapshotMode.INITIAL, 7, _chain(6, 7, first_parent=4)), Stop)

@@ -1,0 +1,161 @@
+"""What a source decides without Spark: descriptions of schemas, topics, times, stored positions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from connector.errors import FatalError, GapError, RetriableError
+from connector.iceberg.schemas import SnapshotSchema
+from connector.settings.capture import CaptureSettings
+from connector.source import describe
+from connector.source.decide import Position, Progress
+from connector.source.discovery import plain_names
+from connector.source.identity import identity
+from connector.source.keys import KeyKind, Keys
+from connector.source.standing import Standing
+from connector.source.turns import Turn, after_failure
+from connector.source.warnings import reasons
+from connector.source.wire import stamp
+from serde.emit.forms import Modes
+from serde.emit.kinds import Items, Member, Pairs, Plain, Record
+
+
+def field(name: str, kind: Any, *, required: bool = False) -> dict[str, Any]:
+    return {"id": 1, "name": name, "type": kind, "required": required}
+
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        field("id", "long", required=True),
+        field("amount", "decimal(9, 2)"),
+        field("raw", "fixed[16]"),
+        field("list", {"type": "list", "element-id": 2, "element": "timestamptz_ns", "element-required": True}),
+        field(
+            "map",
+            {"type": "map", "key-id": 3, "key": "int", "value-id": 4, "value": "variant", "value-required": False},
+        ),
+        field("inner", {"type": "struct", "fields": [field("code", "string", required=True)]}),
+        field("inner.code", "int"),
+        field("shape", "geometry(srid:4326)"),
+    ],
+}
+
+
+def test_every_type_is_described() -> None:
+    """Parameters, nesting and optionality of Iceberg's JSON all arrive in the description."""
+    assert describe.record(SCHEMA) == Record(
+        (
+            Member("id", Plain("long"), False),
+            Member("amount", Plain("decimal", 9, 2)),
+            Member("raw", Plain("fixed")),
+            Member("list", Items(Plain("timestamptz_ns"), False)),
+            Member("map", Pairs(Plain("int"), Plain("variant"))),
+            Member("inner", Record((Member("code", Plain("string"), False),))),
+            Member("inner.code", Plain("int")),
+            Member("shape", Plain("geometry")),
+        )
+    )
+
+
+def test_a_key_is_found_inside_structs() -> None:
+    """A dotted key column is a field of a struct, unless a column has that very name."""
+    row = describe.record(SCHEMA)
+    assert describe.key(row, ("id", "inner.code")).paths == (("id",), ("inner.code",))
+    without = Record(row.members[:-2])
+    made = describe.key(without, ("inner.code",))
+    assert made.paths == (("inner", "code"),)
+    assert made.record.members == (Member("inner.code", Plain("string"), False),)
+
+
+def test_a_column_without_form_is_named() -> None:
+    """A column that no Debezium type fits stops its table, with its name and the way out."""
+    with pytest.raises(FatalError, match=r"table a\.b: .*shape \(geometry\).*column\.exclude\.list"):
+        describe.check("a.b", describe.record(SCHEMA), Modes())
+
+
+@pytest.mark.parametrize(
+    ("ms", "before", "expected"),
+    [(5, None, 5_000_000), (5, 4_999_999, 5_000_000), (5, 5_000_000, 5_000_001), (5, 7_000_000, 7_000_001)],
+)
+def test_times_of_snapshots_only_grow(ms: int, before: int | None, expected: int) -> None:
+    """Two snapshots of one millisecond, or one that is dated back, still have rising event times."""
+    assert stamp(ms, before) == expected
+
+
+@pytest.mark.parametrize("reading", [None, Progress(5, 3, 1000)])
+def test_a_standing_is_read_back(reading: Progress | None) -> None:
+    """What is stored of a table's position is what is read."""
+    standing = Standing(Position("u", 1, reading), 3)
+    assert Standing.parse(standing.json()) == standing
+
+
+def schema(*fields: dict[str, Any], identifiers: tuple[int, ...] = ()) -> SnapshotSchema:
+    numbered = [{**f, "id": i} for i, f in enumerate(fields, 1)]
+    document = {"type": "struct", "schema-id": 0, "identifier-field-ids": identifiers, "fields": numbered}
+    return SnapshotSchema(json.dumps(document))
+
+
+def test_identifier_columns_of_now_key_older_snapshots_too() -> None:
+    """Identifier columns set after the rows were written count for them, by field id; what is gone falls back."""
+    old = schema(field("ident", "long"), field("v", "int"))
+    renamed = schema(field("id", "long", required=True), field("v", "int"), identifiers=(1,))
+    assert identity(old, renamed, 2, (), "t") == Keys(KeyKind.IDENTIFIERS, ("ident",))
+    assert identity(old, renamed, 2, ("v",), "t") == Keys(KeyKind.CONFIGURED, ("v",))
+    later = schema(field("id", "long"), field("v", "int"), field("n", "int", required=True), identifiers=(3,))
+    assert identity(old, later, 2, (), "t") == Keys()
+    assert identity(old, old, 3, (), "t") == Keys(KeyKind.ROW_ID)
+
+
+def capture(**changed: object) -> CaptureSettings:
+    given = CaptureSettings((), (), (), (), (), "initial", 1000, 1000, "main", False, "offsets")
+    return attrs.evolve(given, **changed)
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        (("db.t", r"a\.b\.c"), ("db.t", "a.b.c")),
+        ((r"db\..*",), None),
+        (("db.t", "db.(x|y)"), None),
+        ((), None),
+    ],
+)
+def test_plain_names_need_no_listing(tables: tuple[str, ...], expected: tuple[str, ...] | None) -> None:
+    """Only a list of plain names spares the listing of the catalog; a dot in one is a dot, escaped or not."""
+    assert plain_names(capture(tables=tables)) == expected
+
+
+def test_a_failure_that_may_pass_is_tried_later_and_later_until_time_is_over() -> None:
+    """Waits double up to the longest; when the time is over, or nothing can help, the table has no more turns."""
+    turn, now, waits = Turn(), 100.0, []
+    for _ in range(8):
+        turn = after_failure(turn, RetriableError("away"), now, timeout_s=60, longest_s=3)
+        waits.append(round(turn.at - now, 3))
+        now = turn.at
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3, 3, 3, 3]
+    assert turn.waiting
+    assert not turn.is_due(now - 0.1)
+    over = after_failure(turn, RetriableError("away"), 161.0, timeout_s=60, longest_s=3)
+    assert isinstance(over.failed, RetriableError)
+    assert not over.is_due(1e9)
+    endless = after_failure(turn, RetriableError("away"), 1e6, timeout_s=None, longest_s=3)
+    assert endless.failed is None
+    assert after_failure(Turn(), GapError("gone"), 0.0, timeout_s=None, longest_s=3).failed
+
+
+def test_costly_tables_and_missing_keys_are_warned_of() -> None:
+    """A table without key, and properties that make deletes dear to read, each have a warning with the way out."""
+    assert reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 2, {}) == []
+    assert "message.key.columns" in reasons(Keys(), 2, {})[0]
+    assert "_row_id" in reasons(Keys(KeyKind.ROW_ID), 3, {})[0]
+    wide = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "partition"}
+    assert "write.delete.granularity" in reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 2, wide)[0]
+    assert reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 3, wide) == []
+    bare = {"write.metadata.metrics.default": "none"}
+    assert "bounds of id" in reasons(Keys(KeyKind.CONFIGURED, ("id",)), 2, bare)[0]
+    assert reasons(Keys(KeyKind.CONFIGURED, ("id",)), 2, {**bare, "write.metadata.metrics.column.id": "full"}) == []

@@ -1,0 +1,110 @@
+"""The round of a source's tables: who has a turn, who is given up, and when a run ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import define, field
+
+from connector.errors import ConnectorError, FatalError, GapError, RetriableError
+from connector.settings.source import load
+from connector.source.run import Steps, Tables
+
+
+@define
+class Script:
+    """A table that does what it is told, step by step: True, False, or raise; then nothing more."""
+
+    does: list[bool | ConnectorError]
+    steps: int = 0
+
+    def step(self, *, pinned: bool) -> bool:
+        self.steps += 1
+        done = self.does.pop(0) if self.does else False
+        if isinstance(done, ConnectorError):
+            raise done
+        return done
+
+
+@define
+class Round:
+    """Tables with scripts, and the heartbeats that were sent."""
+
+    tables: Tables
+    scripts: dict[str, Script]
+    beats: list[int] = field(factory=list)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Round]:
+    """make(name=[...steps]) gives a round of tables in namespace `db`."""
+
+    def build(extra: str = "", **does: list[bool | ConnectorError]) -> Round:
+        file = tmp_path / "s.properties"
+        file.write_text(
+            "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
+            f"poll.interval.ms=1\nerrors.retry.delay.max.ms=1\n{extra}"
+        )
+        scripts = {name: Script(list(steps)) for name, steps in does.items()}
+        found = {f"db.{name}": (("db",), name) for name in scripts}
+        beats: list[int] = []
+
+        def open_(_: tuple[str, ...], name: str) -> Steps:
+            return scripts[name]
+
+        tables = Tables(load([file], environ={}), lambda: found, open_, beats.append)
+        return Round(tables, scripts, beats)
+
+    return build
+
+
+def test_a_run_to_now_ends_when_no_table_has_work(make: Callable[..., Round]) -> None:
+    """With `once` every table goes on until it has nothing to do, turn by turn."""
+    made = make(a=[True, True, True], b=[True])
+    made.tables.run(once=True)
+    assert {name: script.does for name, script in made.scripts.items()} == {"a": [], "b": []}
+    # b is asked again in each round that a needs.
+    assert made.scripts["b"].steps == 4
+
+
+def test_what_may_pass_is_tried_again_and_the_rest_is_given_up(make: Callable[..., Round]) -> None:
+    """A failing table is tried again while that may help; one that cannot go on is named at the end."""
+    made = make(a=[RetriableError("away"), RetriableError("away"), True], b=[True, GapError("gone")], c=[True] * 5)
+    with pytest.raises(GapError, match="gone"):
+        made.tables.run(once=True)
+    assert [script.does for script in made.scripts.values()] == [[], [], []]
+    assert made.scripts["b"].steps == 2
+
+
+def test_several_that_failed_are_all_named(make: Callable[..., Round]) -> None:
+    """Two tables that stop are one error with both reasons, also without `once`: nothing is left to go on with."""
+    made = make(a=[GapError("no a")], b=[FatalError("no b")])
+    with pytest.raises(FatalError, match=r"2 tables stopped: db\.a: no a; db\.b: no b"):
+        made.tables.run(once=False)
+
+
+def test_time_for_retries_runs_out(make: Callable[..., Round]) -> None:
+    """A table whose troubles last longer than errors.retry.timeout is given up."""
+    made = make("errors.retry.timeout=20\n", a=[RetriableError("away")] * 1000)
+    with pytest.raises(RetriableError, match="away"):
+        made.tables.run(once=True)
+
+
+def test_two_tables_never_share_a_topic(tmp_path: Path, make: Callable[..., Round]) -> None:
+    """Of two tables whose names come to one topic, the second is refused with both names."""
+    made = make(**{"a_b": [True], "a b": [True]})
+    with pytest.raises(FatalError, match=r"topic p\.db\.a_b is also that of table db\.a b"):
+        made.tables.run(once=True)
+    assert made.scripts["a b"].steps
+    assert not made.scripts["a_b"].steps
+
+
+def test_heartbeats_are_sent_when_wanted(make: Callable[..., Round]) -> None:
+    """Heartbeats go out at their interval, and none by default."""
+    silent, beating = make(a=[True]), make("heartbeat.interval.ms=1\n", a=[True, True])
+    for made in (silent, beating):
+        made.tables.run(once=True)
+    assert not silent.beats
+    assert beating.beats
