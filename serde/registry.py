@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-Fetch: TypeAlias = Callable[[int], str]
-"""Gives the text of the writer schema of an id. Raises UnknownSchema; any other error (the registry is away) goes
+Texts: TypeAlias = tuple[str, ...]
+"""A writer schema: the texts of the schemas that it refers to, in order, then its own."""
+
+Fetch: TypeAlias = Callable[[int], Texts]
+"""Gives the writer schema of an id. Raises UnknownSchema; any other error (the registry is away) goes
 through the decoder to its caller: no message is at fault then.
 """
 

@@ -23,11 +23,14 @@ ROOTS = {
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         "org.xerial:sqlite-jdbc:3.50.3.0",
     ),
+    # An archive with a runner and its jars: group:artifact:version:classifier:packaging.
+    "registry": ("io.apicurio:apicurio-registry-app:2.6.13.Final:all:tar.gz",),
     "broker": (
         "org.apache.kafka:kafka_2.13:4.2.0",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
     ),
 }
+_ARCHIVE_COLONS = 4
 
 
 def shipped_by_pyspark() -> frozenset[str]:
@@ -40,6 +43,8 @@ def shipped_by_pyspark() -> frozenset[str]:
 
 def resolve(root: str) -> list[Artifact]:
     """Resolve one coordinate (or several joined with +) with all it needs at run time, and take the checksums."""
+    if root.count(":") == _ARCHIVE_COLONS:
+        return [_archive(*root.split(":"))]
     found = []
     for artifact in jgo.resolve(root):
         if artifact.packaging != "jar":
@@ -48,6 +53,13 @@ def resolve(root: str) -> list[Artifact]:
         key = (artifact.groupId, artifact.artifactId, artifact.version)
         found.append(Artifact(*key, sha256=digest, classifier=artifact.classifier))
     return found
+
+
+def _archive(group: str, name: str, version: str, classifier: str, packaging: str) -> Artifact:
+    component = jgo.maven.MavenContext().project(group, name).at_version(version)
+    path = component.artifact(classifier=classifier, packaging=packaging).resolve()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Artifact(group, name, version, sha256=digest, classifier=classifier, packaging=packaging)
 
 
 def join(parts: Iterable[Iterable[Artifact]], left_out: frozenset[str]) -> tuple[Artifact, ...]:

@@ -1,4 +1,4 @@
-"""bytes -> rows of a table: decode, unwrap, convert, a column at a time. Runs on executors; no I/O.
+"""bytes -> rows of a table: decode, unwrap, convert, a column at a time. Runs on executors; no I/O but for schemas.
 
 A record that cannot be used leaves as a fault with its place and reason; the others go on.
 """
@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown
 from connector.iceberg.types import nullable
+from connector.kafka.registry import registry
+from connector.settings import EventSettings, RegistrySettings
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
@@ -25,7 +27,7 @@ from serde.block import Decoded
 from serde.changes import Changes, Unwrap, changes
 from serde.converter import Converter, converter
 from serde.faults import Fault
-from serde.framing import Format
+from serde.registry import Fetch
 
 DELETED = "__deleted"
 _NO_OP = np.uint8(0)
@@ -62,13 +64,18 @@ class Converters:
 
 
 @lru_cache(maxsize=8)
-def _converters(key: Format, value: Format, wanted: frozenset[str]) -> Converters:
-    return Converters(converter(key), converter(value, wanted))
+def _converters(events: EventSettings, wanted: frozenset[str]) -> Converters:
+    key, value = (_fetch(side) for side in (events.key_registry, events.value_registry))
+    return Converters(converter(events.key_format, None, key), converter(events.value_format, wanted, value))
+
+
+def _fetch(settings: RegistrySettings | None) -> Fetch | None:
+    return None if settings is None else registry(settings).schema
 
 
 def converters(plan: BatchPlan) -> Converters:
     """Give the converters of a connector; they, and what they know of schemas, live as long as the process."""
-    return _converters(plan.events.key_format, plan.events.value_format, _unwrap(plan, keep_before=True).wanted)
+    return _converters(plan.events, _unwrap(plan, keep_before=True).wanted)
 
 
 def _unwrap(plan: BatchPlan, *, keep_before: bool) -> Unwrap:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.sink import parcels
+from connector.sink.failures import of_tasks
 from connector.sink.plan import BatchPlan, Letter, Need, TablePlan, Tally
 from connector.sink.recall import recalled
 from connector.sink.tasks import map_task, reduce_task
@@ -62,7 +63,15 @@ def run(frame: DataFrame, plan: BatchPlan) -> Result:
 
     Only descriptions come back to the driver: of files, shapes and unusable records, the last at most
     `plan.max_letters` + 1 per task.
+
+    Raises:
+        RetriableError, FatalError: a task raised it (the schema registry).
     """
+    with of_tasks():
+        return _run(frame, plan)
+
+
+def _run(frame: DataFrame, plan: BatchPlan) -> Result:
     if not any(table.recalls for table in plan.tables):
         return _result(_tasks(frame, plan).collect())
     # Tombstones of rows that only the table knows are looked up once the rest is through.

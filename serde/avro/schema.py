@@ -34,6 +34,7 @@ from serde.avro.codec import (
 )
 from serde.avro.leaves import AVRO
 from serde.node import Node, Struct
+from serde.registry import Texts
 from serde.schema import Schema, narrowed, parse_document, unusable
 from serde.table import CONNECT, DATA, TIME
 
@@ -73,14 +74,15 @@ class Writer:
 
 
 @lru_cache(maxsize=_CACHED)
-def parse(text: str, wanted: frozenset[str] | None = None) -> Writer:
-    """Parses a writer schema; never raises, a schema that cannot be used carries its fault.
+def parse(texts: Texts, wanted: frozenset[str] | None = None) -> Writer:
+    """Parses a writer schema, after those it refers to; never raises, a schema that cannot be used carries its fault.
 
     wanted: as for `serde.converter.converter`; other fields of an envelope are passed over.
     """
-    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]
+    digest = hashlib.sha256("\n".join(texts).encode(errors="replace")).hexdigest()[:32]
     try:
-        codec, document = _Parser().build(orjson.loads(text), "", 0)
+        parser = _Parser()
+        codec, document = [parser.build(orjson.loads(text), "", 0) for text in texts][-1]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else "malformed"
         return Writer(Null(), unusable(digest, f"writer schema cannot be read: {reason}"))
