@@ -104,10 +104,9 @@ def test_types_are_those_of_json_with_schema(hard: Result) -> None:
 
 
 def test_exotic_row_is_exact(hard: Result) -> None:
-    """Odd types arrive exactly: decimals of any scale as text, structs of a point, arrays with nulls."""
-    (row,) = [r for r in hard[1].rows("av_public_exotic") if r["id"] == 1]
-    assert row["num"] == "123456789.987654321"
-    assert (row["pt"]["x"], row["ia"], row["ip"]) == (1.5, [1, None, 3], "10.0.0.1/24")
+    """A number beyond all decimals is its digits; the other rows of that table have values that Iceberg has not."""
+    (row,) = hard[1].rows("av_public_exotic")
+    assert (row["id"], row["num"]) == (2, "1" + 20 * "0")
 
 
 def test_topics_without_rows_make_no_tables(hard: Result) -> None:
