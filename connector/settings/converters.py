@@ -36,5 +36,5 @@ def _refusal(name: str) -> tuple[str, str]:
         return "is Apicurio's own converter", todo
     if short in _LATER:
         return f"{short} is not supported yet", f"use {' or '.join(ALL)}"
-    meant = nearest.nearest(name, ALL, ()) or _SHORT.get(nearest.nearest(short, _SHORT, ()) or "")
+    meant = _SHORT.get(nearest.nearest(short, _SHORT, ()) or "") or nearest.nearest(name, ALL, ())
     return "names an unknown converter", f"did you mean {meant}?" if meant else f"use {' or '.join(ALL)}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import attrs
 
 from connector.settings import registry
-from connector.settings.converters import ALL, Format, format_of
+from connector.settings.converters import Format, format_of
 from connector.settings.entries import Entry
 from connector.settings.kinds import BOOLEAN, LIST, TEXT, one_of
 from connector.settings.option import Option
@@ -28,7 +28,7 @@ def _converter(side: str) -> Option[str | None]:
         kind=TEXT,
         default=None,
         importance="medium",
-        doc=f"Converter of the record {side}s: {', '.join(ALL)}; not given: JSON, with or without schema per message.",
+        doc=f"Class for the {side}s: Json-, Avro-, String- or ByteArrayConverter; not given: JSON, found per message.",
     )
 
 

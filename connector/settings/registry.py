@@ -5,6 +5,7 @@ Names are those of Confluent's converters; key and value have settings of their 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import attrs
@@ -15,22 +16,23 @@ from connector.settings.option import Option
 from connector.settings.reading import Reading
 
 _TLS = {
-    "truststore.location": "PEM file with the certificates that the registry's is checked against",
+    "truststore.location": "PEM file with the certificates that its own is checked against",
     "truststore.type": "PEM (JKS cannot be read here)",
     "truststore.password": "accepted; a PEM file has none",
-    "keystore.location": "PEM file with the own certificate and key, for registries that ask for one",
+    "keystore.location": "PEM file with our certificate and key, for one that asks for them",
     "keystore.type": "PEM",
     "keystore.password": "accepted; a PEM file has none",
     "key.password": "password of the own key",
     "endpoint.identification.algorithm": "https; the check of the host name cannot be turned off",
 }
+_URL = re.compile(r"https?://[^/\s]+\S*")
 _SECRET = frozenset({"truststore.password", "keystore.password", "key.password"})
 _FILES = frozenset({"ssl.ca.location", "ssl.key.location", "ssl.certificate.location", "ssl.key.password"})
 
 
 def _urls(text: str) -> str:
     urls = split(text)
-    if not urls or not all(url.startswith(("http://", "https://")) and len(url) > len("https://") for url in urls):
+    if not urls or not all(_URL.fullmatch(url) for url in urls):
         raise Unfit("{} is not a list of URLs", "write http://host:port, several separated by commas")
     return ",".join(urls)
 
@@ -77,7 +79,7 @@ def options(side: str) -> SideOptions:
             kind=Kind("list", _urls),
             default=None,
             importance="high",
-            doc=f"With the AvroConverter: URLs of the schema registry (Confluent's API) of record {side}s.",
+            doc=f"With the AvroConverter: URLs of the schema registry (Confluent's API) of the {side}s.",
         ),
         source=Option(
             name=f"{prefix}basic.auth.credentials.source",

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 CONVERTER = "io.confluent.connect.avro.AvroConverter"
 OTHERS = ("toasty", "exotic", "events_nopk", "transaction", "message")
 BAD = "av.public.uuid_key"
-UNREPRESENTABLE = {(b"av.public.exotic", b"2", offset) for offset in (b"0", b"2", b"3")}
+UNREPRESENTABLE = {(b"av.public.exotic", b"1", offset) for offset in (b"0", b"2", b"3")}
 Result = tuple[Run, Lake, list[Record]]
 Ids = Mapping[int, int]
 

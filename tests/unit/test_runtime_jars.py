@@ -160,5 +160,5 @@ def test_a_broken_memory_is_forgotten(maven: Path, tmp_path: Path, text: str) ->
 @pytest.mark.usefixtures("maven")
 def test_unknown_component() -> None:
     """An unknown component is an error that lists the known ones."""
-    with pytest.raises(FatalError, match="broker, spark"):
+    with pytest.raises(FatalError, match="broker, registry, spark"):
         jars("nothing")
