@@ -146,9 +146,11 @@ class Batches:
         for _ in range(MAX_ROUNDS):
             plan, names = self.plan(batch)
             result = run(frame, plan)
-            if not result.needs:
+            if not result.needs and not result.open:
                 return plan, names, result
             self._discard(names, result)
+            for index in result.open:
+                self._targets.patch(names[index])
             self._targets.satisfy(result.needs)
         raise FatalError(f"batch {batch.id}: tables could not be made ready for its events; the log tells which")
 

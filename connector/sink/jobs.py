@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.sink import parcels
 from connector.sink.failures import of_tasks
+from connector.sink.patch import patched
 from connector.sink.plan import BatchPlan, Letter, Need, TablePlan, Tally
 from connector.sink.recall import recalled
 from connector.sink.tasks import map_task, reduce_task
@@ -32,12 +33,16 @@ TASKS_PER_CORE = 4
 
 @attrs.frozen(eq=False)
 class Result:
-    """What a job brought back; `files` by table index. With needs, the files are of no use and have to go."""
+    """What a job brought back; `files` by table index. With needs, the files are of no use and have to go.
+
+    The same is true of tables in `open`: their events leave values out that the table may hold, so they need patches.
+    """
 
     files: dict[int, list[bytes]]
     needs: list[Need]
     letters: list[Letter]
     tally: Tally
+    open: frozenset[int] = frozenset()
 
 
 def sizes(events: int, parallelism: int) -> tuple[int, int]:
@@ -72,14 +77,16 @@ def run(frame: DataFrame, plan: BatchPlan) -> Result:
 
 
 def _run(frame: DataFrame, plan: BatchPlan) -> Result:
-    if not any(table.recalls for table in plan.tables):
+    if not any(table.recalls or table.patches for table in plan.tables):
         return _result(_tasks(frame, plan).collect())
-    # Tombstones of rows that only the table knows are looked up once the rest is through.
+    # What only the table knows (rows of tombstones, unsent values) is looked up once the rest is through.
     parcelled = _tasks(frame, plan).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        result = _result(parcelled.where(F.col("kind") != parcels.RECALL).collect())
-        for table in plan.tables if not result.needs else ():
-            result.files.setdefault(table.index, []).extend(_recalled(parcelled, plan, table))
+        result = _result(parcelled.where(~F.col("kind").isin(parcels.RECALL, parcels.PATCH)).collect())
+        for table in plan.tables if not result.needs and not result.open else ():
+            looked_up = [*_recalled(parcelled, plan, table), *_patched(parcelled, plan, table)]
+            if looked_up:
+                result.files.setdefault(table.index, []).extend(looked_up)
         return result
     finally:
         parcelled.unpersist()
@@ -90,6 +97,13 @@ def _recalled(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[b
     if not table.recalls or asked.isEmpty():
         return []
     return _result(recalled(plan.catalog, asked, table).collect()).files.get(table.index, [])
+
+
+def _patched(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[bytes]:
+    asked = parcelled.where((F.col("kind") == parcels.PATCH) & (F.col("table") == table.index))
+    if not table.patches or asked.isEmpty():
+        return []
+    return _result(patched(plan.catalog, asked, table).collect()).files.get(table.index, [])
 
 
 def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:
@@ -103,15 +117,17 @@ def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:
 
 def _result(rows: Iterable[Row]) -> Result:
     result = Result({}, [], [], Tally())
-    tally = Tally()
+    tally, open_tables = Tally(), set[int]()
     for row in rows:
         payload = bytes(row.payload)
         if row.kind == parcels.FILE:
             result.files.setdefault(row.table, []).append(payload)
+        elif row.kind == parcels.OPEN:
+            open_tables.add(row.table)
         elif row.kind == parcels.NEED:
             result.needs.append(pickle.loads(payload))  # noqa: S301 - made by our own tasks
         elif row.kind == parcels.LETTER:
             result.letters.extend(pickle.loads(payload))  # noqa: S301
         elif row.kind == parcels.TALLY:
             tally += pickle.loads(payload)  # noqa: S301
-    return attrs.evolve(result, tally=tally)
+    return attrs.evolve(result, tally=tally, open=frozenset(open_tables))

@@ -1,6 +1,6 @@
 """The rows that tasks of a batch hand on: to the reducers through the shuffle, and to the driver at the end.
 
-Every kind but `CHANGES` and `RECALL`, which stay on executors, is small and bounded: file descriptions, shapes,
+`CHANGES`, `RECALL` and `PATCH` stay on executors; every other kind is small and bounded: file descriptions, shapes,
 references of dead letters, counts.
 """
 
@@ -13,7 +13,8 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-CHANGES, RECALL, FILE, NEED, LETTER, TALLY = "changes", "recall", "file", "need", "letter", "tally"
+CHANGES, RECALL, PATCH, OPEN = "changes", "recall", "patch", "open"
+FILE, NEED, LETTER, TALLY = "file", "need", "letter", "tally"
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What Spark's `mapInArrow` runs."""

@@ -21,6 +21,7 @@ class TablePlan:
 
     `tombstones` tells whether a record without value deletes, or only repeats a delete event and is left out.
     `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
+    `patches` tells that its events are known to leave values out which the table may hold (`connector.sink.patch`).
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     """
 
@@ -32,6 +33,7 @@ class TablePlan:
     base: int | None = None
     known_keys: KnownKeys = KnownKeys()
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    patches: bool = False
 
     @property
     def recalls(self) -> bool:

@@ -48,6 +48,7 @@ class Targets:
         self._settings, self._catalog = settings, catalog
         self._targets: dict[str, Target] = {}
         self.refused: dict[str, str] = {}
+        self._patched: set[str] = set()
         self._log = structlog.get_logger()
 
     def __getitem__(self, table: str) -> Target:
@@ -83,6 +84,10 @@ class Targets:
                 self.refused.update(dict.fromkeys((need.topic for need in wanted), str(fault)))
                 self._log.warning("no table for topic", topics=sorted({n.topic for n in wanted}), reason=str(fault))
 
+    def patch(self, name: str) -> None:
+        """Take note that a table's events leave out values that the table may hold."""
+        self._patched.add(name)
+
     def refresh(self, name: str) -> None:
         """Read a table again, after a conflict."""
         table = self._targets[name].table
@@ -102,6 +107,7 @@ class Targets:
             base=target.base,
             known_keys=target.known_keys,
             committed=ahead,
+            patches=name in self._patched and target.upsert and target.base is not None,
         )
 
     def _tombstones(self, target: Target) -> Literal["delete", "skip"]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
@@ -17,11 +18,12 @@ from pyspark import TaskContext
 from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
-from connector.sink.apply import write_append, write_upserts
+from connector.sink.apply import mark_deleted, write_append, write_upserts
 from connector.sink.decode import Run, decode
 from connector.sink.parcels import Parcel, Task
-from connector.sink.parts import Part, by_bucket, fold, gather, pack, survivors, unpack
+from connector.sink.parts import Folded, Part, by_bucket, fold, gather, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
+from connector.sink.unsent import filled, parted, unknown
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
@@ -83,6 +85,10 @@ def _label(plan: BatchPlan) -> str:
     return f"{plan.label}-{context.partitionId():05d}" if context else plan.label
 
 
+def _folded(parts: list[Part], table: TablePlan) -> Folded:
+    return filled(fold(parts, table.layout.keys), table.layout.keys)
+
+
 class _Mapping:
     """The state of one map task."""
 
@@ -128,14 +134,14 @@ class _Mapping:
         parts = self._parts.setdefault(table.index, [])
         parts.append(part)
         if sum(p.size_bytes for p in parts) > CHUNK_BYTES:
-            parts[:] = survivors(fold(parts, table.layout.keys))
+            parts[:] = survivors(_folded(parts, table))
             if sum(p.size_bytes for p in parts) > CHUNK_BYTES // 2:
                 yield from self._handed_on(table, folded=True)
 
     def _handed_on(self, table: TablePlan, *, folded: bool = False) -> Iterator[Parcel]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        for part in parts if folded else survivors(fold(parts, table.layout.keys)):
+        for part in parts if folded else survivors(_folded(parts, table)):
             for bucket, piece in by_bucket(part, keys, self._plan.buckets):
                 yield Parcel(parcels.CHANGES, pack(piece), table.index, bucket)
 
@@ -168,8 +174,16 @@ class _Reducing:
         table = self._plan.tables[self._at[0]]
         if table.index not in self._writers:
             self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
-        folded = fold(self._parts, table.layout.keys)
+        folded = _folded(self._parts, table)
         self._parts = []
+        missing = unknown(folded) if table.base is not None else np.zeros(0, np.bool_)
+        if missing.any() and table.patches:
+            folded, rows = parted(folded, missing)
+            for part in rows:
+                whole = attrs.evolve(part, rows=mark_deleted(part.rows, part.deleted)) if part.deleted.any() else part
+                yield Parcel(parcels.PATCH, pack(whole), table.index)
+        elif missing.any():
+            yield Parcel(parcels.OPEN, b"", table.index)
         write_upserts(self._writers[table.index], folded, table)
         if table.recalls:
             for part in gather(folded.parts, folded.winners[folded.images < 0]):
