@@ -9,6 +9,8 @@ rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 from attrs import define, field
@@ -19,6 +21,14 @@ from serde.infer import Seen, filled
 from serde.reader import Reader, Reading
 from serde.rows import load
 from serde.texts import Texts
+
+WIRE: Mapping[str, pa.DataType] = {
+    "whole number": pa.int64(),
+    "other number, and the words NaN and Infinity among numbers": pa.float64(),
+    "true, false": pa.bool_(),
+    "text": pa.string(),
+}
+"""What single values are read into where no schema says so."""
 
 _SAMPLE = 64
 _ROUNDS = 12

@@ -41,7 +41,7 @@ from serde.table import CONNECT, DATA, TIME
 Document: TypeAlias = dict[str, Any]
 _MAX_DEPTH = 100
 _CACHED = 1024
-_PRIMITIVES: Mapping[str, tuple[Codec, str]] = {
+PRIMITIVES: Mapping[str, tuple[Codec, str]] = {
     "boolean": (Boolean(), "boolean"),
     "int": (Integer(32), "int32"),
     "long": (Integer(64), "int64"),
@@ -50,7 +50,7 @@ _PRIMITIVES: Mapping[str, tuple[Codec, str]] = {
     "bytes": (Sized(text=False), "bytes"),
     "string": (Sized(text=True), "string"),
 }
-_LOGICAL: Mapping[tuple[str, object], str] = {
+LOGICAL: Mapping[tuple[str, object], str] = {
     ("int32", "date"): CONNECT + "Date",
     ("int32", "time-millis"): CONNECT + "Time",
     ("int64", "time-micros"): TIME + "MicroTime",
@@ -151,8 +151,8 @@ class _Parser:
     def _by_name(self, name: str, space: str) -> Built:
         if name == "null":
             return Null(), None
-        if name in _PRIMITIVES:
-            codec, kind = _PRIMITIVES[name]
+        if name in PRIMITIVES:
+            codec, kind = PRIMITIVES[name]
             return codec, {"type": kind}
         full = name if "." in name or not space else f"{space}.{name}"
         built = self.named.get(full, self.named.get(name))
@@ -245,8 +245,8 @@ def _props(schema: Document, kind: str) -> Document:
     logical = schema.get("logicalType")
     if name is not None:
         made["name"] = name
-    elif (kind, logical) in _LOGICAL:
-        made["name"] = _LOGICAL[kind, logical]
+    elif (kind, logical) in LOGICAL:
+        made["name"] = LOGICAL[kind, logical]
     elif (kind, logical) == ("bytes", "decimal"):
         made["name"] = CONNECT + "Decimal"
         parameters = {"scale": str(schema.get("scale", 0)), "connect.decimal.precision": str(schema["precision"])}
