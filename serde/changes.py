@@ -82,7 +82,7 @@ def _envelopes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Faul
     image = _chosen(after, before if unwrap.keep_before else None, op)
     row, optional = _with_added(block, image, op, unwrap)
     made = Changes(block.rows, row, op, op == _DELETE, *_position(block.fields), optional)
-    return (made if keep.all() else _only(made, keep)), told, int(message.sum())
+    return (made if keep.all() else only(made, keep)), told, int(message.sum())
 
 
 def _op_codes(op: pa.StringArray) -> Ops:
@@ -228,7 +228,8 @@ def _scaled(column: pa.Int64Array, factor: int) -> pa.Int64Array:
     return pc.multiply(pc.if_else(fits, column, None), factor)
 
 
-def _only(made: Changes, keep: Mask) -> Changes:
+def only(made: Changes, keep: Mask) -> Changes:
+    """The changes under a mask."""
     mask = pa.array(keep)
     columns = (made.ts_ns.filter(mask), made.lsn.filter(mask), made.total_order.filter(mask))
     return Changes(made.rows[keep], made.row.filter(mask), made.op[keep], made.deleted[keep], *columns, made.optional)

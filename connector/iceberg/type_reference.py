@@ -23,7 +23,7 @@ _INTRO = """\
 Made from the tables in `serde` by `python -m connector.iceberg.type_reference`; do not edit.
 
 A value arrives exactly or not at all: one that its column cannot hold becomes a dead letter that names field and type.
-An unrepresentable value in `before` costs the event only where `before` is needed (deletes).
+A value that cannot be represented in `before` costs the event only where `before` is needed (deletes).
 """
 _SCHEMA = """\
 ## With a schema (JSON with schema, Avro)
@@ -32,9 +32,9 @@ The schema name decides together with the Connect type; a name that is not here 
 """
 _NESTED = """\
 Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, among them vectors
-(`io.debezium.data.FloatVector`, `DoubleVector`, `SparseDoubleVector`) and geometries (`io.debezium.data.geometry.*`: wkb
-and srid, of a point x and y too). Maps may have keys that are no text. A column is required when the schema says so and
-`preserve-required-property` is on.
+(`io.debezium.data.FloatVector`, `DoubleVector`, `SparseDoubleVector`) and geometries (`io.debezium.data.geometry.*`:
+wkb and srid, of a point x and y too). Maps may have keys that are no text. A column is required when the schema says so
+and `preserve-required-property` is on.
 """
 _AVRO = """\
 ## Avro

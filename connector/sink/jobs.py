@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 from pyspark import StorageLevel
@@ -17,6 +17,7 @@ from connector.sink.patch import patched
 from connector.sink.plan import BatchPlan, Letter, Need, TablePlan, Tally
 from connector.sink.recall import recalled
 from connector.sink.tasks import map_task, reduce_task
+from connector.sink.truncates import Truncate
 
 EVENTS_PER_REDUCER = 50_000
 """Below this many events per task, a further task costs more than it gains."""
@@ -35,7 +36,8 @@ TASKS_PER_CORE = 4
 class Result:
     """What a job brought back; `files` by table index. With needs, the files are of no use and have to go.
 
-    The same is true of tables in `open`: their events leave values out that the table may hold, so they need patches.
+    The same is true with tables in `open`: their events leave values out that the table may hold, so they need patches.
+    `truncates` are those of each table.
     """
 
     files: dict[int, list[bytes]]
@@ -43,6 +45,7 @@ class Result:
     letters: list[Letter]
     tally: Tally
     open: frozenset[int] = frozenset()
+    truncates: Mapping[int, tuple[Truncate, ...]] = attrs.field(factory=dict)
 
 
 def sizes(events: int, parallelism: int) -> tuple[int, int]:
@@ -117,11 +120,13 @@ def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:
 
 def _result(rows: Iterable[Row]) -> Result:
     result = Result({}, [], [], Tally())
-    tally, open_tables = Tally(), set[int]()
+    tally, open_tables, truncates = Tally(), set[int](), dict[int, tuple[Truncate, ...]]()
     for row in rows:
         payload = bytes(row.payload)
         if row.kind == parcels.FILE:
             result.files.setdefault(row.table, []).append(payload)
+        elif row.kind == parcels.TRUNCATES:
+            truncates[row.table] = (*truncates.get(row.table, ()), *pickle.loads(payload))  # noqa: S301
         elif row.kind == parcels.OPEN:
             open_tables.add(row.table)
         elif row.kind == parcels.NEED:
@@ -130,4 +135,4 @@ def _result(rows: Iterable[Row]) -> Result:
             result.letters.extend(pickle.loads(payload))  # noqa: S301
         elif row.kind == parcels.TALLY:
             tally += pickle.loads(payload)  # noqa: S301
-    return attrs.evolve(result, tally=tally, open=frozenset(open_tables))
+    return attrs.evolve(result, tally=tally, open=frozenset(open_tables), truncates=truncates)

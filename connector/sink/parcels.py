@@ -14,7 +14,7 @@ import attrs
 import pyarrow as pa
 
 CHANGES, RECALL, PATCH, OPEN = "changes", "recall", "patch", "open"
-FILE, NEED, LETTER, TALLY = "file", "need", "letter", "tally"
+FILE, NEED, TRUNCATES, LETTER, TALLY = "file", "need", "truncates", "letter", "tally"
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What Spark's `mapInArrow` runs."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from connector.iceberg.keys import KnownKeys
 from connector.iceberg.layout import TableLayout
 from connector.settings import EventSettings
+from connector.sink.truncates import Cut
 
 TopicPartition = tuple[str, int]
 
@@ -22,6 +23,7 @@ class TablePlan:
     `tombstones` tells whether a record without value deletes, or only repeats a delete event and is left out.
     `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
     `patches` tells that its events are known to leave values out which the table may hold (`connector.sink.patch`).
+    `cut` is where a truncate in the batch emptied it: what came before that is left out.
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     """
 
@@ -34,6 +36,7 @@ class TablePlan:
     known_keys: KnownKeys = KnownKeys()
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     patches: bool = False
+    cut: Cut | None = None
 
     @property
     def recalls(self) -> bool:
@@ -103,6 +106,7 @@ class Tally:
     dead: int = 0
     tombstones: int = 0
     ignored: int = 0
+    truncates: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in attrs.fields(Tally)))

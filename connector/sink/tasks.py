@@ -103,10 +103,13 @@ class _Mapping:
     def take(self, run: Run) -> Iterator[Parcel]:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
         outcome = decode(run, self._plan)
-        self._tally += Tally(len(run.offset), len(outcome.faults), outcome.tombstones, outcome.ignored)
+        truncates = len(outcome.truncates)
+        self._tally += Tally(len(run.offset), len(outcome.faults), outcome.tombstones, outcome.ignored, truncates)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
+        if outcome.truncates and run.topic in self._plan.routes:
+            yield Parcel.of(parcels.TRUNCATES, outcome.truncates, self._plan.routes[run.topic])
         for need in outcome.needs:
             self._blocked = True
             yield Parcel.of(parcels.NEED, need)
