@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field
 
+from serde.cloud import MARKS
 from serde.faults import Unfit
 from serde.framing import Part
 from serde.infer import Seen, filled
@@ -70,6 +71,9 @@ def _expect(seen: Seen, columns: pa.StructType) -> None:
     if {"op", "source"} <= seen.fields.keys() and seen.fields.keys() & _IMAGES:
         for image in _IMAGES & seen.fields.keys():
             seen.fields[image].expect(columns, fix=True)
+    elif seen.fields.keys() >= MARKS:
+        for image in _IMAGES & seen.fields["data"].fields.keys():
+            seen.fields["data"].fields[image].expect(columns, fix=True)
     else:
         seen.expect(columns, fix=True)
 

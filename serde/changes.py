@@ -14,6 +14,7 @@ from attrs import frozen
 
 from serde.bits import Mask, children, parts, valid_of
 from serde.block import Block, Rows
+from serde.cloud import is_cloud, opened
 from serde.faults import Fault
 from serde.shape import is_envelope, is_other
 
@@ -62,7 +63,9 @@ class Changes:
 
 def changes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
     """The changes of a block, the events that cannot be one, and how many events are of another kind."""
-    if is_other(block):
+    if is_cloud(block.fields.type):
+        block = opened(block)
+    elif is_other(block):
         return None, (), len(block.rows)
     if is_envelope(block.fields.type):
         return _envelopes(block, unwrap)

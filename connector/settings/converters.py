@@ -14,14 +14,17 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 AVRO = "io.confluent.connect.avro.AvroConverter"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+CLOUD_EVENTS = "io.debezium.converters.CloudEventsConverter"
 ALL: Mapping[str, Format] = {JSON: "json-schema", AVRO: "avro", STRING: "string", BYTES: "bytes"}
 _SHORT = {name.rpartition(".")[2]: name for name in ALL}
 _APICURIO = ("io.apicurio.registry.utils.converter.", "io.debezium.converters.")
-_LATER = frozenset({"CloudEventsConverter", "JsonSchemaConverter", "ProtobufConverter"})
+_LATER = frozenset({"JsonSchemaConverter", "ProtobufConverter"})
 
 
 def format_of(reading: Reading, entry: Entry, name: str) -> Format | None:
     """The format of a converter's class, full or short name; None (and a fault) for one that cannot be used."""
+    if name in (CLOUD_EVENTS, "CloudEventsConverter"):
+        return "auto"  # JSON; the sink tells such events by their attributes
     known = ALL.get(name) or ALL.get(_SHORT.get(name, ""))
     if known is not None:
         return known
