@@ -31,6 +31,8 @@ EVENTS_PER_MAPPER = 100_000
 TASKS_PER_CORE = 4
 """Up to so many tasks per core each topic-partition has its own: joining a few would leave cores waiting."""
 
+_STAYING = (parcels.RECALL, parcels.PATCH, parcels.MOVED, parcels.LAST)
+
 
 @attrs.frozen(eq=False)
 class Result:
@@ -85,7 +87,7 @@ def _run(frame: DataFrame, plan: BatchPlan) -> Result:
     # What only the table knows (rows of tombstones, unsent values) is looked up once the rest is through.
     parcelled = _tasks(frame, plan).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        result = _result(parcelled.where(~F.col("kind").isin(parcels.RECALL, parcels.PATCH)).collect())
+        result = _result(parcelled.where(~F.col("kind").isin(*_STAYING)).collect())
         for table in plan.tables if not result.needs and not result.open else ():
             looked_up = [*_recalled(parcelled, plan, table), *_patched(parcelled, plan, table)]
             if looked_up:
@@ -103,10 +105,10 @@ def _recalled(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[b
 
 
 def _patched(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[bytes]:
-    asked = parcelled.where((F.col("kind") == parcels.PATCH) & (F.col("table") == table.index))
-    if not table.patches or asked.isEmpty():
+    own = parcelled.where(F.col("table") == table.index)
+    if not table.patches or own.where(F.col("kind") == parcels.PATCH).isEmpty():
         return []
-    return _result(patched(plan.catalog, asked, table).collect()).files.get(table.index, [])
+    return _result(patched(plan.catalog, own, table).collect()).files.get(table.index, [])
 
 
 def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:

@@ -51,7 +51,10 @@ def readable(spark: SparkSession, catalog: str, table: TablePlan, why: str) -> D
     """Give the table as it was at batch start. FatalError, with the reason why it is needed, when Spark cannot."""
     name = ".".join(f"`{part}`" for part in (catalog, *table.layout.name.split(".")))
     try:
-        frame = spark.read.option("versionAsOf", table.base).table(name)
+        # A table without a snapshot has no rows, but columns.
+        frame = spark.read.table(name).limit(0)
+        if table.base is not None:
+            frame = spark.read.option("versionAsOf", table.base).table(name)
         _ = frame.schema
     except Exception as error:
         raise FatalError(

@@ -107,7 +107,7 @@ class Targets:
             base=target.base,
             known_keys=target.known_keys,
             committed=ahead,
-            patches=name in self._patched and target.upsert and target.base is not None,
+            patches=name in self._patched and target.upsert,
         )
 
     def _tombstones(self, target: Target) -> Literal["delete", "skip"]:

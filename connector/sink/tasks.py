@@ -23,7 +23,7 @@ from connector.sink.decode import Run, decode
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Folded, Part, by_bucket, fold, gather, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
-from connector.sink.unsent import filled, parted, unknown
+from connector.sink.unsent import deletes, filled, gone_rows, parted, unknown
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
@@ -134,6 +134,8 @@ class _Mapping:
                 self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
             write_append(self._writers[table.index], part, table)
             return
+        if table.patches and len(moved := deletes(part)):
+            yield Parcel(parcels.MOVED, pack(moved), table.index)
         parts = self._parts.setdefault(table.index, [])
         parts.append(part)
         if sum(p.size_bytes for p in parts) > CHUNK_BYTES:
@@ -179,9 +181,12 @@ class _Reducing:
             self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
         folded = _folded(self._parts, table)
         self._parts = []
-        missing = unknown(folded) if table.base is not None else np.zeros(0, np.bool_)
+        missing = unknown(folded)
+        if table.patches:
+            for part in gone_rows(folded):
+                yield Parcel(parcels.LAST, pack(part), table.index)
         if missing.any() and table.patches:
-            folded, rows = parted(folded, missing)
+            folded, rows = parted(folded, missing, table.layout.keys)
             for part in rows:
                 whole = attrs.evolve(part, rows=mark_deleted(part.rows, part.deleted)) if part.deleted.any() else part
                 yield Parcel(parcels.PATCH, pack(whole), table.index)

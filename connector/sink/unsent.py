@@ -1,7 +1,9 @@
 """Folded changes -> the same with values that an update did not send: those of the change of the key before it.
 
 PostgreSQL sends no TOASTed value that an update did not change; Debezium puts a placeholder there, which must never
-overwrite what the table holds. What no change of the batch tells is left for `connector.sink.patch`. Pure rules.
+overwrite what the table holds. What no change of the key in the batch tells is left for `connector.sink.patch`. So is a
+create with placeholders: an update that changed the key comes as a delete of the old key and such a create, both with
+the same position in the source's log, and the old key's row has the values. Pure rules.
 """
 
 from __future__ import annotations
@@ -12,21 +14,26 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.sink.fold import Ints, Mask, Order, key_codes
+from connector.sink.fold import NONE, Ints, Mask, Order, key_codes
 from connector.sink.parts import Folded, Part, gather
 from serde.unavailable import unavailable
 
-_FINAL = np.frombuffer(b"crd", np.uint8)
-"""Creates and reads hold all values, so a value that looks like the placeholder is meant; deletes hold none."""
+_CREATE, _READ, _DELETE = ord("c"), ord("r"), ord("d")
 
 
 def gaps(part: Part) -> dict[str, Mask]:
-    """Give the columns of a part that have unsent values, and where."""
+    """Give the columns of a part that have unsent values, and where.
+
+    A read holds all values, so one that looks like the placeholder is meant; so does a create whose place in the
+    source's log is unknown. Deletes hold none.
+    """
     result = {}
     for name, column in zip(part.rows.schema.names, part.rows.columns, strict=True):
         found = unavailable(column)
         if found is not None:
-            found &= part.image & ~np.isin(part.order.op, _FINAL)
+            op = part.order.op
+            whole = (op == _READ) | (op == _DELETE) | ((op == _CREATE) & (part.order.lsn == NONE))
+            found &= part.image & ~whole
             if found.any():
                 result[name] = found
     return result
@@ -67,17 +74,56 @@ def unknown(folded: Folded) -> Mask:
     return marked
 
 
-def parted(folded: Folded, which: Mask) -> tuple[Folded, list[Part]]:
-    """Take some winners out; give the rest, and the rows of those taken, `deleted` telling whether they are gone."""
+def parted(folded: Folded, which: Mask, keys: Sequence[str]) -> tuple[Folded, list[Part]]:
+    """Take some winners out; give the rest, and the rows of those taken, `deleted` telling whether they are gone.
+
+    A row that goes back to a create has that create's place in the source's log and its operation.
+    """
     rest = attrs.evolve(folded, winners=folded.winners[~which], images=folded.images[~which])
-    order = np.argsort(folded.images[which])
-    rows = folded.images[which][order]
+    rows = folded.images[which]
+    order = np.argsort(rows)
+    rows = rows[order]
     gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners[which]][order]
+    places = Order.concat([part.order for part in folded.parts])
+    first = _creates(folded.parts, places, keys)[rows]
+    known = first >= 0
+    origin = np.where(known, first, rows)
     taken, start = [], 0
     for part in gather(folded.parts, rows):
-        taken.append(attrs.evolve(part, deleted=gone[start : start + len(part)]))
+        own = slice(start, start + len(part))
+        place = attrs.evolve(
+            part.order,
+            dedup=places.dedup[origin[own]],
+            lsn=places.lsn[origin[own]],
+            op=np.where(known[own], np.uint8(_CREATE), part.order.op),
+        )
+        taken.append(attrs.evolve(part, deleted=gone[own], order=place))
         start += len(part)
     return rest, taken
+
+
+def _creates(parts: Sequence[Part], places: Order, keys: Sequence[str]) -> Ints:
+    """For every change the last create of its key up to it, -1 without one."""
+    sequence, starts = _by_key(parts, keys)
+    made = places.op[sequence] == _CREATE
+    last = np.maximum.accumulate(np.where(made, np.arange(len(sequence)), -1))
+    result = np.full(len(sequence), -1, np.int64)
+    found = last >= starts
+    result[sequence[found]] = sequence[last[found]]
+    return result
+
+
+def gone_rows(folded: Folded) -> list[Part]:
+    """Give the last rows that the batch knows of keys which it deletes."""
+    deleted = np.concatenate([part.deleted for part in folded.parts])
+    ops = np.concatenate([part.order.op for part in folded.parts])
+    rows = folded.images[(folded.images >= 0) & deleted[folded.winners]]
+    return gather(folded.parts, np.sort(rows[ops[rows] != _DELETE]))
+
+
+def deletes(part: Part) -> Part:
+    """Give the deletes among changes whose place in the source's log is known."""
+    return part.take(np.flatnonzero((part.order.op == _DELETE) & (part.order.lsn != NONE)))
 
 
 def _by_key(parts: Sequence[Part], keys: Sequence[str]) -> tuple[Ints, Ints]:

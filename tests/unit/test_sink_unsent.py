@@ -12,7 +12,7 @@ import pytest
 from connector.sink.fold import NONE, Order
 from connector.sink.parts import Folded, Part, fold, survivors
 from connector.sink.patch import kept
-from connector.sink.unsent import filled, parted, unknown
+from connector.sink.unsent import deletes, filled, gone_rows, parted, unknown
 from serde.unavailable import PLACEHOLDER, unavailable
 
 CODES = [ord(letter) for letter in PLACEHOLDER]
@@ -46,8 +46,8 @@ def test_other_types_have_none(kind: pa.DataType) -> None:
     assert unavailable(pa.nulls(3, kind)) is None
 
 
-def part(*changes: tuple[int, str, int, str | None]) -> Part:
-    """Changes (key, op, offset, value) of one partition; a value of None with op d is a delete without a row."""
+def part(*changes: tuple[int, str, int, str | None], lsn: bool = False) -> Part:
+    """Changes (key, op, offset, value) of one partition, a delete without row; lsn: the offset is the log position."""
     keys, ops, offsets, values = zip(*changes, strict=True)
     count = len(changes)
     rows = pa.record_batch({"id": pa.array(keys, pa.int64()), "v": pa.array(values, pa.string())})
@@ -56,7 +56,7 @@ def part(*changes: tuple[int, str, int, str | None]) -> Part:
         partition=np.zeros(count, np.int64),
         offset=np.array(offsets),
         dedup=np.array(offsets),
-        lsn=none,
+        lsn=np.array(offsets) if lsn else none,
         total_order=none,
         op=np.array([ord(op) for op in ops], np.uint8),
     )
@@ -107,9 +107,30 @@ def test_a_row_before_a_delete_gives_nothing_to_another_key() -> None:
 def test_what_only_the_table_knows_is_parted() -> None:
     """Winners with values that no change of the batch has are taken out, with the rest untouched."""
     folded = filled(fold([part((1, "c", 1, "a"), (2, "u", 2, PLACEHOLDER), (3, "u", 3, "c"))], ["id"]), ["id"])
-    rest, taken = parted(folded, unknown(folded))
+    rest, taken = parted(folded, unknown(folded), ["id"])
     assert _rows(rest) == {1: "a", 3: "c"}
     assert [p.rows.to_pylist() for p in taken] == [[{"id": 2, "v": PLACEHOLDER}]]
+
+
+def test_a_changed_key_leaves_what_the_lookup_needs() -> None:
+    """A create with unsent values, and an update after it, are looked up by the create's place in the log."""
+    changes = part((2, "c", 7, PLACEHOLDER), (2, "u", 8, PLACEHOLDER), (1, "u", 5, "a"), (1, "d", 7, None), lsn=True)
+    folded = filled(fold([changes], ["id"]), ["id"])
+    assert [p.rows.to_pylist() for p in gone_rows(folded)] == [[{"id": 1, "v": "a"}]]
+    assert deletes(changes).rows.to_pylist() == [{"id": 1, "v": None}]
+    _, (taken,) = parted(folded, unknown(folded), ["id"])
+    assert (taken.rows.to_pylist(), taken.order.lsn.tolist(), bytes(taken.order.op)) == (
+        [{"id": 2, "v": PLACEHOLDER}],
+        [7],
+        b"c",
+    )
+
+
+def test_an_update_is_looked_up_by_its_key() -> None:
+    """Without a create in the batch an update with unsent values keeps its own place and operation."""
+    folded = filled(fold([part((2, "u", 8, PLACEHOLDER), lsn=True)], ["id"]), ["id"])
+    _, (taken,) = parted(folded, unknown(folded), ["id"])
+    assert (taken.order.lsn.tolist(), bytes(taken.order.op)) == ([8], b"u")
 
 
 def test_the_tables_value_is_kept_where_it_has_one() -> None:
