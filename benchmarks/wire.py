@@ -35,11 +35,15 @@ def main() -> None:
     fetch = {1: (json.dumps(schema),)}.__getitem__
     rates = {
         "json": _rate(converter("json"), bare),
-        "json-schema": _rate(converter("json-schema"), [b'{"schema":' + block + b',"payload":' + m + b"}" for m in bare]),
+        "json-schema": _rate(converter("json-schema"), [_framed(block, message) for message in bare]),
         "avro": _rate(converter("avro", None, fetch), _written(schema, rows)),
     }
     for name, rate in rates.items():
         print(f"{name:12} {rate:12,.0f} events per CPU s   {rate / rates['json']:.2f} of json")
+
+
+def _framed(block: bytes, payload: bytes) -> bytes:
+    return b'{"schema":' + block + b',"payload":' + payload + b"}"
 
 
 def _connect(types: dict[str, str]) -> Any:
@@ -48,8 +52,8 @@ def _connect(types: dict[str, str]) -> Any:
 
 
 def _avro(types: dict[str, str]) -> Any:
-    named = {name: {"type": kind, **{f"connect.{k}": v for k, v in _name(name).items()}} for name, kind in types.items()}
-    fields = [{"name": name, "type": ["null", kind]} for name, kind in named.items()]
+    more = {name: {f"connect.{key}": value for key, value in _name(name).items()} for name in types}
+    fields = [{"name": name, "type": ["null", {"type": kind, **more[name]}]} for name, kind in types.items()]
     return {"type": "record", "name": "bench.Value", "fields": fields}
 
 
