@@ -319,3 +319,11 @@ def test_slices_and_large_arrays() -> None:
     for kind in (pa.binary(), pa.large_binary()):
         outcome = AvroConverter(avro.fetch(schema)).decode(pa.array(messages, kind).slice(3, 4), "VALUE_CONVERTER")
         assert outcome.blocks[0].fields.to_pylist() == [{"a": str(n)} for n in range(3, 7)]
+
+
+def test_avro_taken_for_json_says_so() -> None:
+    """Without a converter named, such a message is a dead letter that tells which one reads it."""
+    outcome = converter("auto").decode(pa.array([framed(b"\x02")], pa.binary()), "VALUE_CONVERTER")
+    assert [fault.reason for fault in outcome.faults] == [
+        "not JSON: it starts as Avro of a schema registry does; the AvroConverter reads that"
+    ]
