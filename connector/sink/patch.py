@@ -32,6 +32,7 @@ from serde.unavailable import unavailable
 
 LABEL = "patch"
 _WHY = "an update without all its values needs the table's row"
+_INSTEAD = "leave its time columns out (debezium.source.column.exclude.list) or use REPLICA IDENTITY FULL at the source"
 _PLACE = StructType(
     [StructField("_lsn", LongType()), StructField("_ts", LongType()), StructField("_moved", LongType())]
 )
@@ -60,7 +61,7 @@ def patched(catalog: str, parcelled: DataFrame, table: TablePlan) -> DataFrame:
     Raises:
         FatalError: Spark cannot read the table (it has a column of type time).
     """
-    held = readable(parcelled.sparkSession, catalog, table, _WHY)
+    held = readable(parcelled.sparkSession, catalog, table, _WHY, _INSTEAD)
     keys = tuple(table.layout.keys)
     values = (field.name for field in held.schema if field.name not in keys and _may_be_unsent(field.dataType))
     names = _Names(keys, tuple(values))

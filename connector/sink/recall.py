@@ -26,6 +26,8 @@ from connector.sink.parts import unpack
 from connector.sink.plan import TablePlan
 
 LABEL = "recall"
+_WHY = "a tombstone needs the table's last row"
+_INSTEAD = "use delete.tombstone.handling.mode=rewrite at the source, or hard deletes"
 
 
 def recalled(catalog: str, asked: DataFrame, table: TablePlan) -> DataFrame:
@@ -39,7 +41,7 @@ def recalled(catalog: str, asked: DataFrame, table: TablePlan) -> DataFrame:
     Raises:
         FatalError: Spark cannot read the table (it has a column of type time).
     """
-    rows = readable(asked.sparkSession, catalog, table, "a tombstone needs the table's last row")
+    rows = readable(asked.sparkSession, catalog, table, _WHY, _INSTEAD)
     keys = list(table.layout.keys)
     shape = StructType([rows.schema[name] for name in keys])
     wanted = asked.select("payload").mapInArrow(_keys(table), shape)
@@ -47,8 +49,8 @@ def recalled(catalog: str, asked: DataFrame, table: TablePlan) -> DataFrame:
     return live.join(wanted.distinct(), keys).select(*rows.columns).mapInArrow(_written(table), parcels.SCHEMA)
 
 
-def readable(spark: SparkSession, catalog: str, table: TablePlan, why: str) -> DataFrame:
-    """Give the table as it was at batch start. FatalError, with the reason why it is needed, when Spark cannot."""
+def readable(spark: SparkSession, catalog: str, table: TablePlan, why: str, instead: str) -> DataFrame:
+    """Give the table as it was at batch start. FatalError, with why it is needed and what to do, when Spark cannot."""
     name = ".".join(f"`{part}`" for part in (catalog, *table.layout.name.split(".")))
     try:
         # A table without a snapshot has no rows, but columns.
@@ -58,8 +60,7 @@ def readable(spark: SparkSession, catalog: str, table: TablePlan, why: str) -> D
         _ = frame.schema
     except Exception as error:
         raise FatalError(
-            f"table {table.layout.name}: {why}, and Spark cannot read the table ({type(error).__name__}); "
-            "use delete.tombstone.handling.mode=rewrite at the source, or hard deletes"
+            f"table {table.layout.name}: {why}, and Spark cannot read the table ({type(error).__name__}); {instead}"
         ) from error
     return frame
 
