@@ -39,9 +39,18 @@ class TablePlan:
     cut: Cut | None = None
 
     @property
+    def looks_up(self) -> bool:
+        """Whether values that events leave out are looked for: a new table that Spark cannot read holds none."""
+        return self.base is not None or not any(_has_time(field.type) for field in self.layout.columns)
+
+    @property
     def recalls(self) -> bool:
         """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
         return self.mode == "upsert" and self.keep_deletes and self.tombstones == "delete" and self.base is not None
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    return pa.types.is_time(kind) or any(_has_time(kind.field(i).type) for i in range(kind.num_fields))
 
 
 @attrs.frozen

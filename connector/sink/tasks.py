@@ -181,8 +181,8 @@ class _Reducing:
             self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
         folded = _folded(self._parts, table)
         self._parts = []
-        missing = unknown(folded)
-        if table.patches:
+        missing = unknown(folded) if table.looks_up else np.zeros(0, np.bool_)
+        if table.patches and table.looks_up:
             for part in gone_rows(folded):
                 yield Parcel(parcels.LAST, pack(part), table.index)
         if missing.any() and table.patches:
