@@ -8,10 +8,14 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from attrs import evolve
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
 from connector.embedded.ports import free_ports
 from connector.embedded.registry import SchemaRegistry
+from connector.errors import RetriableError
+from connector.kafka.registry import Registry
+from connector.settings import RegistrySettings
+from serde.registry import UnknownSchema
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model import recordings, truth
 from tests.model.recordings import AVRO, Record
@@ -132,6 +136,27 @@ def test_spoilt_messages_are_dead_letters_with_the_reason(hard: Result) -> None:
     ]
     assert len(reasons) == len(expected), reasons
     assert all(any(re.fullmatch(pattern, reason) for reason in reasons) for pattern in expected), reasons
+
+
+def test_a_schema_comes_with_those_that_it_refers_to(registry: SchemaRegistry) -> None:
+    """References are fetched too, each before what refers to it; an id that is not there is said to be unknown."""
+    client = SchemaRegistryClient({"url": registry.url})
+    inner = '{"type":"record","name":"In","namespace":"x","fields":[{"name":"a","type":"int"}]}'
+    outer = '{"type":"record","name":"Out","namespace":"y","fields":[{"name":"b","type":"x.In"}]}'
+    client.register_schema("inner", Schema(inner, "AVRO"))
+    number = client.register_schema("outer", Schema(outer, "AVRO", [SchemaReference("x.In", "inner", 1)]))
+    ours = Registry(RegistrySettings((("url", registry.url),)))
+    assert ours.schema(number) == (inner, outer)
+    for _ in range(2):
+        with pytest.raises(UnknownSchema, match="does not have it"):
+            ours.schema(987_654)
+
+
+def test_a_registry_that_is_away_may_come_back() -> None:
+    """No answer is an error that a later try may not meet."""
+    (port,) = free_ports(1)
+    with pytest.raises(RetriableError, match=f"registry http://127.0.0.1:{port}: asking for schema id 1"):
+        Registry(RegistrySettings((("url", f"http://127.0.0.1:{port}"),))).schema(1)
 
 
 def test_a_registry_that_stays_away_stops_the_sink(
