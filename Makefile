@@ -52,6 +52,7 @@ lock: $(READY) ## Renew requirements.lock and jars.lock
 
 docs: $(READY) ## Renew the generated reference and the sample files in config/
 	$(BIN)/python -m connector.settings.document
+	$(BIN)/python -m connector.iceberg.type_reference
 
 clean: ## Remove what make made here
 	rm -rf $(VENV) icebridge-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

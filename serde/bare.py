@@ -9,16 +9,27 @@ rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 from attrs import define, field
 
+from serde.cloud import MARKS
 from serde.faults import Unfit
 from serde.framing import Part
 from serde.infer import Seen, filled
 from serde.reader import Reader, Reading
 from serde.rows import load
 from serde.texts import Texts
+
+WIRE: Mapping[str, pa.DataType] = {
+    "whole number": pa.int64(),
+    "other number, and the words NaN and Infinity among numbers": pa.float64(),
+    "true, false": pa.bool_(),
+    "text": pa.string(),
+}
+"""What single values are read into where no schema says so."""
 
 _SAMPLE = 64
 _ROUNDS = 12
@@ -60,6 +71,9 @@ def _expect(seen: Seen, columns: pa.StructType) -> None:
     if {"op", "source"} <= seen.fields.keys() and seen.fields.keys() & _IMAGES:
         for image in _IMAGES & seen.fields.keys():
             seen.fields[image].expect(columns, fix=True)
+    elif seen.fields.keys() >= MARKS:
+        for image in _IMAGES & seen.fields["data"].fields.keys():
+            seen.fields["data"].fields[image].expect(columns, fix=True)
     else:
         seen.expect(columns, fix=True)
 

@@ -145,16 +145,28 @@ def binary(text: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]:
 def decimal(text: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Decimal128Array, Mask | None]:
     """Base64 of big-endian two's complement -> decimal128; bad: not base64, empty, or beyond the declared precision."""
     data, bounds, bad = unbase64(text)
+    return _decimals(data, bounds, valid_of(text), bad, kind)
+
+
+def decimal_of(data: pa.BinaryArray, kind: pa.Decimal128Type) -> tuple[pa.Decimal128Array, Mask | None]:
+    """Big-endian two's complement -> decimal128; bad: empty, or beyond the declared precision."""
+    values, starts, ends = parts(data)
+    bounds = np.append(starts[:1], ends) if len(data) else np.zeros(1, np.int64)
+    return _decimals(values, bounds, valid_of(data), np.zeros(len(data), np.bool_), kind)
+
+
+def _decimals(
+    data: Bytes, bounds: Ints, valid: Mask, bad: Mask, kind: pa.Decimal128Type
+) -> tuple[pa.Decimal128Array, Mask | None]:
     sizes = np.diff(bounds)
-    valid = valid_of(text)
     bad = bad | (valid & ((sizes == 0) | (sizes > _WIDTH)))
-    low, high = _words(data, bounds[1:], np.where(bad, 0, sizes))
+    low, high = _words(data, bounds[1:], np.where(bad | ~valid, 0, sizes))
     bad |= valid & _beyond(low, high, kind.precision)
-    words = np.empty((len(text), 2), np.uint64)
+    words = np.empty((len(valid), 2), np.uint64)
     words[:, 0], words[:, 1] = low, high.view(np.uint64)
     kept = valid & ~bad
     validity = None if kept.all() else pa.py_buffer(np.packbits(kept, bitorder="little"))
-    made = pa.Array.from_buffers(kind, len(text), [validity, pa.py_buffer(words)])
+    made = pa.Array.from_buffers(kind, len(valid), [validity, pa.py_buffer(words)])
     return made, bad if bad.any() else None
 
 

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from serde.bits import Mask, children, parts, valid_of
 from serde.block import Block, Rows
+from serde.cloud import is_cloud, opened
 from serde.faults import Fault
 from serde.shape import is_envelope, is_other
 
@@ -62,7 +63,9 @@ class Changes:
 
 def changes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
     """The changes of a block, the events that cannot be one, and how many events are of another kind."""
-    if is_other(block):
+    if is_cloud(block.fields.type):
+        block = opened(block)
+    elif is_other(block):
         return None, (), len(block.rows)
     if is_envelope(block.fields.type):
         return _envelopes(block, unwrap)
@@ -82,7 +85,7 @@ def _envelopes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Faul
     image = _chosen(after, before if unwrap.keep_before else None, op)
     row, optional = _with_added(block, image, op, unwrap)
     made = Changes(block.rows, row, op, op == _DELETE, *_position(block.fields), optional)
-    return (made if keep.all() else _only(made, keep)), told, int(message.sum())
+    return (made if keep.all() else only(made, keep)), told, int(message.sum())
 
 
 def _op_codes(op: pa.StringArray) -> Ops:
@@ -228,7 +231,8 @@ def _scaled(column: pa.Int64Array, factor: int) -> pa.Int64Array:
     return pc.multiply(pc.if_else(fits, column, None), factor)
 
 
-def _only(made: Changes, keep: Mask) -> Changes:
+def only(made: Changes, keep: Mask) -> Changes:
+    """The changes under a mask."""
     mask = pa.array(keep)
     columns = (made.ts_ns.filter(mask), made.lsn.filter(mask), made.total_order.filter(mask))
     return Changes(made.rows[keep], made.row.filter(mask), made.op[keep], made.deleted[keep], *columns, made.optional)

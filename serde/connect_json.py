@@ -10,11 +10,10 @@ import pyarrow as pa
 from attrs import define, evolve, field
 
 from serde.bare import Bare, payload_of
-from serde.bits import children
 from serde.block import Block, Decoded, Rows
-from serde.columns import Misfits, rebuilt, to_logical
 from serde.faults import Fault, Stage, Unfit
 from serde.framing import Format, Frames, Group, Part
+from serde.images import logical_rows
 from serde.infer import filled, pruned
 from serde.node import Struct, needs_exact
 from serde.reader import Reader, Reading
@@ -72,7 +71,8 @@ def _with(frames: Frames, group: Group, schema: Schema) -> list[Block]:
     else:
         reading = Reading(failed=[np.arange(len(part.rows))])
     rows, wire = _assemble(frames, group.loose, part, reading, schema.node)
-    rows, fields = _logical(frames, rows, wire, schema.node)
+    rows, fields, unfit = logical_rows(rows, wire, schema.node)
+    frames.faults.extend(Fault(row, frames.stage, reason) for row, reason in unfit)
     return [Block(rows, fields, schema.id, schema.name, schema.optional)]
 
 
@@ -115,41 +115,3 @@ def _one(frames: Frames, row: int, node: Struct, *, exact: bool) -> object:
     if not isinstance(payload, dict):
         raise Unfit("key is not a struct" if frames.stage == "KEY_CONVERTER" else "value is not a struct")
     return read(node, payload)
-
-
-def _logical(frames: Frames, rows: Rows, wire: pa.StructArray, node: Struct) -> tuple[Rows, pa.StructArray]:
-    """Logical columns without the rows that hold a value which cannot be represented.
-
-    Such a value in `before` costs the row only where there is no `after`: elsewhere the image is not needed and
-    becomes null.
-    """
-    misfits, images = Misfits(), Misfits()
-    made = [
-        to_logical(column, child.node, child.name, None, images if child.name == "before" else misfits)
-        for child, column in zip(node.fields, children(wire), strict=True)
-    ]
-    if images.found:
-        made = _without_images(made, node, images, misfits)
-    fields = rebuilt(wire, made, [pa.field(child.name, made[index].type) for index, child in enumerate(node.fields)])
-    if not misfits.found:
-        return rows, fields
-    frames.faults.extend(Fault(int(rows[at]), frames.stage, reason) for at, reason in sorted(misfits.found.items()))
-    keep = np.ones(len(rows), np.bool_)
-    keep[list(misfits.found)] = False
-    return rows[keep], fields.filter(pa.array(keep))
-
-
-def _without_images(made: list[pa.Array], node: Struct, images: Misfits, misfits: Misfits) -> list[pa.Array]:
-    """Moves the misfits of `before` that matter to `misfits` and sets the other images to null."""
-    names = [child.name for child in node.fields]
-    after = made[names.index("after")].is_valid().to_numpy(zero_copy_only=False) if "after" in names else None
-    index = np.arange(len(made[0]))
-    for at, reason in images.found.items():
-        if after is None or not after[at]:
-            misfits.found.setdefault(at, reason)
-    gone = np.isin(index, [at for at in images.found if at not in misfits.found])
-    before = names.index("before")
-    masked = pa.array(np.where(gone, -1, index)).cast(pa.int64())
-    masked = pa.array(index, mask=gone) if gone.any() else masked
-    made[before] = made[before].take(masked)
-    return made

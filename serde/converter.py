@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
+from serde.avro.converter import AvroConverter
 from serde.block import Decoded
 from serde.connect_json import JsonConverter
 from serde.faults import Stage
-from serde.framing import Format
+from serde.plain import PlainConverter
+from serde.registry import Fetch
+
+Format = Literal["auto", "json", "json-schema", "avro", "string", "bytes"]
 
 
 class Converter(Protocol):
@@ -24,10 +28,20 @@ class Converter(Protocol):
         """
 
 
-def converter(fmt: Format, wanted: frozenset[str] | None = None) -> Converter:
-    """The converter of a format: json (payload only), json-schema ({"schema","payload"}), auto (told per message).
+def converter(fmt: Format, wanted: frozenset[str] | None = None, fetch: Fetch | None = None) -> Converter:
+    """The converter of a format: json (payload only), json-schema ({"schema","payload"}), auto (either, told per
+    message), avro (Confluent's frame), string and bytes (one column).
 
     wanted: fields of envelopes outside the images that will be looked at (`Unwrap.wanted`), None for all. With a schema
-    block the others are not read, which saves about a fifth of the time.
+    the others are not read, which saves about a fifth of the time.
+    fetch: writer schemas by id; avro needs it (ValueError). What it raises besides UnknownSchema leaves `decode`.
     """
-    return JsonConverter(fmt, wanted)
+    match fmt:
+        case "avro":
+            if fetch is None:
+                raise ValueError("Avro needs a registry")
+            return AvroConverter(fetch, wanted)
+        case "string" | "bytes":
+            return PlainConverter(fmt == "string")
+        case _:
+            return JsonConverter(fmt, wanted)

@@ -27,8 +27,14 @@ def load(text: bytes, *, exact: bool = False) -> object:
         if exact or _LONG_NUMBER.search(text):
             document = json.loads(text, parse_float=Decimal if exact else float, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise Unfit("not JSON" if text.strip() else "empty message") from error
+        raise Unfit(_refusal(text)) from error
     return document
+
+
+def _refusal(text: bytes) -> str:
+    if text[:1] == b"\0":
+        return "not JSON: it starts as Avro of a schema registry does; the AvroConverter reads that"
+    return "not JSON" if text.strip() else "empty message"
 
 
 def _refuse(_word: str) -> NoReturn:

@@ -1,9 +1,12 @@
-"""schema block -> tree: parsed once per distinct bytes and kept per process."""
+"""schema block -> tree: parsed once per distinct bytes and kept per process.
+
+The walk over a Connect schema is one for all formats; `Leaves` says what the values at its ends are in a format.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 import orjson
@@ -11,7 +14,8 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from serde import logical
-from serde.node import Field, List, Map, Node, Struct, is_columnar
+from serde.node import Field, Leaf, List, Map, Node, Struct, is_columnar
+from serde.table import Parameters
 
 _CACHED_BLOCKS = 1024
 _MAX_DEPTH = 100
@@ -30,22 +34,35 @@ class Schema:
     fault: str | None = None
 
 
+@frozen(eq=False)
+class Leaves:
+    """The ends of a schema in one format: values by Connect type, schema name and parameters, and structs that stand
+    for a value.
+    """
+
+    leaf: Callable[[str, str | None, Parameters], Leaf | None]
+    structure: Callable[[str | None], Node | None]
+
+
+JSON = Leaves(logical.leaf, logical.structure)
+
+
 @lru_cache(maxsize=_CACHED_BLOCKS)
 def parse(text: bytes) -> Schema:
     """Parses the bytes of a schema block; never raises, a block that cannot be used carries its fault."""
     return parse_document(orjson.loads(text))
 
 
-def parse_document(document: object) -> Schema:
+def parse_document(document: object, leaves: Leaves = JSON) -> Schema:
     """The same from a parsed block; equal blocks written differently get one id."""
     digest = hashlib.sha256(orjson.dumps(document)).hexdigest()[:32]
     try:
-        node = _node(document, 0)
+        node = _node(document, leaves, 0)
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error) if type(error) is ValueError else "malformed"
-        return _unusable(digest, f"schema block cannot be read: {reason}")
+        return unusable(digest, f"schema block cannot be read: {reason}")
     if not isinstance(node, Struct):
-        return _unusable(digest, "schema is not a struct")
+        return unusable(digest, "schema is not a struct")
     return Schema(digest, node.name, node, dict(_flags(node, "")), is_columnar(node))
 
 
@@ -69,38 +86,41 @@ def _narrowed(field: Field, wanted: frozenset[str]) -> Field | None:
     return evolve(field, node=Struct(kept, field.node.name)) if kept else None
 
 
-def _unusable(digest: str, fault: str) -> Schema:
+def unusable(digest: str, fault: str) -> Schema:
+    """A schema that nothing can be read by, and why."""
     return Schema(digest, None, Struct(()), {}, False, fault)
 
 
-def _node(document: object, depth: int) -> Node:
+def _node(document: object, leaves: Leaves, depth: int) -> Node:
     """One schema of the block; ValueError, KeyError or TypeError where it is none."""
     if not isinstance(document, dict) or depth > _MAX_DEPTH:
         raise ValueError("nested too deep" if depth > _MAX_DEPTH else "not an object")
     kind, name = document["type"], document.get("name")
     if kind == "struct":
-        return logical.structure(name) or _struct(document, name, depth)
+        return leaves.structure(name) or _struct(document, name, leaves, depth)
     if kind == "array":
-        return List(_node(document["items"], depth + 1))
+        return List(_node(document["items"], leaves, depth + 1))
     if kind == "map":
-        return _map(document, depth)
-    made = logical.leaf(kind, name, document.get("parameters") or {})
+        return _map(document, leaves, depth)
+    made = leaves.leaf(kind, name, document.get("parameters") or {})
     if made is None:
         raise ValueError("unknown type")
     return made
 
 
-def _map(document: Mapping[str, object], depth: int) -> Map:
+def _map(document: Mapping[str, object], leaves: Leaves, depth: int) -> Map:
     keys = document["keys"]
     text_key = isinstance(keys, dict) and keys.get("type") == "string" and not keys.get("optional")
-    return Map(_node(keys, depth + 1), _node(document["values"], depth + 1), text_key)
+    return Map(_node(keys, leaves, depth + 1), _node(document["values"], leaves, depth + 1), text_key)
 
 
-def _struct(document: Mapping[str, object], name: str | None, depth: int) -> Struct:
+def _struct(document: Mapping[str, object], name: str | None, leaves: Leaves, depth: int) -> Struct:
     fields = document["fields"]
     if not isinstance(fields, list):
         raise TypeError("fields")
-    made = tuple(Field(field["field"], _node(field, depth + 1), bool(field.get("optional"))) for field in fields)
+    made = tuple(
+        Field(field["field"], _node(field, leaves, depth + 1), bool(field.get("optional"))) for field in fields
+    )
     if len({field.name for field in made}) != len(made):
         raise ValueError("a field name occurs twice")
     return Struct(made, name)

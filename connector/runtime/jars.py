@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _THREADS = 8
 _TRIES = 3
 _PAUSE_S = 2.0
-ON_DEMAND = frozenset({"connect", "jdbc-sink"})
+ON_DEMAND = frozenset({"connect", "jdbc-sink", "registry"})
 """Components of the interop tests alone: fetched when named or asked for by `jars`, not with the others."""
 
 Stamp = dict[str, tuple[int, int]]

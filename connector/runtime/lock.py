@@ -23,6 +23,8 @@ ROOTS = {
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         "org.xerial:sqlite-jdbc:3.50.3.0",
     ),
+    # An archive with a runner and its jars: group:artifact:version:classifier:packaging.
+    "registry": ("io.apicurio:apicurio-registry-app:2.6.13.Final:all:tar.gz",),
     "broker": (
         "org.apache.kafka:kafka_2.13:4.2.0",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
@@ -34,6 +36,7 @@ ROOTS = {
     # 3.6.0 lacks a module here. With ExtractNewRecordState (debezium-connect-plugins) and PostgreSQL's driver.
     "jdbc-sink": ("io.debezium:debezium-connector-jdbc:3.5.0.Final",),
 }
+_ARCHIVE_COLONS = 4
 
 GIVEN_BY_THE_WORKER = frozenset(
     {
@@ -65,6 +68,8 @@ def shipped_by_pyspark() -> frozenset[str]:
 
 def resolve(root: str) -> list[Artifact]:
     """Resolve one coordinate (or several joined with +) with all it needs at run time, and take the checksums."""
+    if root.count(":") == _ARCHIVE_COLONS:
+        return [_archive(*root.split(":"))]
     found = []
     for artifact in jgo.resolve(root):
         if artifact.packaging != "jar":
@@ -73,6 +78,13 @@ def resolve(root: str) -> list[Artifact]:
         key = (artifact.groupId, artifact.artifactId, artifact.version)
         found.append(Artifact(*key, sha256=digest, classifier=artifact.classifier))
     return found
+
+
+def _archive(group: str, name: str, version: str, classifier: str, packaging: str) -> Artifact:
+    component = jgo.maven.MavenContext().project(group, name).at_version(version)
+    path = component.artifact(classifier=classifier, packaging=packaging).resolve()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Artifact(group, name, version, sha256=digest, classifier=classifier, packaging=packaging)
 
 
 def join(parts: Iterable[Iterable[Artifact]], left_out: frozenset[str]) -> tuple[Artifact, ...]:

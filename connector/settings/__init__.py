@@ -5,6 +5,7 @@ from connector.settings.catalog import CatalogSettings
 from connector.settings.errors import ErrorSettings
 from connector.settings.events import EventSettings
 from connector.settings.kafka import KafkaSettings
+from connector.settings.registry import RegistrySettings
 from connector.settings.sink import SinkSettings, load
 from connector.settings.source import SourceSettings
 from connector.settings.table import TableSettings
@@ -15,6 +16,7 @@ __all__ = [
     "ErrorSettings",
     "EventSettings",
     "KafkaSettings",
+    "RegistrySettings",
     "SinkSettings",
     "SourceSettings",
     "TableSettings",

@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 import attrs
 
+from connector.settings import registry
+from connector.settings.converters import Format, format_of
 from connector.settings.entries import Entry
 from connector.settings.kinds import BOOLEAN, LIST, TEXT, one_of
 from connector.settings.option import Option
 from connector.settings.reading import Reading
+from connector.settings.registry import RegistrySettings
 
-Format = Literal["auto", "json", "json-schema"]
-JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-_LATER = frozenset(
-    {
-        "AvroConverter",
-        "BinaryDataConverter",
-        "ByteArrayConverter",
-        "CloudEventsConverter",
-        "ExtJsonConverter",
-        "JsonSchemaConverter",
-        "ProtobufConverter",
-        "StringConverter",
-    }
-)
 _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
 
 
@@ -40,7 +28,7 @@ def _converter(side: str) -> Option[str | None]:
         kind=TEXT,
         default=None,
         importance="medium",
-        doc=f"Converter of the record {side}s: {JSON_CONVERTER}; not given: found per message.",
+        doc=f"Class for the {side}s: Json-, Avro-, String- or ByteArrayConverter; not given: JSON, found per message.",
     )
 
 
@@ -50,7 +38,7 @@ def _converter_schemas(side: str) -> Option[bool]:
         kind=BOOLEAN,
         default=True,
         importance="medium",
-        doc=f"Whether every record {side} carries its schema block; not given: found per message.",
+        doc=f"With the JsonConverter: whether every record {side} carries its schema; not given: found per message.",
         shown=f"<true with {side}.converter>",
     )
 
@@ -78,6 +66,7 @@ def _format_schemas(side: str) -> Option[bool]:
 
 KEY_CONVERTER, VALUE_CONVERTER = _converter("key"), _converter("value")
 KEY_SCHEMAS, VALUE_SCHEMAS = _converter_schemas("key"), _converter_schemas("value")
+KEY_REGISTRY, VALUE_REGISTRY = registry.options("key"), registry.options("value")
 KEY_FORMAT, VALUE_FORMAT = _format("key"), _format("value")
 KEY_FORMAT_SCHEMAS, VALUE_FORMAT_SCHEMAS = _format_schemas("key"), _format_schemas("value")
 ADD_FIELDS = Option(
@@ -101,8 +90,10 @@ ADD_FIELDS_PREFIX = Option(
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
     KEY_SCHEMAS,
+    *KEY_REGISTRY.all,
     VALUE_CONVERTER,
     VALUE_SCHEMAS,
+    *VALUE_REGISTRY.all,
     KEY_FORMAT,
     KEY_FORMAT_SCHEMAS,
     VALUE_FORMAT,
@@ -114,19 +105,28 @@ OPTIONS: tuple[Option[object], ...] = (
 
 @attrs.frozen
 class EventSettings:
-    """Formats of key and value, and what an envelope adds to its row."""
+    """Formats of key and value with the registries that Avro needs, and what an envelope adds to its row."""
 
     key_format: Format
     value_format: Format
     add_fields: tuple[str, ...]
     add_fields_prefix: str
+    key_registry: RegistrySettings | None = None
+    value_registry: RegistrySettings | None = None
 
 
 def build(reading: Reading) -> EventSettings:
     """Read the events' part; faults go to the reading."""
     key = _side(reading, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
     value = _side(reading, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
-    return EventSettings(key, value, reading.get(ADD_FIELDS), reading.get(ADD_FIELDS_PREFIX))
+    return EventSettings(
+        key,
+        value,
+        reading.get(ADD_FIELDS),
+        reading.get(ADD_FIELDS_PREFIX),
+        registry.build(reading, KEY_REGISTRY, needed=key == "avro"),
+        registry.build(reading, VALUE_REGISTRY, needed=value == "avro"),
+    )
 
 
 def adopted(entries: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -156,20 +156,12 @@ def _side(
     """
     reading.get(server)
     by_converter, by_server = reading.get(schemas), reading.get(server_schemas)
-    name = reading.get(converter)
-    if name is not None:
-        _check_converter(reading, converter, name)
+    name, entry = reading.get(converter), reading.entry(converter)
+    named = format_of(reading, entry, name) if entry is not None and name is not None else None
+    if named is not None and named != "json-schema":
+        return named
     if name is not None or reading.entry(schemas):
         return "json-schema" if by_converter else "json"
     if reading.entry(server_schemas):
         return "json-schema" if by_server else "json"
     return "auto"
-
-
-def _check_converter(reading: Reading, option: Option[str | None], name: str) -> None:
-    entry = reading.entry(option)
-    if entry is None or name in {JSON_CONVERTER, "JsonConverter"}:
-        return
-    short = name.rpartition(".")[2]
-    what = f"{short} is not supported yet" if short in _LATER else "names an unknown converter"
-    reading.refuse(entry, what, f"use {JSON_CONVERTER}")

@@ -11,7 +11,7 @@ from typing import cast
 import attrs
 
 from connector.settings import kinds
-from connector.settings.events import JSON_CONVERTER
+from connector.settings.converters import JSON as JSON_CONVERTER
 from connector.settings.kinds import BOOLEAN, LIST, TEXT, TOPIC_NAME, Kind, Unfit, one_of, whole_number
 from connector.settings.option import Option, Prefix
 from connector.settings.reading import Reading

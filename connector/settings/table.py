@@ -65,6 +65,13 @@ KEEP_DELETES = Option(
     importance="high",
     doc='Keep a deleted row with __deleted = "true" (soft delete); false removes it (hard delete).',
 )
+TRUNCATE = Option(
+    name="truncate.enabled",
+    kind=BOOLEAN,
+    default=False,
+    importance="medium",
+    doc="Empty the table when its source was truncated (hard deletes only); false ignores truncates and says so.",
+)
 DEDUP_COLUMN = Option(
     name="debezium.sink.iceberg.upsert-dedup-column",
     kind=TEXT,
@@ -163,6 +170,7 @@ OPTIONS: tuple[Option[object], ...] = (
     LOWERCASE,
     UPSERT,
     KEEP_DELETES,
+    TRUNCATE,
     DEDUP_COLUMN,
     OP_FIELD,
     IDENTIFIER_FIELDS,
@@ -203,6 +211,7 @@ class TableSettings:
     partition_by_table: Mapping[str, tuple[str, ...]]
     excluded_columns: tuple[str, ...]
     offsets_table: str
+    truncate: bool = False
 
 
 def build(reading: Reading) -> TableSettings:
@@ -217,6 +226,7 @@ def build(reading: Reading) -> TableSettings:
         case=_case(reading),
         upsert=reading.get(UPSERT),
         keep_deletes=reading.get(KEEP_DELETES),
+        truncate=_truncate(reading),
         dedup_column=reading.get(DEDUP_COLUMN),
         op_field=reading.get(OP_FIELD),
         create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
@@ -229,6 +239,13 @@ def build(reading: Reading) -> TableSettings:
         excluded_columns=reading.get(EXCLUDED_COLUMNS),
         offsets_table=reading.get(OFFSETS_TABLE),
     )
+
+
+def _truncate(reading: Reading) -> bool:
+    wanted, entry = reading.get(TRUNCATE), reading.entry(TRUNCATE)
+    if wanted and entry and reading.get(UPSERT) and reading.get(KEEP_DELETES):
+        reading.refuse(entry, f"{KEEP_DELETES.name} is true, which keeps every row", f"set {KEEP_DELETES.name}=false")
+    return wanted
 
 
 def _case(reading: Reading) -> Literal["keep", "upper", "lower"]:

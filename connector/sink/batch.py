@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 import attrs
 import orjson
 import structlog
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.commit import Committed, Pending, commit
+from connector.iceberg.emptying import emptied
 from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position, TopicPartition
 from connector.kafka.cluster import Cluster, Topic
@@ -24,10 +25,12 @@ from connector.kafka.dead_letters import DeadLetters
 from connector.kafka.groups import Group
 from connector.retry import retried
 from connector.settings import SinkSettings
+from connector.sink.fold import NONE
 from connector.sink.jobs import Result, mappers, run, sizes
 from connector.sink.limits import Limits
 from connector.sink.plan import BatchPlan, Letter
 from connector.sink.targets import Targets
+from connector.sink.truncates import Cut
 
 MAX_ROUNDS = 8
 """A job runs again after tables were created or evolved for it; each round brings in every shape seen so far."""
@@ -124,6 +127,8 @@ class Batches:
 
     def _attempt(self, frame: DataFrame, batch: Batch, position: Position) -> Report:
         plan, names, result = self._run(frame, batch)
+        if result.tally.truncates and not self._settings.table.truncate:
+            self._log.warning("truncates are ignored; see truncate.enabled", batch=batch.id)
         try:
             self._limits.check(len(result.letters), result.tally)
             self._letters.write(result.letters)
@@ -132,6 +137,7 @@ class Batches:
             raise
         self._limits.passed(result.tally)
         self._tell(result.letters)
+        self._empty(frame.sparkSession, plan, names)
         done = self._commit(plan, names, result, position)
         tally = result.tally
         counts = (tally.dead, tally.tombstones, tally.ignored)
@@ -142,23 +148,47 @@ class Batches:
             place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
             self._log.warning("dead letter", record=place, stage=letter.stage, reason=letter.reason)
 
+    def _empty(self, spark: SparkSession, plan: BatchPlan, names: list[str]) -> None:
+        """Delete what tables held before they were truncated."""
+        for table in plan.tables:
+            if table.cut is not None:
+                target, column = self._targets[names[table.index]], plan.dedup_column
+                ordered = column == "__source_ts_ns" and column in table.layout.columns.names
+                until = (column, table.cut.ts_ns) if ordered and table.cut.ts_ns != NONE else None
+                emptied(spark, plan.catalog, target.table, until)
+                self._targets.refresh(names[table.index])
+                self._log.info("table emptied by a truncate at its source", table=target.table.name)
+
     def _run(self, frame: DataFrame, batch: Batch) -> tuple[BatchPlan, list[str], Result]:
+        cuts: dict[str, Cut] = {}
         for _ in range(MAX_ROUNDS):
-            plan, names = self.plan(batch)
+            plan, names = self.plan(batch, cuts)
             result = run(frame, plan)
-            if not result.needs:
+            fresh = self._fresh_cuts(plan, names, result)
+            if not result.needs and not result.open and not fresh:
                 return plan, names, result
+            cuts |= fresh
             self._discard(names, result)
+            for index in result.open:
+                self._targets.patch(names[index])
             self._targets.satisfy(result.needs)
         raise FatalError(f"batch {batch.id}: tables could not be made ready for its events; the log tells which")
 
-    def plan(self, batch: Batch) -> tuple[BatchPlan, list[str]]:
+    def _fresh_cuts(self, plan: BatchPlan, names: list[str], result: Result) -> dict[str, Cut]:
+        """Give the truncates that the job did not know of."""
+        if not self._settings.table.truncate:
+            return {}
+        found = [(plan.tables[index], truncates) for index, truncates in result.truncates.items()]
+        return {names[t.index]: Cut.of(some) for t, some in found if t.mode == "upsert" and t.cut is None}
+
+    def plan(self, batch: Batch, cuts: Mapping[str, Cut] | None = None) -> tuple[BatchPlan, list[str]]:
         """Give the plan of the next job, and the names of its tables by index."""
         routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
         names = sorted(set(routes.values()))
         index = {name: i for i, name in enumerate(names)}
         reducers, buckets = sizes(batch.events, self._parallelism)
         tables = tuple(self._targets.plan(name, i, batch.start) for name, i in index.items())
+        tables = tuple(attrs.evolve(t, cut=(cuts or {}).get(name)) for t, name in zip(tables, index, strict=True))
         rule = self._settings.table
         return BatchPlan(
             label=f"{batch.id:06d}",

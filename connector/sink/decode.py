@@ -1,4 +1,4 @@
-"""bytes -> rows of a table: decode, unwrap, convert, a column at a time. Runs on executors; no I/O.
+"""bytes -> rows of a table: decode, unwrap, convert, a column at a time. Runs on executors; no I/O but for schemas.
 
 A record that cannot be used leaves as a fault with its place and reason; the others go on.
 """
@@ -16,16 +16,19 @@ import pyarrow.compute as pc
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown
 from connector.iceberg.types import nullable
+from connector.kafka.registry import registry
+from connector.settings import EventSettings, RegistrySettings
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
 from connector.sink.record_keys import RecordKeys, key_type, put_keys, record_keys
+from connector.sink.truncates import OP, Truncate
 from serde.bits import children
 from serde.block import Decoded
-from serde.changes import Changes, Unwrap, changes
+from serde.changes import Changes, Unwrap, changes, only
 from serde.converter import Converter, converter
 from serde.faults import Fault
-from serde.framing import Format
+from serde.registry import Fetch
 
 DELETED = "__deleted"
 _NO_OP = np.uint8(0)
@@ -51,6 +54,7 @@ class Outcome:
     faults: tuple[Fault, ...] = ()
     tombstones: int = 0
     ignored: int = 0
+    truncates: tuple[Truncate, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -62,13 +66,18 @@ class Converters:
 
 
 @lru_cache(maxsize=8)
-def _converters(key: Format, value: Format, wanted: frozenset[str]) -> Converters:
-    return Converters(converter(key), converter(value, wanted))
+def _converters(events: EventSettings, wanted: frozenset[str]) -> Converters:
+    key, value = (_fetch(side) for side in (events.key_registry, events.value_registry))
+    return Converters(converter(events.key_format, None, key), converter(events.value_format, wanted, value))
+
+
+def _fetch(settings: RegistrySettings | None) -> Fetch | None:
+    return None if settings is None else registry(settings).schema
 
 
 def converters(plan: BatchPlan) -> Converters:
     """Give the converters of a connector; they, and what they know of schemas, live as long as the process."""
-    return _converters(plan.events.key_format, plan.events.value_format, _unwrap(plan, keep_before=True).wanted)
+    return _converters(plan.events, _unwrap(plan, keep_before=True).wanted)
 
 
 def _unwrap(plan: BatchPlan, *, keep_before: bool) -> Unwrap:
@@ -99,9 +108,12 @@ def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded
     needs: list[Need] = []
     faults = list(values.faults)
     ignored = 0
-    for change, wrong, other in _changes(values, plan, table):
+    truncates: list[Truncate] = []
+    for made, wrong, other in _changes(values, plan, table):
         faults.extend(wrong)
         ignored += other
+        truncates.extend(_truncates(run, made, table))
+        change = None if made is None else _true_after(run, made, table)
         if change is None:
             continue
         need = _need(run.topic, change, keys, table, plan)
@@ -119,7 +131,29 @@ def _outcome(run: Run, plan: BatchPlan, table: TablePlan | None, values: Decoded
         parts.append(part)
         faults.extend(wrong)
     kept = tuple(part for part in parts if len(part))
-    return Outcome(kept, tuple(needs), tuple(_one_per_row(faults)), len(values.tombstones), ignored)
+    return Outcome(kept, tuple(needs), tuple(_one_per_row(faults)), len(values.tombstones), ignored, tuple(truncates))
+
+
+def _truncates(run: Run, change: Changes | None, table: TablePlan | None) -> Iterator[Truncate]:
+    """Give the truncates among changes, but those that a replay brings again."""
+    if change is None:
+        return
+    for index in np.flatnonzero(change.op == OP).tolist():
+        offset = int(run.offset[change.rows[index]])
+        if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
+            place = (_integers(column)[index] for column in (change.ts_ns, change.lsn, change.total_order))
+            yield Truncate(run.topic, run.partition, offset, *map(int, place))
+
+
+def _true_after(run: Run, change: Changes, table: TablePlan | None) -> Changes | None:
+    """Leave out truncates themselves, and what came before the one that emptied the table."""
+    keep = change.op != OP
+    if table is not None and table.cut is not None:
+        places = [_integers(column) for column in (change.ts_ns, change.lsn, change.total_order)]
+        keep &= table.cut.after((run.topic, run.partition), run.offset[change.rows], *places)
+    if keep.all():
+        return change
+    return only(change, keep) if keep.any() else None
 
 
 def _changes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 from pyspark import StorageLevel
@@ -12,9 +12,12 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.sink import parcels
+from connector.sink.failures import of_tasks
+from connector.sink.patch import patched
 from connector.sink.plan import BatchPlan, Letter, Need, TablePlan, Tally
 from connector.sink.recall import recalled
 from connector.sink.tasks import map_task, reduce_task
+from connector.sink.truncates import Truncate
 
 EVENTS_PER_REDUCER = 50_000
 """Below this many events per task, a further task costs more than it gains."""
@@ -28,15 +31,23 @@ EVENTS_PER_MAPPER = 100_000
 TASKS_PER_CORE = 4
 """Up to so many tasks per core each topic-partition has its own: joining a few would leave cores waiting."""
 
+_STAYING = (parcels.RECALL, parcels.PATCH, parcels.MOVED, parcels.LAST)
+
 
 @attrs.frozen(eq=False)
 class Result:
-    """What a job brought back; `files` by table index. With needs, the files are of no use and have to go."""
+    """What a job brought back; `files` by table index. With needs, the files are of no use and have to go.
+
+    The same is true with tables in `open`: their events leave values out that the table may hold, so they need patches.
+    `truncates` are those of each table.
+    """
 
     files: dict[int, list[bytes]]
     needs: list[Need]
     letters: list[Letter]
     tally: Tally
+    open: frozenset[int] = frozenset()
+    truncates: Mapping[int, tuple[Truncate, ...]] = attrs.field(factory=dict)
 
 
 def sizes(events: int, parallelism: int) -> tuple[int, int]:
@@ -62,15 +73,25 @@ def run(frame: DataFrame, plan: BatchPlan) -> Result:
 
     Only descriptions come back to the driver: of files, shapes and unusable records, the last at most
     `plan.max_letters` + 1 per task.
+
+    Raises:
+        RetriableError, FatalError: a task raised it (the schema registry).
     """
-    if not any(table.recalls for table in plan.tables):
+    with of_tasks():
+        return _run(frame, plan)
+
+
+def _run(frame: DataFrame, plan: BatchPlan) -> Result:
+    if not any(table.recalls or table.patches for table in plan.tables):
         return _result(_tasks(frame, plan).collect())
-    # Tombstones of rows that only the table knows are looked up once the rest is through.
+    # What only the table knows (rows of tombstones, unsent values) is looked up once the rest is through.
     parcelled = _tasks(frame, plan).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        result = _result(parcelled.where(F.col("kind") != parcels.RECALL).collect())
-        for table in plan.tables if not result.needs else ():
-            result.files.setdefault(table.index, []).extend(_recalled(parcelled, plan, table))
+        result = _result(parcelled.where(~F.col("kind").isin(*_STAYING)).collect())
+        for table in plan.tables if not result.needs and not result.open else ():
+            looked_up = [*_recalled(parcelled, plan, table), *_patched(parcelled, plan, table)]
+            if looked_up:
+                result.files.setdefault(table.index, []).extend(looked_up)
         return result
     finally:
         parcelled.unpersist()
@@ -81,6 +102,13 @@ def _recalled(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[b
     if not table.recalls or asked.isEmpty():
         return []
     return _result(recalled(plan.catalog, asked, table).collect()).files.get(table.index, [])
+
+
+def _patched(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[bytes]:
+    own = parcelled.where(F.col("table") == table.index)
+    if not table.patches or own.where(F.col("kind") == parcels.PATCH).isEmpty():
+        return []
+    return _result(patched(plan.catalog, own, table).collect()).files.get(table.index, [])
 
 
 def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:
@@ -94,15 +122,19 @@ def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:
 
 def _result(rows: Iterable[Row]) -> Result:
     result = Result({}, [], [], Tally())
-    tally = Tally()
+    tally, open_tables, truncates = Tally(), set[int](), dict[int, tuple[Truncate, ...]]()
     for row in rows:
         payload = bytes(row.payload)
         if row.kind == parcels.FILE:
             result.files.setdefault(row.table, []).append(payload)
+        elif row.kind == parcels.TRUNCATES:
+            truncates[row.table] = (*truncates.get(row.table, ()), *pickle.loads(payload))  # noqa: S301
+        elif row.kind == parcels.OPEN:
+            open_tables.add(row.table)
         elif row.kind == parcels.NEED:
             result.needs.append(pickle.loads(payload))  # noqa: S301 - made by our own tasks
         elif row.kind == parcels.LETTER:
             result.letters.extend(pickle.loads(payload))  # noqa: S301
         elif row.kind == parcels.TALLY:
             tally += pickle.loads(payload)  # noqa: S301
-    return attrs.evolve(result, tally=tally)
+    return attrs.evolve(result, tally=tally, open=frozenset(open_tables), truncates=truncates)

@@ -1,7 +1,7 @@
 """The rows that tasks of a batch hand on: to the reducers through the shuffle, and to the driver at the end.
 
-Every kind but `CHANGES` and `RECALL`, which stay on executors, is small and bounded: file descriptions, shapes,
-references of dead letters, counts.
+`CHANGES`, `RECALL`, `PATCH`, `MOVED` and `LAST` stay on executors; every other kind is small and bounded: file
+descriptions, shapes, references of dead letters, counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-CHANGES, RECALL, FILE, NEED, LETTER, TALLY = "changes", "recall", "file", "need", "letter", "tally"
+CHANGES, RECALL, PATCH, MOVED, LAST, OPEN = "changes", "recall", "patch", "moved", "last", "open"
+FILE, NEED, TRUNCATES, LETTER, TALLY = "file", "need", "truncates", "letter", "tally"
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What Spark's `mapInArrow` runs."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from connector.iceberg.keys import KnownKeys
 from connector.iceberg.layout import TableLayout
 from connector.settings import EventSettings
+from connector.sink.truncates import Cut
 
 TopicPartition = tuple[str, int]
 
@@ -21,6 +22,8 @@ class TablePlan:
 
     `tombstones` tells whether a record without value deletes, or only repeats a delete event and is left out.
     `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
+    `patches` tells that its events are known to leave values out which the table may hold (`connector.sink.patch`).
+    `cut` is where a truncate in the batch emptied it: what came before that is left out.
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     """
 
@@ -32,11 +35,22 @@ class TablePlan:
     base: int | None = None
     known_keys: KnownKeys = KnownKeys()
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    patches: bool = False
+    cut: Cut | None = None
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether values that events leave out are looked for: a new table that Spark cannot read holds none."""
+        return self.base is not None or not any(_has_time(field.type) for field in self.layout.columns)
 
     @property
     def recalls(self) -> bool:
         """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
         return self.mode == "upsert" and self.keep_deletes and self.tombstones == "delete" and self.base is not None
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    return pa.types.is_time(kind) or any(_has_time(kind.field(i).type) for i in range(kind.num_fields))
 
 
 @attrs.frozen
@@ -101,6 +115,7 @@ class Tally:
     dead: int = 0
     tombstones: int = 0
     ignored: int = 0
+    truncates: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in attrs.fields(Tally)))

@@ -32,11 +32,11 @@ def shapes(kafka: KafkaSettings, plan: BatchPlan, position: Position, ends: Posi
             chosen = waiting[:MAX_PARTITIONS]
             oldest = records.first({at: position.offsets[at] for at in chosen}, SAMPLE)
             newest = records.first({at: ends.offsets[at] - 1 for at in chosen if _is_long(at, position, ends)}, 1)
+        runs = [_run(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
+        return [need for run in runs for need in decode(run, plan).needs]
     except ConnectorError as error:
         structlog.get_logger().info("no samples", reason=str(error))
         return []
-    runs = [_run(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
-    return [need for run in runs for need in decode(run, plan).needs]
 
 
 def _is_long(at: TopicPartition, position: Position, ends: Position) -> bool:

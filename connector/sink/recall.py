@@ -26,6 +26,8 @@ from connector.sink.parts import unpack
 from connector.sink.plan import TablePlan
 
 LABEL = "recall"
+_WHY = "a tombstone needs the table's last row"
+_INSTEAD = "use delete.tombstone.handling.mode=rewrite at the source, or hard deletes"
 
 
 def recalled(catalog: str, asked: DataFrame, table: TablePlan) -> DataFrame:
@@ -39,7 +41,7 @@ def recalled(catalog: str, asked: DataFrame, table: TablePlan) -> DataFrame:
     Raises:
         FatalError: Spark cannot read the table (it has a column of type time).
     """
-    rows = _readable(asked.sparkSession, catalog, table)
+    rows = readable(asked.sparkSession, catalog, table, _WHY, _INSTEAD)
     keys = list(table.layout.keys)
     shape = StructType([rows.schema[name] for name in keys])
     wanted = asked.select("payload").mapInArrow(_keys(table), shape)
@@ -47,15 +49,18 @@ def recalled(catalog: str, asked: DataFrame, table: TablePlan) -> DataFrame:
     return live.join(wanted.distinct(), keys).select(*rows.columns).mapInArrow(_written(table), parcels.SCHEMA)
 
 
-def _readable(spark: SparkSession, catalog: str, table: TablePlan) -> DataFrame:
+def readable(spark: SparkSession, catalog: str, table: TablePlan, why: str, instead: str) -> DataFrame:
+    """Give the table as it was at batch start. FatalError, with why it is needed and what to do, when Spark cannot."""
     name = ".".join(f"`{part}`" for part in (catalog, *table.layout.name.split(".")))
     try:
-        frame = spark.read.option("versionAsOf", table.base).table(name)
+        # A table without a snapshot has no rows, but columns.
+        frame = spark.read.table(name).limit(0)
+        if table.base is not None:
+            frame = spark.read.option("versionAsOf", table.base).table(name)
         _ = frame.schema
     except Exception as error:
         raise FatalError(
-            f"table {table.layout.name}: a tombstone needs the table's last row, and Spark cannot read the table "
-            f"({type(error).__name__}); use delete.tombstone.handling.mode=rewrite at the source, or hard deletes"
+            f"table {table.layout.name}: {why}, and Spark cannot read the table ({type(error).__name__}); {instead}"
         ) from error
     return frame
 
@@ -67,12 +72,12 @@ def _keys(table: TablePlan) -> Task:
         for batch in batches:
             for payload in batch.column(0):
                 rows = unpack(payload.as_buffer(), columns).rows.select(list(table.layout.keys))
-                yield pa.RecordBatch.from_arrays([_plain(column) for column in rows.columns], rows.schema.names)
+                yield pa.RecordBatch.from_arrays([as_spark_has(column) for column in rows.columns], rows.schema.names)
 
     return task
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def as_spark_has(column: pa.Array) -> pa.Array:
     """Give a column as Spark has it: a uuid is text there."""
     return converted(column, pa.string())[0] if isinstance(column.type, pa.UuidType) else column
 

@@ -53,6 +53,7 @@ class Targets:
         self._settings, self._catalog = settings, catalog
         self._targets: dict[str, Target] = {}
         self.refused: dict[str, str] = {}
+        self._patched: set[str] = set()
         self._log = structlog.get_logger()
 
     def __getitem__(self, table: str) -> Target:
@@ -80,6 +81,10 @@ class Targets:
             by_table.setdefault(self.name(need.topic), []).append(need)
         _beside(lambda name: self._satisfied(name, by_table[name]), by_table)
 
+    def patch(self, name: str) -> None:
+        """Take note that a table's events leave out values that the table may hold."""
+        self._patched.add(name)
+
     def refresh(self, name: str) -> None:
         """Read a table again, after a conflict."""
         table = self._targets[name].table
@@ -99,6 +104,7 @@ class Targets:
             base=target.base,
             known_keys=target.known_keys,
             committed=ahead,
+            patches=name in self._patched and target.upsert,
         )
 
     def _tombstones(self, target: Target) -> Literal["delete", "skip"]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,11 +19,12 @@ from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
 from connector.runtime.workers import forget_archives
 from connector.sink import parcels
-from connector.sink.apply import write_append, write_upserts
+from connector.sink.apply import mark_deleted, write_append, write_upserts
 from connector.sink.decode import Run, decode
 from connector.sink.parcels import Parcel, Task
-from connector.sink.parts import Part, by_bucket, fold, gather, pack, survivors, unpack
+from connector.sink.parts import Folded, Part, by_bucket, fold, gather, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
+from connector.sink.unsent import deletes, filled, gone_rows, parted, unknown
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
@@ -86,6 +88,10 @@ def _label(plan: BatchPlan) -> str:
     return f"{plan.label}-{context.partitionId():05d}" if context else plan.label
 
 
+def _folded(parts: list[Part], table: TablePlan) -> Folded:
+    return filled(fold(parts, table.layout.keys), table.layout.keys)
+
+
 class _Mapping:
     """The state of one map task."""
 
@@ -100,10 +106,13 @@ class _Mapping:
     def take(self, run: Run) -> Iterator[Parcel]:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
         outcome = decode(run, self._plan)
-        self._tally += Tally(len(run.offset), len(outcome.faults), outcome.tombstones, outcome.ignored)
+        truncates = len(outcome.truncates)
+        self._tally += Tally(len(run.offset), len(outcome.faults), outcome.tombstones, outcome.ignored, truncates)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
+        if outcome.truncates and run.topic in self._plan.routes:
+            yield Parcel.of(parcels.TRUNCATES, outcome.truncates, self._plan.routes[run.topic])
         for need in outcome.needs:
             self._blocked = True
             yield Parcel.of(parcels.NEED, need)
@@ -128,17 +137,19 @@ class _Mapping:
                 self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
             write_append(self._writers[table.index], part, table)
             return
+        if table.patches and len(moved := deletes(part)):
+            yield Parcel(parcels.MOVED, pack(moved), table.index)
         parts = self._parts.setdefault(table.index, [])
         parts.append(part)
         if sum(p.size_bytes for p in parts) > CHUNK_BYTES:
-            parts[:] = survivors(fold(parts, table.layout.keys))
+            parts[:] = survivors(_folded(parts, table))
             if sum(p.size_bytes for p in parts) > CHUNK_BYTES // 2:
                 yield from self._handed_on(table, folded=True)
 
     def _handed_on(self, table: TablePlan, *, folded: bool = False) -> Iterator[Parcel]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        for part in parts if folded else survivors(fold(parts, table.layout.keys)):
+        for part in parts if folded else survivors(_folded(parts, table)):
             for bucket, piece in by_bucket(part, keys, self._plan.buckets):
                 yield Parcel(parcels.CHANGES, pack(piece), table.index, bucket)
 
@@ -171,8 +182,19 @@ class _Reducing:
         table = self._plan.tables[self._at[0]]
         if table.index not in self._writers:
             self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
-        folded = fold(self._parts, table.layout.keys)
+        folded = _folded(self._parts, table)
         self._parts = []
+        missing = unknown(folded) if table.looks_up else np.zeros(0, np.bool_)
+        if table.patches and table.looks_up:
+            for part in gone_rows(folded):
+                yield Parcel(parcels.LAST, pack(part), table.index)
+        if missing.any() and table.patches:
+            folded, rows = parted(folded, missing, table.layout.keys)
+            for part in rows:
+                whole = attrs.evolve(part, rows=mark_deleted(part.rows, part.deleted)) if part.deleted.any() else part
+                yield Parcel(parcels.PATCH, pack(whole), table.index)
+        elif missing.any():
+            yield Parcel(parcels.OPEN, b"", table.index)
         write_upserts(self._writers[table.index], folded, table)
         if table.recalls:
             for part in gather(folded.parts, folded.winners[folded.images < 0]):

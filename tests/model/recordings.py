@@ -29,6 +29,8 @@ VARIANTS = {
 }
 DUPLICATES = "json_unwrap_rewrite_dups"
 ALL_VARIANTS = {**VARIANTS, DUPLICATES: "udup"}
+AVRO = "avro_envelope"
+_PREFIXES = {**ALL_VARIANTS, AVRO: "av"}
 
 
 @frozen
@@ -53,7 +55,13 @@ def load(variant: str, table: str) -> tuple[Record, ...]:
 def topic(variant: str, table: str) -> str:
     """The topic's name: transaction and message stand outside of the schema `public`."""
     middle = "" if table in {"transaction", "message"} else "public."
-    return f"{ALL_VARIANTS[variant]}.{middle}{table}"
+    return f"{_PREFIXES[variant]}.{middle}{table}"
+
+
+def writer_schemas() -> dict[int, str]:
+    """The writer schemas of the Avro recording by the ids in its frames."""
+    found = json.loads((FIXTURES / "avro_schemas_by_id.json").read_text(encoding="utf-8"))
+    return {int(number): json.dumps(schema) for number, schema in found.items()}
 
 
 def state(table: str, name: str = "state_1_final") -> list[dict[str, Any]]:

@@ -20,8 +20,10 @@ KEYS = {
     "uuid_key": ("id",),
     "evolve": ("id",),
 }
-# The variants whose values carry a schema block.
-TYPED = frozenset({"json_schema_envelope", "json_schema_envelope_truenulls", "json_schema_unwrap_rewrite"})
+# The variants whose values carry a schema.
+TYPED = frozenset(
+    {"json_schema_envelope", "json_schema_envelope_truenulls", "json_schema_unwrap_rewrite", "avro_envelope"}
+)
 # (table, column) -> keys of rows whose true value no event carries.
 UNKNOWABLE: Mapping[tuple[str, str], frozenset[int]] = {
     ("evolve", "c"): frozenset({1, 5}),  # dropped, later added again with another type

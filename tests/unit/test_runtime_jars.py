@@ -160,7 +160,7 @@ def test_a_broken_memory_is_forgotten(maven: Path, tmp_path: Path, text: str) ->
 @pytest.mark.usefixtures("maven")
 def test_unknown_component() -> None:
     """An unknown component is an error that lists the known ones."""
-    with pytest.raises(FatalError, match="broker, connect, jdbc-sink, spark"):
+    with pytest.raises(FatalError, match="broker, connect, jdbc-sink, registry, spark"):
         jars("nothing")
 
 

@@ -190,3 +190,56 @@ def test_reading_only_what_is_wanted_changes_nothing(path: str) -> None:
             mine.ts_ns.equals(yours.ts_ns) and mine.lsn.equals(yours.lsn) and mine.total_order.equals(yours.total_order)
         )
     assert whole.faults == narrow.faults
+
+
+def cloud(number: int, op: str = "c", **images: Any) -> dict[str, Any]:
+    """A CloudEvent as Debezium's converter writes it."""
+    return {
+        "id": f"name:s;lsn:{number};txId:5",
+        "source": "/debezium/postgresql/s",
+        "specversion": "1.0",
+        "type": "io.debezium.connector.postgresql.DataChangeEvent",
+        "time": "2020-01-13T13:55:39.738Z",
+        "datacontenttype": "application/json",
+        "iodebeziumop": op,
+        "iodebeziumtsms": "1578923739738",
+        "iodebeziumdb": "d",
+        "iodebeziumtable": "t",
+        "iodebeziumlsn": str(number),
+        "iodebeziumtxtotalorder": "3",
+        "data": {"before": None, "after": None, **images},
+    }
+
+
+def test_cloud_events_are_envelopes() -> None:
+    """An event in CloudEvents' form is the change that its images and attributes tell."""
+    messages = [dump(cloud(7, after={"id": 1, "v": "x"})), dump(cloud(8, "d", before={"id": 1, "v": None}))]
+    made, faults, other = one(*messages)
+    assert [(row["id"], row["v"], row["__op"], row["__table"]) for row in made.row.to_pylist()] == [
+        (1, "x", "c", "t"),
+        (1, None, "d", "t"),
+    ]
+    assert (made.lsn.to_pylist(), made.total_order.to_pylist()) == ([7, 8], [3, 3])
+    assert made.ts_ns.to_pylist() == [1578923739738 * 10**6] * 2
+    assert made.deleted.tolist() == [False, True] and not faults and not other
+
+
+def test_cloud_events_with_schema() -> None:
+    """With a schema block the images have its types, and what is required stays so."""
+    image = {"type": "struct", "optional": True, "fields": [{"type": "int32", "optional": False, "field": "id"}]}
+    data = {"type": "struct", "field": "data", "fields": [{**image, "field": "before"}, {**image, "field": "after"}]}
+    names = ["id", "source", "specversion", "iodebeziumop", "iodebeziumtsms"]
+    fields = [*({"type": "string", "optional": True, "field": name} for name in names), data]
+    (block,) = decode(framed(fields, cloud(1, after={"id": 5}))).blocks
+    made, _, _ = changes(block, UNWRAP)
+    assert made is not None
+    assert (made.row.type.field("id").type, made.optional["id"]) == (pa.int32(), False)
+
+
+def test_expected_columns_are_those_of_the_images() -> None:
+    """The table's columns are expected of the images, not of the attributes that have the same names."""
+    expected = pa.struct([("id", pa.int64()), ("source", pa.int64())])
+    (block,) = decode(dump(cloud(1, after={"id": 5, "source": None})), expected=expected).blocks
+    made, faults, _ = changes(block, UNWRAP)
+    assert made is not None
+    assert made.row.to_pylist()[0]["id"] == 5 and not faults

@@ -86,12 +86,49 @@ def one(kind: str, name: str | None, value: Any, **more: Any) -> tuple[Any, pa.D
         ("string", DATA + "Enum", "x", "x", pa.string()),
         ("bytes", DATA + "Bits", "qg==", b"\xaa", pa.binary()),
         ("int64", TIME + "MicroDuration", 5, 5, pa.int64()),
+        ("int64", TIME + "NanoDuration", -5, -5, pa.int64()),
+        ("string", TIME + "Interval", "P1Y2M3DT4H5M6.78S", "P1Y2M3DT4H5M6.78S", pa.string()),
+        ("string", DATA + "EnumSet", "a,b", "a,b", pa.string()),
+        ("string", DATA + "Xml", "<a/>", "<a/>", pa.string()),
+        ("string", DATA + "Ltree", "a.b", "a.b", pa.string()),
+        ("string", DATA + "TsVector", "'a':1", "'a':1", pa.string()),
         ("string", "my.own.Type", "v", "v", pa.string()),
     ],
 )
 def test_type(kind: str, name: str | None, value: Any, expected: Any, arrow: pa.DataType) -> None:
     """A value of the schema type arrives exactly, in the type of the table."""
     assert one(kind, name, value) == (expected, arrow)
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    return {"type": kind, "optional": True, "field": name}
+
+
+def test_vectors() -> None:
+    """Dense vectors are lists, sparse ones a struct of the size and a map by position."""
+    items = {"items": {"type": "double", "optional": False}}
+    assert one("array", DATA + "DoubleVector", [1.5, -2], **items) == ([1.5, -2.0], pa.list_(pa.float64()))
+    parts = {"type": "map", "keys": {"type": "int16"}, "values": {"type": "double"}, "field": "vector"}
+    value, kind = one(
+        "struct",
+        DATA + "SparseDoubleVector",
+        {"dimensions": 9, "vector": [[1, 0.5], [7, 2]]},
+        fields=[_field("dimensions", "int16"), parts],
+    )
+    assert value == {"dimensions": 9, "vector": [(1, 0.5), (7, 2.0)]}
+    assert kind == pa.struct([("dimensions", pa.int32()), ("vector", pa.map_(pa.int32(), pa.float64()))])
+
+
+@pytest.mark.parametrize("name", ["Point", "Geometry", "Geography"])
+def test_geometries(name: str) -> None:
+    """A geometry is its bytes (WKB) and reference system, a point its coordinates too."""
+    fields = [_field("x", "double"), _field("y", "double"), _field("wkb", "bytes"), _field("srid", "int32")]
+    fields = fields if name == "Point" else fields[2:]
+    given = {"x": 1.5, "y": 2, "wkb": "AQE=", "srid": 4326}
+    expected = {"x": 1.5, "y": 2.0, "wkb": b"\x01\x01", "srid": 4326}
+    names = [field["field"] for field in fields]
+    value, _ = one("struct", DATA + f"geometry.{name}", {n: given[n] for n in names}, fields=fields)
+    assert value == {n: expected[n] for n in names}
 
 
 def test_nanosecond_timestamp_keeps_its_digits() -> None:

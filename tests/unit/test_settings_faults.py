@@ -191,9 +191,32 @@ def test_near_miss_among_debezium_keys() -> None:
         (
             "value.converter",
             "io.confluent.connect.avro.AvroConverter",
-            "AvroConverter is not supported yet; use org.apache.",
+            "value.converter.schema.registry.url: is missing, and the AvroConverter needs it",
         ),
-        ("value.converter", "a.B", "names an unknown converter; use org.apache.kafka.connect.json.JsonConverter"),
+        (
+            "value.converter",
+            "io.apicurio.registry.utils.converter.AvroConverter",
+            "is Apicurio's own converter; use io.confluent.connect.avro.AvroConverter with the registry's Confluent",
+        ),
+        (
+            "value.converter",
+            "io.confluent.connect.protobuf.ProtobufConverter",
+            "ProtobufConverter is not supported yet; use org.apache.",
+        ),
+        ("value.converter", "a.B", "names an unknown converter; use org.apache.kafka.connect.json.JsonConverter or io"),
+        (
+            "value.converter",
+            "org.apache.kafka.connect.json.JsonConvertor",
+            "names an unknown converter; did you mean org.apache.kafka.connect.json.JsonConverter?",
+        ),
+        (
+            "key.converter",
+            "org.apache.kafka.connect.converters.StringConverter",
+            "did you mean org.apache.kafka.connect.storage.StringConverter?",
+        ),
+        ("value.converter.schema.registry.url", "localhost:8081", "'localhost:8081' is not a list of URLs; write http"),
+        ("value.converter.basic.auth.credentials.source", "SASL_INHERIT", "is not known; write URL or USER_INFO"),
+        ("value.converter.schema.registry.ulr", "http://r", "did you mean value.converter.schema.registry.url?"),
         ("debezium.format.value", "avro", "'avro' is not known; write json or connect"),
     ],
 )

@@ -1,0 +1,62 @@
+"""A truncate at the source -> the table without its rows up to then, in a commit of its own. On the driver.
+
+Whole files go by metadata alone; only where a file also holds later rows does Spark rewrite it. Done twice it changes
+nothing, so that a crash before the batch's own commit does no harm.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from connector.errors import FatalError, RetriableError
+from connector.iceberg.java import java_exception_name, jvm, mapped
+from connector.iceberg.table import Table
+
+
+def emptied(spark: SparkSession, catalog: str, table: Table, until: tuple[str, int] | None) -> None:
+    """Delete every row, or those whose column (a number) is not above a value.
+
+    Args:
+        spark: the session with the catalog.
+        catalog: the Spark catalog's name.
+        table: the table; its Java object is up to date afterwards.
+        until: the column that orders rows and the truncate's value of it, None when the table has none.
+
+    Raises:
+        RetriableError: the catalog or store is away, or another writer was faster.
+        FatalError: a file holds rows from before and after, and Spark cannot read the table (a `time` column).
+    """
+    table.refresh()
+    if table.snapshot_id is None:
+        return
+    expressions = jvm(spark).org.apache.iceberg.expressions.Expressions
+    try:
+        with mapped(f"emptying table {table.name}"):
+            table.java.newDelete().deleteFromRowFilter(_filter(expressions, until)).commit()
+    except RetriableError as error:
+        if java_exception_name(error) != "ValidationException" or until is None:
+            raise
+        _by_rows(spark, catalog, table, until)
+    table.refresh()
+
+
+def _filter(expressions: Any, until: tuple[str, int] | None) -> Any:
+    if until is None:
+        return expressions.alwaysTrue()
+    either = getattr(expressions, "or")
+    return either(expressions.lessThanOrEqual(*until), expressions.isNull(until[0]))
+
+
+def _by_rows(spark: SparkSession, catalog: str, table: Table, until: tuple[str, int]) -> None:
+    name = ".".join(f"`{part}`" for part in (catalog, *table.name.split(".")))
+    column, value = until
+    quoted = f"`{column.replace('`', '``')}`"
+    try:
+        spark.sql(f"DELETE FROM {name} WHERE {quoted} IS NULL OR {quoted} <= {int(value)}")  # noqa: S608 - quoted
+    except Exception as error:
+        raise FatalError(
+            f"table {table.name}: a truncate has to delete rows among later ones, and Spark cannot "
+            f"({type(error).__name__}); empty the table by hand and start again"
+        ) from error

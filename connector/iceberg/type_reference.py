@@ -1,0 +1,106 @@
+"""tables of types -> docs/reference/types.md: every row as the code has it.
+
+`python -m connector.iceberg.type_reference` writes it anew; a test fails when it is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+
+from connector.iceberg.types import iceberg_type
+from serde import table
+from serde.avro.schema import LOGICAL, PRIMITIVES
+from serde.bare import WIRE
+
+REFERENCE = Path("docs/reference/types.md")
+_INTRO = """\
+# Types on the way into a table
+
+Made from the tables in `serde` by `python -m connector.iceberg.type_reference`; do not edit.
+
+A value arrives exactly or not at all: one that its column cannot hold becomes a dead letter that names field and type.
+A value that cannot be represented in `before` costs the event only where `before` is needed (deletes).
+"""
+_SCHEMA = """\
+## With a schema (JSON with schema, Avro)
+
+The schema name decides together with the Connect type; a name that is not here counts as its Connect type.
+"""
+_NESTED = """\
+Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, among them vectors
+(`io.debezium.data.FloatVector`, `DoubleVector`, `SparseDoubleVector`) and geometries (`io.debezium.data.geometry.*`:
+wkb and srid, of a point x and y too). Maps may have keys that are no text. A column is required when the schema says so
+and `preserve-required-property` is on.
+"""
+_AVRO = """\
+## Avro
+
+Frames are Confluent's: a zero byte, four bytes of schema id, the datum. `connect.name`, `connect.parameters` and
+`connect.type` of the writer schema decide; where they are missing, Avro's own types and logical types count as these:
+"""
+_AVRO_NESTED = """\
+`enum` is its symbol (string), `fixed` is bytes. A union with null is optional; a union of several other types is a
+struct with one column per type. A record that contains itself cannot be a column: its messages become dead letters.
+"""
+_BARE = """\
+## Without a schema (JSON payloads)
+
+Types come from the table if there is one, else from the values. A later value of a wider type widens the column; a
+value of another kind than its column is a dead letter, but that a text column takes numbers and booleans as their text.
+Numbers that stand for times, and base64, stay what JSON says: nothing tells them apart.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    return "\n".join(
+        [_INTRO, _SCHEMA, *_connect(), "", _NESTED, _AVRO, *_avro(), "", _AVRO_NESTED, _BARE, *_bare(), ""]
+    )
+
+
+def _iceberg(arrow: pa.DataType) -> str:
+    two, three = (str(iceberg_type(arrow, count(1), nanoseconds=new)) for new in (False, True))
+    return two if two == three else f"{three} (format version 2: {two})"
+
+
+def _row(kind: str, name: str, row: table.Kind) -> str:
+    return f"| {kind} | {f'`{name}`' if name else ''} | {_iceberg(row.logical)} | {row.note} |"
+
+
+def _connect() -> Iterator[str]:
+    yield "| Connect type | Schema name | Iceberg type | What to know |"
+    yield "|---|---|---|---|"
+    for kind, row in table.PRIMITIVES.items():
+        if kind not in ("float32", "float64"):
+            yield _row(kind, "", row)
+    yield f"| bytes | `{table.CONNECT}Decimal` | decimal(p, s) | {table.DECIMAL_NOTE} |"
+    for (kind, name), row in table.NAMED.items():
+        yield _row(kind, name, row)
+    for name, row in table.STRUCTURES.items():
+        yield _row("struct", name, row)
+
+
+def _avro() -> Iterator[str]:
+    yield "| Avro type | Connect type and schema name |"
+    yield "|---|---|"
+    for avro, (_, kind) in PRIMITIVES.items():
+        yield f"| {avro} | {kind} |"
+    for (kind, logical), name in LOGICAL.items():
+        yield f"| {kind} with `{logical}` | {kind} `{name}` |"
+    yield f"| bytes or fixed with `decimal` | bytes `{table.CONNECT}Decimal` |"
+
+
+def _bare() -> Iterator[str]:
+    yield "| JSON | Iceberg type |"
+    yield "|---|---|"
+    for what, arrow in WIRE.items():
+        yield f"| {what} | {_iceberg(arrow)} |"
+    yield "| array, object | list, struct |"
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(markdown(), "utf-8")

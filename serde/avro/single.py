@@ -1,0 +1,153 @@
+"""one datum -> one wire row: the slow twin of the columnar reader, for few datums with many items."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from attrs import define
+
+from serde.avro.codec import (
+    Array,
+    Boolean,
+    Codec,
+    Enum,
+    Fixed,
+    Integer,
+    Map,
+    Null,
+    Optional,
+    Real,
+    Record,
+    Scalar,
+    Sized,
+    Union,
+)
+from serde.faults import Unfit
+
+ENDS = "ends before its schema does"
+BEHIND = "has bytes behind its last field"
+OUTSIDE = "holds a value that its schema has not"
+NO_TEXT = "holds text that is no UTF-8"
+_LONGEST = 10
+_LONG = 64
+
+
+def read(codec: Codec, data: bytes) -> object:
+    """One datum as the wire value of its codec; raises Unfit with the reason."""
+    reader = _Reader(data)
+    value = reader.value(codec)
+    if reader.at != len(data):
+        raise Unfit(BEHIND)
+    return value
+
+
+@define(eq=False)
+class _Reader:
+    data: bytes
+    at: int = 0
+
+    def value(self, codec: Codec) -> object:
+        match codec:
+            case Record():
+                return self._record(codec)
+            case Optional():
+                return None if self._index(codec.count) == codec.null else self.value(codec.codec)
+            case Union():
+                return self._union(codec)
+            case Array():
+                return [self.value(codec.item) for _ in self._blocks()]
+            case Map():
+                return [(self._key(codec), self.value(codec.value)) for _ in self._blocks()]
+            case _:
+                return self._scalar(codec)
+
+    def _scalar(self, codec: Scalar) -> object:  # noqa: PLR0911 - one case per type
+        match codec:
+            case Null():
+                return None
+            case Boolean():
+                return self._flag()
+            case Integer():
+                return self._integer(codec.bits)
+            case Real():
+                return struct.unpack("<f" if codec.size == 4 else "<d", self._bytes(codec.size))[0]  # noqa: PLR2004
+            case Sized():
+                return self._text() if codec.text else self._bytes(self._varint())
+            case Fixed():
+                return self._bytes(codec.size)
+            case Enum():
+                return codec.symbols[self._index(len(codec.symbols))]
+
+    def _record(self, codec: Record) -> object:
+        out = {}
+        for member in codec.members:
+            value = self.value(member.codec)
+            if member.wanted:
+                out[member.name] = value
+        return out
+
+    def _union(self, codec: Union) -> object:
+        chosen = self._index(len(codec.branches) + (codec.null >= 0))
+        if chosen == codec.null:
+            return None
+        branch = codec.branches[chosen - (0 <= codec.null < chosen)]
+        return {branch.name: self.value(branch.codec)}
+
+    def _key(self, codec: Map) -> object:
+        key = self.value(codec.key)
+        if key is None:
+            raise Unfit(OUTSIDE)
+        return key
+
+    def _blocks(self) -> Iterator[int]:
+        while count := self._varint():
+            if count < 0:
+                self._varint()
+            if abs(count) > len(self.data) - self.at:
+                raise Unfit(ENDS)
+            yield from range(abs(count))
+
+    def _index(self, count: int) -> int:
+        index = self._varint()
+        if not 0 <= index < count:
+            raise Unfit(OUTSIDE)
+        return index
+
+    def _flag(self) -> bool:
+        found = self._bytes(1)[0]
+        if found > 1:
+            raise Unfit(OUTSIDE)
+        return found == 1
+
+    def _integer(self, bits: int) -> int:
+        value = self._varint()
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise Unfit(OUTSIDE)
+        return value
+
+    def _varint(self) -> int:
+        raw = 0
+        for index in range(_LONGEST):
+            found = self._bytes(1)[0]
+            raw |= (found & 127) << 7 * index
+            if found < 128:  # noqa: PLR2004
+                break
+        else:
+            raise Unfit(OUTSIDE)
+        if raw >> _LONG:
+            raise Unfit(OUTSIDE)
+        return raw >> 1 ^ -(raw & 1)
+
+    def _text(self) -> str:
+        data = self._bytes(self._varint())
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise Unfit(NO_TEXT) from error
+
+    def _bytes(self, size: int) -> bytes:
+        if size < 0 or size > len(self.data) - self.at:
+            raise Unfit(ENDS)
+        self.at += size
+        return self.data[self.at - size : self.at]

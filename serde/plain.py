@@ -1,0 +1,64 @@
+"""text or bytes -> blocks: Connect's StringConverter and ByteArrayConverter, one column per message.
+
+Such a message has no fields: it becomes a row of one column, `key` or `value` by its side of the record.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+
+from serde.block import Block, Decoded, Rows
+from serde.faults import Fault, Stage
+from serde.texts import Texts, texts_of, windows
+
+
+@frozen
+class PlainConverter:
+    """Hands each message on as it is: text (UTF-8) or bytes."""
+
+    text: bool
+
+    def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
+        """See `serde.converter.Converter.decode`; a key of a table with one identifier field has that field's name."""
+        texts, nulls = texts_of(data)
+        rows = np.flatnonzero(~nulls)
+        column, wrong = self._column(texts.pick(rows))
+        faults = tuple(Fault(int(row), stage, "not UTF-8") for row in rows[wrong])
+        keep = np.ones(len(rows), np.bool_)
+        keep[wrong] = False
+        fields = pa.StructArray.from_arrays([column], [_name(stage, expected)]).filter(pa.array(keep))
+        block = Block(rows[keep], fields, "", None, {})
+        return Decoded((block,) if len(block.rows) else (), np.flatnonzero(nulls), faults)
+
+    def _column(self, texts: Texts) -> tuple[pa.Array, Rows]:
+        none = np.zeros(0, np.int64)
+        if not len(texts):
+            return pa.array([], pa.string() if self.text else pa.binary()), none
+        data = windows(texts.data, texts.starts, texts.ends)
+        if not self.text:
+            return data, none
+        try:
+            return data.cast(pa.string()), none
+        except pa.ArrowInvalid:
+            wrong = np.array([at for at, value in enumerate(data) if not _is_text(value.as_py())], np.int64)
+            mask = np.zeros(len(data), np.bool_)
+            mask[wrong] = True
+            return pa.array([None if bad else v for bad, v in zip(mask, data.to_pylist(), strict=True)]).cast(
+                pa.string()
+            ), wrong
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _name(stage: Stage, expected: pa.StructType | None) -> str:
+    if stage != "KEY_CONVERTER":
+        return "value"
+    return expected.field(0).name if expected is not None and expected.num_fields == 1 else "key"

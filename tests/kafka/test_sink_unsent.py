@@ -1,0 +1,89 @@
+"""updates without their TOASTed values -> tables that keep what they hold; placeholders never overwrite a value."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from serde.unavailable import PLACEHOLDER
+from tests.conftest import MakeWorkspace, OpenLake
+from tests.model import recordings
+from tests.model.recordings import Record
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+CODES = [ord(letter) for letter in PLACEHOLDER]
+FIELDS = [
+    {"type": "string", "optional": False, "field": "id", "name": "io.debezium.data.Uuid"},
+    {"type": "string", "optional": True, "field": "a.b"},
+    {"type": "bytes", "optional": True, "field": "bin"},
+    {"type": "array", "items": {"type": "int32", "optional": True}, "optional": True, "field": "ints"},
+    {"type": "int32", "optional": True, "field": "n"},
+    {"type": "string", "optional": True, "field": "__op"},
+    {"type": "int64", "optional": True, "field": "__source_ts_ns"},
+]
+WORD = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+
+
+def _key(number: int) -> dict[str, Any]:
+    return {"id": f"00000000-0000-0000-0000-{number:012d}"}
+
+
+def _record(number: int, at: int, op: str, **fields: Any) -> Record:
+    row = {**_key(number), "a.b": f"text {number}", "bin": "AQI=", "ints": [number, None], "n": at, **fields}
+    value = {"schema": {"type": "struct", "fields": FIELDS}, "payload": {**row, "__op": op, "__source_ts_ns": at}}
+    key = {"schema": {"type": "struct", "fields": FIELDS[:1]}, "payload": _key(number)}
+    return Record("unsent", 0, 0, _dump(key), _dump(value))
+
+
+def _dump(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def test_unsent_values_are_kept(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
+    """Unsent values come from the batch itself, later from the table; what was sent wins."""
+    unsent = {"a.b": PLACEHOLDER, "bin": WORD, "ints": CODES}
+    first = [_record(n, n, "c") for n in range(1, 7)]
+    topics.replay([*first, _record(1, 11, "u", **unsent), _record(2, 12, "u", **{**unsent, "a.b": "sent"})])
+    space = make_workspace("unsent", {"topics": "unsent", "debezium.sink.iceberg.upsert-keep-deletes": "false"})
+    run = space.run()
+    assert run.code == 0, run.text[-6000:]
+    later = [_record(n, 20 + n, "u", **unsent) for n in (1, 3, 4)]
+    topics.replay([*later, _record(4, 30, "u", **{**unsent, "bin": None}), _record(5, 31, "u")], create=False)
+    again = space.run()
+    assert again.code == 0, again.text[-6000:]
+    rows = {r["id"][-1]: r for r in lake(space).rows("unsent")}
+    found = {key: (r["a.b"], r["bin"], r["ints"], r["n"]) for key, r in rows.items()}
+    whole = b"\x01\x02"
+    assert found == {
+        "1": ("text 1", whole, [1, None], 21),
+        "2": ("sent", whole, [2, None], 12),
+        "3": ("text 3", whole, [3, None], 23),
+        "4": ("text 4", None, [4, None], 30),
+        "5": ("text 5", whole, [5, None], 31),
+        "6": ("text 6", whole, [6, None], 6),
+    }
+
+
+@pytest.mark.parametrize("variant", ["json_schema_envelope", "json_envelope"])
+def test_a_changed_key_keeps_the_values(
+    variant: str, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
+    """The recorded table ends in PostgreSQL's row, whose key was changed by an update that sent no large value."""
+    records = recordings.load(variant, "toasty")
+    topics.replay(records)
+    extra = {"topics": records[0].topic, "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    space = make_workspace(f"toasty_{variant}", extra)
+    run = space.run()
+    assert run.code == 0, run.text[-6000:]
+    (row,) = lake(space).rows(records[0].topic.replace(".", "_"))
+    (state,) = recordings.state("toasty")
+    plain = ("id", "small", "big", "bigtags", "bigints")
+    assert {name: row[name] for name in plain} == {name: state[name] for name in plain}
+    assert json.loads(row["bigjson"]) == state["bigjson"]
+    binary = row["bigbin"] if isinstance(row["bigbin"], bytes) else base64.b64decode(row["bigbin"])
+    assert binary == bytes.fromhex(state["bigbin"][2:])

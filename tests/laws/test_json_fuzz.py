@@ -1,0 +1,94 @@
+"""Spoilt JSON -> faults, or the very value that a strict parser reads; never a crash.
+
+ICEBRIDGE_FUZZ_S (seconds, 2 by default) is how long the fuzzing goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from serde.converter import converter
+from serde.faults import Unfit
+from serde.rows import load, read, to_array
+from serde.schema import parse
+from tests.laws.test_serde_laws import batches
+
+FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "2"))
+_SYNTAX = [*b'{}[]:,"\\ \n\tnulltrue0123456789eE+-.', 0, 0x1F, 0x80, 0xC3, 0xED, 0xFF]
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
+    """A schema block and payloads, some of them changed in one to three places."""
+    schema, values = draw(batches())
+    payloads = [json.dumps(value, separators=(",", ":")).encode() for value in values]
+    return schema, [draw(_changed(payload)) if draw(st.booleans()) else payload for payload in payloads]
+
+
+@st.composite
+def _changed(draw: st.DrawFn, payload: bytes) -> bytes:
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(payload)))
+        match draw(st.sampled_from(["put", "cut", "set", "twice"])):
+            case "put":
+                payload = payload[:at] + bytes([draw(st.sampled_from(_SYNTAX))]) + payload[at:]
+            case "cut":
+                payload = payload[:at] + payload[at + 1 :]
+            case "set":
+                payload = payload[:at] + bytes([draw(st.sampled_from(_SYNTAX))]) + payload[at + 1 :]
+            case _:
+                payload = payload[:at] + payload[: draw(st.integers(0, 8))] + payload[at:]
+    return payload
+
+
+def check(schema: bytes, payloads: list[bytes]) -> None:
+    """Every message ends in one place; a row is what the row-by-row reader makes of the strictly parsed payload."""
+    messages = [b'{"schema":' + schema + b',"payload":' + payload + b"}" for payload in payloads]
+    outcome = converter("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    rows: dict[int, Any] = {}
+    for block in outcome.blocks:
+        rows.update(zip(block.rows.tolist(), block.fields.to_pylist(), strict=True))
+    places = [*rows, *outcome.tombstones.tolist(), *(fault.row for fault in outcome.faults)]
+    assert sorted(places) == list(range(len(messages)))
+    node = parse(schema).node
+    for row, value in rows.items():
+        document = load(messages[row])
+        assert isinstance(document, dict)
+        if document["schema"] == json.loads(schema):
+            try:
+                wire = to_array([read(node, document["payload"])], node.wire)
+            except Unfit as unfit:
+                raise AssertionError(f"accepted, but {unfit}: {messages[row]!r}") from unfit
+            assert repr(wire.to_pylist()) == repr([value]) or _same_small(wire, value)
+
+
+def _same_small(wire: pa.Array, value: Any) -> bool:
+    """int8 and int16 are int32 columns: the values are equal all the same."""
+    return bool(wire.to_pylist() == [value])
+
+
+@given(spoilt())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_spoilt_json_is_a_fault_or_what_it_says(case: tuple[bytes, list[bytes]]) -> None:
+    """No message is accepted with a value that its bytes do not hold."""
+    check(*case)
+
+
+def test_fuzzing() -> None:
+    """The same for as long as ICEBRIDGE_FUZZ_S says."""
+    end = time.monotonic() + FUZZ_S
+
+    @given(spoilt())
+    @settings(max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    def once(case: tuple[bytes, list[bytes]]) -> None:
+        check(*case)
+
+    while time.monotonic() < end:
+        once()

@@ -1,0 +1,90 @@
+"""properties -> settings of the schema registry, per side; names are Confluent's."""
+
+from __future__ import annotations
+
+import pytest
+
+from connector.errors import ConfigError
+from connector.settings import SinkSettings, load
+
+GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+AVRO, STRING = "io.confluent.connect.avro.AvroConverter", "org.apache.kafka.connect.storage.StringConverter"
+
+
+def sink(**given: str) -> SinkSettings:
+    """Settings of a good configuration with these keys, underscores for dots, over it."""
+    return load([], GOOD | {key.replace("__", "."): text for key, text in given.items()}, {})
+
+
+def test_key_and_value_differ() -> None:
+    """Each side has its converter and its registry."""
+    events = sink(
+        key__converter=STRING,
+        value__converter=AVRO,
+        value__converter__schema__registry__url="http://a:1, http://b:2",
+    ).events
+    assert (events.key_format, events.key_registry, events.value_format) == ("string", None, "avro")
+    assert events.value_registry is not None
+    assert events.value_registry.client == (("url", "http://a:1,http://b:2"),)
+
+
+@pytest.mark.parametrize("name", ["AvroConverter", AVRO])
+def test_short_and_full_names(name: str) -> None:
+    """Connect takes the short name of a class too."""
+    assert sink(key__converter=name, key__converter__schema__registry__url="http://r").events.key_format == "avro"
+
+
+def test_bytes_converter() -> None:
+    """ByteArrayConverter hands values on as they are."""
+    name = "org.apache.kafka.connect.converters.ByteArrayConverter"
+    assert sink(value__converter=name).events.value_format == "bytes"
+
+
+def test_login_and_tls() -> None:
+    """User and password, PEM stores of both sides of TLS; the second name of the login counts."""
+    prefix = "value__converter__schema__registry__"
+    events = sink(
+        value__converter=AVRO,
+        **{
+            f"{prefix}url": "https://r",
+            f"{prefix}basic__auth__user__info": "me:s3cret",
+            "value__converter__basic__auth__credentials__source": "USER_INFO",
+            f"{prefix}ssl__truststore__type": "PEM",
+            f"{prefix}ssl__truststore__location": "/ca.pem",
+            f"{prefix}ssl__keystore__type": "PEM",
+            f"{prefix}ssl__keystore__location": "/me.pem",
+            f"{prefix}ssl__key__password": "pw",
+        },
+    ).events
+    assert events.value_registry is not None
+    assert dict(events.value_registry.client) == {
+        "url": "https://r",
+        "basic.auth.user.info": "me:s3cret",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.key.location": "/me.pem",
+        "ssl.certificate.location": "/me.pem",
+        "ssl.key.password": "pw",
+    }
+    assert "s3cret" not in repr(events)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [
+        ("basic.auth.credentials.source", "USER_INFO", "basic.auth.user.info: is missing, and USER_INFO needs it"),
+        ("basic.auth.user.info", "s3cret", "basic.auth.user.info: the value has no colon; write user:password"),
+        ("schema.registry.ssl.truststore.location", "/a.jks", "ssl.truststore.location: is not a PEM store"),
+        ("schema.registry.ssl.endpoint.identification.algorithm", "", "turns the check of the host name off"),
+    ],
+)
+def test_faults(key: str, text: str, said: str) -> None:
+    """What the client could not use is refused at start, without secrets."""
+    given = {
+        "value.converter": AVRO,
+        "value.converter.schema.registry.url": "https://r",
+        f"value.converter.{key}": text,
+    }
+    with pytest.raises(ConfigError) as caught:
+        load([], GOOD | given, {})
+    assert any(said in fault for fault in caught.value.faults), caught.value.faults
+    assert "s3cret" not in str(caught.value)

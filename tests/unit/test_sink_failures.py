@@ -1,0 +1,30 @@
+"""Spark's report of a failed task -> the error of ours that was raised there."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from connector.errors import FatalError, RetriableError
+from connector.sink.failures import of_tasks
+
+REPORT = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "connector/kafka/registry.py", line 1, in schema
+{}
+"""
+
+
+@pytest.mark.parametrize("kind", [RetriableError, FatalError])
+def test_ours_are_raised_again(kind: type[Exception]) -> None:
+    """An error that a task raised on purpose keeps its class and text."""
+    text = REPORT.format(f"connector.errors.{kind.__name__}: registry r: asking for schema id 7: ConnectError")
+    with pytest.raises(kind) as caught, of_tasks():
+        raise PySparkException(text)
+    assert str(caught.value) == "registry r: asking for schema id 7: ConnectError"
+
+
+def test_others_go_through() -> None:
+    """Any other failure stays what it is."""
+    with pytest.raises(PySparkException), of_tasks():
+        raise PySparkException(REPORT.format("ValueError: connector.errors are not meant"))
