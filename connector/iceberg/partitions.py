@@ -15,6 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, TimeTransform
 from pyiceberg.types import DateType, IcebergType, IntegerType, PrimitiveType
 
+from connector.iceberg.codes import key_codes
+
 
 @attrs.frozen
 class Partition:
@@ -36,9 +38,9 @@ def split(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> Iterato
         yield UNPARTITIONED, batch
         return
     values = [_values(batch, field, schema) for field in spec.fields]
-    codes = _codes(values)
-    sequence = np.argsort(codes, kind="stable")
-    bounds = np.flatnonzero(np.diff(codes[sequence], prepend=-1))
+    groups = key_codes(values)
+    sequence = np.argsort(groups, kind="stable")
+    bounds = np.flatnonzero(np.diff(groups[sequence], prepend=-1))
     for start, stop in zip(bounds, [*bounds[1:], len(sequence)], strict=True):
         rows = sequence[start:stop]
         row = [column[int(rows[0])].as_py() for column in values]
@@ -50,15 +52,6 @@ def _values(batch: pa.RecordBatch, field: PartitionField, schema: Schema) -> pa.
     source = schema.find_field(field.source_id)
     column = batch.column(schema.find_column_name(field.source_id))
     return field.transform.pyarrow_transform(source.field_type)(column)
-
-
-def _codes(values: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    codes = np.zeros(len(values[0]), np.int64)
-    for column in values:
-        storage = column.storage if isinstance(column, pa.ExtensionArray) else column
-        more = np.asarray(storage.dictionary_encode(null_encoding="encode").indices, dtype=np.int64)
-        _, codes = np.unique(codes * (int(more.max(initial=0)) + 1) + more, return_inverse=True)
-    return codes
 
 
 def _partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Partition:

@@ -18,7 +18,6 @@ from typing import Any
 import attrs
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -58,29 +57,11 @@ class Order:
         return Order(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in attrs.fields(Order)))
 
 
-def key_codes(columns: Sequence[pa.Array]) -> Ints:
-    """Give each row a number that is equal for equal keys and different for different ones.
-
-    Args:
-        columns: the identifier columns, aligned, of any hashable Arrow type; null is a value of its own.
-    """
-    codes = _dense(columns[0])
-    for column in columns[1:]:
-        more = _dense(column)
-        _, codes = np.unique(codes * (int(more.max(initial=0)) + 1) + more, return_inverse=True)
-    return codes
-
-
-def _dense(column: pa.Array) -> Ints:
-    storage = column.storage if isinstance(column, pa.ExtensionArray) else column
-    return np.asarray(storage.dictionary_encode(null_encoding="encode").indices, dtype=np.int64)
-
-
 def winners(codes: Ints, order: Order) -> Ints:
     """Give the index of the winning change of each key, ascending.
 
     Args:
-        codes: which key each change is of (`key_codes`).
+        codes: which key each change is of (`connector.iceberg.codes`).
         order: what decides, aligned with `codes`.
 
     Cost: O(n) when changes come in order (the usual case), O(n log n) otherwise.

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType
 
-from connector.sink.fold import Ints, Mask, Order, images, key_codes, winners
+from connector.iceberg.codes import key_codes
+from connector.sink.fold import Ints, Mask, Order, images, winners
 
 _HASH: BucketTransform[int] = BucketTransform(2**31 - 1)
 _ORDER_NAMES = tuple(field.name for field in attrs.fields(Order))

@@ -14,7 +14,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.sink.fold import NONE, Ints, Mask, Order, key_codes
+from connector.iceberg.codes import key_codes
+from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Folded, Part, gather
 from serde.unavailable import unavailable
 
