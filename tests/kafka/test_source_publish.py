@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.errors import ConnectorError
+from connector.errors import ConnectorError, RetriableError
 from connector.iceberg.catalog import Catalog
 from connector.source.build import build, opened
 from connector.source.feed import Done
@@ -192,6 +192,23 @@ def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring)
     steps = source.publish({"max.batch.size": "1000"})
     assert steps[0].part == 3
     assert sorted(e["after"]["id"] for e in source.events("t")) == list(range(400))
+
+
+def test_a_full_read_stays_at_its_snapshot_after_a_failure(make_spring: MakeSpring) -> None:
+    """A first part that failed is read again at its snapshot: a row that is gone since is read, then deleted."""
+    source = make_spring("pinned")
+    source.sql("CREATE TABLE T.t (id BIGINT NOT NULL) USING iceberg", "INSERT INTO T.t VALUES (1), (2)")
+    source.identify("t", "id")
+    away = {"producer.override.bootstrap.servers": "127.0.0.1:9", "producer.override.max.block.ms": "500"}
+    with pytest.raises(RetriableError, match=r"publishing to pinned\.db\.t: TimeoutException"):
+        source.publish({**away, "errors.retry.timeout": "0"})
+    source.sql("DELETE FROM T.t WHERE id = 2")
+    assert [step.what for step in source.publish()] == ["part read", "snapshot published"]
+    assert sorted((e["op"], (e["after"] or e["before"])["id"]) for e in source.events("t")) == [
+        ("d", 2),
+        ("r", 1),
+        ("r", 2),
+    ]
 
 
 def test_the_sink_makes_a_replica_that_equals_the_source(
