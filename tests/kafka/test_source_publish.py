@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.errors import ConnectorError, RetriableError
+from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog import Catalog
 from connector.source.build import build, opened
+from connector.source.decide import Position
 from connector.source.feed import Done
 from connector.source.run import Tables
+from connector.source.standing import Standing
 from tests.conftest import MakeWorkspace
 from tests.reading import Lake
 from tests.sources import Spring, in_order, payload, replica, spring
@@ -209,6 +211,20 @@ def test_a_full_read_stays_at_its_snapshot_after_a_failure(make_spring: MakeSpri
         ("r", 1),
         ("r", 2),
     ]
+
+
+def test_a_second_source_of_the_same_name_is_noticed(make_spring: MakeSpring) -> None:
+    """Whoever stores a position over one that another process stored meanwhile stops; another table's is no matter."""
+    source = make_spring("twice")
+    settings = source.settings()
+    first, second = (opened(Catalog(source.spark, settings.catalog), settings) for _ in range(2))
+    first.put("db.a", Standing(Position("u", 1), 5))
+    second.put("db.b", Standing(Position("u", 2), 5))
+    first.put("db.a", Standing(Position("u", 3), 5))
+    with pytest.raises(FatalError, match="another source named twice is running"):
+        second.put("db.a", Standing(Position("u", 2), 5))
+    stored = opened(Catalog(source.spark, settings.catalog), settings)
+    assert (stored.of("db.a"), stored.of("db.b")) == (Standing(Position("u", 3), 5), Standing(Position("u", 2), 5))
 
 
 def test_the_sink_makes_a_replica_that_equals_the_source(
