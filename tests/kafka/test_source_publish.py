@@ -172,6 +172,15 @@ def test_a_failing_table_does_not_stop_the_others(make_spring: MakeSpring) -> No
     assert [e["after"]["id"] for e in source.events("a")] == [1, 5]
 
 
+def test_a_missing_table_is_an_error_of_its_own(make_spring: MakeSpring) -> None:
+    """A table that is named and not in the catalog is an error with its name; the others are published."""
+    source = make_spring("missing", {"table.include.list": "db.t,db.missing"})
+    source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
+    with pytest.raises(FatalError, match=r"table db\.missing is not in catalog"):
+        source.publish()
+    assert [e["after"]["id"] for e in source.events("t")] == [1]
+
+
 def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring) -> None:
     """A full read in several parts stores each; what is out is not read again, and the rows are all there once."""
     source = make_spring("parts", {"max.batch.size": "100"})
