@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def spark() -> Iterator[SparkSession]:
     """One Spark session that only reads tables; the sink runs in processes of its own."""
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "spark.jars": ",".join(str(path) for path in jars("spark")),
         "spark.ui.enabled": "false",

@@ -31,8 +31,8 @@ def replay(bootstrap_servers: str, folder: Path = RECORDINGS) -> int:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
     there = set(admin.list_topics(timeout=15).topics)
     files = [path for path in sorted(folder.glob("*.jsonl")) if path.stem not in there]
-    made = admin.create_topics([NewTopic(path.stem, num_partitions=PARTITIONS, replication_factor=1) for path in files])
-    for future in made.values():
+    new = [NewTopic(path.stem, num_partitions=PARTITIONS, replication_factor=1) for path in files]
+    for future in (admin.create_topics(new) if new else {}).values():
         future.result()
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "log_level": 2})
     count = 0

@@ -51,6 +51,7 @@ class StoredRows:
         self._rows: dict[str, str] = {}
         self._foreign: list[dict[str, object]] = []
         self._files: list[bytes] = []
+        self._seen: int | None = None
         self._load()
 
     @property
@@ -81,6 +82,11 @@ class StoredRows:
         gone = None if tables is None else {f"{self._name}/{table}" for table in tables}
         self._rows = {key: text for key, text in self._rows.items() if gone is not None and key not in gone}
 
+    def is_stale(self) -> bool:
+        """Tell whether another writer committed since the rows were read or stored here; one request to the catalog."""
+        self._table.refresh()
+        return self._table.snapshot_id != self._seen
+
     def reload(self) -> None:
         """Read the rows again, as they are in the table now."""
         self._table.refresh()
@@ -89,6 +95,7 @@ class StoredRows:
     def _load(self) -> None:
         metadata = self._table.metadata()
         self._rows, self._foreign, self._files = {}, [], []
+        self._seen = self._table.snapshot_id
         if metadata.current_snapshot() is None:
             return
         for task in metadata.scan().plan_files():
@@ -119,6 +126,7 @@ class StoredRows:
             self._table.refresh()
             raise
         self._files = [description]
+        self._seen = self._table.snapshot_id
         self._saves += 1
         if self._saves % SAVES_PER_EXPIRY == 0:
             self._expire()

@@ -110,13 +110,13 @@ class Feed:
                 self._skip(decision.snapshot, before)
             case rules.Change():
                 self._publish(decision.snapshot, before)
+        self._starting = False
         return True
 
     def _decided(self, standing: Standing | None, seen: Head) -> rules.Decision:
         position = None if standing is None else standing.position
         mode = SnapshotMode(self.settings.capture.snapshot_mode)
-        starting, self._starting = self._starting, False
-        return decide(self.name, position, mode, seen, lambda: history(self.snapshots), starting=starting)
+        return decide(self.name, position, mode, seen, lambda: history(self.snapshots), starting=self._starting)
 
     def _begin(self, snapshot_id: int | None, before: Standing) -> None:
         """Changes count from here on."""
@@ -135,6 +135,10 @@ class Feed:
         at = _at(snapshot, before)
         part_bytes = read.part_bytes or self._part_bytes(read.snapshot_id)
         parts = self._parts_of(read.snapshot_id, part_bytes)
+        if read.part_bytes is None:
+            # Stored before the first row is out: after a crash the read must not begin anew at a later snapshot, in
+            # which rows that are out already may be gone.
+            self._reading(before, Progress(at.snapshot_id, 0, part_bytes))
         if read.part < len(parts):
             shape = self._shape(at, reads=True)
             if read.part == 0:
@@ -144,13 +148,15 @@ class Feed:
                 self.emitter.emit(rows, shape.wire, reads=True)
         done = read.part + 1
         if done < len(parts):
-            progress = Progress(at.snapshot_id, done, part_bytes)
-            position = Position(self.table.uuid, before.position.snapshot_id, progress)
-            self.standings.put(self.name, attrs.evolve(before, position=position))
+            self._reading(before, Progress(at.snapshot_id, done, part_bytes))
         else:
             self._moved(before, at.snapshot_id, at.ts_ns, snapshot_schema(self.spark, self.table, at.snapshot_id))
             self._parts.clear()
         self._tell("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
+
+    def _reading(self, before: Standing, progress: Progress) -> None:
+        position = Position(self.table.uuid, before.position.snapshot_id, progress)
+        self.standings.put(self.name, attrs.evolve(before, position=position))
 
     def _publish(self, snapshot: Ancestor, before: Standing) -> None:
         """Publish a snapshot's changes, then move on to it."""

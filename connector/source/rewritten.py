@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -203,7 +204,7 @@ def _rows(files: Files, paths: Sequence[str], numbers: Sequence[int]) -> Iterato
         start = 0
         for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
             arrays = [_carried(batch.column(name)) for name in names]
-            at = pa.array(range(start, start + batch.num_rows), pa.int64())
+            at = pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64))
             arrays += [pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows), at]
             yield pa.RecordBatch.from_arrays(arrays, schema=shape)
             start += batch.num_rows

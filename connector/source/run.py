@@ -56,6 +56,8 @@ class Tables:
         Raises:
             ConnectorError: what ended the tables that failed, after the others went on (with `once`: to their end).
         """
+        # Opened anew: a table that is run to its snapshot of now is not run to that of an earlier run.
+        self._feeds.clear()
         while not self._stopping.is_set():
             self._discover()
             worked = self._round(once=once)

@@ -40,15 +40,27 @@ class Standings:
         self._texts[table] = text
 
     def _put(self, table: str, text: str) -> None:
+        """Store one row; other tables' rows may have been stored by others meanwhile, this one's may not."""
+        if self._rows.is_stale():
+            self._rows.reload()
+            self._check(table, text)
         try:
             self._rows.put(None, {table: text})
         except RetriableError:
             self._rows.reload()
-            found = self._rows.by_table.get(table)
-            if found not in (text, self._texts.get(table)):
-                raise FatalError(
-                    f"table {table}: its stored position is not the one that this process wrote: another source named "
-                    f"{self._name} is running; stop it, or give one of them another `name`"
-                ) from None
-            if found != text:
+            if not self._check(table, text):
                 raise
+
+    def _check(self, table: str, text: str) -> bool:
+        """Whether the row is stored already.
+
+        Raises:
+            FatalError: it is neither this text nor the one that this process stored before.
+        """
+        found = self._rows.by_table.get(table)
+        if found not in (text, self._texts.get(table)):
+            raise FatalError(
+                f"table {table}: its stored position is not the one that this process wrote: another source named "
+                f"{self._name} is running; stop it, or give one of them another `name`"
+            )
+        return found == text

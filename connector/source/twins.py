@@ -88,12 +88,23 @@ def unequal(
 
 
 def _partners(mine: pa.Array, theirs: pa.Array) -> tuple[Indices, Indices]:
-    """Match rows by key, each at most once: of several with one key only the first meets."""
-    found = np.asarray(pc.fill_null(pc.index_in(theirs, value_set=mine), -1)).astype(np.int64)
+    """Match rows by key, each at most once: those in step by place, the rest by a look-up, the first of several."""
+    count = _in_step(mine, theirs)
+    step = np.arange(count, dtype=np.int64)
+    if count == len(mine) or count == len(theirs):
+        return step, step
+    found = np.asarray(pc.fill_null(pc.index_in(theirs.slice(count), value_set=mine.slice(count)), -1)).astype(np.int64)
     places = np.flatnonzero(found >= 0)
     _, first = np.unique(found[places], return_index=True)
     places = places[np.sort(first)]
-    return found[places], places
+    return np.concatenate([step, found[places] + count]), np.concatenate([step, places + count])
+
+
+def _in_step(mine: pa.Array, theirs: pa.Array) -> int:
+    """Count the rows at the beginning whose keys are the same at the same place."""
+    count = min(len(mine), len(theirs))
+    same = np.asarray(pc.fill_null(pc.equal(mine.slice(0, count), theirs.slice(0, count)), False))
+    return count if same.all() else int(np.argmin(same))
 
 
 def _take(table: pa.Table, rows: Indices) -> pa.Table:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.errors import ConnectorError
+from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog import Catalog
 from connector.source.build import build, opened
+from connector.source.decide import Position
 from connector.source.feed import Done
 from connector.source.run import Tables
+from connector.source.standing import Standing
 from tests.conftest import MakeWorkspace
 from tests.reading import Lake
 from tests.sources import Spring, in_order, payload, replica, spring
@@ -170,6 +172,15 @@ def test_a_failing_table_does_not_stop_the_others(make_spring: MakeSpring) -> No
     assert [e["after"]["id"] for e in source.events("a")] == [1, 5]
 
 
+def test_a_missing_table_is_an_error_of_its_own(make_spring: MakeSpring) -> None:
+    """A table that is named and not in the catalog is an error with its name; the others are published."""
+    source = make_spring("missing", {"table.include.list": "db.t,db.missing"})
+    source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
+    with pytest.raises(FatalError, match=r"table db\.missing is not in catalog"):
+        source.publish()
+    assert [e["after"]["id"] for e in source.events("t")] == [1]
+
+
 def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring) -> None:
     """A full read in several parts stores each; what is out is not read again, and the rows are all there once."""
     source = make_spring("parts", {"max.batch.size": "100"})
@@ -192,6 +203,37 @@ def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring)
     steps = source.publish({"max.batch.size": "1000"})
     assert steps[0].part == 3
     assert sorted(e["after"]["id"] for e in source.events("t")) == list(range(400))
+
+
+def test_a_full_read_stays_at_its_snapshot_after_a_failure(make_spring: MakeSpring) -> None:
+    """A first part that failed is read again at its snapshot: a row that is gone since is read, then deleted."""
+    source = make_spring("pinned")
+    source.sql("CREATE TABLE T.t (id BIGINT NOT NULL) USING iceberg", "INSERT INTO T.t VALUES (1), (2)")
+    source.identify("t", "id")
+    away = {"producer.override.bootstrap.servers": "127.0.0.1:9", "producer.override.max.block.ms": "500"}
+    with pytest.raises(RetriableError, match=r"publishing to pinned\.db\.t: TimeoutException"):
+        source.publish({**away, "errors.retry.timeout": "0"})
+    source.sql("DELETE FROM T.t WHERE id = 2")
+    assert [step.what for step in source.publish()] == ["part read", "snapshot published"]
+    assert sorted((e["op"], (e["after"] or e["before"])["id"]) for e in source.events("t")) == [
+        ("d", 2),
+        ("r", 1),
+        ("r", 2),
+    ]
+
+
+def test_a_second_source_of_the_same_name_is_noticed(make_spring: MakeSpring) -> None:
+    """Whoever stores a position over one that another process stored meanwhile stops; another table's is no matter."""
+    source = make_spring("twice")
+    settings = source.settings()
+    first, second = (opened(Catalog(source.spark, settings.catalog), settings) for _ in range(2))
+    first.put("db.a", Standing(Position("u", 1), 5))
+    second.put("db.b", Standing(Position("u", 2), 5))
+    first.put("db.a", Standing(Position("u", 3), 5))
+    with pytest.raises(FatalError, match="another source named twice is running"):
+        second.put("db.a", Standing(Position("u", 2), 5))
+    stored = opened(Catalog(source.spark, settings.catalog), settings)
+    assert (stored.of("db.a"), stored.of("db.b")) == (Standing(Position("u", 3), 5), Standing(Position("u", 2), 5))
 
 
 def test_the_sink_makes_a_replica_that_equals_the_source(

@@ -1,6 +1,6 @@
 """Random histories: every kind of table is followed exactly, and copy-on-write agrees with Spark's changelog view.
 
-ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (4) how long each is, ICEBRIDGE_SEED (0)
+ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (3) how long each is, ICEBRIDGE_SEED (0)
 where they start.
 """
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = int(os.environ.get("ICEBRIDGE_SEED", "0"))
-STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "4"))
+STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "3"))
 COW, MOR = "copy-on-write", "merge-on-read"
 FLAT = "id bigint NOT NULL, p string, v string, d double"
 NESTED = FLAT + ", m map<string, int>, s struct<a: int, b: array<string>>"

@@ -1,0 +1,94 @@
+"""Walking rewritten Parquet files on executors: the tasks' work, run here without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connector.source.rewritten import Files, _heads, _sightings, _walk
+from connector.source.segments import Sighting, in_order, rewrites
+from connector.source.twins import AFTER, BEFORE
+
+pytestmark = pytest.mark.unit
+
+
+def _field(name: str, kind: pa.DataType, number: int) -> pa.Field:
+    return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+
+
+SCHEMA = pa.schema(
+    [
+        _field("id", pa.int64(), 1),
+        _field("v", pa.string(), 2),
+        _field("d", pa.float64(), 3),
+        _field("t", pa.time64("us"), 4),
+        _field("ts", pa.timestamp("us", "UTC"), 5),
+        _field("dec", pa.decimal128(10, 2), 6),
+    ]
+)
+
+
+def _rows(start: int, count: int) -> list[dict[str, Any]]:
+    return [{"id": i, "v": f"v{i}", "d": i / 3, "t": None, "ts": i, "dec": None} for i in range(start, start + count)]
+
+
+def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> str:
+    pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=500)
+    return str(path)
+
+
+def _numbers(count: int) -> Any:
+    return iter([pa.RecordBatch.from_pydict({"id": list(range(count))})])
+
+
+def _left(files: Files) -> tuple[list[dict[str, Any]], bool]:
+    """What the three jobs give, and whether files were found in order."""
+    heads = [row for batch in _heads(_numbers(len(files.before)), files) for row in batch.to_pylist()]
+    known = [(row["file"], row["row_group"], row["heads"]) for row in heads]
+    seen = [row for b in _sightings(_numbers(len(files.after)), files, known) for row in b.to_pylist()]
+    sightings = [Sighting(*(row[n] for n in ("before", "row_group", "after", "first_row", "last_row"))) for row in seen]
+    groups = rewrites(sightings, len(files.before), len(files.after))
+    left = [row for batch in _walk(_numbers(len(groups)), files, groups) for row in batch.to_pylist()]
+    return left, in_order(sightings, len(known))
+
+
+@pytest.mark.parametrize("key", [(0,), (0, 1)])
+def test_files_merged_by_a_rewrite(tmp_path: Path, key: tuple[int, ...]) -> None:
+    """Three files rewritten into two, in another order, leave exactly the rows that changed, with file and position."""
+    old = [_rows(start, 2000) for start in (0, 2000, 4000)]
+    new = [row for part in (2, 0, 1) for row in old[part]]
+    new = [{**row, "v": "changed"} if row["id"] % 1000 == 7 else row for row in new if row["id"] % 1500 != 3]
+    new.append({**new[0], "id": 99_999})
+    before = tuple(_write(tmp_path / f"old{n}.parquet", rows) for n, rows in enumerate(old))
+    after = (_write(tmp_path / "new0.parquet", new[:3500]), _write(tmp_path / "new1.parquet", new[3500:]))
+    left, found = _left(Files(before, after, SCHEMA, key, {}))
+    assert found
+    gone = {row["c0"]: row for row in left if row["side"] == BEFORE}
+    came = {row["c0"]: row for row in left if row["side"] == AFTER}
+    updated, deleted = {i for i in range(6000) if i % 1000 == 7}, {3, 1503, 3003, 4503}
+    assert set(gone) == updated | deleted
+    assert set(came) == updated | {99_999}
+    assert (gone[2007]["file"], gone[2007]["pos"]) == (before[1], 7)
+    assert came[2007]["c1"] == "changed"
+
+
+def test_other_columns_are_not_read_as_they_are(tmp_path: Path) -> None:
+    """A file whose columns differ from the snapshot's in type or field id is reported, not read."""
+    narrow = pa.schema([_field("id", pa.int32(), 1), *list(SCHEMA)[1:]])
+    path = _write(tmp_path / "old.parquet", [{**row, "t": None} for row in _rows(0, 5)], narrow)
+    (batch,) = _heads(_numbers(1), Files((path,), (), SCHEMA, (0,), {}))
+    assert batch.to_pylist() == [{"file": 0, "row_group": 0, "heads": [], "readable": False}]
+
+
+def test_shuffled_rows_are_noticed(tmp_path: Path) -> None:
+    """A rewrite that did not keep the order is not walked."""
+    rows = _rows(0, 4000)
+    shuffled = [rows[(i * 1777) % 4000] for i in range(4000)]
+    files = Files(
+        (_write(tmp_path / "a.parquet", rows),), (_write(tmp_path / "b.parquet", shuffled),), SCHEMA, (0,), {}
+    )
+    assert not _left(files)[1]
