@@ -18,7 +18,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from connector.iceberg.conversion import converted
 from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
@@ -26,7 +25,7 @@ from connector.sink.fold import NONE
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Part, unpack
 from connector.sink.plan import TablePlan
-from connector.sink.recall import as_spark_has, readable
+from connector.sink.recall import as_spark_has, from_spark, readable
 from serde.bits import valid_of
 from serde.unavailable import unavailable
 
@@ -146,10 +145,10 @@ def _written(table: TablePlan, names: _Names) -> Task:
         writer = TableWriter(table.layout, LABEL)
         for batch in batches:
             came = zip(table.layout.columns, names.of("came", table.layout.columns.names), strict=True)
-            columns = {f.name: converted(batch.column(alias), f.type)[0] for f, alias in came}
+            columns = {f.name: from_spark(batch.column(alias), f.type) for f, alias in came}
             for side in ("last", "held"):
                 for name, other in zip(names.values, names.of(side, names.values), strict=True):
-                    columns[name] = kept(columns[name], converted(batch.column(other), columns[name].type)[0])
+                    columns[name] = kept(columns[name], from_spark(batch.column(other), columns[name].type))
             rows = pa.RecordBatch.from_arrays(list(columns.values()), schema=table.layout.columns)
             writer.rows(rows)
             writer.deletes(rows.select(list(table.layout.keys)))
