@@ -89,8 +89,11 @@ def _with_old_keys(came: DataFrame, moved: DataFrame, names: _Names) -> DataFram
     """Add the key to look under: the old one of a row whose key changed, where that is known, else the row's own."""
     old = names.of("old", names.keys)
     renamed = [_column(key).alias(name) for key, name in zip(names.keys, old, strict=True)]
-    by_place = moved.select("_lsn", "_ts", *renamed).dropDuplicates(["_lsn", "_ts"])
-    joined = came.join(by_place, ["_lsn", "_ts"], "left")
+    place = (F.col("_lsn").alias("_at_lsn"), F.col("_ts").alias("_at_ts"))
+    by_place = moved.select(*place, *renamed).dropDuplicates(["_at_lsn", "_at_ts"])
+    # A hard delete has no row, and so no clock of its own: its place in the log has to do.
+    same_time = F.col("_at_ts").isNull() | (F.col("_at_ts") == F.col("_ts"))
+    joined = came.join(by_place, (F.col("_lsn") == F.col("_at_lsn")) & same_time, "left")
     for key, name, under in zip(names.keys, old, names.of("under", names.keys), strict=True):
         joined = joined.withColumn(
             under, F.when(F.col("_moved") == 1, F.coalesce(F.col(name), _column(key))).otherwise(_column(key))
