@@ -18,7 +18,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from connector.iceberg.conversion import converted
 from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
@@ -26,7 +25,7 @@ from connector.sink.fold import NONE
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Part, unpack
 from connector.sink.plan import TablePlan
-from connector.sink.recall import as_spark_has, readable
+from connector.sink.recall import as_spark_has, from_spark, readable
 from serde.bits import valid_of
 from serde.unavailable import unavailable
 
@@ -90,8 +89,11 @@ def _with_old_keys(came: DataFrame, moved: DataFrame, names: _Names) -> DataFram
     """Add the key to look under: the old one of a row whose key changed, where that is known, else the row's own."""
     old = names.of("old", names.keys)
     renamed = [_column(key).alias(name) for key, name in zip(names.keys, old, strict=True)]
-    by_place = moved.select("_lsn", "_ts", *renamed).dropDuplicates(["_lsn", "_ts"])
-    joined = came.join(by_place, ["_lsn", "_ts"], "left")
+    place = (F.col("_lsn").alias("_at_lsn"), F.col("_ts").alias("_at_ts"))
+    by_place = moved.select(*place, *renamed).dropDuplicates(["_at_lsn", "_at_ts"])
+    # A hard delete has no row, and so no clock of its own: its place in the log has to do.
+    same_time = F.col("_at_ts").isNull() | (F.col("_at_ts") == F.col("_ts"))
+    joined = came.join(by_place, (F.col("_lsn") == F.col("_at_lsn")) & same_time, "left")
     for key, name, under in zip(names.keys, old, names.of("under", names.keys), strict=True):
         joined = joined.withColumn(
             under, F.when(F.col("_moved") == 1, F.coalesce(F.col(name), _column(key))).otherwise(_column(key))
@@ -146,10 +148,10 @@ def _written(table: TablePlan, names: _Names) -> Task:
         writer = TableWriter(table.layout, LABEL)
         for batch in batches:
             came = zip(table.layout.columns, names.of("came", table.layout.columns.names), strict=True)
-            columns = {f.name: converted(batch.column(alias), f.type)[0] for f, alias in came}
+            columns = {f.name: from_spark(batch.column(alias), f.type) for f, alias in came}
             for side in ("last", "held"):
                 for name, other in zip(names.values, names.of(side, names.values), strict=True):
-                    columns[name] = kept(columns[name], converted(batch.column(other), columns[name].type)[0])
+                    columns[name] = kept(columns[name], from_spark(batch.column(other), columns[name].type))
             rows = pa.RecordBatch.from_arrays(list(columns.values()), schema=table.layout.columns)
             writer.rows(rows)
             writer.deletes(rows.select(list(table.layout.keys)))

@@ -24,6 +24,7 @@ from connector.sink.decode import DELETED
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import unpack
 from connector.sink.plan import TablePlan
+from serde.bits import uuid
 
 LABEL = "recall"
 _WHY = "a tombstone needs the table's last row"
@@ -82,11 +83,16 @@ def as_spark_has(column: pa.Array) -> pa.Array:
     return converted(column, pa.string())[0] if isinstance(column.type, pa.UuidType) else column
 
 
+def from_spark(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Give a column of Spark's in the table's type: the other way round."""
+    return uuid(column)[0] if isinstance(kind, pa.UuidType) else converted(column, kind)[0]
+
+
 def _written(table: TablePlan) -> Task:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = TableWriter(table.layout, LABEL)
         for batch in batches:
-            columns = [converted(batch.column(field.name), field.type)[0] for field in table.layout.columns]
+            columns = [from_spark(batch.column(field.name), field.type) for field in table.layout.columns]
             rows = pa.RecordBatch.from_arrays(columns, schema=table.layout.columns)
             writer.rows(mark_deleted(rows))
             writer.deletes(rows.select(list(table.layout.keys)))

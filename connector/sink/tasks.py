@@ -184,7 +184,7 @@ class _Reducing:
             self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
         folded = _folded(self._parts, table)
         self._parts = []
-        missing = unknown(folded) if table.looks_up else np.zeros(0, np.bool_)
+        missing = unknown(folded, keep_deletes=table.keep_deletes) if table.looks_up else np.zeros(0, np.bool_)
         if table.patches and table.looks_up:
             for part in gone_rows(folded):
                 yield Parcel(parcels.LAST, pack(part), table.index)

@@ -60,8 +60,8 @@ def filled(folded: Folded, keys: Sequence[str]) -> Folded:
     return attrs.evolve(folded, parts=tuple(parts))
 
 
-def unknown(folded: Folded) -> Mask:
-    """Mark the winners whose row still has unsent values."""
+def unknown(folded: Folded, *, keep_deletes: bool = False) -> Mask:
+    """Mark the winners whose row still has unsent values; those of deleted keys only where their rows are kept."""
     sizes = [len(part) for part in folded.parts]
     open_rows = np.zeros(sum(sizes), np.bool_)
     start = 0
@@ -72,6 +72,8 @@ def unknown(folded: Folded) -> Mask:
     if not open_rows.any():
         return np.zeros(len(folded.winners), np.bool_)
     marked: Mask = (folded.images >= 0) & open_rows[np.maximum(folded.images, 0)]
+    if not keep_deletes:
+        marked &= ~np.concatenate([part.deleted for part in folded.parts])[folded.winners]
     return marked
 
 

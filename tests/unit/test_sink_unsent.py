@@ -12,6 +12,7 @@ import pytest
 from connector.sink.fold import NONE, Order
 from connector.sink.parts import Folded, Part, fold, survivors
 from connector.sink.patch import kept
+from connector.sink.recall import as_spark_has, from_spark
 from connector.sink.unsent import deletes, filled, gone_rows, parted, unknown
 from serde.unavailable import PLACEHOLDER, unavailable
 
@@ -131,6 +132,20 @@ def test_an_update_is_looked_up_by_its_key() -> None:
     folded = filled(fold([part((2, "u", 8, PLACEHOLDER), lsn=True)], ["id"]), ["id"])
     _, (taken,) = parted(folded, unknown(folded), ["id"])
     assert (taken.order.lsn.tolist(), bytes(taken.order.op)) == ([8], b"u")
+
+
+def test_a_deleted_key_needs_no_look_up() -> None:
+    """With hard deletes the unsent values of a key that is gone are not looked for; with soft ones they are."""
+    folded = filled(fold([part((3, "u", 5, PLACEHOLDER), (3, "d", 6, None))], ["id"]), ["id"])
+    assert unknown(folded).tolist() == [False]
+    assert unknown(folded, keep_deletes=True).tolist() == [True]
+
+
+def test_a_uuid_goes_to_spark_and_back() -> None:
+    """Spark has a uuid as text; what comes back is the uuid."""
+    kind = pa.uuid()
+    column = pa.array([b"\x01" * 16, None], kind)
+    assert from_spark(as_spark_has(column), kind).to_pylist() == column.to_pylist()
 
 
 def test_the_tables_value_is_kept_where_it_has_one() -> None:
