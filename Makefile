@@ -23,12 +23,12 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: lint ## All tests (about half an hour on 2 cores)
-	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q
-	$(BIN)/python -m pytest -m "(spark or kafka) and not interop" -q
+test: lint ## All tests (about 20 minutes on 2 cores)
+	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2
+	$(BIN)/python -m pytest -m "(spark or kafka) and not interop" -q --numprocesses 2 --dist loadfile
 
 unit: $(READY) ## The tests that need no JVM (seconds)
-	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q
+	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2
 
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check connector serde tests benchmarks
