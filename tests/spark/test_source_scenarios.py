@@ -243,19 +243,19 @@ def _add_with_deletes(subject: Subject, values: list[Any], positions: list[int],
     path = pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"})
     place = pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"})
     named = pa.schema([path, place])
-    pq.write_table(pa.Table.from_pylist([{"file_path": data, "pos": p} for p in positions], named), deletes)
     iceberg: Any = subject.spark._jvm.org.apache.iceberg
     java = table.java
 
-    def metrics(file: Any) -> Any:
-        return iceberg.parquet.ParquetUtil.fileMetrics(file, iceberg.MetricsConfig.forTable(java))
+    def described(builder: Any, path: str) -> Any:
+        file = java.io().newInputFile(path)
+        metrics = iceberg.parquet.ParquetUtil.fileMetrics(file, iceberg.MetricsConfig.forTable(java))
+        return builder.withInputFile(file).withFormat("PARQUET").withMetrics(metrics).build()
 
-    one, two = (java.io().newInputFile(file) for file in (data, deletes))
-    rows_file = iceberg.DataFiles.builder(java.spec()).withInputFile(one).withFormat("PARQUET")
-    gone = iceberg.FileMetadata.deleteFileBuilder(java.spec()).ofPositionDeletes().withInputFile(two)
-    gone = gone.withReferencedDataFile(data)
-    delta = java.newRowDelta().addRows(rows_file.withMetrics(metrics(one)).build())
-    delta.addDeletes(gone.withFormat("PARQUET").withMetrics(metrics(two)).build()).commit()
+    added = described(iceberg.DataFiles.builder(java.spec()), data)
+    places = [{"file_path": str(added.location()), "pos": place} for place in positions]
+    pq.write_table(pa.Table.from_pylist(places, named), deletes)
+    gone = described(iceberg.FileMetadata.deleteFileBuilder(java.spec()).ofPositionDeletes(), deletes)
+    java.newRowDelta().addRows(added).addDeletes(gone).commit()
 
 
 @pytest.mark.parametrize("kind", [V2_MOR, V3_MOR], ids=str)
@@ -402,13 +402,14 @@ def test_idle_poll_of_a_long_history(session: SparkSession) -> None:
     """With 10,000 snapshots in history a poll that finds nothing new takes below 100 ms and reads no metadata."""
     subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
     folder = Path(str(subject.table().java.location())) / "metadata"
-    document = json.loads((folder / "v2.metadata.json").read_text())
+    newest = max(int(file.name[1:].split(".")[0]) for file in folder.glob("v*.metadata.json"))
+    document = json.loads((folder / f"v{newest}.metadata.json").read_text())
     (real,) = document["snapshots"]
     parents = [{**real, "snapshot-id": n, "parent-snapshot-id": n - 1 or None} for n in range(1, 10_000)]
     parents[0].pop("parent-snapshot-id")
     document["snapshots"] = [*parents, {**real, "parent-snapshot-id": 9_999}]
-    (folder / "v3.metadata.json").write_text(json.dumps(document))
-    (folder / "version-hint.text").write_text("3")
+    (folder / f"v{newest + 1}.metadata.json").write_text(json.dumps(document))
+    (folder / "version-hint.text").write_text(str(newest + 1))
     for checksum in folder.glob(".*.crc"):
         checksum.unlink()
     table = subject.table()
