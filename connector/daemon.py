@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import connector.sink.tasks  # noqa: F401 - imported here, once, for every worker that is forked
+# Imported here, once, for every worker that is forked.
+import connector.sink.tasks
+import connector.source.rewritten  # noqa: F401
+from connector.runtime.workers import settle
 
 if __name__ == "__main__":
+    settle()
     manager()

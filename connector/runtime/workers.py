@@ -1,11 +1,13 @@
-"""A Spark Python worker after a task -> one that starts its next task at once. On executors.
+"""A Spark Python worker, between its tasks -> one that starts the next task at once. On executors.
 
-PySpark's worker calls `importlib.invalidate_caches()` before every task, and Python 3.11 and 3.12 then read the
-directory of every zip archive on the path again, once per package imported from it: 0.13 s a task with pyspark.zip.
+Before every task PySpark's worker calls `importlib.invalidate_caches()`, and Python 3.11 and 3.12 then read the
+directory of every zip archive on the path again, once per package imported from it: 0.11 s a task with pyspark.zip and
+Spark's own jar. After every task it collects garbage among all that was imported: 0.04 s.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 import zipimport
 
@@ -15,3 +17,11 @@ def forget_archives() -> None:
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimport.zipimporter):
             del sys.path_importer_cache[path]
+
+
+def settle() -> None:
+    """Make this process, with all that it has imported, one that workers are forked from cheaply."""
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith(".jar")]
+    forget_archives()
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,31 @@
+"""A worker's import system between two tasks."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+import zipimport
+from pathlib import Path
+
+import pytest
+
+from connector.runtime.workers import forget_archives
+
+pytestmark = pytest.mark.unit
+
+
+def test_archives_are_forgotten_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No finder of an archive is left to be refreshed, and modules in archives are imported as before."""
+    archive = tmp_path / "shipped.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("shipped_one.py", "VALUE = 1")
+        file.writestr("shipped_two.py", "VALUE = 2")
+    monkeypatch.syspath_prepend(str(archive))
+    import shipped_one
+
+    assert any(isinstance(finder, zipimport.zipimporter) for finder in sys.path_importer_cache.values())
+    forget_archives()
+    assert not any(isinstance(finder, zipimport.zipimporter) for finder in sys.path_importer_cache.values())
+    import shipped_two
+
+    assert (shipped_one.VALUE, shipped_two.VALUE) == (1, 2)
