@@ -43,6 +43,7 @@ _FLAT = (
     "WHEN 'd' THEN array(named_struct('change', 'DELETE', 'image', before)) "
     "ELSE array(named_struct('change', 'INSERT', 'image', after)) END)"
 )
+_FAILURES = (PySparkException, Py4JError, ConnectorError, OSError, ValueError, LookupError, AssertionError)
 Span = tuple[float, float]
 
 
@@ -57,7 +58,7 @@ def main(job_file: str) -> None:
         if job["publish"]:
             share(spark, table_name(PUBLISHED), 2, job["rows"], {})
         found = {case.name: measured(spark, case, job["rows"]) for case in cases}
-        idle = measure_idle(spark, Path(job["warehouse"]), job["bootstrap"]) if job["idle"] else None
+        idle = idle_polls(spark, job) if job["idle"] else None
     usage = sampler.usage()
     for figures in found.values():
         for spans in [figures[who] for who in ("ours", "view") if who in figures]:
@@ -72,8 +73,16 @@ def measured(spark: SparkSession, case: SourceCase, rows: int) -> dict[str, Any]
     try:
         table, snapshot_id = make(spark, case, rows)
         return _measured(spark, case, table, snapshot_id, rows)
-    except (PySparkException, Py4JError, ConnectorError) as error:
+    except _FAILURES as error:
         return {"fault": f"{type(error).__name__}: {str(error)[:500]}"}
+
+
+def idle_polls(spark: SparkSession, job: dict[str, Any]) -> dict[str, Any]:
+    """The figures of idle polls; a failure is their `fault`."""
+    try:
+        return measure_idle(spark, Path(job["warehouse"]), job["bootstrap"])
+    except _FAILURES as error:
+        return {"fault": f"source-idle: {type(error).__name__}: {str(error)[:500]}"}
 
 
 def _measured(spark: SparkSession, case: SourceCase, table: Table, snapshot_id: int, rows: int) -> dict[str, Any]:
@@ -97,8 +106,8 @@ def view(spark: SparkSession, case: SourceCase, table: Table, snapshot_id: int) 
     """The same changes by Spark's procedure, with updates computed by the identifier column."""
     parent = int(table.java.snapshot(snapshot_id).parentId())
     spark.sql(
-        f"CALL `{CATALOG}`.system.create_changelog_view(table => '{case.table}', changelog_view => '{_VIEW}', "
-        f"options => map('start-snapshot-id', '{parent}', 'end-snapshot-id', '{snapshot_id}'), "
+        f"CALL `{CATALOG}`.system.create_changelog_view(table => '{CATALOG}.{case.table}', "
+        f"changelog_view => '{_VIEW}', options => map('start-snapshot-id', '{parent}', 'end-snapshot-id', '{snapshot_id}'), "
         "identifier_columns => array('id'), compute_updates => true)"
     )
     return spark.table(_VIEW).selectExpr("_change_type AS change", *(f"`{name}`" for name in VALUE_COLUMNS))

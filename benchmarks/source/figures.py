@@ -109,8 +109,8 @@ def changes_of(name: str, found: Mapping[str, Any]) -> Changes:
     return Changes(name, found.get("changes", 0), timings["ours"], timings["view"], found.get("fault"))
 
 
-def idle_of(found: Mapping[str, Any] | None) -> Idle | None:
-    """Read what it wrote about idle polls."""
-    if found is None:
+def idle_of(found: Mapping[str, Any]) -> Idle | None:
+    """Read what it wrote about idle polls; nothing where they were not wanted."""
+    if not found:
         return None
     return Idle(found["snapshots"], tuple(found["jdbc_ms"]), tuple(found["rest_ms"]), found["requests"])

@@ -36,7 +36,8 @@ _REST = "rest"
 def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[str, Any]:
     """Milliseconds of each idle poll by catalog, and the REST requests per poll."""
     metadata = aged(spark)
-    spark.sql(f"CALL `{CATALOG}`.system.register_table(table => '{table_name(_OLD)}', metadata_file => '{metadata}')")
+    where = f"table => '{CATALOG}.{table_name(_OLD)}', metadata_file => '{metadata}'"
+    spark.sql(f"CALL `{CATALOG}`.system.register_table({where})")
     file = warehouse.parent / "source-idle.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties(warehouse, bootstrap).items()))
     tables = build(spark, settings_of([file], environ={}), lambda _: None)

@@ -12,6 +12,7 @@ from benchmarks.source.figures import Publishing, Source, changes_of, idle_of
 from benchmarks.source.plan import IDLE, PUBLISH, chosen_source
 from benchmarks.source.publish import measure_publishing
 
+_RESULT = "source-result.json"
 Say = Callable[[str], None]
 
 
@@ -26,7 +27,7 @@ def measure_source(place: Place, rows: int, only: Sequence[str], say: Say) -> So
     for case in source.changes:
         said = [f"{who} {found.wall_s:.2f} s" for who, found in (("ours", case.ours), ("view", case.view)) if found]
         say(f"  {case.name}: {', '.join(said)}{f', failed: {case.fault}' if case.fault else ''}")
-    if publishes and not source.faults:
+    if publishes and (place.work / _RESULT).exists():
         say(f"{PUBLISH} ...")
         source = published(place, rows, source)
     for fault in source.faults:
@@ -36,7 +37,7 @@ def measure_source(place: Place, rows: int, only: Sequence[str], say: Say) -> So
 
 def measured_changes(place: Place, rows: int, names: Sequence[str], publishes: bool, idles: bool) -> Source:
     """Run the process that makes the tables and measures changes and idle polls."""
-    job, result = place.work / "source.json", place.work / "source-result.json"
+    job, result = place.work / "source.json", place.work / _RESULT
     body = {
         "warehouse": str(place.warehouse),
         "bootstrap": place.bootstrap,
@@ -53,7 +54,10 @@ def measured_changes(place: Place, rows: int, names: Sequence[str], publishes: b
         return Source(faults=(str(error),))
     found = json.loads(result.read_text())
     changes = tuple(changes_of(name, figures) for name, figures in found["changes"].items())
-    return Source(changes, idle=idle_of(found["idle"]), **found["memory"])
+    idle = found["idle"] or {}
+    if "fault" in idle:
+        return Source(changes, faults=(idle["fault"],), **found["memory"])
+    return Source(changes, idle=idle_of(idle), **found["memory"])
 
 
 def published(place: Place, rows: int, source: Source) -> Source:

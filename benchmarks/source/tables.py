@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.generate import VALUE_COLUMNS
-from benchmarks.prefill import EXPRESSIONS
+from benchmarks.generate import BASE_TS_NS, STATUSES, VALUE_COLUMNS
 from benchmarks.session import CATALOG, merge_properties, qualified, sql_type
 from benchmarks.source.plan import (
     BASE,
@@ -24,6 +23,19 @@ from connector.iceberg.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_STATUSES = ", ".join(f"'{status}'" for status in STATUSES)
+# Hashes of the id: values without a period, so that files have the size of real ones (about 45 bytes a row).
+_EXPRESSIONS = {
+    "id": "id",
+    "quantity": "pmod(xxhash64(id, 1), 50) + 1",
+    "price": "pmod(xxhash64(id, 2), 1000000) / 100.0D",
+    "discount": "pmod(xxhash64(id, 3), 20) / 20.0D",
+    "status": f"array({_STATUSES})[int(pmod(xxhash64(id, 4), {len(STATUSES)}))]",
+    "note": "concat('order ', lower(hex(xxhash64(id, 5))))",
+    "active": "pmod(xxhash64(id, 6), 2) = 0",
+    "updated_at": f"{BASE_TS_NS // 1_000_000}L - pmod(xxhash64(id, 7), 100000000)",
+}
 
 
 def load(spark: SparkSession, table: str, catalog: str = CATALOG) -> Table:
@@ -46,7 +58,7 @@ def make_base(spark: SparkSession, rows: int, times: int) -> None:
     """Write `times` x `rows` rows, each `rows` of them into 16 files of equal size."""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{CATALOG}`.{NAMESPACE}")
     create(spark, table_name(BASE), 2, {})
-    values = [f"CAST({EXPRESSIONS[name]} AS {sql_type(name)}) AS `{name}`" for name in VALUE_COLUMNS]
+    values = [f"CAST({_EXPRESSIONS[name]} AS {sql_type(name)}) AS `{name}`" for name in VALUE_COLUMNS]
     made = spark.range(0, rows * times, 1, FILES * times).selectExpr(*values)
     made.writeTo(qualified(table_name(BASE))).append()
 

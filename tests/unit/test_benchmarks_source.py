@@ -123,7 +123,7 @@ def test_what_the_process_wrote_is_read_back() -> None:
     assert case.ours is not None
     assert (case.changes, case.ours.wall_s, case.view, case.fault) == (4, 2.0, None, None)
     assert changes_of("source-cow-v2", {"fault": "gone"}) == Changes("source-cow-v2", fault="gone")
-    assert idle_of(None) is None
+    assert idle_of({}) is None
 
 
 def test_results_of_the_source_are_json_a_table_and_a_picture(tmp_path: Path) -> None:
