@@ -107,7 +107,8 @@ def view(spark: SparkSession, case: SourceCase, table: Table, snapshot_id: int) 
     parent = int(table.java.snapshot(snapshot_id).parentId())
     spark.sql(
         f"CALL `{CATALOG}`.system.create_changelog_view(table => '{CATALOG}.{case.table}', "
-        f"changelog_view => '{_VIEW}', options => map('start-snapshot-id', '{parent}', 'end-snapshot-id', '{snapshot_id}'), "
+        f"changelog_view => '{_VIEW}', "
+        f"options => map('start-snapshot-id', '{parent}', 'end-snapshot-id', '{snapshot_id}'), "
         "identifier_columns => array('id'), compute_updates => true)"
     )
     return spark.table(_VIEW).selectExpr("_change_type AS change", *(f"`{name}`" for name in VALUE_COLUMNS))
