@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,13 +14,15 @@ from typing import Any
 
 import attrs
 import psutil
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.chart import draw
 from benchmarks.figures import Run
 from benchmarks.latency import Latency
 from benchmarks.plan import Sizes
+from benchmarks.source.figures import Source
+from benchmarks.source.report import show_source
 from benchmarks.verdicts import MB, Verdict
 from connector.runtime.java import java_home
 
@@ -31,7 +32,6 @@ _COLUMNS = (
 )  # fmt: skip
 _FAULT_CHARS = 500
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "pyiceberg", "confluent-kafka")
-_COLOURS = {"ours": "#1f77b4", "from-json": "#999999", "merge-mor": "#d4a017", "merge-cow": "#c0504d"}
 
 
 @attrs.frozen
@@ -43,11 +43,13 @@ class Results:
     latency: Latency | None
     verdicts: tuple[Verdict, ...]
     seconds: float
+    source: Source | None = None
 
     @property
     def failed(self) -> bool:
         """Whether a case failed or left a wrong table."""
-        return any(run.fault for run in self.runs) or bool(self.latency and self.latency.fault)
+        sink = any(run.fault for run in self.runs) or bool(self.latency and self.latency.fault)
+        return sink or bool(self.source and self.source.failed)
 
     def as_json(self) -> dict[str, Any]:
         """The content of results.json."""
@@ -59,6 +61,7 @@ class Results:
             "sizes": attrs.asdict(self.sizes),
             "runs": {run.case.name: run.as_json() for run in self.runs},
             "latency": attrs.asdict(self.latency) if self.latency else None,
+            "source": self.source.as_json() if self.source else None,
             "verdicts": [
                 attrs.asdict(verdict) | {"reached": verdict.reached, "ratio": verdict.ratio}
                 for verdict in self.verdicts
@@ -73,7 +76,8 @@ def show(results: Results, console: Console) -> None:
         column.justify = "right"
     for run in results.runs:
         table.add_row(*row_of(run))
-    console.print(table)
+    if results.runs:
+        console.print(table)
     for run in results.runs:
         if run.fault:
             console.print(f"{run.case.name}: {run.fault[-_FAULT_CHARS:]}", style="red", markup=False, highlight=False)
@@ -81,6 +85,8 @@ def show(results: Results, console: Console) -> None:
         console.print(f"latency: {results.latency.fault}", style="red", markup=False, highlight=False)
     if results.latency:
         console.print(latency_line(results.latency), highlight=False)
+    if results.source:
+        show_source(results.source, console)
     for verdict in results.verdicts:
         console.print(verdict_line(verdict), style=_style(verdict), markup=False, highlight=False)
 
@@ -130,27 +136,8 @@ def write(results: Results, folder: Path) -> tuple[Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     file, picture = folder / "results.json", folder / "benchmark.png"
     file.write_text(json.dumps(results.as_json(), indent=2) + "\n")
-    draw(results.runs, picture)
+    draw(results.runs, picture, results.source)
     return file, picture
-
-
-def draw(runs: Sequence[Run], picture: Path) -> None:
-    """Bars of events per second and of CPU seconds per million events, a colour per contender."""
-    shown = [(run.case, run.warm) for run in runs if run.warm][::-1]
-    names, colours = [case.name for case, _ in shown], [_COLOURS[case.contender] for case, _ in shown]
-    figure = Figure(figsize=(12, 1.2 + 0.45 * len(shown)), layout="constrained")
-    speed, cpu = figure.subplots(1, 2, sharey=True)
-    speeds, seconds = [warm.events_per_s for _, warm in shown], [warm.cpu_s_per_million for _, warm in shown]
-    figures = (
-        (speed, "events per second, warm", speeds, "{:,.0f}"),
-        (cpu, "CPU seconds per million events, broker included", seconds, "{:,.1f}"),
-    )
-    for axes, title, values, shape in figures:
-        axes.bar_label(axes.barh(names, values, color=colours), fmt=shape, padding=3)
-        axes.set_title(title)
-        axes.margins(x=0.15)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(picture, dpi=120)
 
 
 def machine() -> dict[str, Any]:

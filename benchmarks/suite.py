@@ -19,6 +19,8 @@ from benchmarks.plan import APPEND, FIRST_EVENTS, LATENCY, Case, Sizes, cases, c
 from benchmarks.reference import consumed_of, faults_of, with_check, write_reference
 from benchmarks.report import Results
 from benchmarks.session import merge_properties
+from benchmarks.source.suite import measure_source
+from benchmarks.source.verdicts import source_verdicts
 from benchmarks.tables import files_written
 from benchmarks.topics import fill, verify_layout
 from benchmarks.verdicts import verdicts
@@ -38,13 +40,16 @@ def measure_all(place: Place, sizes: Sizes, only: Sequence[str], say: Say) -> Re
     latency = None
     if matches(latency_run.CASE.name, only):
         latency = measured_latency(place, sizes, pairs, say)
-    say("checking the tables ...")
-    faults = faults_of(pairs, place)
-    runs = [with_check(done, faults) for done in runs]
+    if pairs:
+        say("checking the tables ...")
+        faults = faults_of(pairs, place)
+        runs = [with_check(done, faults) for done in runs]
     if latency is not None:
         latency = attrs.evolve(latency, fault=faults[latency_run.CASE.table])
+    source = measure_source(place, sizes.rows, only, say)
     judged = verdicts({done.case.name: done for done in runs}, latency)
-    return Results(sizes, tuple(runs), latency, tuple(judged), time.monotonic() - started)
+    judged += source_verdicts(source) if source else []
+    return Results(sizes, tuple(runs), latency, tuple(judged), time.monotonic() - started, source)
 
 
 def fill_topics(place: Place, sizes: Sizes, wanted: Iterable[str], say: Say) -> dict[str, Events]:

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pytest
 
+from benchmarks.chart import draw
 from benchmarks.contenders import Finished, Line, Place, command, remember
 from benchmarks.figures import Run, run_of
 from benchmarks.generate import (
@@ -25,7 +26,7 @@ from benchmarks.messages import envelopes, flattened, keys_of
 from benchmarks.partition import murmur2, offsets_within, partitions_of
 from benchmarks.plan import Case, Sizes, cases, chosen, topic_events
 from benchmarks.reference import consumed_of
-from benchmarks.report import draw, row_of, verdict_line
+from benchmarks.report import row_of, verdict_line
 from benchmarks.verdicts import Verdict, verdicts
 from connector.settings import load
 

@@ -1,0 +1,71 @@
+"""figures of the producer -> terminal."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.source.figures import Idle, Publishing, Source, Timing
+from benchmarks.verdicts import MB
+
+_COLUMNS = ("case", "changes", "ours s", "ours CPU s", "view s", "view CPU s", "view / ours", "changes are")
+
+
+def show_source(source: Source, console: Console) -> None:
+    """Print the table of changes, and a line each for publishing, idle polls and memory."""
+    if source.changes:
+        console.print(changes_table(source))
+        console.print(
+            f"peak of the process with both contenders: JVM {source.jvm_bytes / MB:,.0f} MB, "
+            f"Python worker {source.worker_bytes / MB:,.0f} MB",
+            highlight=False,
+        )
+    for case in source.changes:
+        if case.fault:
+            console.print(f"{case.name}: {case.fault}", style="red", markup=False, highlight=False)
+    if source.publishing:
+        console.print(publishing_line(source.publishing), highlight=False, markup=False)
+    if source.idle:
+        console.print(idle_line(source.idle), highlight=False)
+    for fault in source.faults:
+        console.print(fault, style="red", markup=False, highlight=False)
+
+
+def changes_table(source: Source) -> Table:
+    """One line per case; an update counts as two changes, as in Spark's view."""
+    table = Table(*_COLUMNS, title="changes of one snapshot (medians of warm rounds)")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for case in source.changes:
+        ratio = f"{case.view.wall_s / case.ours.wall_s:.2f}" if case.view and case.ours else "-"
+        times = [*_times(case.ours), *_times(case.view)]
+        table.add_row(case.name, f"{case.changes:,}", *times, ratio, "WRONG" if case.fault else "right")
+    return table
+
+
+def publishing_line(found: Publishing) -> str:
+    """The initial read in one line."""
+    if found.envelopes_per_s is None or found.cpu_s_per_million is None:
+        return f"initial read: {found.rows:,} envelopes in {found.parts} parts; {found.fault or 'nothing warm'}"
+    return (
+        f"initial read: {found.envelopes_per_s:,.0f} envelopes/s, {found.cpu_s_per_million:.1f} CPU s per million "
+        f"(broker {found.broker_cpu_s / found.warm_envelopes * 1e6:.1f}) over {found.warm_envelopes:,} of "
+        f"{found.rows:,} in {found.parts} parts; start to first part {found.start_to_first_part_s:.1f} s; "
+        f"JVM {found.jvm_bytes / MB:,.0f} MB, Python worker {found.worker_bytes / MB:,.0f} MB; "
+        f"the topic is {found.fault or 'right'}"
+    )
+
+
+def idle_line(idle: Idle) -> str:
+    """Idle polls in one line."""
+    jdbc, rest = (f"{median(found):.1f} (max {max(found):.1f}) ms" for found in (idle.jdbc_ms, idle.rest_ms))
+    return (
+        f"idle poll with {idle.snapshots:,} snapshots: {jdbc} over JDBC, {rest} over REST, "
+        f"{idle.requests:g} catalog requests each"
+    )
+
+
+def _times(timing: Timing | None) -> list[str]:
+    return [f"{timing.wall_s:.2f}", f"{timing.median_cpu_s:.1f}"] if timing else ["-", "-"]
