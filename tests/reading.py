@@ -37,9 +37,9 @@ class Lake:
         loader = self._jvm.org.apache.iceberg.spark.Spark3Util
         return loader.loadIcebergTable(self._spark._jsparkSession, f"{self._name}.`{namespace}`.`{table}`")
 
-    def rows(self, table: str) -> list[Row]:
+    def rows(self, table: str, namespace: str = "default") -> list[Row]:
         """All live rows by Iceberg's generic reader, any type; for tables of some hundred rows."""
-        opened = self.java(table)
+        opened = self.java(table, namespace)
         names = [str(f.name()) for f in opened.schema().columns()]
         scan = self._jvm.org.apache.iceberg.data.IcebergGenerics.read(opened).build()
         records = scan.iterator()
@@ -63,13 +63,13 @@ class Lake:
         """The names of the identifier fields."""
         return {str(n) for n in self.java(table).schema().identifierFieldNames()}
 
-    def summaries(self, table: str) -> list[dict[str, str]]:
+    def summaries(self, table: str, namespace: str = "default") -> list[dict[str, str]]:
         """The summary of each snapshot, oldest first."""
-        return [dict(s.summary()) for s in self.java(table).snapshots()]
+        return [dict(s.summary()) for s in self.java(table, namespace).snapshots()]
 
-    def files(self, table: str) -> list[Row]:
+    def files(self, table: str, namespace: str = "default") -> list[Row]:
         """The live data and delete files: content (0 data, 1 position, 2 equality), spec_id, record_count ..."""
-        metadata = self._spark.table(f"{self._name}.`default`.`{table}`.files")
+        metadata = self._spark.table(f"{self._name}.`{namespace}`.`{table}`.files")
         return [json.loads(text) for text in metadata.drop("readable_metrics").toJSON().collect()]
 
     def _value(self, value: Any) -> Any:

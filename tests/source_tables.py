@@ -25,6 +25,7 @@ from connector.source.watch import history
 
 CATALOG = "source_tests"
 Plain = Any
+Row = dict[str, Any]
 Event = tuple[str, Plain, Plain, int | None]
 
 
@@ -156,22 +157,7 @@ class Subject:
 
     def upsert(self, rows: list[dict[str, Any]], deleted: list[dict[str, Any]] = []) -> None:  # noqa: B006 - never changed
         """Write as our own sink does: global equality deletes of all keys, and the rows, in one snapshot."""
-        table = self.table()
-        layout = table.layout()
-        keys = [{name: row[name] for name in layout.keys} for row in [*rows, *deleted]]
-        writer = TableWriter(layout, "test")
-        key_columns = pa.schema([layout.columns.field(name) for name in layout.keys])
-        writer.deletes(pa.RecordBatch.from_pylist(keys, key_columns))
-        if rows:
-            writer.rows(pa.RecordBatch.from_pylist(rows, layout.columns))
-        delta = table.java.newRowDelta()
-        for description in writer.close():
-            file = table.content_file(description)
-            if is_delete(description):
-                delta.addDeletes(file)
-            else:
-                delta.addRows(file)
-        delta.commit()
+        upsert(self.table(), rows, deleted)
 
     def delete_spec(self) -> None:
         """Give a partitioned table an unpartitioned spec for global equality deletes, as the sink does."""
@@ -179,6 +165,26 @@ class Subject:
         if not java.spec().isUnpartitioned():
             java.updateSpec().removeField("p").commit()
             java.updateSpec().addField("p").commit()
+
+
+def upsert(table: Table, rows: Iterable[Row], deleted: Iterable[Row] = ()) -> None:
+    """Commit global equality deletes of the keys of both, and the rows, in one snapshot."""
+    layout = table.layout()
+    rows = list(rows)
+    keys = [{name: row[name] for name in layout.keys} for row in [*rows, *deleted]]
+    writer = TableWriter(layout, "test")
+    key_columns = pa.schema([layout.columns.field(name) for name in layout.keys])
+    writer.deletes(pa.RecordBatch.from_pylist(keys, key_columns))
+    if rows:
+        writer.rows(pa.RecordBatch.from_pylist(rows, layout.columns))
+    delta = table.java.newRowDelta()
+    for description in writer.close():
+        file = table.content_file(description)
+        if is_delete(description):
+            delta.addDeletes(file)
+        else:
+            delta.addRows(file)
+    delta.commit()
 
 
 def counted(frame: DataFrame) -> Counter[Plain]:
