@@ -25,7 +25,7 @@ demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg 
 
 test: lint ## All tests (about 20 minutes on 2 cores)
 	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2
-	$(BIN)/python -m pytest -m "(spark or kafka) and not interop" -q --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m "(spark or kafka) and not interop" -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 unit: $(READY) ## The tests that need no JVM (seconds)
 	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import pytest
 
 from tests.conftest import MakeWorkspace, OpenLake
@@ -14,7 +15,7 @@ from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
-TOPIC = "js.public.trunc_me"
+TOPIC = "emptied.public.trunc_me"
 
 
 def _is_before(record: Record) -> bool:
@@ -23,12 +24,12 @@ def _is_before(record: Record) -> bool:
 
 
 def _rows(space: object, lake: OpenLake) -> list[tuple[int, str]]:
-    return sorted((r["id"], r["v"]) for r in lake(space).rows("js_public_trunc_me"))  # type: ignore[arg-type]
+    return sorted((r["id"], r["v"]) for r in lake(space).rows("emptied_public_trunc_me"))  # type: ignore[arg-type]
 
 
 def test_a_truncate_empties_the_table(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
     """Rows of earlier batches and of other partitions go; the row after the truncate stays."""
-    records = recordings.load("json_schema_envelope", "trunc_me")
+    records = [attrs.evolve(r, topic=TOPIC) for r in recordings.load("json_schema_envelope", "trunc_me")]
     topics.replay(r for r in records if _is_before(r))
     extra = {"topics": TOPIC, "truncate.enabled": "true", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
     space = make_workspace("truncating", extra)
