@@ -117,6 +117,8 @@ def kafka_options(settings: SinkSettings) -> dict[str, str]:
         # Larger polls and fetches: a batch reads much at once, and each poll costs Spark a list.
         "kafka.max.poll.records": "10000",
         "kafka.max.partition.fetch.bytes": "8388608",
+        # A batch that ends at a topic's end waits for fetches sent ahead: about 1 s with Kafka's default of 500 ms.
+        "kafka.fetch.max.wait.ms": "20",
         **own,
         "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
         "failOnDataLoss": "true",
