@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from connector.errors import ConfigError
-from connector.settings import batch, capture, catalog, entries, errors, events, foreign, kafka, keys, table
+from connector.settings import batch, capture, catalog, errors, events, kafka, keys, table
 from connector.settings.declared import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
-from connector.settings.providers import Providers
+from connector.settings.loading import names_of, read
 from connector.settings.reading import Reading
 
 KNOWN = keys.Known(
@@ -22,10 +20,6 @@ KNOWN = keys.Known(
     others=frozenset(option.name for option in capture.OPTIONS),
     other_todo="a file with connector.class=IcebergSource is a source's, which has it",
 )
-
-
-def _names(values: Mapping[str, str]) -> str:
-    return f"<{', '.join(values)}>"
 
 
 @attrs.frozen
@@ -39,7 +33,7 @@ class SinkSettings:
     events: events.EventSettings
     errors: errors.ErrorSettings
     batch: batch.BatchSettings
-    spark: Mapping[str, str] = attrs.field(repr=_names)
+    spark: Mapping[str, str] = attrs.field(repr=names_of)
     notes: tuple[str, ...]
 
 
@@ -52,21 +46,7 @@ def load(
 
     `environ` answers `${env:NAME}`, the process's environment by default. Raises ConfigError with one line per fault.
     """
-    given, unreadable = entries.layered(files, overrides or {})
-    given = events.adopted(given)
-    reading = Reading(
-        files=[str(path) for path in files],
-        entries=given,
-        providers=Providers(os.environ if environ is None else environ),
-        declared=frozenset(NAMES) | frozenset(name for name in given if foreign.OTHER_SINK.owns(name)),
-        prefixes=PREFIXES,
-        complete=not unreadable,
-        faults=list(unreadable),
-    )
-    settings = _build(reading)
-    if reading.faults:
-        raise ConfigError(*(fault.text for fault in sorted(reading.faults)))
-    return settings
+    return read(files, overrides, environ, adopted=events.adopted, names=NAMES, prefixes=PREFIXES, build=_build)
 
 
 def _build(reading: Reading) -> SinkSettings:

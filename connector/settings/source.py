@@ -5,21 +5,19 @@ A file is a source's when `connector.class` (or `debezium.source.connector.class
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from connector.errors import ConfigError
-from connector.settings import capture, catalog, declared, entries, errors, foreign, kafka, keys, outgoing
+from connector.settings import capture, catalog, declared, entries, errors, kafka, keys, outgoing
 from connector.settings.declared import SPARK, ScopeOfOptions
 from connector.settings.entries import Entry
 from connector.settings.errors import ErrorSettings
 from connector.settings.kinds import TEXT
+from connector.settings.loading import names_of, read
 from connector.settings.option import Option
-from connector.settings.providers import Providers
 from connector.settings.reading import Reading
 
 CLASS = "io.debezium.connector.iceberg.IcebergConnector"
@@ -61,10 +59,6 @@ NAMES = tuple(name for option in (*OPTIONS, *outgoing.FORMATS) for name in optio
 KNOWN = keys.Known("source", "docs/reference/source-options.md", NAMES, tuple(prefix.name for prefix in PREFIXES))
 
 
-def _names(values: Mapping[str, str]) -> str:
-    return f"<{', '.join(values)}>"
-
-
 @attrs.frozen
 class SourceSettings:
     """All settings of a source; `notes` are to be logged once at start. No representation shows a passed-on value."""
@@ -75,7 +69,7 @@ class SourceSettings:
     capture: capture.CaptureSettings
     outgoing: outgoing.OutgoingSettings
     errors: ErrorSettings
-    spark: Mapping[str, str] = attrs.field(repr=_names)
+    spark: Mapping[str, str] = attrs.field(repr=names_of)
     notes: tuple[str, ...]
 
 
@@ -95,21 +89,7 @@ def load(
 
     `environ` answers `${env:NAME}`, the process's environment by default. Raises ConfigError with one line per fault.
     """
-    given, unreadable = entries.layered(files, overrides or {})
-    given = adopted(given)
-    reading = Reading(
-        files=[str(path) for path in files],
-        entries=given,
-        providers=Providers(os.environ if environ is None else environ),
-        declared=frozenset(NAMES) | frozenset(name for name in given if foreign.OTHER_SINK.owns(name)),
-        prefixes=PREFIXES,
-        complete=not unreadable,
-        faults=list(unreadable),
-    )
-    settings = _build(reading)
-    if reading.faults:
-        raise ConfigError(*(fault.text for fault in sorted(reading.faults)))
-    return settings
+    return read(files, overrides, environ, adopted=adopted, names=NAMES, prefixes=PREFIXES, build=_build)
 
 
 def adopted(given: Mapping[str, Entry]) -> dict[str, Entry]:

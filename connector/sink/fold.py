@@ -96,7 +96,7 @@ def _placed(codes: Ints, order: Order) -> Order:
     if not missing.any() or missing.all():
         return order
     sequence = np.lexsort((order.offset, order.partition, codes))
-    known, first = ~missing[sequence], _starts(codes[sequence], order.partition[sequence])
+    known, first = ~missing[sequence], first_of_runs(codes[sequence], order.partition[sequence])
     before = np.empty_like(sequence)
     before[sequence] = sequence[np.maximum.accumulate(np.where(known | first, np.arange(len(sequence)), 0))]
 
@@ -112,8 +112,8 @@ def _placed(codes: Ints, order: Order) -> Order:
     )
 
 
-def _starts(*sorted_columns: npt.NDArray[np.integer]) -> Mask:
-    """Mark the first row of each run of equal rows."""
+def first_of_runs(*sorted_columns: npt.NDArray[np.integer]) -> Mask:
+    """Mark the first row of each run of equal rows; the columns are aligned, and at least one."""
     first = np.ones(len(sorted_columns[0]), np.bool_)
     first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in sorted_columns])
     return first
@@ -137,7 +137,7 @@ def _last_per_partition(codes: Ints, order: Order) -> Ints:
 
 
 def _last_of_runs(sequence: Ints, *sorted_columns: npt.NDArray[np.integer]) -> Ints:
-    first = _starts(*sorted_columns)
+    first = first_of_runs(*sorted_columns)
     return sequence[np.append(first[1:], True)]
 
 

@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from connector.iceberg.keys import KnownKeys
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.position import TopicPartition
 from connector.settings import EventSettings
 from connector.sink.truncates import Cut
-
-TopicPartition = tuple[str, int]
 
 
 @attrs.frozen

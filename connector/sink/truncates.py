@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from connector.iceberg.position import TopicPartition
 from connector.sink.fold import NONE, Ints, Mask
 
-TopicPartition = tuple[str, int]
 OP = ord("t")
 
 

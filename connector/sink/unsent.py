@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.codes import key_codes
-from connector.sink.fold import NONE, Ints, Mask, Order
+from connector.sink.fold import NONE, Ints, Mask, Order, first_of_runs
 from connector.sink.parts import Folded, Part, gather
 from serde.unavailable import unavailable
 
@@ -135,9 +135,7 @@ def _by_key(parts: Sequence[Part], keys: Sequence[str]) -> tuple[Ints, Ints]:
     order = Order.concat([part.order for part in parts])
     sequence = np.lexsort((order.offset, order.partition, order.dedup, codes))
     ordered = codes[sequence]
-    first = np.ones(len(ordered), np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return sequence, np.maximum.accumulate(np.where(first, np.arange(len(ordered)), 0))
+    return sequence, np.maximum.accumulate(np.where(first_of_runs(ordered), np.arange(len(ordered)), 0))
 
 
 def _sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> Ints:

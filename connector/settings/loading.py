@@ -1,0 +1,63 @@
+"""files, overrides -> the settings of a sink or a source: the way of reading that both share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from connector.errors import ConfigError
+from connector.settings import entries, foreign
+from connector.settings.entries import Entry
+from connector.settings.option import Prefix
+from connector.settings.providers import Providers
+from connector.settings.reading import Reading
+
+Settings = TypeVar("Settings")
+
+
+def names_of(values: Mapping[str, str]) -> str:
+    """Show which keys are passed on, never their values."""
+    return f"<{', '.join(values)}>"
+
+
+def read(
+    files: Sequence[Path],
+    overrides: Mapping[str, str] | None,
+    environ: Mapping[str, str] | None,
+    *,
+    adopted: Callable[[Mapping[str, Entry]], dict[str, Entry]],
+    names: Sequence[str],
+    prefixes: tuple[Prefix, ...],
+    build: Callable[[Reading], Settings],
+) -> Settings:
+    """Read properties files, the later over the earlier, and the overrides over all of them.
+
+    Args:
+        files: the files.
+        overrides: given on the command line.
+        environ: answers `${env:NAME}`; the process's environment by default.
+        adopted: gives the entries the names that they have here.
+        names: all option names.
+        prefixes: all families.
+        build: makes the settings; faults go to the reading.
+
+    Raises:
+        ConfigError: one line per fault.
+    """
+    given, unreadable = entries.layered(files, overrides or {})
+    given = adopted(given)
+    reading = Reading(
+        files=[str(path) for path in files],
+        entries=given,
+        providers=Providers(os.environ if environ is None else environ),
+        declared=frozenset(names) | frozenset(name for name in given if foreign.OTHER_SINK.owns(name)),
+        prefixes=prefixes,
+        complete=not unreadable,
+        faults=list(unreadable),
+    )
+    settings = build(reading)
+    if reading.faults:
+        raise ConfigError(*(fault.text for fault in sorted(reading.faults)))
+    return settings
