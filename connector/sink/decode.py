@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown
 from connector.iceberg.types import nullable
+from connector.kafka.fetch import Chunk
 from connector.kafka.registry import registry
 from connector.settings import EventSettings, RegistrySettings
 from connector.sink.fold import NONE, Ints, Mask, Order
@@ -43,6 +44,12 @@ class Run:
     offset: Ints
     key: pa.Array
     value: pa.Array
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Run:
+        """Take over what was fetched."""
+        found = chunk.records
+        return cls(chunk.topic, chunk.partition, found.offset, found.key, found.value)
 
 
 @attrs.frozen(eq=False)
