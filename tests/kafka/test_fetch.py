@@ -161,9 +161,10 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytes
             read(small, "t", 0, 3000)
 
 
-def test_a_topic_that_is_not_there_is_told(topics: Topics) -> None:
+def test_a_topic_that_is_not_there_is_told(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leads a topic that does not exist."""
-    with pytest.raises(RetriableError, match="fetch-nowhere-0 has no leader"):
+    monkeypatch.setattr(reading, "_PATIENCE_S", 1.0)
+    with pytest.raises(RetriableError, match="fetch-nowhere-0 stays unread.* has no leader"):
         read(settings(topics.bootstrap_servers), "fetch-nowhere", 0, 1)
 
 
@@ -235,8 +236,11 @@ def test_logins_over_tls(guarded: tuple[Broker, Certificates, int], mechanism: s
         read(settings(servers, login(mechanism, "wrong", made)), "t", 0, 1)
 
 
-def test_a_certificate_of_another_authority_is_refused(guarded: tuple[Broker, Certificates, int]) -> None:
+def test_a_certificate_of_another_authority_is_refused(
+    guarded: tuple[Broker, Certificates, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A broker that our authorities do not vouch for is no broker of ours."""
+    monkeypatch.setattr(reading, "_PATIENCE_S", 1.0)
     _, made, port = guarded
     other = login("PLAIN", "let me in", made, **{"ssl.truststore.location": str(made.other_authority)})
     with pytest.raises(RetriableError, match="CERTIFICATE_VERIFY_FAILED"):

@@ -102,7 +102,7 @@ class _Fetches:
             assert self._asked is not None
             error, found = messages.fetched(self._clients.connection(self._asked).receive())
             self._asked = None
-        except OSError as failure:
+        except (OSError, RetriableError) as failure:
             self.close()
             self._again(str(failure))
             return None
