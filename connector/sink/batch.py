@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import attrs
 import orjson
@@ -97,6 +97,8 @@ class Batches:
         self._limits = Limits(settings.errors)
         self._parallelism = spark.sparkContext.defaultParallelism
         self._log = structlog.get_logger()
+        self._beside = ThreadPoolExecutor(1, "offsets")
+        self._settling: Future[None] | None = None
         self.position = position
 
     def process(self, batch: Batch) -> Report:
@@ -111,15 +113,35 @@ class Batches:
         position = self._end_position(batch)
         report = retried(lambda: self._attempt(batch, position), self._settings.errors)
         self.position = position
-        retried(lambda: self._save(report), self._settings.errors)
-        problem = self._group.follow(batch.end)
-        if problem:
-            self._log.warning(problem)
+        self._settled()
+        tables = {self._targets[name].table.name: done.stored.position for name, done in report.tables.items()}
+        self._settling = self._beside.submit(self._settle, report, tables)
         return attrs.evolve(report, seconds=time.monotonic() - began)
 
     def close(self) -> None:
-        """Disconnect from the cluster."""
-        self._group.close()
+        """Wait until the last batch's offsets are saved, and disconnect from the cluster.
+
+        Raises:
+            RetriableError, FatalError: they could not be saved; the tables know theirs.
+        """
+        try:
+            self._settled()
+        finally:
+            self._beside.shutdown()
+            self._group.close()
+
+    def _settled(self) -> None:
+        """Wait for the saving of the batch before; raise what went wrong there."""
+        settling, self._settling = self._settling, None
+        if settling is not None:
+            settling.result()
+
+    def _settle(self, report: Report, tables: Mapping[str, Position]) -> None:
+        """Save a batch's offsets, beside the next batch's job: the tables' own summaries already hold them."""
+        retried(lambda: self._offsets.save(report.position, tables), self._settings.errors)
+        problem = self._group.follow(report.end)
+        if problem:
+            self._log.warning(problem)
 
     def _end_position(self, batch: Batch) -> Position:
         unknown = [topic for topic in batch.topics if topic not in self.position.topic_ids]
@@ -243,10 +265,6 @@ class Batches:
         done = commit(target.table, pending, self._settings.name)
         self._targets.committed(name, files, done)
         return done
-
-    def _save(self, report: Report) -> None:
-        full = {self._targets[name].table.name: done.stored.position for name, done in report.tables.items()}
-        self._offsets.save(report.position, full)
 
     def _discard(self, names: list[str], result: Result) -> None:
         """Delete files that no commit will refer to; what cannot be deleted is an orphan, and harmless."""
