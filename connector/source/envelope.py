@@ -1,6 +1,7 @@
 """changes -> Kafka records: keys, Debezium envelopes, tombstones and headers, all as Spark columns.
 
-What does not differ from row to row is text made once on the driver: schema blocks, the `source` block, the times.
+What does not differ from row to row is made once on the driver: schema blocks, the `source` block, the times. A side
+that is written as Avro stays a struct here, and becomes bytes in one step at the end (`avro`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from connector.source.avro import written
 from connector.source.describe import Key
-from connector.source.values import json_text
+from connector.source.values import converted, json_text
+from serde.emit.connect import Document
+from serde.emit.datums import Avro
 from serde.emit.envelope import Origin, key_schema, value_schema
 from serde.emit.forms import Modes
 from serde.emit.kinds import Member, Plain, Record
@@ -31,7 +35,8 @@ class Wire:
 
     `row` describes the columns of both images; `key` those of the record key, None for records without key.
     `by_row_id` says that the key is the row's own id, `moves` that an update may change the key. `ordered` says that
-    the frame has `total_order`, so that events carry a `transaction` block.
+    the frame has `total_order`, so that events carry a `transaction` block. `key_avro` and `value_avro` say how that
+    side becomes Avro, None for JSON.
     """
 
     topic: str
@@ -46,21 +51,45 @@ class Wire:
     tombstones: bool = True
     skipped: frozenset[str] = frozenset()
     ordered: bool = False
+    key_avro: Avro | None = None
+    value_avro: Avro | None = None
 
     @property
     def transaction(self) -> str:
         """The id of the snapshot as a transaction: one per table and snapshot."""
         return f"{self.origin.snapshot_id}:{self.origin.sequence_number}"
 
+    @property
+    def key_schema(self) -> Document | None:
+        """The Connect schema of record keys; None for records without."""
+        return None if self.key is None else key_schema(self.topic, self.key.record, self.modes)
+
+    @property
+    def value_schema(self) -> Document:
+        """The Connect schema of record values."""
+        return value_schema(self.topic, self.row, self.modes)
+
+    @property
+    def constant(self) -> dict[str, Any]:
+        """The fields of the value that are the same in all records."""
+        fields = {"source": self.origin.document(), **self.origin.times()}
+        return fields if self.ordered else {**fields, "transaction": None}
+
 
 def records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
-    """Give the Kafka records of changes: columns `key`, `value` (text, nullable) and, where keys change, `headers`.
+    """Give the Kafka records of changes: columns `key`, `value` (text or, for Avro, bytes, nullable) and, where keys
+    change, `headers`.
 
     Args:
         changes: `op`, `before`, `after`, `row_id`, and `total_order` if the wire is `ordered`.
         wire: what the events look like.
         reads: all rows are `r`: then every row is one record.
     """
+    sides = {"key": wire.key_avro if wire.key else None, "value": wire.value_avro}
+    return written(_records(changes, wire, reads=reads), {name: avro for name, avro in sides.items() if avro})
+
+
+def _records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
     if reads:
         return changes.select(_key(wire, F.col("after")).alias("key"), _value(wire).alias("value"))
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
@@ -118,16 +147,22 @@ def _parts(wire: Wire) -> Column:
 def _key(wire: Wire, image: Column) -> Column:
     if wire.key is None:
         return F.lit(None).cast("string")
-    text = _payload_of_key(wire, wire.key, image)
+    if wire.key_avro is not None:
+        return converted(_key_struct(wire, wire.key, image), wire.key.record, wire.modes)
+    text = _key_text(wire, wire.key, image)
     if not wire.key_schemas:
         return text
-    return F.concat(F.lit(_opening(key_schema(wire.topic, wire.key.record, wire.modes))), text, F.lit("}"))
+    return F.concat(F.lit(_opening(wire.key_schema)), text, F.lit("}"))
 
 
-def _payload_of_key(wire: Wire, key: Key, image: Column) -> Column:
+def _key_struct(wire: Wire, key: Key, image: Column) -> Column:
     columns = [F.col("row_id")] if wire.by_row_id else [at(image, path) for path in key.paths]
     named = [column.alias(member.name) for column, member in zip(columns, key.record.members, strict=True)]
-    return json_text(F.struct(*named), key.record, wire.modes)
+    return F.struct(*named)
+
+
+def _key_text(wire: Wire, key: Key, image: Column) -> Column:
+    return json_text(_key_struct(wire, key, image), key.record, wire.modes)
 
 
 def at(image: Column, path: tuple[str, ...]) -> Column:
@@ -136,7 +171,10 @@ def at(image: Column, path: tuple[str, ...]) -> Column:
 
 
 def _value(wire: Wire) -> Column:
-    schema = value_schema(wire.topic, wire.row, wire.modes) if wire.value_schemas else None
+    if wire.value_avro is not None:
+        images = [converted(F.col(name), wire.row, wire.modes).alias(name) for name in ("before", "after")]
+        return F.struct(*images, *_block(wire), F.col("op"))
+    schema = wire.value_schema if wire.value_schemas else None
     source, times = _text(wire.origin.document()), _text(wire.origin.times())
     pieces = [
         F.lit((_opening(schema) if schema else "") + '{"before":'),
@@ -164,20 +202,31 @@ def _transaction(wire: Wire) -> list[Column]:
     return [F.lit(start), order, F.lit(',"data_collection_order":'), order, F.lit("}")]
 
 
+def _block(wire: Wire) -> list[Column]:
+    """The `transaction` block as a column, where it is not the same in all records."""
+    if not wire.ordered:
+        return []
+    order = F.col("total_order")
+    return [F.struct(F.lit(wire.transaction), order, order).alias("transaction")]
+
+
 def _headers(wire: Wire, part: Column) -> Column:
-    """Of a change of key: the new key on what leaves, the old one on what arrives."""
+    """Of a change of key: the new key on what leaves, the old one on what arrives; JSON whatever the key's converter.
+
+    Connect's own header converter writes them so (recorded events in tests/fixtures, those in Avro too).
+    """
     key = wire.key
     assert key is not None
 
     def header(name: str, image: str) -> Column:
-        payload = _payload_of_key(wire, key, F.col(image)).cast("binary")
+        payload = _key_text(wire, key, F.col(image)).cast("binary")
         return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(_HEADERS)
 
     leaves = F.when(part.isin(_LEAVES, _LEFT), header("__debezium.newkey", "after"))
     return leaves.when(part == _ARRIVES, header("__debezium.oldkey", "before")).otherwise(F.lit(None).cast(_HEADERS))
 
 
-def _opening(schema: dict[str, Any]) -> str:
+def _opening(schema: Document | None) -> str:
     return f'{{"schema":{_text(schema)},"payload":'
 
 

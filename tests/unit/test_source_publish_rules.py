@@ -17,6 +17,7 @@ from connector.source.discovery import plain_names
 from connector.source.identity import identity
 from connector.source.keys import KeyKind, Keys
 from connector.source.standing import Standing
+from connector.source.subjects import subject
 from connector.source.turns import Turn, after_failure
 from connector.source.warnings import reasons
 from connector.source.wire import stamp
@@ -76,6 +77,28 @@ def test_a_column_without_form_is_named() -> None:
     """A column that no Debezium type fits stops its table, with its name and the way out."""
     with pytest.raises(FatalError, match=r"table a\.b: .*shape \(geometry\).*column\.exclude\.list"):
         describe.check("a.b", describe.record(SCHEMA), Modes())
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    """Columns that an adjustment mode gives one name stop their table, with their names and the way out."""
+    row = Record((Member("a b", Plain("int")), Member("a_b", Plain("int"))))
+    describe.check("t", row, Modes())
+    describe.check("t", row, Modes(fields="avro_unicode"))
+    with pytest.raises(FatalError, match=r"columns a b, a_b have one name with field\.name\.adjustment\.mode=avro;"):
+        describe.check("t", row, Modes(fields="avro"))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("TopicNameStrategy", "p.db.t-value"),
+        ("RecordNameStrategy", "p.db.t.Envelope"),
+        ("TopicRecordNameStrategy", "p.db.t-p.db.t.Envelope"),
+    ],
+)
+def test_subjects_are_confluents(strategy: Any, expected: str) -> None:
+    """Subjects are named as Confluent's strategies of these names do."""
+    assert subject(strategy, "value", "p.db.t", "p.db.t.Envelope") == expected
 
 
 @pytest.mark.parametrize(
