@@ -11,7 +11,7 @@ from connector.kafka.cluster import Cluster
 from connector.kafka.messages import Messages
 from connector.kafka.publishing import publish
 from connector.settings import SourceSettings
-from connector.source.envelope import Wire, at, records
+from connector.source.envelope import Wire, at, events, records
 from connector.source.numbering import numbered
 from connector.source.subjects import Subjects
 from serde.emit.ddl import schema_change, schema_change_key
@@ -42,7 +42,7 @@ class Emitter:
             publish(records(changes, wire, reads=reads), wire.topic, self.settings.kafka)
             return
         kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
-        with numbered(kept, order(wire)) as found:
+        with numbered(kept, order(wire), events(wire)) as found:
             self._boundary(wire, begins=True, count=found.count)
             publish(records(found.changes, wire, reads=reads), wire.topic, self.settings.kafka)
             self._boundary(wire, begins=False, count=found.count)

@@ -100,9 +100,9 @@ def _records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
     return parts.select(_key(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
 
 
-def events(wire: Wire) -> Column:
-    """How many events (tombstones are none) a change gives: two for a change of key."""
-    return F.when(_moved(wire), 2).otherwise(1) if wire.moves else F.lit(1)
+def events(wire: Wire) -> Column | None:
+    """How many events (tombstones are none) a change gives: two for a change of key; None: always one."""
+    return F.when(_moved(wire), 2).otherwise(1) if wire.moves else None
 
 
 def _with_moves(parts: DataFrame, wire: Wire) -> DataFrame:
