@@ -46,19 +46,21 @@ def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> 
 
 @attrs.frozen(eq=False)
 class Diff:
-    """The comparison of one snapshot with its parent."""
+    """The comparison of one snapshot with its parent; `moving` says that rows may have changed their keys."""
 
     reader: Reader
     files: FileChanges
     keys: Keys
     snapshot_id: int
+    moving: bool = False
 
     def frame(self) -> DataFrame:
         """Give the changes, by the cheapest way that the files allow."""
         gone = self.files.removed or self.files.touched
         if self.keys.same == Same.NOTHING or not (gone and self.files.added):
             return self._compared().drop(SOLE)
-        return moved(self._compared(), self._same())
+        made = moved(attrs.evolve(self, moving=True)._compared(), self._same())  # noqa: SLF001 - another value of this class
+        return made if self._by_row_id else made.withColumn("row_id", F.lit(None).cast("long"))
 
     def _compared(self) -> DataFrame:
         """Give the changes paired by key."""
@@ -69,10 +71,10 @@ class Diff:
         if not self.files.added:
             return events(self._gone(), "d", row, row_id)
         apart, rest = self._apart()
-        parts = [attrs.evolve(self, files=files)._compared() for files in apart]  # noqa: SLF001 - as below
+        parts = [attrs.evolve(self, files=files)._compared() for files in apart]  # noqa: SLF001 - another value of this class
         if rest is None:
             return _together(parts)
-        gone, new = rest._sides()  # noqa: SLF001 - another value of this class
+        gone, new = rest._sides()  # noqa: SLF001
         return _together([*parts, changes_of(gone, new, self._key(), row, row_id)])
 
     def _apart(self) -> tuple[list[FileChanges], Diff | None]:
@@ -103,7 +105,7 @@ class Diff:
 
     @property
     def _with_row_id(self) -> bool:
-        return self._by_row_id or self.keys.same == Same.ROW_ID
+        return self._by_row_id or (self.moving and self.keys.same == Same.ROW_ID)
 
     def _same(self) -> list[Column]:
         """The columns in which a delete and a create agree that are one row."""

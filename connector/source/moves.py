@@ -23,23 +23,18 @@ def moved(changes: DataFrame, same: Sequence[Column]) -> DataFrame:
     """
     names = [f"same{place}" for place in range(len(same))]
     alone = F.col(SOLE) & F.col("op").isin("d", "c")
+    for column in same:
+        alone = alone & column.isNotNull()
     rest = changes.filter(~alone).drop(SOLE)
     known = changes.filter(alone).drop(SOLE).withColumns(dict(zip(names, same, strict=True)))
-    complete = F.lit(True)
-    for name in names:
-        complete = complete & F.col(name).isNotNull()
     together = Window.partitionBy(*names)
     deletes, creates = (F.sum(F.when(F.col("op") == op, 1).otherwise(0)).over(together) for op in ("d", "c"))
     arrived = F.first("after", ignorenulls=True).over(together)
-    met = (
-        known.filter(complete)
-        .select("*", ((deletes == 1) & (creates == 1)).alias("met"), arrived.alias("arrived"))
-        .filter(~F.col("met") | (F.col("op") == "d"))
-    )
-    joined = met.select(
+    met = known.select("*", ((deletes == 1) & (creates == 1)).alias("met"), arrived.alias("arrived"))
+    joined = met.filter(~F.col("met") | (F.col("op") == "d")).select(
         F.when(F.col("met"), "u").otherwise(F.col("op")).alias("op"),
         "before",
         F.when(F.col("met"), F.col("arrived")).otherwise(F.col("after")).alias("after"),
         "row_id",
     )
-    return rest.unionByName(known.filter(~complete).drop(*names)).unionByName(joined)
+    return rest.unionByName(joined)

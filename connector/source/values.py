@@ -40,22 +40,27 @@ def settle(spark: SparkSession) -> None:
 
 def json_text(column: Column, kind: Record, modes: Modes) -> Column:
     """The JSON object of a struct column; SQL null where the struct is null."""
-    if _is_regular(kind):
+    if _is_regular(kind, modes):
         return F.to_json(converted(column, kind, modes), _OPTIONS)
     return _by_hand(column, kind, modes)
 
 
-def _is_regular(kind: Kind) -> bool:
+def _text_keys(kind: Pairs, modes: Modes) -> bool:
+    """Whether JsonConverter writes a map as an object: other maps are arrays of [key, value]."""
+    return isinstance(kind.key, Plain) and form(kind.key, modes).type == "string"
+
+
+def _is_regular(kind: Kind, modes: Modes) -> bool:
     """Whether `to_json` can write the type: it has no arrays of [key, value] for maps whose keys are no texts."""
     match kind:
         case Plain():
             return True
         case Record():
-            return all(_is_regular(member.kind) for member in kind.members)
+            return all(_is_regular(member.kind, modes) for member in kind.members)
         case Items():
-            return _is_regular(kind.item)
+            return _is_regular(kind.item, modes)
         case Pairs():
-            return kind.text_keys and _is_regular(kind.value)
+            return _text_keys(kind, modes) and _is_regular(kind.value, modes)
 
 
 def _is_plain(kind: Kind, modes: Modes) -> bool:
@@ -74,7 +79,7 @@ def _is_plain(kind: Kind, modes: Modes) -> bool:
 def converted(column: Column, kind: Kind, modes: Modes) -> Column:
     """The column with every value in the form that the wire has, fields under their names there.
 
-    A map whose keys are no texts may become a list of its entries.
+    A map whose keys are no texts on the wire may become a list of its entries.
     """
     match kind:
         case Plain():
@@ -88,8 +93,10 @@ def converted(column: Column, kind: Kind, modes: Modes) -> Column:
             return column
         case Items():
             return F.transform(column, lambda item: converted(item, kind.item, modes))
-        case Pairs() if kind.text_keys:
-            return F.transform_values(column, lambda _, value: converted(value, kind.value, modes))
+        case Pairs() if _text_keys(kind, modes):
+            plain = _is_plain(kind.key, modes)
+            keyed = column if plain else F.transform_keys(column, lambda key, _: converted(key, kind.key, modes))
+            return F.transform_values(keyed, lambda _, value: converted(value, kind.value, modes))
         case Pairs():
             return F.transform(F.map_entries(column), lambda entry: _entry(entry, kind, modes))
         case _:
@@ -103,7 +110,7 @@ def _entry(entry: Column, kind: Pairs, modes: Modes) -> Column:
 
 def _by_hand(column: Column, kind: Kind, modes: Modes) -> Column:
     """The JSON text of any type, put together piece by piece; SQL null where the value is."""
-    if isinstance(kind, Plain) or _is_regular(kind):
+    if isinstance(kind, Plain) or _is_regular(kind, modes):
         return _single(converted(column, kind, modes))
     match kind:
         case Record():
@@ -123,14 +130,15 @@ def _by_hand(column: Column, kind: Kind, modes: Modes) -> Column:
 
 
 def _map_by_hand(column: Column, kind: Pairs, modes: Modes) -> Column:
-    opening, between, closing = ("", ":", "") if kind.text_keys else ("[", ",", "]")
+    text_keys = _text_keys(kind, modes)
+    opening, between, closing = ("", ":", "") if text_keys else ("[", ",", "]")
 
     def pair(entry: Column) -> Column:
         key, value = _or_null(entry["key"], kind.key, modes), _or_null(entry["value"], kind.value, modes)
         return F.concat(F.lit(opening), key, F.lit(between), value, F.lit(closing))
 
     texts = F.array_join(F.transform(F.map_entries(column), pair), ",")
-    left, right = ("{", "}") if kind.text_keys else ("[", "]")
+    left, right = ("{", "}") if text_keys else ("[", "]")
     return F.concat(F.lit(left), texts, F.lit(right))
 
 
