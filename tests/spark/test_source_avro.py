@@ -19,11 +19,12 @@ from connector.source import values
 from connector.source.describe import key
 from connector.source.envelope import Wire, records
 from connector.source.faults import reading
-from serde.emit.avro import adjusted, avro_schema
+from serde.emit.avro import avro_schema
 from serde.emit.datums import Avro
 from serde.emit.envelope import Origin
 from serde.emit.forms import Modes
 from serde.emit.kinds import Items, Member, Pairs, Plain, Record
+from serde.emit.names import field_name
 
 pytestmark = pytest.mark.spark
 ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
@@ -95,9 +96,7 @@ def renamed(envelope: Any, modes: Modes) -> Any:
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
-            return {
-                name if name in ("k", "") else adjusted(name.replace(".", " ")): plain(v) for name, v in value.items()
-            }
+            return {field_name(name, "avro"): plain(item) for name, item in value.items()}
         return [plain(item) for item in value] if isinstance(value, list) else value
 
     return {**envelope, "before": plain(envelope["before"]), "after": plain(envelope["after"])}
