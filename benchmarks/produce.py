@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.session import open_session
 from connector.source.describe import key
-from connector.source.envelope import Wire, records
+from connector.source.envelope import Wire
+from connector.source.records import records
 from connector.source.values import settle
 from serde.emit.avro import avro_schema
 from serde.emit.datums import Avro

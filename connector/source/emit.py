@@ -11,8 +11,9 @@ from connector.kafka.cluster import Cluster
 from connector.kafka.messages import Messages
 from connector.kafka.publishing import publish
 from connector.settings import SourceSettings
-from connector.source.envelope import Wire, at, events, records
+from connector.source.envelope import Wire, at, events
 from connector.source.numbering import numbered
+from connector.source.records import records
 from connector.source.subjects import Subjects
 from serde.emit.ddl import schema_change, schema_change_key
 from serde.emit.kinds import Record

@@ -1,7 +1,7 @@
 """changes -> Kafka records: keys, Debezium envelopes, tombstones and headers, all as Spark columns.
 
-What does not differ from row to row is made once on the driver: schema blocks, the `source` block, the times. A side
-that is written as Avro stays a struct here, and becomes bytes in one step at the end (`avro`).
+What does not differ from row to row is text made once on the driver: schema blocks, the `source` block, the times. A
+key that will be Avro stays a struct; values in Avro go another way (`avro`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.source.avro import written
 from connector.source.describe import Key
 from connector.source.values import converted, json_text
 from serde.emit.connect import Document
@@ -26,7 +25,8 @@ from serde.emit.kinds import Member, Plain, Record
 ROW_ID = Key(Record((Member("_row_id", Plain("long"), optional=False),)), ())
 """The key of tables without identifier columns whose rows have an id of their own (format v3)."""
 _EVENT, _TOMBSTONE, _LEAVES, _LEFT, _ARRIVES = range(5)
-_HEADERS = "array<struct<key:string,value:binary>>"
+HEADERS = "array<struct<key:string,value:binary>>"
+NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 
 @attrs.frozen
@@ -76,33 +76,21 @@ class Wire:
         return fields if self.ordered else {**fields, "transaction": None}
 
 
-def records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
-    """Give the Kafka records of changes: columns `key`, `value` (text or, for Avro, bytes, nullable) and, where keys
-    change, `headers`.
-
-    Args:
-        changes: `op`, `before`, `after`, `row_id`, and `total_order` if the wire is `ordered`.
-        wire: what the events look like.
-        reads: all rows are `r`: then every row is one record.
-    """
-    sides = {"key": wire.key_avro if wire.key else None, "value": wire.value_avro}
-    return written(_records(changes, wire, reads=reads), {name: avro for name, avro in sides.items() if avro})
-
-
-def _records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
+def text_records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
+    """Give the records with values in JSON, as `records.records`."""
     if reads:
-        return changes.select(_key(wire, F.col("after")).alias("key"), _value(wire).alias("value"))
+        return changes.select(key_of(wire, F.col("after")).alias("key"), _value(wire).alias("value"))
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
     parts = kept.select("*", F.explode(_parts(wire)).alias("part"))
     if wire.moves:
         return _with_moves(parts, wire)
     value = F.when(F.col("part") == _EVENT, _value(wire))
-    return parts.select(_key(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
+    return parts.select(key_of(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
 
 
 def events(wire: Wire) -> Column | None:
     """How many events (tombstones are none) a change gives: two for a change of key; None: always one."""
-    return F.when(_moved(wire), 2).otherwise(1) if wire.moves else None
+    return F.when(is_moved(wire), 2).otherwise(1) if wire.moves else None
 
 
 def _with_moves(parts: DataFrame, wire: Wire) -> DataFrame:
@@ -119,10 +107,10 @@ def _with_moves(parts: DataFrame, wire: Wire) -> DataFrame:
         of_part["total_order"] = F.col("total_order") + F.when(part == _ARRIVES, 1).otherwise(0)
     settled = parts.select("part", "row_id", *(column.alias(name) for name, column in of_part.items()))
     value = F.when(~part.isin(_TOMBSTONE, _LEFT), _value(wire))
-    return settled.select(_key(wire, F.col("image")).alias("key"), value.alias("value"), "headers")
+    return settled.select(key_of(wire, F.col("image")).alias("key"), value.alias("value"), "headers")
 
 
-def _moved(wire: Wire) -> Column:
+def is_moved(wire: Wire) -> Column:
     """Whether an update changes the record's key."""
     assert wire.key is not None
     before, after = F.col("before"), F.col("after")
@@ -140,29 +128,37 @@ def _parts(wire: Wire) -> Column:
     chosen = F.when(F.col("op") == "d", parts(_EVENT, _TOMBSTONE) if tombstones else parts(_EVENT))
     if wire.moves:
         moved = parts(_LEAVES, _LEFT, _ARRIVES) if tombstones else parts(_LEAVES, _ARRIVES)
-        chosen = chosen.when(_moved(wire), moved)
+        chosen = chosen.when(is_moved(wire), moved)
     return chosen.otherwise(parts(_EVENT))
 
 
-def _key(wire: Wire, image: Column) -> Column:
+def key_of(wire: Wire, image: Column) -> Column:
+    """Give the record key of an image: text, a struct where it will be Avro, null without key."""
     if wire.key is None:
         return F.lit(None).cast("string")
     if wire.key_avro is not None:
-        return converted(_key_struct(wire, wire.key, image), wire.key.record, wire.modes)
+        named = zip(key_columns(wire, image), wire.key.record.members, strict=True)
+        return F.struct(*(column.alias(member.name) for column, member in named))
     text = _key_text(wire, wire.key, image)
     if not wire.key_schemas:
         return text
     return F.concat(F.lit(_opening(wire.key_schema)), text, F.lit("}"))
 
 
-def _key_struct(wire: Wire, key: Key, image: Column) -> Column:
-    columns = [F.col("row_id")] if wire.by_row_id else [at(image, path) for path in key.paths]
-    named = [column.alias(member.name) for column, member in zip(columns, key.record.members, strict=True)]
-    return F.struct(*named)
+def key_columns(wire: Wire, image: Column) -> list[Column]:
+    """Give the fields of the record key of an image, in the form that the wire has."""
+    assert wire.key is not None
+    columns = zip(_key_parts(wire, wire.key, image), wire.key.record.members, strict=True)
+    return [converted(column, member.kind, wire.modes) for column, member in columns]
+
+
+def _key_parts(wire: Wire, key: Key, image: Column) -> list[Column]:
+    return [F.col("row_id")] if wire.by_row_id else [at(image, path) for path in key.paths]
 
 
 def _key_text(wire: Wire, key: Key, image: Column) -> Column:
-    return json_text(_key_struct(wire, key, image), key.record, wire.modes)
+    named = zip(_key_parts(wire, key, image), key.record.members, strict=True)
+    return json_text(F.struct(*(column.alias(member.name) for column, member in named)), key.record, wire.modes)
 
 
 def at(image: Column, path: tuple[str, ...]) -> Column:
@@ -171,9 +167,6 @@ def at(image: Column, path: tuple[str, ...]) -> Column:
 
 
 def _value(wire: Wire) -> Column:
-    if wire.value_avro is not None:
-        images = [converted(F.col(name), wire.row, wire.modes).alias(name) for name in ("before", "after")]
-        return F.struct(*images, *_block(wire), F.col("op"))
     schema = wire.value_schema if wire.value_schemas else None
     source, times = _text(wire.origin.document()), _text(wire.origin.times())
     pieces = [
@@ -202,28 +195,21 @@ def _transaction(wire: Wire) -> list[Column]:
     return [F.lit(start), order, F.lit(',"data_collection_order":'), order, F.lit("}")]
 
 
-def _block(wire: Wire) -> list[Column]:
-    """The `transaction` block as a column, where it is not the same in all records."""
-    if not wire.ordered:
-        return []
-    order = F.col("total_order")
-    return [F.struct(F.lit(wire.transaction), order, order).alias("transaction")]
-
-
 def _headers(wire: Wire, part: Column) -> Column:
     """Of a change of key: the new key on what leaves, the old one on what arrives; JSON whatever the key's converter.
 
     Connect's own header converter writes them so (recorded events in tests/fixtures, those in Avro too).
     """
-    key = wire.key
-    assert key is not None
+    leaves = F.when(part.isin(_LEAVES, _LEFT), header(wire, NEW_KEY, F.col("after")))
+    arrives = leaves.when(part == _ARRIVES, header(wire, OLD_KEY, F.col("before")))
+    return arrives.otherwise(F.lit(None).cast(HEADERS))
 
-    def header(name: str, image: str) -> Column:
-        payload = _key_text(wire, key, F.col(image)).cast("binary")
-        return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(_HEADERS)
 
-    leaves = F.when(part.isin(_LEAVES, _LEFT), header("__debezium.newkey", "after"))
-    return leaves.when(part == _ARRIVES, header("__debezium.oldkey", "before")).otherwise(F.lit(None).cast(_HEADERS))
+def header(wire: Wire, name: str, image: Column) -> Column:
+    """Give the headers of a record with the other key of a row whose key changed."""
+    assert wire.key is not None
+    payload = _key_text(wire, wire.key, image).cast("binary")
+    return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(HEADERS)
 
 
 def _opening(schema: Document | None) -> str:

@@ -45,8 +45,13 @@ def datums(codec: Codec, array: pa.Array) -> pa.BinaryArray:
     Raises Unfit: a null, an item of an enum or a size that the schema has not.
     """
     out = Pieces(len(array))
-    write(codec, array, out, valid_of(array) if array.null_count and not isinstance(codec, Optional) else None)
+    write(codec, array, out, None if _takes_null(codec) or not array.null_count else valid_of(array))
     return out.joined()
+
+
+def _takes_null(codec: Codec) -> bool:
+    """Whether a null is a datum of its own."""
+    return isinstance(codec, Optional | Null) or (isinstance(codec, Union) and codec.null >= 0)
 
 
 @define(eq=False)

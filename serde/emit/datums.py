@@ -5,7 +5,7 @@ A frame is 0, four bytes of schema id, the datum. What does not differ from reco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +13,16 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field, frozen
 
-from serde.avro.codec import Codec, Record
-from serde.avro.encode import Pieces, datums, named
+from serde.avro.codec import Codec, Optional, Record
+from serde.avro.encode import Pieces, datums, named, write
 from serde.avro.schema import parse
-from serde.bits import valid_of
+from serde.bits import Ints, Mask
+
+AFTER, BEFORE, FIRST_OF_TWO, SECOND_OF_TWO, NOTHING = range(5)
+"""What a row holds: the only image of a record, the image before, then that after; or none, for a tombstone."""
+
+_BRANCH = 2
+_COMES = {True: ord("r"), False: ord("c")}
 
 
 @frozen
@@ -38,6 +44,17 @@ class Avro:
         made: bytes = datums(codec, pa.array([payload], codec.wire))[0].as_py()
         return self.head + made
 
+    def messages(self, columns: Sequence[pa.Array], count: int) -> pa.BinaryArray:
+        """The messages of so many rows; columns are the schema's fields in order.
+
+        Raises Unfit: a value that its schema has not.
+        """
+        out = Pieces(count)
+        out.constant(self.head)
+        for member, column in zip(codec_of(self.text).members, columns, strict=True):
+            named(member.name, member.codec, column, out, None)
+        return out.joined()
+
 
 def codec_of(text: str) -> Record:
     """How datums of a schema lie; ValueError where the schema is no record that can be written."""
@@ -48,32 +65,67 @@ def codec_of(text: str) -> Record:
 
 
 @define(eq=False, slots=False)
-class Framer:
-    """Writes batches of one side."""
+class Envelopes:
+    """Writes envelopes from rows that hold one image each, so that an image that is not there costs nothing.
+
+    `reads`: a row that comes alone was read, else created. `transaction` is the id in numbered events.
+    """
 
     avro: Avro
+    reads: bool
+    transaction: str
 
-    def messages(self, columns: pa.StructArray) -> pa.BinaryArray:
-        """The messages of a struct of all fields that are not constant, by name or, without constants, by place.
+    def messages(self, images: Sequence[pa.Array], kinds: Ints, orders: pa.Array | None) -> pa.BinaryArray:
+        """A message for each row that is the last of its record, null for a tombstone.
 
-        Null where the struct is. Raises Unfit: a value that its schema has not.
+        images: columns of the row, in order; kinds: what each row holds; orders: `total_order` of each row.
+        Raises Unfit: a value that its schema has not.
         """
-        valid = valid_of(columns)
-        rows = columns.filter(pa.array(valid)) if columns.null_count else columns
-        out = Pieces(len(rows))
+        ends = kinds != FIRST_OF_TWO
+        there = kinds[ends] != NOTHING
+        held = np.flatnonzero(kinds != NOTHING)
+        if len(held) < len(kinds):
+            images = [column.take(pa.array(held)) for column in images]
+        last = np.cumsum(kinds != NOTHING)[ends][there] - 1
+        made = self._joined(images, kinds[ends][there], last, None if orders is None else _at(orders, ends, there))
+        return made if there.all() else made.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+    def _joined(self, images: Sequence[pa.Array], kinds: Ints, last: Ints, orders: pa.Array | None) -> pa.BinaryArray:
+        """kinds: of the last row of each record; last: where its image is."""
+        data = self._images(images)
+        two = kinds == SECOND_OF_TWO
+        out = Pieces(len(kinds))
         out.constant(self.avro.head)
-        arrays = dict(zip(self._varying, rows.flatten(), strict=True))
         for name, piece in self._plan:
-            if isinstance(piece, bytes):
-                out.constant(piece)
-            else:
-                named(name, piece, arrays[name], out, None)
-        made = out.joined()
-        return made if len(rows) == len(columns) else _spread(made, valid)
+            match name:
+                case "before":
+                    _image(out, piece, data, last - two, two | (kinds == BEFORE))
+                case "after":
+                    _image(out, piece, data, last, kinds != BEFORE)
+                case "op":
+                    out.byte(_BRANCH, None)
+                    alone = np.where(kinds == BEFORE, ord("d"), _COMES[self.reads])
+                    out.byte(np.where(two, ord("u"), alone).astype(np.uint8), None)
+                case "transaction" if not isinstance(piece, bytes):
+                    ids = pa.repeat(pa.scalar(self.transaction), len(kinds))
+                    write(piece, pa.StructArray.from_arrays([ids, orders, orders], names=["i", "t", "d"]), out, None)
+                case _:
+                    assert isinstance(piece, bytes)
+                    out.constant(piece)
+        return out.joined()
+
+    def _images(self, images: Sequence[pa.Array]) -> pa.BinaryArray:
+        out = Pieces(len(images[0]) if images else 0)
+        for member, column in zip(self._row.members, images, strict=True):
+            named(member.name, member.codec, column, out, None)
+        return out.joined()
 
     @cached_property
-    def _varying(self) -> list[str]:
-        return [member.name for member in codec_of(self.avro.text).members if member.name not in self.avro.constant]
+    def _row(self) -> Record:
+        codec = next(member.codec for member in codec_of(self.avro.text).members if member.name == "after")
+        assert isinstance(codec, Optional)
+        assert isinstance(codec.codec, Record)
+        return codec.codec
 
     @cached_property
     def _plan(self) -> list[tuple[str, bytes | Codec]]:
@@ -91,7 +143,16 @@ class Framer:
         return plan
 
 
-def _spread(made: pa.BinaryArray, valid: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.BinaryArray:
-    """The messages where they belong, null between them."""
-    place = np.cumsum(valid) - 1
-    return made.take(pa.array(place, mask=~valid))
+def _at(orders: pa.Array, ends: Mask, there: Mask) -> pa.Array:
+    return orders.take(pa.array(np.flatnonzero(ends)[there]))
+
+
+def _image(out: Pieces, codec: bytes | Codec, data: pa.BinaryArray, places: Ints, there: Mask) -> None:
+    """An image, or its absence, of each record; `places` count where it is there."""
+    assert isinstance(codec, Optional)
+    null = np.uint8(_BRANCH * codec.null)
+    out.byte(np.where(there, np.uint8(_BRANCH) - null, null), None)
+    if not there.any():
+        return
+    whole = len(data) == len(places) and there.all()
+    out.data(data if whole else data.take(pa.array(places, mask=~there)))

@@ -17,8 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.errors import FatalError
 from connector.source import values
 from connector.source.describe import key
-from connector.source.envelope import Wire, records
+from connector.source.envelope import Wire
 from connector.source.faults import reading
+from connector.source.records import records
 from serde.emit.avro import avro_schema
 from serde.emit.datums import Avro
 from serde.emit.envelope import Origin

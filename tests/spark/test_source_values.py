@@ -18,8 +18,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from connector.source import values
 from connector.source.describe import key
-from connector.source.envelope import ROW_ID, Wire, records
+from connector.source.envelope import ROW_ID, Wire
 from connector.source.numbering import numbered
+from connector.source.records import records
 from serde.converter import converter
 from serde.emit.envelope import Origin
 from serde.emit.forms import Modes

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from serde.avro.encode import datums
 from serde.avro.schema import parse
 from serde.emit.avro import avro_schema
 from serde.emit.connect import schema
-from serde.emit.datums import Avro, Framer
+from serde.emit.datums import AFTER, BEFORE, FIRST_OF_TWO, NOTHING, SECOND_OF_TWO, Avro, Envelopes
 from serde.emit.envelope import Origin, value_schema
 from serde.emit.forms import Modes
 from serde.emit.kinds import Items, Member, Pairs, Plain, Record
@@ -38,7 +39,6 @@ ROW = Record(
 IMAGES: list[Any] = [
     {"id": 1, "name": "ä", "amount": b"\x01\x00", "tags": ["", None, "x" * 200], "days": [(-1, 0.5)], "inner": None},
     {"id": -(2**63), "name": None, "amount": None, "tags": [], "days": None, "inner": {"x": None, "on": True}},
-    None,
     {"id": 2**63 - 1, "name": "", "amount": b"\xff", "tags": None, "days": [], "inner": {"x": -(2**31), "on": False}},
 ]
 ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
@@ -70,35 +70,69 @@ def as_read(image: Any) -> Any:
 def test_envelopes_are_read_back_by_fastavro_and_by_our_decoder() -> None:
     """Rows of every nesting, nulls at every level, constant blocks and tombstones come back as they were."""
     document = value_schema("p.db.t", ROW, Modes())
-    constant = {"source": ORIGIN.document(), "transaction": None, **ORIGIN.times()}
+    constant = {"source": ORIGIN.document(), **ORIGIN.times()}
     made = Avro(text(document), 77, constant)
-    wire = parse((made.text,)).schema.node.wire
-    image = wire.field("after").type
-    rows = [
-        None if before is after is None else (before, after) for before, after in zip(IMAGES, IMAGES[::-1], strict=True)
+    image = parse((made.text,)).schema.node.wire.field("after").type
+    one, two, three = IMAGES
+    # Kind of row, image, total_order; the rows of a batch begin and end with updates.
+    rows: list[tuple[int, Any, int]] = [
+        (FIRST_OF_TWO, one, 1),
+        (SECOND_OF_TWO, two, 1),
+        (BEFORE, three, 2),
+        (NOTHING, three, 2),
+        (AFTER, one, 300),
+        (FIRST_OF_TWO, two, 4),
+        (SECOND_OF_TWO, three, 4),
     ]
-    rows.insert(2, None)
-    columns = pa.array(
-        [None if row is None else {"before": row[0], "after": row[1], "op": "u"} for row in rows],
-        pa.struct([pa.field("before", image), pa.field("after", image), pa.field("op", pa.string())]),
-    )
-    messages = Framer(made).messages(columns)
-    assert [message is None for message in messages.to_pylist()] == [row is None for row in rows]
-    for row, message in zip(rows, messages.to_pylist(), strict=True):
+    kinds = np.array([kind for kind, _, _ in rows])
+    orders = pa.array([order for _, _, order in rows], pa.int64())
+    columns = pa.array([row for _, row, _ in rows], image).flatten()
+    messages = Envelopes(made, False, "5:2").messages(columns, kinds, orders)
+    expected: list[Any] = [("u", one, two, 1), ("d", three, None, 2), None, ("c", None, one, 300), ("u", two, three, 4)]
+    for row, message in zip(expected, messages.to_pylist(), strict=True):
         if row is None:
+            assert message is None
             continue
         value = read(made, message)
-        assert (value["before"], value["after"]) == (as_read(row[0]), as_read(row[1]))
+        block = {"id": "5:2", "total_order": row[3], "data_collection_order": row[3]}
+        assert (value["op"], value["before"], value["after"]) == (row[0], as_read(row[1]), as_read(row[2]))
         assert {name: value[name] for name in constant} == constant
-        assert value["op"] == "u"
+        assert value["transaction"] == block
     decoded = AvroConverter({77: (made.text,)}.__getitem__).decode(messages, "VALUE_CONVERTER")
     assert not decoded.faults
     assert decoded.tombstones.tolist() == [2]
     (block,) = decoded.blocks
     assert block.name == "p.db.t.Envelope"
-    assert [row["id"] if row else None for row in block.fields.field("after").to_pylist()] == [
-        None if row is None or row[1] is None else row[1]["id"] for row in rows if row is not None
-    ]
+    afters = block.fields.field("after").to_pylist()
+    assert [after and after["id"] for after in afters] == [two["id"], None, one["id"], three["id"]]
+
+
+@pytest.mark.parametrize("kind", [AFTER, BEFORE, NOTHING])
+def test_batches_of_one_kind(kind: int) -> None:
+    """A batch of reads, of deletes or of tombstones alone is written too, with nothing that is the same in all rows."""
+    made = Avro(
+        text(value_schema("t", ROW, Modes())), 1, {"source": ORIGIN.document(), "transaction": None, **ORIGIN.times()}
+    )
+    image = parse((made.text,)).schema.node.wire.field("after").type
+    messages = Envelopes(made, True, "").messages(pa.array(IMAGES, image).flatten(), np.full(3, kind), None)
+    if kind == NOTHING:
+        assert messages.to_pylist() == [None] * 3
+        return
+    found = [read(made, message) for message in messages.to_pylist()]
+    assert [value["op"] for value in found] == ["r" if kind == AFTER else "d"] * 3
+    assert [value["after" if kind == AFTER else "before"] for value in found] == [as_read(row) for row in IMAGES]
+    assert [value["before" if kind == AFTER else "after"] for value in found] == [None] * 3
+
+
+def test_keys_are_the_columns_of_their_schema() -> None:
+    """A key message is the frame and its fields in order."""
+    document = schema(
+        Record((Member("a", Plain("long"), False), Member("b", Plain("string")))), Modes(), "k", optional=False
+    )
+    made = Avro(text(document), 258)
+    messages = made.messages([pa.array([1, 2]), pa.array(["x", None])], 2).to_pylist()
+    assert [message[:5] for message in messages] == [b"\x00\x00\x00\x01\x02"] * 2
+    assert [read(made, message) for message in messages] == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
 
 
 def test_single_messages_are_written_too() -> None:
