@@ -79,12 +79,12 @@ class Wire:
 def text_records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
     """Give the records with values in JSON, as `records.records`."""
     if reads:
-        return changes.select(key_of(wire, F.col("after")).alias("key"), _value(wire).alias("value"))
+        return changes.select(key_of(wire, F.col("after")).alias("key"), _value(wire, _whole(wire)).alias("value"))
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
     parts = kept.select("*", F.explode(_parts(wire)).alias("part"))
     if wire.moves:
         return _with_moves(parts, wire)
-    value = F.when(F.col("part") == _EVENT, _value(wire))
+    value = F.when(F.col("part") == _EVENT, _value(wire, _whole(wire)))
     return parts.select(key_of(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
 
 
@@ -94,20 +94,18 @@ def events(wire: Wire) -> Column | None:
 
 
 def _with_moves(parts: DataFrame, wire: Wire) -> DataFrame:
+    """Give records where a change may be two events; conditions stand around texts: images are not copied for them."""
     part, op = F.col("part"), F.col("op")
-    leaves = part.isin(_LEAVES, _LEFT)
-    of_part = {
-        "before": F.when(part != _ARRIVES, F.col("before")),
-        "after": F.when(part != _LEAVES, F.col("after")),
-        "op": F.when(part == _LEAVES, "d").when(part == _ARRIVES, "c").otherwise(op),
-        "image": F.when((op == "d") | leaves, F.col("before")).otherwise(F.col("after")),
-        "headers": _headers(wire, part),
-    }
-    if wire.ordered:
-        of_part["total_order"] = F.col("total_order") + F.when(part == _ARRIVES, 1).otherwise(0)
-    settled = parts.select("part", "row_id", *(column.alias(name) for name, column in of_part.items()))
-    value = F.when(~part.isin(_TOMBSTONE, _LEFT), _value(wire))
-    return settled.select(key_of(wire, F.col("image")).alias("key"), value.alias("value"), "headers")
+    by_before = (op == "d") | part.isin(_LEAVES, _LEFT)
+    key = F.when(by_before, key_of(wire, F.col("before"))).otherwise(key_of(wire, F.col("after")))
+    event = Event(
+        before=part != _ARRIVES,
+        after=part != _LEAVES,
+        op=F.when(part == _LEAVES, "d").when(part == _ARRIVES, "c").otherwise(op),
+        order=F.col("total_order") + F.when(part == _ARRIVES, 1).otherwise(0) if wire.ordered else None,
+    )
+    value = F.when(~part.isin(_TOMBSTONE, _LEFT), _value(wire, event))
+    return parts.select(key.alias("key"), value.alias("value"), _headers(wire, part).alias("headers"))
 
 
 def is_moved(wire: Wire) -> Column:
@@ -166,31 +164,47 @@ def at(image: Column, path: tuple[str, ...]) -> Column:
     return reduce(lambda column, name: column[name], path, image)
 
 
-def _value(wire: Wire) -> Column:
+@attrs.frozen(eq=False)
+class Event:
+    """What of a change an event tells: its op, its number, and if `before` and `after` are in it (None: as they are)."""
+
+    before: Column | None
+    after: Column | None
+    op: Column
+    order: Column | None
+
+
+def _whole(wire: Wire) -> Event:
+    """The event that is the change itself."""
+    return Event(None, None, F.col("op"), F.col("total_order") if wire.ordered else None)
+
+
+def _value(wire: Wire, event: Event) -> Column:
     schema = wire.value_schema if wire.value_schemas else None
     source, times = _text(wire.origin.document()), _text(wire.origin.times())
     pieces = [
         F.lit((_opening(schema) if schema else "") + '{"before":'),
-        _image("before", wire),
+        _image("before", event.before, wire),
         F.lit(',"after":'),
-        _image("after", wire),
+        _image("after", event.after, wire),
         F.lit(f',"source":{source},"transaction":'),
-        *_transaction(wire),
+        *_transaction(wire, event.order),
         F.lit(',"op":"'),
-        F.col("op"),
+        event.op,
         F.lit(f'",{times[1:]}' + ("}" if schema else "")),
     ]
     return F.concat(*pieces)
 
 
-def _image(name: str, wire: Wire) -> Column:
-    return F.coalesce(json_text(F.col(name), wire.row, wire.modes), F.lit("null"))
+def _image(name: str, there: Column | None, wire: Wire) -> Column:
+    text = json_text(F.col(name), wire.row, wire.modes)
+    return F.coalesce(text if there is None else F.when(there, text), F.lit("null"))
 
 
-def _transaction(wire: Wire) -> list[Column]:
-    if not wire.ordered:
+def _transaction(wire: Wire, number: Column | None) -> list[Column]:
+    if number is None:
         return [F.lit("null")]
-    order = F.col("total_order").cast("string")
+    order = number.cast("string")
     start = f'{{"id":{_text(wire.transaction)},"total_order":'
     return [F.lit(start), order, F.lit(',"data_collection_order":'), order, F.lit("}")]
 
