@@ -166,7 +166,7 @@ def at(image: Column, path: tuple[str, ...]) -> Column:
 
 @attrs.frozen(eq=False)
 class Event:
-    """What of a change an event tells: its op, its number, and if `before` and `after` are in it (None: as they are)."""
+    """What of a change an event tells: op, number, and whether `before` and `after` are in it (None: as they are)."""
 
     before: Column | None
     after: Column | None
