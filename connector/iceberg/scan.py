@@ -26,7 +26,8 @@ from connector.iceberg.table import Table
 FILE, POSITION, ROW_ID, SEQUENCE, DELETED = "file", "pos", "row_id", "sequence", "deleted"
 _KEY = "icebridge-"
 _RESERVED = {FILE: (2147483646, "string"), POSITION: (2147483645, "long"), DELETED: (2147483644, "boolean")}
-_LINEAGE = {ROW_ID: (2147483540, "long"), SEQUENCE: (2147483539, "long")}
+ROW_ID_FIELD = 2147483540
+_LINEAGE = {ROW_ID: (ROW_ID_FIELD, "long"), SEQUENCE: (2147483539, "long")}
 """Reserved field ids (spec, "Reserved Field IDs"): readers fill such columns by id, whatever their name."""
 
 _SPARK_NAMES = {FILE: "_file", POSITION: "_pos", DELETED: "_deleted"}

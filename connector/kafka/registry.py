@@ -1,4 +1,4 @@
-"""schema id -> writer schema: the schema registry, asked once per id and process. On executors and on the driver.
+"""schema id <-> writer schema: the schema registry, asked once per id and process. On executors and on the driver.
 
 The client is confluent-kafka's; a schema that others refer to comes with them, theirs first.
 """
@@ -24,7 +24,15 @@ UNKNOWN_S = 60.0
 
 _MOST_UNKNOWN = 10_000
 _GREATEST = 2**31 - 1
-_NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY, _SERVER = 404, 401, 403, 429, 500
+_NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _INVALID, _TOO_MANY, _SERVER = 404, 401, 403, 409, 422, 429, 500
+_LOGIN = "; check its basic.auth settings"
+_HINTS = {
+    _UNAUTHORIZED: _LOGIN,
+    _FORBIDDEN: _LOGIN,
+    _CONFLICT: "; the table's schema now is not compatible with the ones registered there: relax the subject's "
+    "compatibility (PUT /config/<subject>), or leave the column that changed out of the events",
+    _INVALID: "; the registry does not take it as Avro",
+}
 _RETRIES, _PAUSE_MS, _LONGEST_PAUSE_MS = 2, 200, 2000
 
 
@@ -74,6 +82,26 @@ class Registry:
         self._known[number] = texts
         return texts
 
+    def number(self, subject: str, text: str, *, register: bool) -> int:
+        """Give the id of an Avro schema under a subject, registered if it is not there and `register` says so.
+
+        Raises:
+            RetriableError: the registry is away or busy.
+            FatalError: it refuses the schema (another than the subject's compatibility allows), or does not have it.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        schema = Schema(text, "AVRO")
+        doing = f"registering a schema under {subject}" if register else f"asking for a schema of {subject}"
+        try:
+            with self._mapped(doing):
+                if register:
+                    return int(self._client.register_schema(subject, schema))
+                return int(self._client.lookup_schema(subject, schema).schema_id)
+        except UnknownSchema as unknown:
+            todo = "register it, or set auto.register.schemas=true" if not register else "check the registry's URL"
+            raise FatalError(f"registry {self._where}: {doing}: it is not there; {todo}") from unknown
+
     def _asked(self, number: int) -> Texts:
         if number > _GREATEST:
             raise UnknownSchema("no registry has ids as great as this")
@@ -104,8 +132,7 @@ class Registry:
                 raise UnknownSchema("the registry does not have it") from error
             if status == _TOO_MANY or status >= _SERVER:
                 raise RetriableError(text) from error
-            hint = "; check its basic.auth settings" if status in (_UNAUTHORIZED, _FORBIDDEN) else ""
-            raise FatalError(text + hint) from error
+            raise FatalError(text + _HINTS.get(status, "")) from error
         except (UnknownSchema, RecursionError):
             raise
         except Exception as error:

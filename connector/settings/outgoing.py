@@ -10,18 +10,13 @@ from typing import cast
 
 import attrs
 
-from connector.settings import kinds
-from connector.settings.converters import JSON as JSON_CONVERTER
-from connector.settings.kinds import BOOLEAN, LIST, TEXT, TOPIC_NAME, Kind, Unfit, one_of, whole_number
+from connector.settings import kinds, serializers
+from connector.settings.kinds import BOOLEAN, LIST, TOPIC_NAME, Kind, Unfit, one_of, whole_number
 from connector.settings.option import Option, Prefix
 from connector.settings.reading import Reading
+from connector.settings.serializers import SideSettings
 from serde.emit.forms import Binaries, Decimals, Modes, Times
-
-
-def _converter(text: str) -> str:
-    if text not in {JSON_CONVERTER, "JsonConverter"}:
-        raise Unfit("{} is not a converter of this version", f"use {JSON_CONVERTER}")
-    return JSON_CONVERTER
+from serde.emit.names import Adjustment
 
 
 def _operations(text: str) -> tuple[str, ...]:
@@ -62,27 +57,6 @@ TOPIC_HEARTBEAT = Option(
 )
 
 
-def _side(side: str) -> tuple[Option[str], Option[bool]]:
-    converter = Option(
-        name=f"{side}.converter",
-        kind=Kind("class", _converter),
-        default=JSON_CONVERTER,
-        importance="medium",
-        doc=f"Converter of the record {side}s.",
-    )
-    schemas = Option(
-        name=f"{side}.converter.schemas.enable",
-        kind=BOOLEAN,
-        default=True,
-        importance="medium",
-        doc=f"Whether every record {side} carries its schema block.",
-        aliases=(f"debezium.format.{side}.schemas.enable",),
-    )
-    return converter, schemas
-
-
-KEY_CONVERTER, KEY_SCHEMAS = _side("key")
-VALUE_CONVERTER, VALUE_SCHEMAS = _side("value")
 DECIMALS = Option(
     name="decimal.handling.mode",
     kind=one_of("precise", "double", "string"),
@@ -103,6 +77,21 @@ BINARIES = Option(
     default="bytes",
     importance="low",
     doc="How binary columns are written: bytes, or a text of them.",
+)
+SCHEMA_NAMES = Option(
+    name="schema.name.adjustment.mode",
+    kind=one_of("none", "avro", "avro_unicode"),
+    default="none",
+    importance="low",
+    doc="Names of schemas: none leaves them (only what Avro refuses becomes _ in Avro), avro puts _ for each character "
+    "that Avro does not allow, avro_unicode puts _uXXXX, for _ too.",
+)
+FIELD_NAMES = Option(
+    name="field.name.adjustment.mode",
+    kind=one_of("none", "avro", "avro_unicode"),
+    default="none",
+    importance="low",
+    doc="Names of columns in events, in the same way.",
 )
 TOMBSTONES = Option(
     name="tombstones.on.delete",
@@ -171,13 +160,13 @@ OPTIONS: tuple[Option[object], ...] = (
     TOPIC_DELIMITER,
     TOPIC_TRANSACTION,
     TOPIC_HEARTBEAT,
-    KEY_CONVERTER,
-    KEY_SCHEMAS,
-    VALUE_CONVERTER,
-    VALUE_SCHEMAS,
+    *serializers.KEY.all,
+    *serializers.VALUE.all,
     DECIMALS,
     TIMES,
     BINARIES,
+    SCHEMA_NAMES,
+    FIELD_NAMES,
     TOMBSTONES,
     SKIPPED,
     TRANSACTIONS,
@@ -189,7 +178,7 @@ OPTIONS: tuple[Option[object], ...] = (
 )
 PREFIXES = (TOPIC_CONFIG,)
 FORMATS = tuple(
-    Option(name=f"debezium.format.{side}", kind=TEXT, default="json", importance="low", doc="")
+    Option(name=f"debezium.format.{side}", kind=one_of("json"), default="json", importance="low", doc="")
     for side in ("key", "value")
 )
 
@@ -216,8 +205,8 @@ class OutgoingSettings:
     delimiter: str
     transaction_part: str
     heartbeat_prefix: str
-    key_schemas: bool
-    value_schemas: bool
+    key: SideSettings
+    value: SideSettings
     modes: Modes
     tombstones: bool
     skipped: frozenset[str]
@@ -246,19 +235,19 @@ def build(reading: Reading) -> OutgoingSettings:
     """Read the part about events and topics; faults go to the reading."""
     if reading.entry(TOPIC_PREFIX) is None:
         reading.miss(TOPIC_PREFIX.name, "is missing", "name the source; its topics begin with it")
-    for option in (KEY_CONVERTER, VALUE_CONVERTER):
-        reading.get(option)
     return OutgoingSettings(
         prefix=reading.get(TOPIC_PREFIX),
         delimiter=reading.get(TOPIC_DELIMITER),
         transaction_part=reading.get(TOPIC_TRANSACTION),
         heartbeat_prefix=reading.get(TOPIC_HEARTBEAT),
-        key_schemas=reading.get(KEY_SCHEMAS),
-        value_schemas=reading.get(VALUE_SCHEMAS),
+        key=serializers.build(reading, serializers.KEY),
+        value=serializers.build(reading, serializers.VALUE),
         modes=Modes(
             decimals=cast("Decimals", reading.get(DECIMALS)),
             times=cast("Times", reading.get(TIMES)),
             binaries=cast("Binaries", reading.get(BINARIES)),
+            names=cast("Adjustment", reading.get(SCHEMA_NAMES)),
+            fields=cast("Adjustment", reading.get(FIELD_NAMES)),
         ),
         tombstones=reading.get(TOMBSTONES),
         skipped=frozenset(reading.get(SKIPPED)),

@@ -19,6 +19,7 @@ from connector.source.emit import Emitter
 from connector.source.feed import Done, Feed
 from connector.source.run import Tables
 from connector.source.standings import Standings
+from connector.source.subjects import Subjects
 from connector.source.values import settle
 
 
@@ -38,7 +39,8 @@ def build(spark: SparkSession, settings: SourceSettings, told: Callable[[Done], 
     retried(cluster.id, settings.errors)
     catalog = retried(lambda: Catalog(spark, settings.catalog), settings.errors)
     standings = retried(lambda: opened(catalog, settings), settings.errors)
-    emitter = Emitter(settings, cluster, Messages(settings.kafka, cluster))
+    messages = Messages(settings.kafka, cluster)
+    emitter = Emitter(settings, cluster, messages, Subjects(settings.outgoing))
 
     def open_(namespace: tuple[str, ...], name: str) -> Feed:
         table = catalog.find(namespace, name)

@@ -19,13 +19,16 @@ from connector.iceberg.schemas import SnapshotSchema, snapshot_schema, supported
 from connector.iceberg.table import Table
 from connector.source import carryover, deleted, lineage, rewritten
 from connector.source.digest import HIGH, LOW
-from connector.source.keys import KeyKind, Keys
-from connector.source.pairing import changes_of, events
+from connector.source.keys import KeyKind, Keys, Same
+from connector.source.moves import moved
+from connector.source.pairing import SOLE, changes_of, events
 from connector.source.pruning import alone
 
 
 def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> DataFrame:
     """Give the changes of one snapshot; each row of a key comes in one partition, deletes of a key first.
+
+    A `u` whose key differs before and after is a change of key, and the only event of both.
 
     Rows are staged until `connector.iceberg.scan.release`. Where files were rewritten, jobs over narrow columns run at
     once, to find the rows worth reading in full; else nothing runs before the frame is used.
@@ -43,26 +46,35 @@ def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> 
 
 @attrs.frozen(eq=False)
 class Diff:
-    """The comparison of one snapshot with its parent."""
+    """The comparison of one snapshot with its parent; `moving` says that rows may have changed their keys."""
 
     reader: Reader
     files: FileChanges
     keys: Keys
     snapshot_id: int
+    moving: bool = False
 
     def frame(self) -> DataFrame:
         """Give the changes, by the cheapest way that the files allow."""
+        gone = self.files.removed or self.files.touched
+        if self.keys.same == Same.NOTHING or not (gone and self.files.added):
+            return self._compared().drop(SOLE)
+        made = moved(attrs.evolve(self, moving=True)._compared(), self._same())  # noqa: SLF001 - another value of this class
+        return made if self._by_row_id else made.withColumn("row_id", F.lit(None).cast("long"))
+
+    def _compared(self) -> DataFrame:
+        """Give the changes paired by key."""
         row = row_struct(self.reader.schema)
-        row_id = F.col(ROW_ID) if self._by_row_id else F.lit(None).cast("long")
+        row_id = F.col(ROW_ID) if self._with_row_id else F.lit(None).cast("long")
         if not (self.files.removed or self.files.touched):
             return events(self._live_added(), "c", row, row_id)
         if not self.files.added:
             return events(self._gone(), "d", row, row_id)
         apart, rest = self._apart()
-        parts = [attrs.evolve(self, files=files).frame() for files in apart]
+        parts = [attrs.evolve(self, files=files)._compared() for files in apart]  # noqa: SLF001 - another value of this class
         if rest is None:
             return _together(parts)
-        gone, new = rest._sides()  # noqa: SLF001 - another value of this class
+        gone, new = rest._sides()  # noqa: SLF001
         return _together([*parts, changes_of(gone, new, self._key(), row, row_id)])
 
     def _apart(self) -> tuple[list[FileChanges], Diff | None]:
@@ -91,18 +103,29 @@ class Diff:
     def _by_row_id(self) -> bool:
         return self.keys.kind == KeyKind.ROW_ID
 
+    @property
+    def _with_row_id(self) -> bool:
+        return self._by_row_id or (self.moving and self.keys.same == Same.ROW_ID)
+
+    def _same(self) -> list[Column]:
+        """The columns in which a delete and a create agree that are one row."""
+        if self.keys.same == Same.ROW_ID:
+            return [F.col("row_id")]
+        image = F.coalesce("before", "after")
+        return [_field(self.reader.schema, image, name) for name in self.keys.identifiers]
+
     def _live_added(self) -> DataFrame:
         return self._live(self.files.added)
 
     def _live(self, tasks: Sequence[Task]) -> DataFrame:
-        return self.reader.live(tasks, lineage=self._by_row_id).drop(SEQUENCE)
+        return self.reader.live(tasks, lineage=self._with_row_id).drop(SEQUENCE)
 
     def _gone(self) -> DataFrame:
         parts = []
         if self.files.removed:
             parts.append(self._live(self.files.removed))
         if self.files.touched:
-            parts.append(deleted.taken(self.reader, self.files.touched, lineage=self._by_row_id))
+            parts.append(deleted.taken(self.reader, self.files.touched, lineage=self._with_row_id))
         return _together(parts)
 
     def _sides(self) -> tuple[DataFrame, DataFrame]:
@@ -110,7 +133,7 @@ class Diff:
             return self._digested(self._gone()), self._digested(self._live_added())
         gone, new = self._rewritten()
         if self.files.touched:
-            taken = self._digested(deleted.taken(self.reader, self.files.touched, lineage=self._by_row_id))
+            taken = self._digested(deleted.taken(self.reader, self.files.touched, lineage=self._with_row_id))
             gone = gone.unionByName(taken)
         return gone, new
 
@@ -147,6 +170,15 @@ def _path(schema: SnapshotSchema, name: str) -> Column:
         return F.col(column(names.index(name)))
     top, _, rest = name.partition(".")
     return F.col(f"{column(names.index(top))}.{rest}")
+
+
+def _field(schema: SnapshotSchema, image: Column, name: str) -> Column:
+    """The same in a struct of the row."""
+    if name in schema.names:
+        return image[name]
+    for part in name.split("."):
+        image = image[part]
+    return image
 
 
 def _picked(tasks: Sequence[Task], flags: Sequence[bool]) -> tuple[Task, ...]:

@@ -14,6 +14,7 @@ import attrs
 from connector.errors import FatalError
 from serde.emit.forms import Modes, form
 from serde.emit.kinds import Items, Kind, Member, Pairs, Plain, Record
+from serde.emit.names import field_name
 
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
@@ -79,7 +80,7 @@ def _found(row: Record, name: str) -> tuple[tuple[str, ...], Member]:
 
 
 def check(table: str, row: Record, modes: Modes) -> None:
-    """See that every column has a form on the wire.
+    """See that every column has a form on the wire, and a name of its own.
 
     Raises:
         FatalError: one has none; names the table, the columns and what to do.
@@ -88,6 +89,13 @@ def check(table: str, row: Record, modes: Modes) -> None:
     if unfit:
         columns = ", ".join(unfit)
         raise FatalError(f"table {table}: no Debezium type for {columns}; leave them out with column.exclude.list")
+    names = [field_name(member.name, modes.fields) for member in row.members]
+    twice = ", ".join(m.name for m, name in zip(row.members, names, strict=True) if names.count(name) > 1)
+    if twice:
+        raise FatalError(
+            f"table {table}: columns {twice} have one name with field.name.adjustment.mode={modes.fields}; "
+            "avro_unicode tells any two apart, column.exclude.list leaves one out"
+        )
 
 
 def _plains(made: Kind, path: str) -> Iterator[tuple[str, Plain]]:

@@ -11,69 +11,71 @@ from connector.kafka.cluster import Cluster
 from connector.kafka.messages import Messages
 from connector.kafka.publishing import publish
 from connector.settings import SourceSettings
-from connector.source.envelope import Wire, at, records
+from connector.source.envelope import Wire, at, events
 from connector.source.numbering import numbered
+from connector.source.records import records
+from connector.source.subjects import Subjects
 from serde.emit.ddl import schema_change, schema_change_key
 from serde.emit.kinds import Record
-from serde.emit.side import heartbeat, heartbeat_key, transaction_begin, transaction_end, transaction_key
+from serde.emit.side import Message, heartbeat, heartbeat_key, transaction_begin, transaction_end, transaction_key
 
 
 @attrs.define(eq=False)
 class Emitter:
-    """Publishes for one source; makes topics before their first event."""
+    """Publishes for one source; makes topics, and registers schemas, before their first event."""
 
     settings: SourceSettings
     cluster: Cluster
     messages: Messages
+    subjects: Subjects
     _made: set[str] = attrs.field(factory=set)
 
     def emit(self, changes: DataFrame, wire: Wire, *, reads: bool) -> None:
         """Publish changes of one snapshot, or rows of a full read.
 
         Raises:
-            RetriableError: the cluster or the store is away; some events may be out, a retry gives the same ones.
-            FatalError: an event was refused, or a file cannot be read.
+            RetriableError: cluster, registry or store are away; some events may be out, a retry gives the same ones.
+            FatalError: an event or its schema was refused, or a file cannot be read.
         """
         self._ensure(wire)
+        wire = self.subjects.on(wire)
         if not wire.ordered:
             publish(records(changes, wire, reads=reads), wire.topic, self.settings.kafka)
             return
         kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
-        with numbered(kept, order(wire)) as found:
+        with numbered(kept, order(wire), events(wire)) as found:
             self._boundary(wire, begins=True, count=found.count)
             publish(records(found.changes, wire, reads=reads), wire.topic, self.settings.kafka)
             self._boundary(wire, begins=False, count=found.count)
 
     def announce(self, wire: Wire, row: Record, *, creates: bool) -> None:
         """Publish what a table looks like from this snapshot on."""
-        outgoing, keys = self.settings.outgoing, wire.key
-        names = [] if keys is None else [member.name for member in keys.record.members]
-        key = schema_change_key(wire.origin.database).json(schemas=outgoing.key_schemas)
-        value = schema_change(wire.origin, row, names, creates=creates).json(schemas=outgoing.value_schemas)
-        self.messages.create(outgoing.prefix, outgoing.creation.replication)
-        self.messages.send(outgoing.prefix, [(key, value)])
+        keys = [] if wire.key is None else [member.name for member in wire.key.record.members]
+        key, value = schema_change_key(wire.origin.database), schema_change(wire.origin, row, keys, creates=creates)
+        self._send(self.settings.outgoing.prefix, key, value)
 
     def heartbeat(self, ts_ms: int) -> None:
         """Publish a heartbeat."""
         outgoing = self.settings.outgoing
-        schemas = outgoing.key_schemas, outgoing.value_schemas
-        key = heartbeat_key(outgoing.prefix).json(schemas=schemas[0])
-        self.messages.create(outgoing.heartbeat_topic, outgoing.creation.replication)
-        self.messages.send(outgoing.heartbeat_topic, [(key, heartbeat(ts_ms).json(schemas=schemas[1]))])
+        self._send(outgoing.heartbeat_topic, heartbeat_key(outgoing.prefix), heartbeat(ts_ms))
+
+    def _send(self, topic: str, key: Message, value: Message) -> None:
+        """Publish one message to a topic of one partition."""
+        record = self.subjects.message("key", topic, key), self.subjects.message("value", topic, value)
+        self.messages.create(topic, self.settings.outgoing.creation.replication)
+        self.messages.send(topic, [record])
 
     def _boundary(self, wire: Wire, *, begins: bool, count: int) -> None:
         """Publish BEGIN or END of a snapshot as a transaction; a snapshot without events has none."""
         if not count:
             return
-        outgoing, origin = self.settings.outgoing, wire.origin
+        origin = wire.origin
         ts_ms = origin.times()["ts_ms"]
         counts = {f"{origin.schema}.{origin.table}": count}
         made = (
             transaction_begin(wire.transaction, ts_ms) if begins else transaction_end(wire.transaction, ts_ms, counts)
         )
-        key = transaction_key(wire.transaction).json(schemas=outgoing.key_schemas)
-        self.messages.create(outgoing.transaction_topic, outgoing.creation.replication)
-        self.messages.send(outgoing.transaction_topic, [(key, made.json(schemas=outgoing.value_schemas))])
+        self._send(self.settings.outgoing.transaction_topic, transaction_key(wire.transaction), made)
 
     def _ensure(self, wire: Wire) -> None:
         if wire.topic in self._made:

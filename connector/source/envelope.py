@@ -1,6 +1,7 @@
 """changes -> Kafka records: keys, Debezium envelopes, tombstones and headers, all as Spark columns.
 
-What does not differ from row to row is text made once on the driver: schema blocks, the `source` block, the times.
+What does not differ from row to row is text made once on the driver: schema blocks, the `source` block, the times. A
+key that will be Avro stays a struct; values in Avro go another way (`avro`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.source.describe import Key
-from connector.source.values import json_text
+from connector.source.values import converted, json_text
+from serde.emit.connect import Document
+from serde.emit.datums import Avro
 from serde.emit.envelope import Origin, key_schema, value_schema
 from serde.emit.forms import Modes
 from serde.emit.kinds import Member, Plain, Record
@@ -22,7 +25,8 @@ from serde.emit.kinds import Member, Plain, Record
 ROW_ID = Key(Record((Member("_row_id", Plain("long"), optional=False),)), ())
 """The key of tables without identifier columns whose rows have an id of their own (format v3)."""
 _EVENT, _TOMBSTONE, _LEAVES, _LEFT, _ARRIVES = range(5)
-_HEADERS = "array<struct<key:string,value:binary>>"
+HEADERS = "array<struct<key:string,value:binary>>"
+NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 
 @attrs.frozen
@@ -31,7 +35,8 @@ class Wire:
 
     `row` describes the columns of both images; `key` those of the record key, None for records without key.
     `by_row_id` says that the key is the row's own id, `moves` that an update may change the key. `ordered` says that
-    the frame has `total_order`, so that events carry a `transaction` block.
+    the frame has `total_order`, so that events carry a `transaction` block. `key_avro` and `value_avro` say how that
+    side becomes Avro, None for JSON.
     """
 
     topic: str
@@ -46,54 +51,64 @@ class Wire:
     tombstones: bool = True
     skipped: frozenset[str] = frozenset()
     ordered: bool = False
+    key_avro: Avro | None = None
+    value_avro: Avro | None = None
 
     @property
     def transaction(self) -> str:
         """The id of the snapshot as a transaction: one per table and snapshot."""
         return f"{self.origin.snapshot_id}:{self.origin.sequence_number}"
 
+    @property
+    def key_schema(self) -> Document | None:
+        """The Connect schema of record keys; None for records without."""
+        return None if self.key is None else key_schema(self.topic, self.key.record, self.modes)
 
-def records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
-    """Give the Kafka records of changes: columns `key`, `value` (text, nullable) and, where keys change, `headers`.
+    @property
+    def value_schema(self) -> Document:
+        """The Connect schema of record values."""
+        return value_schema(self.topic, self.row, self.modes)
 
-    Args:
-        changes: `op`, `before`, `after`, `row_id`, and `total_order` if the wire is `ordered`.
-        wire: what the events look like.
-        reads: all rows are `r`: then every row is one record.
-    """
+    @property
+    def constant(self) -> dict[str, Any]:
+        """The fields of the value that are the same in all records."""
+        fields = {"source": self.origin.document(), **self.origin.times()}
+        return fields if self.ordered else {**fields, "transaction": None}
+
+
+def text_records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
+    """Give the records with values in JSON, as `records.records`."""
     if reads:
-        return changes.select(_key(wire, F.col("after")).alias("key"), _value(wire).alias("value"))
+        return changes.select(key_of(wire, F.col("after")).alias("key"), _value(wire, _whole(wire)).alias("value"))
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
     parts = kept.select("*", F.explode(_parts(wire)).alias("part"))
     if wire.moves:
         return _with_moves(parts, wire)
-    value = F.when(F.col("part") == _EVENT, _value(wire))
-    return parts.select(_key(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
+    value = F.when(F.col("part") == _EVENT, _value(wire, _whole(wire)))
+    return parts.select(key_of(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
 
 
-def events(wire: Wire) -> Column:
-    """How many events (tombstones are none) a change gives: two for a change of key."""
-    return F.when(_moved(wire), 2).otherwise(1) if wire.moves else F.lit(1)
+def events(wire: Wire) -> Column | None:
+    """How many events (tombstones are none) a change gives: two for a change of key; None: always one."""
+    return F.when(is_moved(wire), 2).otherwise(1) if wire.moves else None
 
 
 def _with_moves(parts: DataFrame, wire: Wire) -> DataFrame:
+    """Give records where a change may be two events; conditions stand around texts: images are not copied for them."""
     part, op = F.col("part"), F.col("op")
-    leaves = part.isin(_LEAVES, _LEFT)
-    of_part = {
-        "before": F.when(part != _ARRIVES, F.col("before")),
-        "after": F.when(part != _LEAVES, F.col("after")),
-        "op": F.when(part == _LEAVES, "d").when(part == _ARRIVES, "c").otherwise(op),
-        "image": F.when((op == "d") | leaves, F.col("before")).otherwise(F.col("after")),
-        "headers": _headers(wire, part),
-    }
-    if wire.ordered:
-        of_part["total_order"] = F.col("total_order") + F.when(part == _ARRIVES, 1).otherwise(0)
-    settled = parts.select("part", "row_id", *(column.alias(name) for name, column in of_part.items()))
-    value = F.when(~part.isin(_TOMBSTONE, _LEFT), _value(wire))
-    return settled.select(_key(wire, F.col("image")).alias("key"), value.alias("value"), "headers")
+    by_before = (op == "d") | part.isin(_LEAVES, _LEFT)
+    key = F.when(by_before, key_of(wire, F.col("before"))).otherwise(key_of(wire, F.col("after")))
+    event = Event(
+        before=part != _ARRIVES,
+        after=part != _LEAVES,
+        op=F.when(part == _LEAVES, "d").when(part == _ARRIVES, "c").otherwise(op),
+        order=F.col("total_order") + F.when(part == _ARRIVES, 1).otherwise(0) if wire.ordered else None,
+    )
+    value = F.when(~part.isin(_TOMBSTONE, _LEFT), _value(wire, event))
+    return parts.select(key.alias("key"), value.alias("value"), _headers(wire, part).alias("headers"))
 
 
-def _moved(wire: Wire) -> Column:
+def is_moved(wire: Wire) -> Column:
     """Whether an update changes the record's key."""
     assert wire.key is not None
     before, after = F.col("before"), F.col("after")
@@ -111,23 +126,37 @@ def _parts(wire: Wire) -> Column:
     chosen = F.when(F.col("op") == "d", parts(_EVENT, _TOMBSTONE) if tombstones else parts(_EVENT))
     if wire.moves:
         moved = parts(_LEAVES, _LEFT, _ARRIVES) if tombstones else parts(_LEAVES, _ARRIVES)
-        chosen = chosen.when(_moved(wire), moved)
+        chosen = chosen.when(is_moved(wire), moved)
     return chosen.otherwise(parts(_EVENT))
 
 
-def _key(wire: Wire, image: Column) -> Column:
+def key_of(wire: Wire, image: Column) -> Column:
+    """Give the record key of an image: text, a struct where it will be Avro, null without key."""
     if wire.key is None:
         return F.lit(None).cast("string")
-    text = _payload_of_key(wire, wire.key, image)
+    if wire.key_avro is not None:
+        named = zip(key_columns(wire, image), wire.key.record.members, strict=True)
+        return F.struct(*(column.alias(member.name) for column, member in named))
+    text = _key_text(wire, wire.key, image)
     if not wire.key_schemas:
         return text
-    return F.concat(F.lit(_opening(key_schema(wire.topic, wire.key.record, wire.modes))), text, F.lit("}"))
+    return F.concat(F.lit(_opening(wire.key_schema)), text, F.lit("}"))
 
 
-def _payload_of_key(wire: Wire, key: Key, image: Column) -> Column:
-    columns = [F.col("row_id")] if wire.by_row_id else [at(image, path) for path in key.paths]
-    named = [column.alias(member.name) for column, member in zip(columns, key.record.members, strict=True)]
-    return json_text(F.struct(*named), key.record, wire.modes)
+def key_columns(wire: Wire, image: Column) -> list[Column]:
+    """Give the fields of the record key of an image, in the form that the wire has."""
+    assert wire.key is not None
+    columns = zip(_key_parts(wire, wire.key, image), wire.key.record.members, strict=True)
+    return [converted(column, member.kind, wire.modes) for column, member in columns]
+
+
+def _key_parts(wire: Wire, key: Key, image: Column) -> list[Column]:
+    return [F.col("row_id")] if wire.by_row_id else [at(image, path) for path in key.paths]
+
+
+def _key_text(wire: Wire, key: Key, image: Column) -> Column:
+    named = zip(_key_parts(wire, key, image), key.record.members, strict=True)
+    return json_text(F.struct(*(column.alias(member.name) for column, member in named)), key.record, wire.modes)
 
 
 def at(image: Column, path: tuple[str, ...]) -> Column:
@@ -135,49 +164,69 @@ def at(image: Column, path: tuple[str, ...]) -> Column:
     return reduce(lambda column, name: column[name], path, image)
 
 
-def _value(wire: Wire) -> Column:
-    schema = value_schema(wire.topic, wire.row, wire.modes) if wire.value_schemas else None
+@attrs.frozen(eq=False)
+class Event:
+    """What of a change an event tells: op, number, and whether `before` and `after` are in it (None: as they are)."""
+
+    before: Column | None
+    after: Column | None
+    op: Column
+    order: Column | None
+
+
+def _whole(wire: Wire) -> Event:
+    """The event that is the change itself."""
+    return Event(None, None, F.col("op"), F.col("total_order") if wire.ordered else None)
+
+
+def _value(wire: Wire, event: Event) -> Column:
+    schema = wire.value_schema if wire.value_schemas else None
     source, times = _text(wire.origin.document()), _text(wire.origin.times())
     pieces = [
         F.lit((_opening(schema) if schema else "") + '{"before":'),
-        _image("before", wire),
+        _image("before", event.before, wire),
         F.lit(',"after":'),
-        _image("after", wire),
+        _image("after", event.after, wire),
         F.lit(f',"source":{source},"transaction":'),
-        *_transaction(wire),
+        *_transaction(wire, event.order),
         F.lit(',"op":"'),
-        F.col("op"),
+        event.op,
         F.lit(f'",{times[1:]}' + ("}" if schema else "")),
     ]
     return F.concat(*pieces)
 
 
-def _image(name: str, wire: Wire) -> Column:
-    return F.coalesce(json_text(F.col(name), wire.row, wire.modes), F.lit("null"))
+def _image(name: str, there: Column | None, wire: Wire) -> Column:
+    text = json_text(F.col(name), wire.row, wire.modes)
+    return F.coalesce(text if there is None else F.when(there, text), F.lit("null"))
 
 
-def _transaction(wire: Wire) -> list[Column]:
-    if not wire.ordered:
+def _transaction(wire: Wire, number: Column | None) -> list[Column]:
+    if number is None:
         return [F.lit("null")]
-    order = F.col("total_order").cast("string")
+    order = number.cast("string")
     start = f'{{"id":{_text(wire.transaction)},"total_order":'
     return [F.lit(start), order, F.lit(',"data_collection_order":'), order, F.lit("}")]
 
 
 def _headers(wire: Wire, part: Column) -> Column:
-    """Of a change of key: the new key on what leaves, the old one on what arrives."""
-    key = wire.key
-    assert key is not None
+    """Of a change of key: the new key on what leaves, the old one on what arrives; JSON whatever the key's converter.
 
-    def header(name: str, image: str) -> Column:
-        payload = _payload_of_key(wire, key, F.col(image)).cast("binary")
-        return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(_HEADERS)
-
-    leaves = F.when(part.isin(_LEAVES, _LEFT), header("__debezium.newkey", "after"))
-    return leaves.when(part == _ARRIVES, header("__debezium.oldkey", "before")).otherwise(F.lit(None).cast(_HEADERS))
+    Connect's own header converter writes them so (recorded events in tests/fixtures, those in Avro too).
+    """
+    leaves = F.when(part.isin(_LEAVES, _LEFT), header(wire, NEW_KEY, F.col("after")))
+    arrives = leaves.when(part == _ARRIVES, header(wire, OLD_KEY, F.col("before")))
+    return arrives.otherwise(F.lit(None).cast(HEADERS))
 
 
-def _opening(schema: dict[str, Any]) -> str:
+def header(wire: Wire, name: str, image: Column) -> Column:
+    """Give the headers of a record with the other key of a row whose key changed."""
+    assert wire.key is not None
+    payload = _key_text(wire, wire.key, image).cast("binary")
+    return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(HEADERS)
+
+
+def _opening(schema: Document | None) -> str:
     return f'{{"schema":{_text(schema)},"payload":'
 
 

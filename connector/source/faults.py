@@ -14,6 +14,7 @@ from connector.iceberg.java import is_retriable
 
 _FILE = re.compile(r"[^\s'\",;()\[\]]+\.(?:parquet|orc|avro|puffin|json)\b")
 _CAUSE = re.compile(r"(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+)): ([^\n]*)")
+_UNFIT = re.compile(r"serde\.faults\.Unfit: ([^\n]*)")
 _GONE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException")
 
 
@@ -22,7 +23,7 @@ def reading(table: str, snapshot_id: int) -> Iterator[None]:
     """Run a frame of this table and snapshot; what Spark raises becomes ours.
 
     Raises:
-        FatalError: a data or delete file is gone or cannot be read; names it.
+        FatalError: a data or delete file is gone or cannot be read (names it), or a value does not fit its schema.
         RetriableError: the store is away.
     """
     try:
@@ -34,6 +35,9 @@ def reading(table: str, snapshot_id: int) -> Iterator[None]:
 def _ours(text: str, where: str) -> ConnectorError:
     causes = _CAUSE.findall(text)
     file = next(iter(_FILE.findall(text)), None)
+    unfit = _UNFIT.search(text)
+    if unfit:
+        return FatalError(f"{where}: a row cannot be written as Avro: {unfit[1]}")
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
     if any(cause[1] in _GONE for cause in causes):
         return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")

@@ -17,7 +17,7 @@ from connector.iceberg.schemas import snapshot_schema, supported
 from connector.iceberg.table import Table
 from connector.source.changes import row_struct
 from connector.source.keys import KeyKind, Keys
-from connector.source.pairing import events
+from connector.source.pairing import SOLE, events
 
 PART_BYTES = 256 * 1024**2
 
@@ -60,7 +60,7 @@ def rows(spark: SparkSession, table: Table, snapshot_id: int, part: Part, keys: 
     by_row_id = keys.kind == KeyKind.ROW_ID
     live = Reader(spark, table, schema).live(part.tasks, lineage=by_row_id)
     row_id = F.col(ROW_ID) if by_row_id else F.lit(None).cast("long")
-    return events(live, "r", row_struct(schema), row_id)
+    return events(live, "r", row_struct(schema), row_id).drop(SOLE)
 
 
 def _packed(tasks: Sequence[Task], part_bytes: int) -> Iterator[tuple[Task, ...]]:

@@ -20,22 +20,28 @@ _ROW = (1 << 33) - 1
 
 @attrs.frozen(eq=False)
 class Numbered:
-    """Changes with `total_order`, and how many there are."""
+    """Changes with `total_order`, that of their first event, and how many events there are."""
 
     changes: DataFrame
     count: int
 
 
 @contextmanager
-def numbered(changes: DataFrame, order: list[Column]) -> Iterator[Numbered]:
-    """Number changes by `order`; they are kept on disk until the end of the block."""
+def numbered(changes: DataFrame, order: list[Column], events: Column | None = None) -> Iterator[Numbered]:
+    """Number changes by `order`; they are kept on disk until the end of the block.
+
+    events: how many events a change gives, one if not given.
+    """
     ordered = changes.orderBy(*order)
+    if events is not None:
+        ordered = ordered.withColumn("nth", F.explode(F.sequence(F.lit(1), events)))
     placed = ordered.withColumn("place", F.spark_partition_id())
     kept = placed.withColumn("row", F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW)))
     kept = kept.persist(StorageLevel.DISK_ONLY)
     try:
         counts = {row["place"]: row["count"] for row in kept.groupBy("place").count().collect()}
-        yield Numbered(_offset(kept, counts).drop("place", "row"), sum(counts.values()))
+        whole = _offset(kept, counts).drop("place", "row")
+        yield Numbered(whole if events is None else whole.filter("nth = 1").drop("nth"), sum(counts.values()))
     finally:
         kept.unpersist()
 

@@ -16,6 +16,8 @@ from connector.iceberg.scan import FILE, POSITION
 from connector.source.digest import HIGH, LOW
 
 GONE, NEW = 0, 1
+SOLE = "sole"
+"""The column that says whether a change is the only one of its key, as far as order matters."""
 _SIDE, _PLACE, _OTHERS, _TURN, _ROW = "side", "place", "others", "turn", "row"
 
 
@@ -45,7 +47,9 @@ def events(rows: DataFrame, op: str, row: Column, row_id: Column) -> DataFrame:
     kind = typed.schema["row"].dataType
     none, some = nothing.cast(kind), F.col("row")
     before, after = (some, none) if op == "d" else (none, some)
-    return typed.select(F.lit(op).alias("op"), before.alias("before"), after.alias("after"), F.col("row_id"))
+    # All changes of a key that come this way are of one kind: their order does not matter.
+    sole = F.lit(True).alias(SOLE)
+    return typed.select(F.lit(op).alias("op"), before.alias("before"), after.alias("after"), F.col("row_id"), sole)
 
 
 def _unequal(sides: DataFrame, same: list[str]) -> DataFrame:
@@ -66,8 +70,9 @@ def _paired(rows: DataFrame, key: list[str]) -> DataFrame:
     turns = rows.withColumn(_TURN, -F.row_number().over(on_side))
     pair = Window.partitionBy(*key, _TURN).orderBy(_SIDE)
     partner = F.lead(F.struct(_ROW)).over(pair)
-    first = F.row_number().over(pair) == 1
-    met = turns.select(*key, _SIDE, _ROW, "row_id", partner.alias("partner"), first.alias("first")).filter("first")
+    first = (F.row_number().over(pair) == 1).alias("first")
+    sole = (F.min(_TURN).over(Window.partitionBy(*key)) == -1).alias(SOLE)
+    met = turns.select(*key, _SIDE, _ROW, "row_id", partner.alias("partner"), first, sole).filter("first")
     update = F.col("partner").isNotNull()
     gone, nothing = F.col(_SIDE) == GONE, F.lit(None)
     return met.select(
@@ -75,6 +80,7 @@ def _paired(rows: DataFrame, key: list[str]) -> DataFrame:
         F.when(gone, F.col(_ROW)).otherwise(nothing).alias("before"),
         F.when(update, F.col("partner").getField(_ROW)).when(~gone, F.col(_ROW)).otherwise(nothing).alias("after"),
         F.col("row_id"),
+        F.col(SOLE),
     )
 
 
@@ -85,4 +91,5 @@ def _single(rows: DataFrame) -> DataFrame:
         F.when(gone, F.col(_ROW)).otherwise(nothing).alias("before"),
         F.when(gone, nothing).otherwise(F.col(_ROW)).alias("after"),
         F.col("row_id"),
+        F.lit(False).alias(SOLE),
     )

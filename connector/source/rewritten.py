@@ -20,10 +20,10 @@ from pyiceberg.io import load_file_io
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from connector.iceberg.scan import FILE, POSITION, Reader, column
+from connector.iceberg.scan import FILE, POSITION, ROW_ID, ROW_ID_FIELD, Reader, column
 from connector.iceberg.scan_tasks import FileChanges, Task
 from connector.iceberg.types import arrow_schema
-from connector.source.keys import Keys
+from connector.source.keys import Keys, Same
 from connector.source.segments import Rewrite, Sighting, in_order, rewrites
 from connector.source.twins import AFTER, BEFORE, unequal
 
@@ -40,13 +40,14 @@ _KEY_TYPES = (pa.types.is_int32, pa.types.is_int64, pa.types.is_string, pa.types
 
 @attrs.frozen
 class Files:
-    """What executors need to read files side by side."""
+    """What executors need to read files side by side; `first_row_ids` by path, where rows are to have their ids."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
     columns: pa.Schema
     key: tuple[int, ...]
     io_properties: dict[str, str]
+    first_row_ids: dict[str, int | None] = attrs.field(factory=dict)
 
     def open(self, path: str, places: Sequence[int]) -> tuple[pq.ParquetFile, list[str]] | None:
         """Open a file; give the names there of these columns, None where it is not read as it is."""
@@ -60,6 +61,14 @@ class Files:
                 return None
             names.append(found.name)
         return file, names
+
+    def row_ids(self, path: str, batch: pa.RecordBatch, place: str | None, start: int) -> pa.Array:
+        """Give the ids of rows from `start` on: those that the file holds, else counted from its first (spec)."""
+        first = self.first_row_ids.get(path)
+        if first is None:
+            return pa.nulls(batch.num_rows, pa.int64())
+        counted = pa.array(np.arange(first + start, first + start + batch.num_rows, dtype=np.int64))
+        return counted if place is None else pc.coalesce(batch.column(place), counted)
 
 
 def unpaired(reader: Reader, files: FileChanges, keys: Keys) -> tuple[DataFrame, DataFrame] | None:
@@ -98,6 +107,7 @@ def _plan(reader: Reader, files: FileChanges, keys: Keys) -> Files | None:
         return None
     if any(task.deletes or not task.path.endswith(".parquet") for task in tasks):
         return None
+    with_ids = keys.same == Same.ROW_ID
     names = reader.schema.names
     columns = arrow_schema(reader.schema.iceberg)
     if any(isinstance(field.type, pa.UuidType) for field in columns):
@@ -108,7 +118,8 @@ def _plan(reader: Reader, files: FileChanges, keys: Keys) -> Files | None:
     if not key or not all(any(fits(columns.field(place).type) for fits in _KEY_TYPES) for place in key):
         return None
     paths = [tuple(task.path for task in _by_path(side)) for side in (files.removed, files.added)]
-    return Files(paths[0], paths[1], columns, tuple(key), reader.table.io_properties())
+    first = {task.path: task.first_row_id for task in tasks} if with_ids else {}
+    return Files(paths[0], paths[1], columns, tuple(key), reader.table.io_properties(), first)
 
 
 def _by_path(tasks: Sequence[Task]) -> list[Task]:
@@ -194,18 +205,20 @@ def _walk(batches: Iterator[pa.RecordBatch], files: Files, groups: Sequence[Rewr
 
 
 def _rows(files: Files, paths: Sequence[str], numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Read files one after the other as columns `c0`, ..., the file's number and the row's position."""
+    """Read files one after the other as columns `c0`, ..., the file's number, the row's position and its id."""
     shape = _shape(files)
     for number in numbers:
         opened = files.open(paths[number], range(len(files.columns)))
         if opened is None:
             raise ValueError(f"file {paths[number]} has other columns than when it was planned")
         file, names = opened
+        held = _row_id_column(file) if files.first_row_ids else None
         start = 0
-        for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
+        for batch in file.iter_batches(BATCH_ROWS, columns=[*names, *([held] if held else [])], use_threads=False):
             arrays = [_carried(batch.column(name)) for name in names]
             at = pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64))
-            arrays += [pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows), at]
+            ids = files.row_ids(paths[number], batch, held, start)
+            arrays += [pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows), at, ids]
             yield pa.RecordBatch.from_arrays(arrays, schema=shape)
             start += batch.num_rows
 
@@ -215,8 +228,8 @@ def _finished(batch: pa.RecordBatch, side: int, paths: Sequence[str], columns: i
     data = [_for_spark(array) for array in batch.columns[:columns]]
     file = pa.array(paths, pa.string()).take(batch.column(columns))
     arrays = [pa.repeat(pa.scalar(side, pa.int32()), count), *data, file, batch.column(columns + 1)]
-    arrays.append(pa.nulls(count, pa.int64()))
-    names = [_SIDE, *(column(place) for place in range(columns)), FILE, POSITION, "row_id"]
+    arrays.append(batch.column(columns + 2))
+    names = [_SIDE, *(column(place) for place in range(columns)), FILE, POSITION, ROW_ID]
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
@@ -238,7 +251,15 @@ def _keys(rows: pa.RecordBatch | pa.Table, names: list[str]) -> pa.Array:
 
 def _shape(files: Files) -> pa.Schema:
     fields = [pa.field(column(place), _plain(field.type)) for place, field in enumerate(files.columns)]
-    return pa.schema([*fields, pa.field(FILE, pa.int32()), pa.field(POSITION, pa.int64())])
+    extra = [pa.field(FILE, pa.int32()), pa.field(POSITION, pa.int64()), pa.field(ROW_ID, pa.int64())]
+    return pa.schema([*fields, *extra])
+
+
+def _row_id_column(file: pq.ParquetFile) -> str | None:
+    """The name of the column of row ids; None in files whose rows are all counted."""
+    wanted = str(ROW_ID_FIELD).encode()
+    fields = (field for field in file.schema_arrow if field.metadata)
+    return next((field.name for field in fields if field.metadata.get(b"PARQUET:field_id") == wanted), None)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

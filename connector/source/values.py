@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody u
 
 from serde.emit.forms import How, Modes, form
 from serde.emit.kinds import Items, Kind, Pairs, Plain, Record
+from serde.emit.names import field_name
 
 _OPTIONS = {"ignoreNullFields": "false"}
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
@@ -39,22 +40,27 @@ def settle(spark: SparkSession) -> None:
 
 def json_text(column: Column, kind: Record, modes: Modes) -> Column:
     """The JSON object of a struct column; SQL null where the struct is null."""
-    if _is_regular(kind):
-        return F.to_json(_converted(column, kind, modes), _OPTIONS)
+    if _is_regular(kind, modes):
+        return F.to_json(converted(column, kind, modes), _OPTIONS)
     return _by_hand(column, kind, modes)
 
 
-def _is_regular(kind: Kind) -> bool:
+def _text_keys(kind: Pairs, modes: Modes) -> bool:
+    """Whether JsonConverter writes a map as an object: other maps are arrays of [key, value]."""
+    return isinstance(kind.key, Plain) and form(kind.key, modes).type == "string"
+
+
+def _is_regular(kind: Kind, modes: Modes) -> bool:
     """Whether `to_json` can write the type: it has no arrays of [key, value] for maps whose keys are no texts."""
     match kind:
         case Plain():
             return True
         case Record():
-            return all(_is_regular(member.kind) for member in kind.members)
+            return all(_is_regular(member.kind, modes) for member in kind.members)
         case Items():
-            return _is_regular(kind.item)
+            return _is_regular(kind.item, modes)
         case Pairs():
-            return kind.text_keys and _is_regular(kind.value)
+            return _text_keys(kind, modes) and _is_regular(kind.value, modes)
 
 
 def _is_plain(kind: Kind, modes: Modes) -> bool:
@@ -63,38 +69,54 @@ def _is_plain(kind: Kind, modes: Modes) -> bool:
         case Plain():
             return form(kind, modes).how is How.AS_IS
         case Record():
-            return all(_is_plain(member.kind, modes) for member in kind.members)
+            return all(_is_plain(m.kind, modes) and field_name(m.name, modes.fields) == m.name for m in kind.members)
         case Items():
             return _is_plain(kind.item, modes)
         case Pairs():
-            return _is_plain(kind.value, modes)
+            return _is_plain(kind.key, modes) and _is_plain(kind.value, modes)
 
 
-def _converted(column: Column, kind: Kind, modes: Modes) -> Column:
-    """The column with every value in the form that `to_json` writes right."""
+def converted(column: Column, kind: Kind, modes: Modes) -> Column:
+    """The column with every value in the form that the wire has, fields under their names there.
+
+    A map whose keys are no texts on the wire may become a list of its entries.
+    """
     match kind:
         case Plain():
             return CONVERSIONS[form(kind, modes).how](column, kind)
         case Record():
-            members = [_converted(column[m.name], m.kind, modes).alias(m.name) for m in kind.members]
+            members = [
+                converted(column[m.name], m.kind, modes).alias(field_name(m.name, modes.fields)) for m in kind.members
+            ]
             return F.when(column.isNotNull(), F.struct(*members))
         case _ if _is_plain(kind, modes):
             return column
         case Items():
-            return F.transform(column, lambda item: _converted(item, kind.item, modes))
+            return F.transform(column, lambda item: converted(item, kind.item, modes))
+        case Pairs() if _text_keys(kind, modes):
+            plain = _is_plain(kind.key, modes)
+            keyed = column if plain else F.transform_keys(column, lambda key, _: converted(key, kind.key, modes))
+            return F.transform_values(keyed, lambda _, value: converted(value, kind.value, modes))
         case Pairs():
-            return F.transform_values(column, lambda _, value: _converted(value, kind.value, modes))
+            return F.transform(F.map_entries(column), lambda entry: _entry(entry, kind, modes))
+        case _:
+            raise AssertionError(kind)
+
+
+def _entry(entry: Column, kind: Pairs, modes: Modes) -> Column:
+    key, value = converted(entry["key"], kind.key, modes), converted(entry["value"], kind.value, modes)
+    return F.struct(key.alias("key"), value.alias("value"))
 
 
 def _by_hand(column: Column, kind: Kind, modes: Modes) -> Column:
     """The JSON text of any type, put together piece by piece; SQL null where the value is."""
-    if isinstance(kind, Plain) or _is_regular(kind):
-        return _single(_converted(column, kind, modes))
+    if isinstance(kind, Plain) or _is_regular(kind, modes):
+        return _single(converted(column, kind, modes))
     match kind:
         case Record():
             pieces = [F.lit("{")]
             for position, member in enumerate(kind.members):
-                label = F.to_json(F.array(F.lit(member.name)))
+                label = F.to_json(F.array(F.lit(field_name(member.name, modes.fields))))
                 comma = "," if position else ""
                 pieces += [F.lit(comma), _inside(label), F.lit(":"), _or_null(column[member.name], member.kind, modes)]
             return F.when(column.isNotNull(), F.concat(*pieces, F.lit("}")))
@@ -108,14 +130,15 @@ def _by_hand(column: Column, kind: Kind, modes: Modes) -> Column:
 
 
 def _map_by_hand(column: Column, kind: Pairs, modes: Modes) -> Column:
-    opening, between, closing = ("", ":", "") if kind.text_keys else ("[", ",", "]")
+    text_keys = _text_keys(kind, modes)
+    opening, between, closing = ("", ":", "") if text_keys else ("[", ",", "]")
 
     def pair(entry: Column) -> Column:
         key, value = _or_null(entry["key"], kind.key, modes), _or_null(entry["value"], kind.value, modes)
         return F.concat(F.lit(opening), key, F.lit(between), value, F.lit(closing))
 
     texts = F.array_join(F.transform(F.map_entries(column), pair), ",")
-    left, right = ("{", "}") if kind.text_keys else ("[", "]")
+    left, right = ("{", "}") if text_keys else ("[", "]")
     return F.concat(F.lit(left), texts, F.lit(right))
 
 

@@ -11,7 +11,7 @@ import attrs
 from connector.settings import SourceSettings
 from connector.source import describe
 from connector.source.envelope import ROW_ID, Wire
-from connector.source.keys import KeyKind, Keys
+from connector.source.keys import KeyKind, Keys, Same
 from serde.emit.envelope import Origin
 from serde.emit.kinds import Record
 
@@ -78,8 +78,9 @@ def wire_of(
             sequence_number=at.sequence_number,
         ),
         by_row_id=by_row_id,
-        key_schemas=outgoing.key_schemas,
-        value_schemas=outgoing.value_schemas,
+        moves=keys.same != Same.NOTHING and not reads,
+        key_schemas=outgoing.key.schemas,
+        value_schemas=outgoing.value.schemas,
         tombstones=outgoing.tombstones,
         skipped=outgoing.skipped,
         ordered=outgoing.transactions and not reads,

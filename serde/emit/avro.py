@@ -1,7 +1,7 @@
 """Connect schema -> the Avro schema that Connect's Avro converters register for it (Confluent's, Apicurio's).
 
 Optional is a union with null; semantic names, versions, parameters and defaults ride along as `connect.*`. Names that
-Avro does not allow are adjusted as Debezium's `schema.name.adjustment.mode=avro` does.
+Avro does not allow, and that no adjustment mode (`names`) has changed before, become `_` here as with mode `avro`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _ENTRY = "io.confluent.connect.avro.MapEntry"
 
 
 def avro_schema(document: Document) -> Any:
-    """The Avro schema of a Connect schema; a record that occurs again is named the second time."""
+    """The Avro schema of a Connect schema; a record that occurs again is named the second time.
+
+    Raises ValueError: two fields would have one name.
+    """
     return _required(document, {}, "")
 
 
@@ -111,6 +114,10 @@ def _record(document: Document, seen: dict[str, Document], outer: str) -> Any:
     if namespace != outer:
         made["namespace"] = namespace
     made["fields"] = [_field(field, seen, namespace) for field in document["fields"]]
+    names = [field["name"] for field in made["fields"]]
+    twice = sorted({field["field"] for field in document["fields"] if names.count(_part(field["field"])) > 1})
+    if twice:
+        raise ValueError(f"fields {', '.join(twice)} have one name in Avro")
     return made | _extras({**document, "name": full})
 
 

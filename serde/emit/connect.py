@@ -10,6 +10,7 @@ from typing import Any
 
 from serde.emit.forms import Modes, form
 from serde.emit.kinds import Items, Kind, Pairs, Plain, Record
+from serde.emit.names import field_name, schema_name
 
 Document = dict[str, Any]
 
@@ -56,8 +57,11 @@ def schema(kind: Kind, modes: Modes, name: str, *, optional: bool) -> Document:
             version = 1 if made.name else None
             return primitive(made.type, optional=optional, name=made.name, version=version, parameters=made.parameters)
         case Record():
-            fields = {m.name: schema(m.kind, modes, f"{name}.{m.name}", optional=m.optional) for m in kind.members}
-            return struct(fields, optional=optional, name=name)
+            fields = {
+                field_name(m.name, modes.fields): schema(m.kind, modes, f"{name}.{m.name}", optional=m.optional)
+                for m in kind.members
+            }
+            return struct(fields, optional=optional, name=schema_name(name, modes.names))
         case Items():
             return array(schema(kind.item, modes, f"{name}.item", optional=kind.optional), optional=optional)
         case Pairs():

@@ -12,6 +12,7 @@ from attrs import frozen
 from serde.emit.connect import Document, primitive, schema, struct
 from serde.emit.forms import Modes
 from serde.emit.kinds import Record
+from serde.emit.names import schema_name
 
 CONNECTOR = "iceberg"
 SOURCE_NAME = "io.debezium.connector.iceberg.Source"
@@ -122,7 +123,7 @@ def value_schema(topic: str, row: Record, modes: Modes) -> Document:
         "ts_us": _long(optional=True),
         "ts_ns": _long(optional=True),
     }
-    return struct(fields, optional=False, name=f"{topic}.Envelope", version=2)
+    return struct(fields, optional=False, name=schema_name(f"{topic}.Envelope", modes.names), version=2)
 
 
 def key_schema(topic: str, key: Record, modes: Modes) -> Document:

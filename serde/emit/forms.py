@@ -13,6 +13,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from serde.emit.kinds import Plain
+from serde.emit.names import Adjustment
 
 _CONNECT = "org.apache.kafka.connect.data."
 _TIME = "io.debezium.time."
@@ -51,11 +52,13 @@ Binaries = Literal["bytes", "base64", "base64-url-safe", "hex"]
 
 @frozen
 class Modes:
-    """Debezium's handling modes, its defaults."""
+    """Debezium's handling modes, its defaults; `names` are those of schemas, `fields` those of columns."""
 
     decimals: Decimals = "precise"
     times: Times = "adaptive"
     binaries: Binaries = "bytes"
+    names: Adjustment = "none"
+    fields: Adjustment = "none"
 
 
 @frozen

@@ -55,10 +55,5 @@ class Pairs:
     value: Kind
     optional: bool = True
 
-    @property
-    def text_keys(self) -> bool:
-        """Whether JsonConverter writes it as an object; other maps are arrays of [key, value]."""
-        return isinstance(self.key, Plain) and self.key.name == "string"
-
 
 Kind: TypeAlias = Plain | Record | Items | Pairs

@@ -164,7 +164,7 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytes
 def test_a_topic_that_is_not_there_is_told(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leads a topic that does not exist."""
     monkeypatch.setattr(reading, "_PATIENCE_S", 1.0)
-    with pytest.raises(RetriableError, match="fetch-nowhere-0 stays unread.* has no leader"):
+    with pytest.raises(RetriableError, match=r"fetch-nowhere-0 stays unread.* has no leader"):
         read(settings(topics.bootstrap_servers), "fetch-nowhere", 0, 1)
 
 

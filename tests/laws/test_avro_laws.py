@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 
 from serde.avro import single
 from serde.avro.converter import AvroConverter
+from serde.avro.encode import datums
+from serde.avro.reader import read
 from serde.avro.schema import parse
 from serde.block import Decoded
 from serde.faults import Unfit
+from serde.texts import texts_of
 from tests.model import avro
 
 FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "2"))
@@ -65,6 +68,19 @@ def test_rows_equal_columns(batch: Batch) -> None:
     codec = parse(avro.fetch(schema)(avro.ID)).codec
     alone = pa.array([single.read(codec, datum) for datum in datums], codec.wire).to_pylist()
     assert dict(enumerate(alone)) == rows(decoded(schema, datums))
+
+
+@given(batches(), st.integers(0, 3))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_columns_are_written_as_fastavro_writes_rows(batch: Batch, skipped: int) -> None:
+    """Columns, also a slice of some, become the very bytes that fastavro writes for their rows."""
+    schema, values = batch
+    expected = [avro.written(schema, value) for value in values]
+    codec = parse(avro.fetch(schema)(avro.ID)).codec
+    _, wire, faults = read(texts_of(pa.array(expected, pa.binary()))[0], codec)
+    assert not faults
+    assert datums(codec, wire).to_pylist() == expected
+    assert datums(codec, wire.slice(skipped)).to_pylist() == expected[skipped:]
 
 
 @st.composite

@@ -18,8 +18,10 @@ from pyspark.sql import types as T  # noqa: N812
 
 from connector.source import values
 from connector.source.describe import key
-from connector.source.envelope import ROW_ID, Wire, records
+from connector.source.emit import order
+from connector.source.envelope import ROW_ID, Wire, events
 from connector.source.numbering import numbered
+from connector.source.records import records
 from serde.converter import converter
 from serde.emit.envelope import Origin
 from serde.emit.forms import Modes
@@ -164,6 +166,17 @@ def test_a_change_of_key_is_delete_tombstone_create(spark: SparkSession) -> None
         ('{"id":4}', None, []),
         ('{"id":5}', "c", []),
     ]
+
+
+def test_both_events_of_a_change_of_key_are_numbered(spark: SparkSession) -> None:
+    """A change of key takes two numbers, its delete and its create; each holds the image of its own key alone."""
+    made = wire(moves=True, ordered=True, tombstones=False)
+    with numbered(changes(spark), order(made), events(made)) as found:
+        assert found.count == 5
+        values = [json.loads(r.value) for r in records(found.changes, made, reads=False).collect()]
+    ids = [[image and image["id"] for image in (value["before"], value["after"])] for value in values]
+    told = [(v["op"], v["transaction"]["total_order"], *pair) for v, pair in zip(values, ids, strict=True)]
+    assert told == [("u", 1, 1, 1), ("d", 2, 2, None), ("c", 3, None, 3), ("d", 4, 4, None), ("c", 5, None, 5)]
 
 
 def test_tombstones_keys_and_operations_follow_the_settings(spark: SparkSession) -> None:

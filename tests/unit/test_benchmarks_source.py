@@ -143,7 +143,7 @@ def test_properties_of_the_initial_read_are_valid_settings(tmp_path: Path) -> No
     """The program's file loads without a fault: JSON without schema blocks, a million rows in a part."""
     settings = load([write_properties(Place(tmp_path, "127.0.0.1:9", None), 5_000_000)], environ={})
     assert settings.capture.max_batch_size == 1_000_000
-    assert not settings.outgoing.value_schemas
+    assert not settings.outgoing.value.schemas
     assert settings.outgoing.topic("lake.published") == "bench.lake.published"
 
 

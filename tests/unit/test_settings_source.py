@@ -63,7 +63,7 @@ def test_defaults_are_debeziums(write: Write) -> None:
     outgoing = settings.outgoing
     assert outgoing.modes == Modes("precise", "adaptive", "bytes")
     assert (outgoing.tombstones, outgoing.skipped, outgoing.transactions) == (True, {"t"}, False)
-    assert (outgoing.key_schemas, outgoing.value_schemas) == (True, True)
+    assert (outgoing.key.schemas, outgoing.value.schemas) == (True, True)
     assert settings.capture.snapshot_mode == "initial"
     assert settings.notes == ()
 
@@ -85,7 +85,7 @@ def test_names_of_debezium_server_and_of_the_sink_are_taken(write: Write) -> Non
     assert settings.capture.snapshot_mode == "no_data"
     assert settings.catalog.properties["warehouse"] == "/other"
     assert settings.catalog.properties["io.manifest.cache-enabled"] == "true"
-    assert not settings.outgoing.value_schemas
+    assert not settings.outgoing.value.schemas
 
 
 def test_tables_columns_and_keys_are_matched_whole(write: Write) -> None:
@@ -106,6 +106,28 @@ message.key.columns=db\\.t:a,b;(.*)\\.x:c
     assert capture.keeps("db.t", "open")
     assert not capture.keeps("db.t", "secrets")
     assert [capture.key_columns(name) for name in ("db.t", "z.x", "z.y")] == [("a", "b"), ("c",), ()]
+
+
+def test_key_and_value_have_converters_of_their_own(write: Write) -> None:
+    """JSON and Avro are chosen per side, each with its registry, subjects and login; names are adjusted by modes."""
+    text = """
+        value.converter=io.confluent.connect.avro.AvroConverter
+        value.converter.schema.registry.url=http://r
+        value.converter.basic.auth.credentials.source=USER_INFO
+        value.converter.basic.auth.user.info=me:s3cret
+        value.converter.value.subject.name.strategy=io.confluent.kafka.serializers.subject.RecordNameStrategy
+        value.converter.auto.register.schemas=false
+        key.converter.schemas.enable=false
+        schema.name.adjustment.mode=avro
+        field.name.adjustment.mode=avro_unicode
+    """
+    outgoing = source(write, text).outgoing
+    assert (outgoing.key.avro, outgoing.key.schemas) == (None, False)
+    assert outgoing.value.avro is not None
+    assert dict(outgoing.value.avro.registry.client) == {"url": "http://r", "basic.auth.user.info": "me:s3cret"}
+    assert (outgoing.value.avro.subjects, outgoing.value.avro.register) == ("RecordNameStrategy", False)
+    assert (outgoing.modes.names, outgoing.modes.fields) == ("avro", "avro_unicode")
+    assert "s3cret" not in repr(outgoing)
 
 
 def test_topics_are_named_as_debeziums(write: Write) -> None:
@@ -137,7 +159,11 @@ def test_topic_creation_takes_any_setting(write: Write) -> None:
         (BASE + "message.key.columns=a.b\n", "does not name key columns"),
         (BASE + "skipped.operations=c,x\n", "is no list of operations"),
         (BASE + "topic.creation.default.cleanup.policy=gone\n", "holds an unknown policy"),
-        (BASE + "value.converter=AvroConverter\n", "is not a converter of this version"),
+        (BASE + "value.converter=AvroConverter\n", "value.converter.schema.registry.url: is missing"),
+        (BASE + "key.converter=StringConverter\n", "StringConverter cannot write events; use org.apache"),
+        (BASE + "key.converter=io.apicurio.registry.utils.converter.AvroConverter\n", "is Apicurio's own converter"),
+        (BASE + "value.converter.value.subject.name.strategy=X\n", "write TopicNameStrategy or RecordNameStrategy or"),
+        (BASE + "field.name.adjustment.mode=avr\n", "write none or avro or avro_unicode"),
         (BASE + "debezium.sink.iceberg.upsert=true\nmax.batch.size=0\n", "'0' is outside"),
     ],
 )

@@ -15,8 +15,9 @@ from connector.source import describe
 from connector.source.decide import Position, Progress
 from connector.source.discovery import plain_names
 from connector.source.identity import identity
-from connector.source.keys import KeyKind, Keys
+from connector.source.keys import KeyKind, Keys, Same, with_same
 from connector.source.standing import Standing
+from connector.source.subjects import subject
 from connector.source.turns import Turn, after_failure
 from connector.source.warnings import reasons
 from connector.source.wire import stamp
@@ -78,6 +79,28 @@ def test_a_column_without_form_is_named() -> None:
         describe.check("a.b", describe.record(SCHEMA), Modes())
 
 
+def test_columns_of_one_name_are_refused() -> None:
+    """Columns that an adjustment mode gives one name stop their table, with their names and the way out."""
+    row = Record((Member("a b", Plain("int")), Member("a_b", Plain("int"))))
+    describe.check("t", row, Modes())
+    describe.check("t", row, Modes(fields="avro_unicode"))
+    with pytest.raises(FatalError, match=r"columns a b, a_b have one name with field\.name\.adjustment\.mode=avro;"):
+        describe.check("t", row, Modes(fields="avro"))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("TopicNameStrategy", "p.db.t-value"),
+        ("RecordNameStrategy", "p.db.t.Envelope"),
+        ("TopicRecordNameStrategy", "p.db.t-p.db.t.Envelope"),
+    ],
+)
+def test_subjects_are_confluents(strategy: Any, expected: str) -> None:
+    """Subjects are named as Confluent's strategies of these names do."""
+    assert subject(strategy, "value", "p.db.t", "p.db.t.Envelope") == expected
+
+
 @pytest.mark.parametrize(
     ("ms", "before", "expected"),
     [(5, None, 5_000_000), (5, 4_999_999, 5_000_000), (5, 5_000_000, 5_000_001), (5, 7_000_000, 7_000_001)],
@@ -105,10 +128,33 @@ def test_identifier_columns_of_now_key_older_snapshots_too() -> None:
     old = schema(field("ident", "long"), field("v", "int"))
     renamed = schema(field("id", "long", required=True), field("v", "int"), identifiers=(1,))
     assert identity(old, renamed, 2, (), "t") == Keys(KeyKind.IDENTIFIERS, ("ident",))
-    assert identity(old, renamed, 2, ("v",), "t") == Keys(KeyKind.CONFIGURED, ("v",))
+    assert identity(old, renamed, 2, ("v",), "t") == Keys(KeyKind.CONFIGURED, ("v",), Same.IDENTIFIERS, ("ident",))
     later = schema(field("id", "long"), field("v", "int"), field("n", "int", required=True), identifiers=(3,))
     assert identity(old, later, 2, (), "t") == Keys()
     assert identity(old, old, 3, (), "t") == Keys(KeyKind.ROW_ID)
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "identifiers", "version", "same"),
+    [
+        (KeyKind.IDENTIFIERS, ("a",), ("a",), 2, Same.NOTHING),
+        (KeyKind.IDENTIFIERS, ("a",), ("a",), 3, Same.ROW_ID),
+        (KeyKind.CONFIGURED, ("b",), ("a",), 2, Same.IDENTIFIERS),
+        (KeyKind.CONFIGURED, ("b",), ("a",), 3, Same.IDENTIFIERS),
+        (KeyKind.CONFIGURED, ("b", "a"), ("a", "b"), 2, Same.NOTHING),
+        (KeyKind.CONFIGURED, ("b", "a"), ("a", "b"), 3, Same.ROW_ID),
+        (KeyKind.CONFIGURED, ("b",), (), 2, Same.NOTHING),
+        (KeyKind.CONFIGURED, ("b",), (), 3, Same.ROW_ID),
+        (KeyKind.ROW_ID, (), (), 3, Same.NOTHING),
+        (KeyKind.NONE, (), (), 2, Same.NOTHING),
+    ],
+)
+def test_a_row_is_known_under_another_key(
+    kind: KeyKind, columns: tuple[str, ...], identifiers: tuple[str, ...], version: int, same: Same
+) -> None:
+    """By the identifier columns where others are the key, else by the row id of a v3 table, else not at all."""
+    made = with_same(Keys(kind, columns), identifiers, version)
+    assert made == Keys(kind, columns, same, identifiers if same == Same.IDENTIFIERS else ())
 
 
 def capture(**changed: object) -> CaptureSettings:

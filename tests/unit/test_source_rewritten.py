@@ -76,6 +76,23 @@ def test_files_merged_by_a_rewrite(tmp_path: Path, key: tuple[int, ...]) -> None
     assert came[2007]["c1"] == "changed"
 
 
+def test_rows_have_their_ids(tmp_path: Path) -> None:
+    """Row ids are those that a file holds, else counted from the file's first; none where that is not known."""
+    rows = _rows(0, 600)
+    held = pa.schema([*SCHEMA, _field("_row_id", pa.int64(), 2147483540)])
+    kept = [{**row, "v": "new" if row["id"] == 5 else row["v"], "_row_id": 1000 + row["id"]} for row in rows]
+    came = {**rows[0], "id": 777, "_row_id": None}
+    before, after = (_write(tmp_path / "a.parquet", rows),), (_write(tmp_path / "b.parquet", [*kept, came], held),)
+    left, _ = _left(Files(before, after, SCHEMA, (0,), {}, {before[0]: 1000, after[0]: 5000}))
+    assert sorted((row["c0"], row["side"], row["row_id"]) for row in left) == [
+        (5, BEFORE, 1005),
+        (5, AFTER, 1005),
+        (777, AFTER, 5600),
+    ]
+    without, _ = _left(Files(before, after, SCHEMA, (0,), {}))
+    assert {row["row_id"] for row in without} == {None}
+
+
 def test_other_columns_are_not_read_as_they_are(tmp_path: Path) -> None:
     """A file whose columns differ from the snapshot's in type or field id is reported, not read."""
     narrow = pa.schema([_field("id", pa.int32(), 1), *list(SCHEMA)[1:]])

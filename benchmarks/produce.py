@@ -1,0 +1,96 @@
+"""a Parquet file of 13 columns -> envelopes in each format, counted and thrown away: what encoding costs the source.
+
+The goal is Avro at no less than 0.7 times the rate of JSON without schema blocks. No broker: publishing costs the same
+for both, and would hide the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import attrs
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.session import open_session
+from connector.source.describe import key
+from connector.source.envelope import Wire
+from connector.source.records import records
+from connector.source.values import settle
+from serde.emit.avro import avro_schema
+from serde.emit.datums import Avro
+from serde.emit.envelope import Origin
+from serde.emit.forms import Modes
+from serde.emit.kinds import Member, Plain, Record
+
+ROWS, ROUNDS = 1_000_000, 4
+_COLUMNS = {
+    "id": ("long", "id"),
+    "customer": ("long", "id * 7919 % 1000003"),
+    "quantity": ("int", "cast(id % 100 AS INT)"),
+    "price": ("double", "id / 7"),
+    "discount": ("double", "IF(id % 3 = 0, NULL, id / 1000)"),
+    "amount": ("decimal", "cast(id AS DECIMAL(12, 2))"),
+    "status": ("string", "concat('status ', id % 5)"),
+    "note": ("string", "IF(id % 4 = 0, NULL, concat('note number ', id))"),
+    "active": ("boolean", "id % 2 = 0"),
+    "updated_at": ("timestamp", "cast(timestamp_micros(1700000000000000 + id * 1001) AS TIMESTAMP_NTZ)"),
+    "day": ("date", "date_from_unix_date(cast(id % 20000 AS INT))"),
+    "country": ("string", "substring('DEFRITESPL', 1 + 2 * cast(id % 5 AS INT), 2)"),
+    "code": ("string", "hex(id)"),
+}
+_ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, 4, 2)
+
+
+def produce() -> None:
+    """Measure every format, in turns."""
+    with tempfile.TemporaryDirectory() as home:
+        spark = open_session("encoding", Path(home))
+        try:
+            settle(spark)
+            rows = _stored(spark, Path(home) / "rows")
+            wires = _wires()
+            best: dict[str, tuple[float, float]] = dict.fromkeys(wires, (float("inf"), float("inf")))
+            for _ in range(ROUNDS):
+                for name, wire in wires.items():
+                    best[name] = min(best[name], _seconds(rows, wire))
+        finally:
+            spark.stop()
+    for name, (cpu_s, wall_s) in best.items():
+        share = best["json"][0] / cpu_s
+        print(f"{name:12} {ROWS / cpu_s:10,.0f} a CPU s {ROWS / wall_s:10,.0f} a s   {share:.2f} of json by CPU")
+
+
+def _stored(spark: SparkSession, path: Path) -> DataFrame:
+    columns = (f"{sql} AS {name}" for name, (_, sql) in _COLUMNS.items())
+    spark.range(0, ROWS, 1, 8).selectExpr(*columns).write.parquet(str(path))
+    return spark.read.parquet(str(path)).selectExpr("'c' AS op", "struct(*) AS after")
+
+
+def _wires() -> dict[str, Wire]:
+    kinds = {name: Plain(kind, 12, 2) if kind == "decimal" else Plain(kind) for name, (kind, _) in _COLUMNS.items()}
+    row = Record(tuple(Member(name, kind, name != "id") for name, kind in kinds.items()))
+    with_blocks = Wire("p.db.t", row, key(row, ("id",)), Modes(), _ORIGIN)
+    json_ = attrs.evolve(with_blocks, key_schemas=False, value_schemas=False)
+    assert json_.key_schema is not None
+    texts = [json.dumps(avro_schema(schema)) for schema in (json_.key_schema, json_.value_schema)]
+    avro = attrs.evolve(json_, key_avro=Avro(texts[0], 1), value_avro=Avro(texts[1], 2, json_.constant))
+    return {"json": json_, "json-schema": with_blocks, "avro": avro, "avro value": attrs.evolve(avro, key_avro=None)}
+
+
+def _seconds(rows: DataFrame, wire: Wire) -> tuple[float, float]:
+    """CPU seconds of all our processes, and seconds on the clock."""
+    changes = rows.selectExpr(
+        "op", "IF(after.id < 0, after, NULL) AS before", "after", "cast(NULL AS BIGINT) AS row_id"
+    )
+    began, cpu_s = time.monotonic(), _cpu_s()
+    records(changes, wire, reads=False).write.format("noop").mode("overwrite").save()
+    return _cpu_s() - cpu_s, time.monotonic() - began
+
+
+def _cpu_s() -> float:
+    own = psutil.Process()
+    return sum(sum(process.cpu_times()[:4]) for process in (own, *own.children(recursive=True)))

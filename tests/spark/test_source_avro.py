@@ -1,0 +1,194 @@
+"""Columns -> Avro keys and values by Spark and Arrow: fastavro reads what JSON says of the same rows."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+from typing import Any
+
+import attrs
+import fastavro
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.errors import FatalError
+from connector.source import values
+from connector.source.describe import key
+from connector.source.envelope import Wire
+from connector.source.faults import reading
+from connector.source.records import records
+from serde.emit.avro import avro_schema
+from serde.emit.datums import Avro
+from serde.emit.envelope import Origin
+from serde.emit.forms import Modes
+from serde.emit.kinds import Items, Member, Pairs, Plain, Record
+from serde.emit.names import field_name
+
+pytestmark = pytest.mark.spark
+ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+PLAINS = {
+    "boolean": "true",
+    "int": "-7",
+    "long": "-9223372036854775808L",
+    "float": "float(0.5)",
+    "double": "double('-Infinity')",
+    "string": "'ü😀'",
+    "uuid": "'0f5c4b9a-1f1c-4d3e-8f1b-000000000001'",
+    "variant": "parse_json('{\"a\":[1,null]}')",
+    "date": "date'1969-12-30'",
+    "time": "86399999999L",
+    "timestamp": "timestamp_ntz'1969-12-31 23:59:59.999999'",
+    "timestamptz": "timestamp'2024-05-04 23:02:03.4+01:00'",
+    "timestamp_ns": "-1L",
+    "timestamptz_ns": "-1L",
+    "fixed": "X'fbff'",
+    "binary": "X''",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settled(spark: SparkSession) -> None:
+    values.settle(spark)
+
+
+def registered(wire: Wire) -> Wire:
+    """The wire with both sides Avro, as a registry with ids 1 and 2 would have it."""
+    key_text, value_text = (
+        json.dumps(avro_schema(schema)) for schema in (wire.key_schema, wire.value_schema) if schema
+    )
+    return attrs.evolve(wire, key_avro=Avro(key_text, 1), value_avro=Avro(value_text, 2, wire.constant))
+
+
+def decoded(avro: Avro | None, message: bytes | None) -> Any:
+    assert avro is not None
+    if message is None:
+        return None
+    assert message[:5] == avro.head
+    source = io.BytesIO(message[5:])
+    # Logical types stay numbers and bytes, as in the JSON.
+    schema = json.loads(avro.text, object_hook=lambda made: {k: v for k, v in made.items() if k != "logicalType"})
+    value = fastavro.schemaless_reader(source, fastavro.parse_schema(schema), None)
+    assert not source.read()
+    return value
+
+
+def as_json(value: Any) -> Any:
+    """A value of Avro in the form that JSON has for it: bytes in base64, entries of maps as pairs, NaN as text."""
+    if isinstance(value, dict):
+        if value.keys() == {"key", "value"}:
+            return [as_json(value["key"]), as_json(value["value"])]
+        return {name: as_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [as_json(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[str(value)]
+    return value
+
+
+def renamed(envelope: Any, modes: Modes) -> Any:
+    """An envelope in JSON with the names that Avro gives to fields which no mode has adjusted."""
+    if modes.fields != "none":
+        return envelope
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {field_name(name, "avro"): plain(item) for name, item in value.items()}
+        return [plain(item) for item in value] if isinstance(value, list) else value
+
+    return {**envelope, "before": plain(envelope["before"]), "after": plain(envelope["after"])}
+
+
+@pytest.mark.parametrize(
+    "modes",
+    [
+        Modes(),
+        Modes("string", "isostring", "hex", "avro", "avro"),
+        Modes("double", "connect", "base64", "avro_unicode", "avro_unicode"),
+        Modes("precise", "nanoseconds", "base64-url-safe"),
+    ],
+    ids=lambda modes: modes.times,
+)
+def test_avro_says_what_json_says(spark: SparkSession, modes: Modes) -> None:
+    """Every type in every mode, nested and null, tombstones and numbered events: Avro holds what the JSON holds."""
+    row = Record(
+        (
+            Member("id", Plain("long"), False),
+            *(Member(f"{name} 1.x", Plain(name)) for name in PLAINS),
+            Member("small", Plain("decimal", 9, 2)),
+            Member("wide", Plain("decimal", 38, 10)),
+            Member("pairs", Pairs(Plain("date"), Record((Member("d", Plain("decimal", 5, 2)),)))),
+            Member("texts", Pairs(Plain("string"), Plain("binary"))),
+            Member("list", Items(Record((Member("a.b", Plain("timestamp")), Member("c", Items(Plain("string"))))))),
+            Member("plain", Items(Record((Member("a b", Plain("int")),)))),
+        )
+    )
+    columns = [f"{sql} AS `{name} 1.x`" for name, sql in PLAINS.items()]
+    columns += ["-1.25BD AS small", "cast(-12345678901234567890.5 AS DECIMAL(38, 10)) AS wide"]
+    columns += ["map(date'1970-01-03', named_struct('d', 1.25BD), date'1970-01-04', null) AS pairs"]
+    columns += ["map('k', X'00', '', null) AS texts"]
+    columns += ["array(named_struct('a.b', timestamp_ntz'1970-01-01 00:00:01', 'c', array('', null)), null) AS list"]
+    columns += ["array(named_struct('a b', 1)) AS plain"]
+    whole = f"SELECT struct(id, {', '.join(columns)}) AS s FROM range(3)"
+    bare = [f"IF(id >= 0, NULL, {c.rpartition(' AS ')[0]}) AS {c.rpartition(' AS ')[2]}" for c in columns]
+    empty = f"SELECT struct(id, {', '.join(bare)}) AS s FROM range(3, 6)"
+    images = spark.sql(f"{whole} UNION ALL {empty}").coalesce(1)
+    before = F.when(F.col("s.id") % 3 != 0, F.col("s"))
+    after = F.when(F.col("s.id") % 3 != 1, F.col("s"))
+    op = F.when(before.isNull(), "c").when(after.isNull(), "d").otherwise("u")
+    nothing, order = F.lit(None).cast("long"), F.col("s.id") + 1
+    frame = images.select(
+        op.alias("op"),
+        before.alias("before"),
+        after.alias("after"),
+        nothing.alias("row_id"),
+        order.alias("total_order"),
+    )
+    wire = Wire("p-1.t", row, key(row, ("id",)), modes, ORIGIN, ordered=True, key_schemas=False, value_schemas=False)
+    avro = registered(wire)
+    found, expected = records(frame, avro, reads=False).collect(), records(frame, wire, reads=False).collect()
+    assert len(found) == 8
+    for ours, plain in zip(found, expected, strict=True):
+        assert as_json(decoded(avro.key_avro, ours.key)) == json.loads(plain.key)
+        value = as_json(decoded(avro.value_avro, ours.value))
+        assert value == (None if plain.value is None else renamed(json.loads(plain.value), modes))
+    # One side alone may be Avro.
+    mixed = records(frame, attrs.evolve(wire, value_avro=avro.value_avro), reads=False).collect()
+    assert [(r.key, r.value) for r in mixed] == [(p.key, m.value) for p, m in zip(expected, found, strict=True)]
+
+
+def test_a_change_of_key_and_records_without_key(spark: SparkSession) -> None:
+    """Headers hold the keys as JSON, as Connect's own converter writes them; without key there is no key message."""
+    row = Record((Member("id", Plain("long"), False),))
+    image = "STRUCT<id: BIGINT>"
+    frame = spark.createDataFrame([("u", (2,), (3,), None)], f"op STRING, before {image}, after {image}, row_id BIGINT")
+    wire = registered(Wire("p.t", row, key(row, ("id",)), Modes(), ORIGIN, moves=True))
+    found = records(frame, wire, reads=False).collect()
+    assert [(decoded(wire.key_avro, r.key), decoded(wire.value_avro, r.value)) for r in found[1:2]] == [
+        ({"id": 2}, None)
+    ]
+    assert [(h.key, bytes(h.value)) for r in found for h in r.headers] == [
+        ("__debezium.newkey", b'{"id":3}'),
+        ("__debezium.newkey", b'{"id":3}'),
+        ("__debezium.oldkey", b'{"id":2}'),
+    ]
+    bare = attrs.evolve(wire, key=None, moves=False)
+    assert [r.key for r in records(frame, bare, reads=False).collect()] == [None]
+
+
+def test_a_null_that_the_schema_has_not_is_named(spark: SparkSession) -> None:
+    """A null in a column that may have none ends the table with the column's name."""
+    row = Record((Member("id", Plain("long"), False),))
+    image = "STRUCT<id: BIGINT>"
+    frame = spark.createDataFrame(
+        [("c", None, (None,), None)], f"op STRING, before {image}, after {image}, row_id BIGINT"
+    )
+    wire = Wire("p.t", row, None, Modes(), ORIGIN)
+    avro = Avro(json.dumps(avro_schema(wire.value_schema)), 2, wire.constant)
+    said = r"table t, snapshot 5: a row cannot be written as Avro: field id: a null where the schema has none"
+    with pytest.raises(FatalError, match=said), reading("t", 5):
+        records(frame, attrs.evolve(wire, value_avro=avro), reads=False).collect()
