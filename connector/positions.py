@@ -71,7 +71,7 @@ def _opened(spark: SparkSession, settings: SinkSettings, seen: Seen) -> tuple[Of
     catalog = Catalog(spark, settings.catalog)
     offsets = OffsetsTable(catalog, settings.table.offsets_table, settings.name)
     targets = Targets(settings, catalog)
-    return offsets, {name: targets[name] for name in set(targets.find(seen.topics).values())}
+    return offsets, {name: targets[name] for name in targets.all_of(seen.topics)}
 
 
 def _wanted(before: Position, seen: Seen, *, to: str, topics: tuple[str, ...]) -> Position:

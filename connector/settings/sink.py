@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings import batch, capture, catalog, errors, events, kafka, keys, table
+from connector.settings import batch, capture, catalog, connect_sink, errors, events, kafka, keys, table
 from connector.settings.declared import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
 from connector.settings.loading import names_of, read
 from connector.settings.reading import Reading
@@ -52,6 +52,7 @@ def load(
 def _build(reading: Reading) -> SinkSettings:
     reading.get(SINK_TYPE)
     KNOWN.check(reading)
+    connect_sink.check(reading)
     name = reading.get(NAME)
     failures = errors.build(reading, name)
     return SinkSettings(

@@ -10,10 +10,12 @@ from typing import Literal
 
 import attrs
 
-from connector.settings import regexps
+from connector.settings import connect_sink, key_columns, regexps, routes
+from connector.settings.key_columns import KeyRule
 from connector.settings.kinds import BOOLEAN, LIST, PARTITION_TERMS, PATTERN, TEXT, one_of, whole_number
 from connector.settings.option import Option, Prefix
 from connector.settings.reading import Reading
+from connector.settings.routes import Routes
 
 PREFIX = Option(
     name="debezium.sink.iceberg.table-prefix",
@@ -183,8 +185,22 @@ OPTIONS: tuple[Option[object], ...] = (
     OFFSETS_TABLE,
     NESTED_AS_VARIANT,
     TABLE_MAPPER,
+    *routes.OPTIONS,
+    *key_columns.OPTIONS,
 )
-PREFIXES = (PARTITION_BY_TABLE,)
+CREATE_PROPS = Prefix(
+    name="iceberg.tables.auto-create-props.",
+    target="properties of new tables",
+    importance="medium",
+    doc="Any table property of tables that are made.",
+)
+WRITE_PROPS = Prefix(
+    name="iceberg.tables.write-props.",
+    target="properties of files",
+    importance="low",
+    doc="Any write property (write.parquet.compression-codec ...), over that of the table.",
+)
+PREFIXES = (PARTITION_BY_TABLE, routes.ROUTE_REGEX, CREATE_PROPS, WRITE_PROPS)
 
 
 @attrs.frozen
@@ -212,6 +228,12 @@ class TableSettings:
     excluded_columns: tuple[str, ...]
     offsets_table: str
     truncate: bool = False
+    routes: Routes | None = None
+    keys: KeyRule = KeyRule()
+    auto_create: bool = True
+    case_insensitive: bool = False
+    create_properties: Mapping[str, str] = attrs.field(factory=dict)
+    write_properties: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def build(reading: Reading) -> TableSettings:
@@ -219,26 +241,50 @@ def build(reading: Reading) -> TableSettings:
     reading.get(NESTED_AS_VARIANT)
     reading.get(TABLE_MAPPER)
     _check_replacement(reading)
+    _check_prefix(reading)
+    keys = key_columns.build(reading)
     return TableSettings(
         prefix=reading.get(PREFIX),
         destination_regexp=reading.get(DESTINATION_REGEXP),
         destination_regexp_replace=reading.get(DESTINATION_REPLACE),
         case=_case(reading),
-        upsert=reading.get(UPSERT),
+        upsert=reading.get(UPSERT) and keys.mode != "none",
         keep_deletes=reading.get(KEEP_DELETES),
         truncate=_truncate(reading),
         dedup_column=reading.get(DEDUP_COLUMN),
         op_field=reading.get(OP_FIELD),
         create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
         allow_field_addition=reading.get(FIELD_ADDITION),
-        preserve_required=reading.get(PRESERVE_REQUIRED),
+        preserve_required=_preserve_required(reading),
         write_format=reading.get(WRITE_FORMAT),
         format_version=reading.get(FORMAT_VERSION),
         partition_by=reading.get(PARTITION_BY),
         partition_by_table=_by_table(reading),
         excluded_columns=reading.get(EXCLUDED_COLUMNS),
         offsets_table=reading.get(OFFSETS_TABLE),
+        routes=routes.build(reading, connect_sink.cdc_target(reading)),
+        keys=keys,
+        auto_create=reading.get(routes.AUTO_CREATE),
+        case_insensitive=reading.get(routes.CASE_INSENSITIVE),
+        create_properties=reading.under(CREATE_PROPS),
+        write_properties=reading.under(WRITE_PROPS),
     )
+
+
+def _preserve_required(reading: Reading) -> bool:
+    forced, entry = reading.get(routes.FORCE_OPTIONAL), reading.entry(routes.FORCE_OPTIONAL)
+    kept = reading.get(PRESERVE_REQUIRED)
+    if entry and forced and kept:
+        reading.refuse(entry, f"{PRESERVE_REQUIRED.name} is true, which says the opposite", "keep one of them")
+    return kept if entry is None else not forced
+
+
+def _check_prefix(reading: Reading) -> None:
+    entry = reading.entry(PREFIX)
+    if entry and "." in reading.get(PREFIX):
+        reading.refuse(
+            entry, "has a dot, which would part off a namespace", "use debezium.sink.iceberg.table-namespace"
+        )
 
 
 def _truncate(reading: Reading) -> bool:

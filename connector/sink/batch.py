@@ -29,6 +29,7 @@ from connector.sink.fold import NONE
 from connector.sink.jobs import Result, mappers, run, sizes
 from connector.sink.limits import Limits
 from connector.sink.plan import BatchPlan, Letter
+from connector.sink.routing import FieldRoutes
 from connector.sink.targets import Targets
 from connector.sink.truncates import Cut
 
@@ -62,7 +63,10 @@ class Batch:
 
 @attrs.frozen
 class Report:
-    """What became of a batch, for logs and progress; `tables` maps a table to its files."""
+    """What became of a batch, for logs and progress; `tables` maps a table to its files.
+
+    `nulled` values could not be converted; `drift` counts, per table and run, fields in which events and table differ.
+    """
 
     batch: int
     events: int
@@ -73,6 +77,8 @@ class Report:
     ignored: int
     end: Mapping[TopicPartition, int]
     position: Position
+    nulled: int = 0
+    drift: Mapping[str, int] = attrs.field(factory=dict)
 
 
 class Batches:
@@ -140,8 +146,11 @@ class Batches:
         self._empty(frame.sparkSession, plan, names)
         done = self._commit(plan, names, result, position)
         tally = result.tally
+        for index, field in tally.drift:
+            self._targets.drifted(names[index], (field,))
         counts = (tally.dead, tally.tombstones, tally.ignored)
-        return Report(batch.id, tally.events, 0.0, done, *counts, batch.end, position)
+        drift = {self._targets[name].table.name: len(fields) for name, fields in self._targets.drift.items()}
+        return Report(batch.id, tally.events, 0.0, done, *counts, batch.end, position, tally.nulled, drift)
 
     def _tell(self, letters: list[Letter]) -> None:
         for letter in letters[:SHOWN_LETTERS]:
@@ -184,12 +193,13 @@ class Batches:
     def plan(self, batch: Batch, cuts: Mapping[str, Cut] | None = None) -> tuple[BatchPlan, list[str]]:
         """Give the plan of the next job, and the names of its tables by index."""
         routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
-        names = sorted(set(routes.values()))
+        names = sorted(set(routes.values())) or self._targets.routed()
         index = {name: i for i, name in enumerate(names)}
         reducers, buckets = sizes(batch.events, self._parallelism)
         tables = tuple(self._targets.plan(name, i, batch.start) for name, i in index.items())
         tables = tuple(attrs.evolve(t, cut=(cuts or {}).get(name)) for t, name in zip(tables, index, strict=True))
         rule = self._settings.table
+        routing = None if rule.routes is None else FieldRoutes(rule.routes, index, dict(self._targets.refused_tables))
         return BatchPlan(
             label=f"{batch.id:06d}",
             catalog=self._settings.catalog.name,
@@ -201,19 +211,24 @@ class Batches:
             tables=tables,
             routes={topic: index[name] for topic, name in routes.items()},
             only_topic=batch.topics[0] if len(batch.topics) == 1 else None,
-            keyed=any(plan.mode == "upsert" for plan in tables) or len(routes) < len(batch.topics),
+            keyed=any(plan.keyed for plan in tables) or len(routes) < len(batch.topics),
             refused=dict(self._targets.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
             mappers=mappers(batch.events, self._parallelism),
             buckets=buckets,
             reducers=reducers,
             max_letters=self._limits.room,
+            routing=routing,
+            case_insensitive=rule.case_insensitive,
         ), names
 
     def _commit(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Committed]:
         """Commit every table; one that fails does not hold up the others, its error is raised after them."""
         work = [(names[index], files) for index, files in sorted(result.files.items())]
         topics = {name: [t for t, i in plan.routes.items() if names[i] == name] for name, _ in work}
+        if plan.routing is not None:
+            # Any topic may have events for any table.
+            topics = dict.fromkeys(topics, sorted({topic for topic, _ in plan.ranks}))
         guarded = {names[t.index]: t.known_keys.certain for t in plan.tables}
         with ThreadPoolExecutor(COMMIT_THREADS) as pool:
             futures = {
