@@ -90,6 +90,7 @@ class Catalog:
         schema: Schema,
         partition_by: tuple[PartitionTerm, ...] = (),
         properties: Mapping[str, str] | None = None,
+        sort_by: tuple[str, ...] = (),
     ) -> Table:
         """Create a table, or give the one that another process created first.
 
@@ -106,6 +107,8 @@ class Catalog:
                 transaction = builder.createTransaction()
                 if partition_by:
                     self._add_fields(transaction.updateSpec(), partition_by)
+                if sort_by:
+                    self._add_order(transaction.replaceSortOrder(), sort_by)
                 transaction.commitTransaction()
         except (FatalError, RetriableError) as error:
             if java_exception_name(error) != "AlreadyExistsException":
@@ -170,6 +173,12 @@ class Catalog:
         except (FatalError, RetriableError) as error:
             if java_exception_name(error) not in ("AlreadyExistsException", "UnsupportedOperationException"):
                 raise
+
+    def _add_order(self, update: Any, columns: tuple[str, ...]) -> None:
+        last = jvm(self._spark).org.apache.iceberg.NullOrder.NULLS_LAST
+        for column in columns:
+            update.asc(column, last)
+        update.commit()
 
     def _add_fields(self, update: Any, terms: tuple[PartitionTerm, ...]) -> None:
         expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions

@@ -314,7 +314,6 @@ def _check_replacement(reading: Reading) -> None:
 
 def _by_table(reading: Reading) -> dict[str, tuple[str, ...]]:
     values: dict[str, tuple[str, ...]] = {}
-    for entry in reading.members(PARTITION_BY_TABLE):
-        one = attrs.evolve(PARTITION_BY, name=entry.key)
-        values[entry.key.removeprefix(PARTITION_BY_TABLE.name)] = reading.get(one)
+    for table in reading.under(PARTITION_BY_TABLE):
+        values[table] = reading.get(attrs.evolve(PARTITION_BY, name=PARTITION_BY_TABLE.name + table))
     return values

@@ -19,6 +19,7 @@ from connector.iceberg.evolution import grown
 from connector.iceberg.types import nullable
 from connector.kafka.registry import registry
 from connector.settings import EventSettings, RegistrySettings
+from connector.sink import raw_events
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.matching import matched
 from connector.sink.operations import DEFAULT_FIELD, named
@@ -107,11 +108,23 @@ def decode(run: Run, plan: BatchPlan) -> Outcome:
     index = plan.routes.get(run.topic)
     table = None if index is None else plan.tables[index]
     known = None if table is None else pa.struct(list(table.layout.columns))
+    if plan.raw_ms is not None:
+        return _as_text(run, table, plan)
     reading = converters(plan)
     values = reading.value.decode(run.value, "VALUE_CONVERTER", known)
     if not plan.evolve and values.faults and known is not None:
         values = read_again(values, run.value, reading.value)
     return _outcome(_Work(run, plan, reading), table, values)
+
+
+def _as_text(run: Run, table: TablePlan | None, plan: BatchPlan) -> Outcome:
+    if table is None:
+        return Outcome(needs=(raw_events.need(run.topic),))
+    rank = plan.ranks[run.topic, run.partition]
+    part, faults = raw_events.part_of(run.topic, rank, run.offset, run.key, run.value, table, plan)
+    done = table.committed.get((run.topic, run.partition), 0)
+    part = part if not done else part.take(np.flatnonzero(part.order.offset >= done))
+    return Outcome((part,) if len(part) else (), faults=tuple(faults), tables=(table.index,) if len(part) else ())
 
 
 class _Work:

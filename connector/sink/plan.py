@@ -70,6 +70,7 @@ class BatchPlan:
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
     `routing` is set where events name their tables themselves; `routes` is empty then.
+    `raw_ms` is the batch's time (epoch milliseconds) where events are kept as text (`icebergevents`), else None.
     """
 
     label: str
@@ -91,6 +92,7 @@ class BatchPlan:
     max_letters: int
     routing: FieldRoutes | None = None
     case_insensitive: bool = False
+    raw_ms: int | None = None
 
 
 @attrs.frozen(eq=False)

@@ -21,6 +21,7 @@ from connector.iceberg.table import Table
 from connector.iceberg.types import table_schema
 from connector.settings import SinkSettings, TableSettings
 from connector.settings.partitions import PartitionTerm, parse
+from connector.sink import raw_events
 from connector.sink.decode import DELETED
 from connector.sink.matching import merged
 from connector.sink.plan import Need, TablePlan
@@ -67,7 +68,7 @@ class Targets:
 
     def name(self, topic: str) -> str:
         """Give the name of a topic's table."""
-        return table_name(topic, self._settings.table)
+        return raw_events.TABLE if self._settings.events_only else table_name(topic, self._settings.table)
 
     def find(self, topics: Iterable[str]) -> dict[str, str]:
         """Give the table names of those topics whose table exists, loading what is new; none where events decide."""
@@ -195,6 +196,8 @@ class Targets:
         rule = self._settings.table
         if not rule.auto_create:
             raise DataFault(f"table {self._catalog.full_name(name)} does not exist, and auto-create-enabled is false")
+        if self._settings.events_only:
+            return self._target(name, self._created_for_text(name))
         columns = union(merged(need.row) if rule.case_insensitive else need.row for need in needs)
         keys, properties = self._keys(name, needs, columns), self._properties()
         columns = _with_keys(columns, needs, keys)
@@ -208,6 +211,10 @@ class Targets:
         table = self._catalog.create(name, schema, self._partitioning(name, needs, columns), properties)
         self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
         return self._target(name, table)
+
+    def _created_for_text(self, name: str) -> Table:
+        properties, order = self._properties(), raw_events.SORTED_BY
+        return self._catalog.create(name, raw_events.SCHEMA, raw_events.PARTITIONS, properties, sort_by=order)
 
     def _keys(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[str, ...]:
         rule = self._settings.table

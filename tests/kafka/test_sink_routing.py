@@ -82,11 +82,11 @@ def test_each_event_is_in_the_table_that_it_names(runs: tuple[list[Run], Lake, l
     """Inserts, updates and deletes by word end in the named tables, over restarts, keyed by id-columns."""
     done, tables, _ = runs
     assert [run.code for run in done] == [0, 0, 0], done[-1].text[-6000:]
-    orders = {row["id"]: row["amount"] for row in tables.table("lake.orders")}
-    assert orders == {1: 11, 2: None, 3: 33, 6: 66, 7: 7, 8: 8, 9: 9}
-    people = {row["id"]: row["name"] for row in tables.table("lake.people")}
+    orders = {row["id"]: row["amount"] for row in tables.rows("orders", "lake")}
+    assert orders == {1: 11, 2: None, 3: 33, 5: 5, 6: 66, 7: 7, 8: 8, 9: 9}
+    people = {row["id"]: row["name"] for row in tables.rows("people", "lake")}
     assert people == {0: "again", **{key: f"n{key}" for key in range(1, 5)}}
-    assert [(row["id"], row["x"]) for row in tables.table("other.fresh")] == [(1, 1.5)]
+    assert [(row["id"], row["x"]) for row in tables.rows("fresh", "other")] == [(1, 1.5)]
 
 
 def test_what_cannot_be_routed_or_named_is_dead(runs: tuple[list[Run], Lake, list[Record]]) -> None:
