@@ -116,6 +116,58 @@ def offsets_reset(
             positions.reset(settings, to=to, topics=topics, execute=execute)
 
 
+@main.group()
+def dlq() -> None:
+    """Look at a sink's dead letters, and put repaired ones through again."""
+
+
+@dlq.command("list")
+@FILES
+@OVERRIDES
+def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """List the dead letters: where their records stood, why they are dead, which were put through again."""
+    with reported():
+        from connector import dead_letters
+
+        dead_letters.listed(sink_of(files, overrides))
+
+
+@dlq.command("show")
+@FILES
+@OVERRIDES
+@click.option("--letter", required=True, help="The letter, as the list names it.")
+@click.option("--save", type=click.Path(path_type=Path), default=None, help="Folder to save key and value in.")
+def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, save: Path | None) -> None:
+    """Show one dead letter whole, or save its key and value to be repaired."""
+    with reported():
+        from connector import dead_letters
+
+        dead_letters.show(sink_of(files, overrides), letter=letter, save=save)
+
+
+@dlq.command("replay")
+@FILES
+@OVERRIDES
+@click.option("--letter", "letters", multiple=True, help="Only this letter; may be given several times.")
+@click.option("--from", "repaired", type=click.Path(path_type=Path), default=None, help="Folder of repaired letters.")
+@click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
+def dlq_replay(
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    letters: tuple[str, ...],
+    repaired: Path | None,
+    execute: bool,  # noqa: FBT001
+) -> None:
+    """Put dead letters through again, as if they had come in their place; a dry run unless told. Stop the sink first.
+
+    A letter whose key a later record changed is left out; none is put through twice.
+    """
+    with reported():
+        from connector import dead_letters
+
+        dead_letters.replay(sink_of(files, overrides), letters=letters, repaired=repaired, execute=execute)
+
+
 @main.command()
 @click.option("--home", type=click.Path(path_type=Path), default=None, help="Folder of broker and tables.")
 @click.option("--fresh", is_flag=True, help="Begin anew: forget broker and tables of earlier runs.")
@@ -125,6 +177,14 @@ def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
         from connector.demo import play
 
         play(home, fresh=fresh)
+
+
+def sink_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:
+    """Read a sink's settings. ConfigError with every fault, or when they are a source's."""
+    settings = settings_of(files, overrides)
+    if isinstance(settings, SourceSettings):
+        raise ConfigError("a source has no dead letters; name the files of a sink")
+    return settings
 
 
 def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings | SourceSettings:

@@ -7,6 +7,10 @@ may neither make tables nor change them.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +18,7 @@ import pytest
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.recordings import Record
 from tests.reading import Lake
-from tests.running import Run
+from tests.running import PROJECT, Run, Workspace
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -29,15 +33,18 @@ FILE = {
     "iceberg.tables.evolve-schema-enabled": "true",
     "iceberg.tables.cdc-field": "op",
     "iceberg.tables.default-id-columns": "id",
+    "iceberg.table.lake.log.id-columns": "",
     "iceberg.tables.default-partition-by": "bucket(id, 2)",
     "iceberg.tables.auto-create-props.write.parquet.compression-codec": "gzip",
     "iceberg.control.commit.interval-ms": "1000",
 }
+WIDE = {**os.environ, "COLUMNS": "240"}
 FIXED = {"iceberg.tables.auto-create-enabled": "false", "iceberg.tables.evolve-schema-enabled": "false"}
 
 
-def _record(topic: str, offset: int, value: dict[str, Any]) -> Record:
-    return Record(topic, 0, offset, None, json.dumps(value).encode(), (), 1_700_000_000_000)
+def _record(topic: str, offset: int, value: dict[str, Any] | bytes) -> Record:
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return Record(topic, 0, offset, None, raw, (), 1_700_000_000_000)
 
 
 def _event(table: str, key: int, op: str, **more: Any) -> dict[str, Any]:
@@ -51,6 +58,9 @@ FIRST = [
     _event("lake.orders", 4, "delete"),
     _event("lake.orders", 5, "truncate"),
     {"id": 1, "op": "c"},
+    b'{"table": "lake.half',
+    _event("lake.log", 1, "c", text="one"),
+    _event("lake.log", 2, "zz", text="two"),
 ]
 SECOND = [
     _event("lake.orders", 0, "d"),
@@ -65,14 +75,29 @@ THIRD = [
 ]
 
 
+# Letters by a word of what they hold, as they are repaired; None: as they are.
+REPAIRED: dict[str, dict[str, Any] | None] = {
+    "truncate": _event("lake.orders", 5, "update", amount=55),
+    '{"id": 1, "op": "c"}': _event("lake.orders", 1, "update", amount=-1),  # a later event has changed this one
+    "lake.half": _event("lake.orders", 77, "create", amount=77),
+    "zz": _event("lake.log", 2, "c", text="two"),
+    "nowhere": None,
+}
+
+
 @pytest.fixture(scope="module")
-def runs(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> tuple[list[Run], Lake, list[Record]]:
+def space(make_workspace: MakeWorkspace) -> Workspace:
+    """Where the sink works."""
+    return make_workspace("routes", FILE)
+
+
+@pytest.fixture(scope="module")
+def runs(topics: Topics, space: Workspace, lake: OpenLake) -> tuple[list[Run], Lake, list[Record]]:
     """The three runs, the tables after them, and the dead letters."""
-    space = make_workspace("routes", FILE)
     done = []
     for number, (events, extra) in enumerate(((FIRST, {}), (SECOND, {}), (THIRD, FIXED))):
         # Events of one table come by one topic: between topics there is no order.
-        records = [_record(TOPICS["people" in e.get("table", "")], i, e) for i, e in enumerate(events)]
+        records = [_record(TOPICS[b"people" in json.dumps(str(e)).encode()], i, e) for i, e in enumerate(events)]
         topics.replay(records, create=number == 0)
         done.append(space.run(extra))
     return done, lake(space), topics.read("routes-dead-letters")
@@ -92,7 +117,7 @@ def test_each_event_is_in_the_table_that_it_names(runs: tuple[list[Run], Lake, l
 def test_what_cannot_be_routed_or_named_is_dead(runs: tuple[list[Run], Lake, list[Record]]) -> None:
     """An unknown operation, no route field, a table that may not be made: one dead letter each, with its reason."""
     reasons = [dict(letter.headers)["__connect.errors.exception.message"] or b"" for letter in runs[2]]
-    assert sorted(reason.split(b" ")[0] for reason in reasons) == [b"field", b"table", b"the"]
+    assert sorted(reason.split(b" ")[0] for reason in reasons) == [b"field", b"field", b"not", b"table", b"the"]
     assert any(b"does not exist" in reason for reason in reasons)
 
 
@@ -102,3 +127,41 @@ def test_drift_is_counted(runs: tuple[list[Run], Lake, list[Record]]) -> None:
     assert second.batches[-1]["iceberg_schema_drift_count"] == {"lake.orders": 1}
     assert third.batches[-1]["iceberg_schema_drift_count"] == {"lake.orders": 1}
     assert third.batches[-1]["nulled"] == 1
+
+
+def _dlq(*arguments: str) -> str:
+    command = [sys.executable, "-m", "connector", "dlq", *arguments]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False, env=WIDE)
+    assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-1000:]
+    return done.stdout
+
+
+def test_letters_are_listed_repaired_and_replayed_once(
+    runs: tuple[list[Run], Lake, list[Record]], space: Workspace, topics: Topics, tmp_path: Path
+) -> None:
+    """Letters of every class go through once repaired: later events keep their word, and nothing comes twice."""
+    _, tables, letters = runs
+    file = str(space.file({}))
+    assert _dlq("list", file).count("offset") == len(letters) == len(REPAIRED)
+    for letter in letters:
+        name = f"{letter.partition}-{letter.offset}"
+        _dlq("show", file, "--letter", name, "--save", str(tmp_path))
+        assert (tmp_path / f"{name}.value").read_bytes() == letter.value
+        (mended,) = [new for word, new in REPAIRED.items() if word.encode() in (letter.value or b"")]
+        if mended is not None:
+            (tmp_path / f"{name}.value").write_text(json.dumps(mended))
+    before = {table: tables.summaries(table, "lake") for table in ("orders", "log")}
+    assert "nothing was changed" in _dlq("replay", file, "--from", str(tmp_path))
+    assert {table: tables.summaries(table, "lake") for table in before} == before
+    told = _dlq("replay", file, "--from", str(tmp_path), "--execute")
+    assert told.count("left out") == 1
+    assert told.count("in its table") == len(REPAIRED) - 1
+    assert "no letters" in _dlq("replay", file, "--from", str(tmp_path), "--execute")
+    orders = {row["id"]: row["amount"] for row in tables.rows("orders", "lake")}
+    assert (orders[5], orders[1], orders[77], len(orders)) == (55, 11, 77, 9)
+    assert sorted(row["text"] for row in tables.rows("log", "lake")) == ["one", "two"]
+    assert [row["id"] for row in tables.rows("nowhere", "lake")] == [1]
+    marks = [record for record in topics.read("routes-dead-letters") if record.value is None]
+    assert len(marks) == 1
+    again = space.run()
+    assert (again.code, again.total("events")) == (0, 0)
