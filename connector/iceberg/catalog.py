@@ -91,6 +91,7 @@ class Catalog:
         partition_by: tuple[PartitionTerm, ...] = (),
         properties: Mapping[str, str] | None = None,
         sort_by: tuple[str, ...] = (),
+        location: str | None = None,
     ) -> Table:
         """Create a table, or give the one that another process created first.
 
@@ -104,6 +105,8 @@ class Catalog:
                 parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
                 builder = self._java.buildTable(self._identifier(table), parsed)
                 builder = builder.withProperties(as_map(self._spark, properties or {}))
+                if location:
+                    builder = builder.withLocation(location)
                 transaction = builder.createTransaction()
                 if partition_by:
                     self._add_fields(transaction.updateSpec(), partition_by)

@@ -31,6 +31,9 @@ _DEFAULTS = {
     f"{_OURS}allow-field-addition": "false",
     f"{_OURS}catalog-name": "iceberg",
     f"{_OURS}upsert-keep-deletes": "false",
+    # Unwrapping adds no columns: that sink's tables have none of them.
+    f"{_OURS}excluded-columns": "__deleted",
+    "debezium.transforms.unwrap.add.fields": "",
     "iceberg.tables.auto-create-enabled": "false",
     "debezium.sink.batch.interval-ms": "300000",
 }

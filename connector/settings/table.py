@@ -10,12 +10,13 @@ from typing import Literal
 
 import attrs
 
-from connector.settings import connect_sink, key_columns, regexps, routes
+from connector.settings import connect_sink, key_columns, regexps, routes, table_schema, topics
 from connector.settings.key_columns import KeyRule
 from connector.settings.kinds import BOOLEAN, LIST, PARTITION_TERMS, PATTERN, TEXT, one_of, whole_number
 from connector.settings.option import Option, Prefix
 from connector.settings.reading import Reading
 from connector.settings.routes import Routes
+from connector.settings.table_schema import Column
 
 PREFIX = Option(
     name="debezium.sink.iceberg.table-prefix",
@@ -187,6 +188,7 @@ OPTIONS: tuple[Option[object], ...] = (
     TABLE_MAPPER,
     *routes.OPTIONS,
     *key_columns.OPTIONS,
+    *table_schema.OPTIONS,
 )
 CREATE_PROPS = Prefix(
     name="iceberg.tables.auto-create-props.",
@@ -234,6 +236,8 @@ class TableSettings:
     case_insensitive: bool = False
     create_properties: Mapping[str, str] = attrs.field(factory=dict)
     write_properties: Mapping[str, str] = attrs.field(factory=dict)
+    columns: tuple[Column, ...] = ()
+    location: str | None = None
 
 
 def build(reading: Reading) -> TableSettings:
@@ -243,6 +247,8 @@ def build(reading: Reading) -> TableSettings:
     _check_replacement(reading)
     _check_prefix(reading)
     keys = key_columns.build(reading)
+    routing = routes.build(reading, connect_sink.cdc_target(reading))
+    table_schema.check(reading, routing, reading.get(topics.TOPICS))
     return TableSettings(
         prefix=reading.get(PREFIX),
         destination_regexp=reading.get(DESTINATION_REGEXP),
@@ -262,12 +268,14 @@ def build(reading: Reading) -> TableSettings:
         partition_by_table=_by_table(reading),
         excluded_columns=reading.get(EXCLUDED_COLUMNS),
         offsets_table=reading.get(OFFSETS_TABLE),
-        routes=routes.build(reading, connect_sink.cdc_target(reading)),
+        routes=routing,
         keys=keys,
         auto_create=reading.get(routes.AUTO_CREATE),
         case_insensitive=reading.get(routes.CASE_INSENSITIVE),
         create_properties=reading.under(CREATE_PROPS),
         write_properties=reading.under(WRITE_PROPS),
+        columns=reading.get(table_schema.COLUMNS),
+        location=reading.get(table_schema.LOCATION),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 import attrs
 import pyarrow as pa
 import structlog
+from pyiceberg.schema import Schema
 
 from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog import Catalog
@@ -18,9 +19,10 @@ from connector.iceberg.keys import KnownKeys, known_keys, widened
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.position import TopicPartition
 from connector.iceberg.table import Table
-from connector.iceberg.types import table_schema
+from connector.iceberg.types import arrow_schema, table_schema
 from connector.settings import SinkSettings, TableSettings
 from connector.settings.partitions import PartitionTerm, parse
+from connector.settings.table_schema import Column
 from connector.sink import raw_events
 from connector.sink.decode import DELETED
 from connector.sink.matching import merged
@@ -198,7 +200,11 @@ class Targets:
             raise DataFault(f"table {self._catalog.full_name(name)} does not exist, and auto-create-enabled is false")
         if self._settings.events_only:
             return self._target(name, self._created_for_text(name))
-        columns = union(merged(need.row) if rule.case_insensitive else need.row for need in needs)
+        columns = (
+            declared(rule.columns)
+            if rule.columns
+            else union(merged(need.row) if rule.case_insensitive else need.row for need in needs)
+        )
         keys, properties = self._keys(name, needs, columns), self._properties()
         columns = _with_keys(columns, needs, keys)
         if not len(columns):
@@ -207,8 +213,11 @@ class Targets:
             columns = columns.append(pa.field(DELETED, pa.string()))
             properties[TOMBSTONES] = "delete"
         required = _required(needs) if rule.preserve_required else frozenset()
+        required |= frozenset(column.name for column in rule.columns if column.required)
         schema = table_schema(columns, keys, required, nanoseconds=rule.format_version > 2)  # noqa: PLR2004
-        table = self._catalog.create(name, schema, self._partitioning(name, needs, columns), properties)
+        table = self._catalog.create(
+            name, schema, self._partitioning(name, needs, columns), properties, location=rule.location
+        )
         self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
         return self._target(name, table)
 
@@ -260,6 +269,15 @@ class Targets:
         if missing:
             self._log.warning("partition-by names columns the table has not", table=name, columns=missing)
         return tuple(term for term in terms if term.column in columns.names)
+
+
+def declared(columns: Iterable[Column]) -> pa.Schema:
+    """Give the columns that the settings declare, in Arrow's types."""
+    fields = [
+        {"id": place, "name": column.name, "required": column.required, "type": column.type}
+        for place, column in enumerate(columns, start=1)
+    ]
+    return arrow_schema(Schema.model_validate({"type": "struct", "fields": fields}))
 
 
 def _beside(work: Callable[[str], T], names: Iterable[str]) -> list[T]:
