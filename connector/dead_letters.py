@@ -51,7 +51,8 @@ def replay(settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path |
         repaired: folder with `<id>.key` and `<id>.value` that stand for what the letter has.
         execute: do it.
     """
-    waiting = [one for one in _chosen(_letters(settings), letters) if not one.replayed]
+    known = _letters(settings)
+    waiting = [one for one in _chosen(known, letters) if not one.replayed]
     waiting = [_repaired(one, repaired) for one in waiting]
     if not waiting:
         click.echo("there are no letters to put through")
@@ -61,7 +62,7 @@ def replay(settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path |
     with session(settings) as spark:
         sink = build(spark, settings, lambda _: None, seen)
         try:
-            result = Replayer(settings, sink.targets, sink.batches, cluster).replay(waiting, execute=execute)
+            result = Replayer(settings, sink.targets, sink.batches, cluster, known).replay(waiting, execute=execute)
         finally:
             sink.close()
     if execute:

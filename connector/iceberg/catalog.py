@@ -178,9 +178,9 @@ class Catalog:
                 raise
 
     def _add_order(self, update: Any, columns: tuple[str, ...]) -> None:
-        last = jvm(self._spark).org.apache.iceberg.NullOrder.NULLS_LAST
+        iceberg = jvm(self._spark).org.apache.iceberg
         for column in columns:
-            update.asc(column, last)
+            update.asc(iceberg.expressions.Expressions.ref(column), iceberg.NullOrder.NULLS_LAST)
         update.commit()
 
     def _add_fields(self, update: Any, terms: tuple[PartitionTerm, ...]) -> None:

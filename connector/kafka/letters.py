@@ -1,6 +1,7 @@
 """The dead letter topic -> letters, what became of them, and marks of those put through again. On the driver.
 
-A mark is a record of the same topic without key and value, whose header `__icebridge.replayed` names letters.
+A mark is a record of the same topic with key and value as they were put through (repaired, maybe); its header
+`__icebridge.replayed` names the letter.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _FLUSH_S = 60.0
 
 @attrs.frozen
 class DeadLetter:
-    """A letter: its id (`partition-offset` in the dead letter topic), the record as it was, where it stood, and why."""
+    """A letter: its id (`partition-offset` in the dead letter topic), the record, where it stood, and why it is dead.
+
+    `key` and `value` are as they came; of a letter that was `replayed`, as they were put through.
+    """
 
     id: str
     topic: str
@@ -54,18 +58,25 @@ def read(cluster: Cluster, kafka: KafkaSettings, topic: str) -> list[DeadLetter]
     ends, starts = cluster.ends(at), cluster.beginnings(at)
     found: dict[tuple[str, int, int], DeadLetter] = {}
     ids: dict[tuple[str, int, int], set[str]] = {}
-    done: set[str] = set()
+    done: dict[str, Message] = {}
     with Records(kafka) as records:
         for where in at:
             for message in between(records, where, starts[where], ends[where]):
                 headers = _headers(message)
-                done.update(filter(None, headers.get(MARK, "").split(",")))
                 letter = _letter(message, headers)
-                if letter is not None:
+                if MARK in headers:
+                    done[headers[MARK]] = message
+                elif letter is not None:
                     found[letter.place] = letter
                     ids.setdefault(letter.place, set()).add(letter.id)
-    letters = (attrs.evolve(letter, replayed=not done.isdisjoint(ids[at])) for at, letter in found.items())
+    letters = (_marked(letter, [done[one] for one in ids[at] if one in done]) for at, letter in found.items())
     return sorted(letters, key=lambda letter: letter.place)
+
+
+def _marked(letter: DeadLetter, marks: list[Message]) -> DeadLetter:
+    if not marks:
+        return letter
+    return attrs.evolve(letter, replayed=True, key=_bytes(marks[-1].key()), value=_bytes(marks[-1].value()))
 
 
 def between(records: Records, at: tuple[str, int], start: int, end: int) -> Iterable[Message]:
@@ -81,13 +92,12 @@ def between(records: Records, at: tuple[str, int], start: int, end: int) -> Iter
 
 
 def mark(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetter]) -> None:
-    """Note that letters were put through again. Raises RetriableError when the broker does not acknowledge."""
-    ids = ",".join(letter.id for letter in letters)
-    if not ids:
-        return
+    """Note that letters were put through as they are here. Raises RetriableError without an acknowledgement."""
     producer = Producer({**configuration(kafka, "producer"), "enable.idempotence": True})
     with mapped(f"marking letters of {topic}"):
-        producer.produce(topic, None, None, headers=[(MARK, ids.encode())])
+        for letter in letters:
+            producer.produce(topic, letter.value, letter.key, headers=[(MARK, letter.id.encode())])
+            producer.poll(0)
     if producer.flush(_FLUSH_S):
         raise RetriableError(f"the mark in {topic} was not acknowledged within {_FLUSH_S:.0f} s")
 
