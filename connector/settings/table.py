@@ -151,6 +151,14 @@ OFFSETS_TABLE = Option(
     importance="low",
     doc="Table that holds the committed Kafka offsets, beside those in every snapshot's summary.",
 )
+HISTORY_TABLE = Option(
+    name="debezium.source.schema.history.internal.iceberg.table-name",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Table that gets a row for every schema that a table was made with or evolved to; not given: none is kept.",
+    aliases=("debezium.source.database.history.iceberg.table-name",),
+)
 NESTED_AS_VARIANT = Option(
     name="debezium.sink.iceberg.nested-as-variant",
     kind=one_of("false"),
@@ -184,6 +192,7 @@ OPTIONS: tuple[Option[object], ...] = (
     PARTITION_BY,
     EXCLUDED_COLUMNS,
     OFFSETS_TABLE,
+    HISTORY_TABLE,
     NESTED_AS_VARIANT,
     TABLE_MAPPER,
     *routes.OPTIONS,
@@ -238,6 +247,7 @@ class TableSettings:
     write_properties: Mapping[str, str] = attrs.field(factory=dict)
     columns: tuple[Column, ...] = ()
     location: str | None = None
+    history_table: str | None = None
 
 
 def build(reading: Reading) -> TableSettings:
@@ -276,6 +286,7 @@ def build(reading: Reading) -> TableSettings:
         write_properties=reading.under(WRITE_PROPS),
         columns=reading.get(table_schema.COLUMNS),
         location=reading.get(table_schema.LOCATION),
+        history_table=reading.get(HISTORY_TABLE),
     )
 
 

@@ -18,6 +18,7 @@ from connector.iceberg.evolution import grown, union
 from connector.iceberg.keys import KnownKeys, known_keys, widened
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.position import TopicPartition
+from connector.iceberg.schema_log import SchemaLog
 from connector.iceberg.table import Table
 from connector.iceberg.types import arrow_schema, table_schema
 from connector.settings import SinkSettings, TableSettings
@@ -60,6 +61,9 @@ class Targets:
         self.refused_tables: dict[str, str] = {}
         self.drift: dict[str, set[str]] = {}
         self._patched: set[str] = set()
+        self._changed: set[str] = set()
+        history = settings.table.history_table
+        self._history = SchemaLog(catalog, history, settings.name) if history else None
         self._log = structlog.get_logger()
 
     def __getitem__(self, table: str) -> Target:
@@ -102,6 +106,9 @@ class Targets:
         for need in needs:
             by_table.setdefault(need.table or self.name(need.topic), []).append(need)
         _beside(lambda name: self._satisfied(name, by_table[name]), by_table)
+        changed, self._changed = sorted(self._changed), set()
+        if self._history is not None:
+            self._history.note([self._targets[name].table for name in changed])
 
     def patch(self, name: str) -> None:
         """Take note that a table's events leave out values that the table may hold."""
@@ -219,6 +226,7 @@ class Targets:
             name, schema, self._partitioning(name, needs, columns), properties, location=rule.location
         )
         self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
+        self._changed.add(name)
         return self._target(name, table)
 
     def _created_for_text(self, name: str) -> Table:
@@ -247,6 +255,7 @@ class Targets:
         self._catalog.evolve(target.table, columns)
         new = (f for f in columns if f.name not in before.names or f.type != before.field(f.name).type)
         self.drifted(name, (field.name for field in new))
+        self._changed.add(name)
         self._log.info("table evolved", table=target.table.name, columns=len(columns))
         return attrs.evolve(target, layout=self._layout(name, target.table))
 

@@ -37,6 +37,7 @@ FILE = {
     "iceberg.tables.default-partition-by": "bucket(id, 2)",
     "iceberg.tables.auto-create-props.write.parquet.compression-codec": "gzip",
     "iceberg.control.commit.interval-ms": "1000",
+    "debezium.source.schema.history.internal.iceberg.table-name": "_history",
 }
 WIDE = {**os.environ, "COLUMNS": "240"}
 FIXED = {"iceberg.tables.auto-create-enabled": "false", "iceberg.tables.evolve-schema-enabled": "false"}
@@ -112,6 +113,20 @@ def test_each_event_is_in_the_table_that_it_names(runs: tuple[list[Run], Lake, l
     people = {row["id"]: row["name"] for row in tables.rows("people", "lake")}
     assert people == {0: "again", **{key: f"n{key}" for key in range(1, 5)}}
     assert [(row["id"], row["x"]) for row in tables.rows("fresh", "other")] == [(1, 1.5)]
+
+
+def test_schemas_are_kept(runs: tuple[list[Run], Lake, list[Record]]) -> None:
+    """The history table has a row for every table that was made, and for the one that got a column."""
+    noted = [json.loads(row["history_data"]) for row in runs[1].rows("_history")]
+    assert sorted(row["table"] for row in noted) == [
+        "lake.log",
+        "lake.orders",
+        "lake.orders",
+        "lake.people",
+        "other.fresh",
+    ]
+    newest = max((row for row in noted if row["table"] == "lake.orders"), key=lambda row: row["schema-id"])
+    assert "note" in {field["name"] for field in newest["schema"]["fields"]}
 
 
 def test_what_cannot_be_routed_or_named_is_dead(runs: tuple[list[Run], Lake, list[Record]]) -> None:

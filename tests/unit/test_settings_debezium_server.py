@@ -82,7 +82,7 @@ def test_debezium_keys_are_named_in_one_note(server: Path) -> None:
         "these keys configure Debezium itself and have no effect here: %dev.quarkus.log.level, database.history.skip, "
         "debezium.format.header, debezium.source.connector.class, debezium.source.database.password, "
         "debezium.source.offset.flush.interval.ms, "
-        "debezium.source.schema.history.internal.iceberg.table-name, debezium.transforms, "
+        "debezium.transforms, "
         "debezium.transforms.unwrap.delete.tombstone.handling.mode, debezium.transforms.unwrap.type, "
         "offset.flush.interval.ms, quarkus.log.level",
         "these keys of Debezium Server's iceberg sink have no effect here: debezium.sink.batch.concurrent-uploads, "
