@@ -35,6 +35,9 @@ _DEFAULTS = {
     f"{_OURS}excluded-columns": "__deleted",
     "debezium.transforms.unwrap.add.fields": "",
     "iceberg.tables.auto-create-enabled": "false",
+    # Record keys say nothing to that sink.
+    "primary.key.mode": "record_value",
+    f"{_OURS}create-identifier-fields": "false",
     "debezium.sink.batch.interval-ms": "300000",
 }
 NO_EFFECT = (

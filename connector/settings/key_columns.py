@@ -54,7 +54,7 @@ OPTIONS: tuple[Option[object], ...] = (MODE, FIELDS, ID_COLUMNS)
 class KeyRule:
     """Key columns that are configured: of every table, and of single ones; empty: the record key's, or the table's.
 
-    `mode` none makes every table append; `value` says that they are read from the row.
+    `mode` none makes every table append; record_value reads them from the row, those of the table where none is named.
     """
 
     mode: Literal["none", "record_key", "record_value"] = "record_key"
@@ -67,14 +67,14 @@ class KeyRule:
 
     def comes_from(self, table: str) -> KeysFrom:
         """Where a table's keys are read."""
-        return "value" if self.of(table) and (self.mode == "record_value" or table in self.by_table) else "record"
+        return "value" if self.mode == "record_value" or self.by_table.get(table) else "record"
 
 
 def build(reading: Reading) -> KeyRule:
     """Read the keys' part; faults go to the reading."""
     mode, fields, columns = reading.get(MODE), reading.get(FIELDS), reading.get(ID_COLUMNS)
     entry = reading.entry(MODE)
-    if mode == "record_value" and not fields and entry:
+    if mode == "record_value" and not fields and entry and entry.layer >= 0:
         reading.refuse(entry, f"needs {FIELDS.name}", "name the columns of the value that tell rows apart")
     told = reading.entry(FIELDS)
     nested = [name for name in (*fields, *columns) if "." in name]

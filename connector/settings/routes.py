@@ -57,7 +57,7 @@ CASE_INSENSITIVE = Option(
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Match fields of events to columns whatever their case.",
+    doc="Match fields of events to columns whatever their case (at the top level).",
 )
 FORCE_OPTIONAL = Option(
     name="iceberg.tables.schema-force-optional",

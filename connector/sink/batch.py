@@ -211,7 +211,9 @@ class Batches:
             tables=tables,
             routes={topic: index[name] for topic, name in routes.items()},
             only_topic=batch.topics[0] if len(batch.topics) == 1 else None,
-            keyed=any(plan.keyed for plan in tables) or len(routes) < len(batch.topics) or self._settings.events_only,
+            keyed=self._settings.events_only
+            or any(plan.keyed for plan in tables)
+            or (rule.keys.mode == "record_key" and len(routes) < len(batch.topics)),
             refused=dict(self._targets.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
             mappers=mappers(batch.events, self._parallelism),
@@ -220,6 +222,7 @@ class Batches:
             max_letters=self._limits.room,
             routing=routing,
             case_insensitive=rule.case_insensitive,
+            record_keys=rule.keys.mode == "record_key",
             raw_ms=time.time_ns() // 1_000_000 if self._settings.events_only else None,
         ), names
 

@@ -21,7 +21,7 @@ from connector.kafka.registry import registry
 from connector.settings import EventSettings, RegistrySettings
 from connector.sink import raw_events
 from connector.sink.fold import NONE, Ints, Mask, Order
-from connector.sink.matching import matched
+from connector.sink.matching import matched, renames
 from connector.sink.operations import DEFAULT_FIELD, named
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
@@ -143,7 +143,7 @@ class _Work:
 
     def keys(self, table: TablePlan | None) -> RecordKeys | None:
         """Give the record keys by the types of a table, decoded once; None where they are not looked at."""
-        if table is not None and not table.keyed:
+        if not (self.plan.record_keys if table is None else table.keyed):
             return None
         # Events that name their tables share one reading of the keys: the types are those that they have.
         place = None if table is None or self.plan.routing is not None else table.index
@@ -229,6 +229,9 @@ def _taken(work: _Work, made: Changes, table: TablePlan | None, name: str | None
     if plan.case_insensitive and table is not None:
         change = matched(change, table.layout.columns.names)
     keys = work.keys(table)
+    if plan.case_insensitive and table is not None and keys is not None:
+        wanted = renames(keys.columns, table.layout.keys)
+        keys = attrs.evolve(keys, columns={wanted.get(name, name): column for name, column in keys.columns.items()})
     need = _need(run.topic, change, keys, table, plan)
     if table is None and keys is not None and keys.all_faulty(change.rows):
         # Nothing here could become a row, so it is no reason for a table.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import attrs
 import pyarrow as pa
@@ -12,12 +12,13 @@ from serde.bits import children
 from serde.changes import Changes
 
 
-def renames(names: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
+def renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
     """Give names that differ from a column in case only, and the column's; an exact match of either wins."""
     exact = set(columns)
     given = set(names)
-    by_lower = {column.lower(): column for column in exact if column not in given}
-    return {n: by_lower[n.lower()] for n in given if n not in exact and n.lower() in by_lower}
+    free = {column.lower(): column for column in exact if column not in given}
+    # Each column is taken once: by the first of several that differ in case only.
+    return {n: free.pop(n.lower()) for n in dict.fromkeys(names) if n not in exact and n.lower() in free}
 
 
 def matched(change: Changes, columns: Iterable[str]) -> Changes:

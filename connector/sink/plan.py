@@ -70,6 +70,7 @@ class BatchPlan:
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
     `routing` is set where events name their tables themselves; `routes` is empty then.
+    `record_keys` tells whether new tables are keyed by the keys of records.
     `raw_ms` is the batch's time (epoch milliseconds) where events are kept as text (`icebergevents`), else None.
     """
 
@@ -93,6 +94,7 @@ class BatchPlan:
     routing: FieldRoutes | None = None
     case_insensitive: bool = False
     raw_ms: int | None = None
+    record_keys: bool = True
 
 
 @attrs.frozen(eq=False)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from connector.sink.decode import decode
+from connector.sink.matching import renames
 from connector.sink.plan import TablePlan
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
@@ -179,6 +180,25 @@ def test_columns_whatever_their_case() -> None:
     assert rows(decode(run({"ID": 1, "name": "a"}), plan(append(0, TABLE), evolve=False))) == [
         {"id": None, "name": "a"}
     ]
+
+
+def test_record_keys_whatever_their_case() -> None:
+    """With case-insensitive matching the record key's ID is the key column id."""
+    made = plan(upsert(0, TABLE, ("id",)), case_insensitive=True)
+    assert rows(decode(run({"ID": 1, "NAME": "a"}, keys=[{"ID": 1}]), made)) == [{"id": 1, "name": "a"}]
+
+
+def test_one_field_per_column() -> None:
+    """Of fields that differ in case only the first is the column; an exact name leaves nothing to the others."""
+    assert renames(["NAME", "Name", "x"], ["name", "X", "y"]) == {"NAME": "name", "x": "X"}
+    assert renames(["NAME", "name"], ["name"]) == {}
+
+
+def test_record_keys_that_say_nothing_are_not_read() -> None:
+    """Where keys come from the value, a record key that cannot be read is no reason against a new table."""
+    outcome = decode(run({"id": 1}, keys=[b"not json"]), plan(record_keys=False))
+    assert not outcome.faults
+    assert [need.key for need in outcome.needs] == [None]
 
 
 def test_keys_from_the_value() -> None:
