@@ -66,8 +66,9 @@ def _of_text(column: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, Mas
         lower = pc.ascii_lower(column)
         known = pc.is_in(lower, value_set=pa.array(["true", "false"]))
         return _checked(column, pc.if_else(known, pc.equal(lower, "true"), None))
-    if types.is_binary(target):
-        return binary(column)
+    if types.is_binary(target) or (types.is_fixed_size_binary(target) and not isinstance(target, pa.UuidType)):
+        made, _ = binary(column)
+        return _checked(column, converted(made, target)[0])
     if isinstance(target, pa.UuidType):
         return uuid(column)
     if types.is_time(target):

@@ -53,6 +53,8 @@ def routed(change: Changes, block: Block, topic: str, routes: FieldRoutes) -> tu
     if routes.whole:
         return [Routed(name, change) for name in routes.whole], [], 0
     value = _value(change, block, topic, routes.rule)
+    if value is None and not routes.rule.dynamic:
+        return [], [], len(change.rows)
     if value is None:
         return [], [Fault(int(row), "TASK_PUT", "the event has no route field") for row in change.rows], 0
     coded = value.dictionary_encode()

@@ -37,6 +37,8 @@ def _one(kind: pa.DataType, value: Any, required: tuple[str, ...] = ()) -> Any:
         pytest.param(pa.int32(), 7.0, 7, id="int: whole number with a point"),
         pytest.param(pa.int32(), "7", 7, id="int: text"),
         pytest.param(pa.int32(), True, 1, id="int: boolean (Jackson)"),
+        pytest.param(pa.int64(), "+5", 5, id="long: text with a sign"),
+        pytest.param(pa.binary(4), "YWJjZA==", b"abcd", id="fixed: base64"),
         pytest.param(pa.int64(), "-9007199254740993", -9007199254740993, id="long: text"),
         pytest.param(pa.float32(), 1.5, 1.5, id="float: number"),
         pytest.param(pa.float64(), "2.5", 2.5, id="double: text"),
@@ -84,6 +86,9 @@ def test_accepted_values(kind: pa.DataType, value: Any, expected: Any) -> None:
     [
         (pa.int32(), "x"),
         (pa.int32(), 1.7),
+        (pa.int64(), "0x10"),
+        (pa.int64(), "5.0"),
+        (pa.binary(4), "abcd"),
         (pa.int32(), 2**40),
         (pa.int32(), {"a": 1}),
         (pa.int32(), [1]),
