@@ -5,29 +5,26 @@ A record that cannot be used leaves as a fault with its place and reason; the ot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import attrs
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from connector.iceberg.coercion import coerced, converted_by
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown
-from connector.iceberg.types import nullable
 from connector.kafka.registry import registry
 from connector.settings import EventSettings, RegistrySettings
 from connector.sink import raw_events
-from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.matching import matched, renames
 from connector.sink.operations import DEFAULT_FIELD, named
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
-from connector.sink.record_keys import RecordKeys, key_type, put_keys, record_keys
+from connector.sink.record_keys import RecordKeys, key_type, record_keys
 from connector.sink.rereading import read_again
 from connector.sink.routing import FieldRoutes, routed
+from connector.sink.rows import DELETED, Run, integers, part_of, tombstones_of
 from connector.sink.truncates import OP, Truncate
 from serde.bits import children
 from serde.block import Block, Decoded
@@ -37,19 +34,7 @@ from serde.faults import Fault
 from serde.registry import Fetch
 from serde.shape import is_envelope
 
-DELETED = "__deleted"
-_NO_OP = np.uint8(0)
-
-
-@attrs.frozen(eq=False)
-class Run:
-    """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending."""
-
-    topic: str
-    partition: int
-    offset: Ints
-    key: pa.Array
-    value: pa.Array
+__all__ = ["DELETED", "Outcome", "Run", "converters", "decode"]
 
 
 @attrs.frozen(eq=False)
@@ -177,7 +162,7 @@ def _outcome(work: _Work, table: TablePlan | None, values: Decoded) -> Outcome:
     for target in _tombstoned(plan, table) if len(values.tombstones) else ():
         keys = work.keys(target)
         if keys is not None:
-            part, unkeyed = _tombstones(run, values.tombstones, keys, target, plan)
+            part, unkeyed = tombstones_of(run, values.tombstones, keys, target, plan)
             work.part(part, target)
             work.faults.extend(unkeyed)
     return Outcome(
@@ -239,7 +224,7 @@ def _taken(work: _Work, made: Changes, table: TablePlan | None, name: str | None
     elif need is not None:
         work.needs.append(need if name is None else attrs.evolve(need, table=name))
     elif table is not None:
-        part, unfit, nulled = _part(run, change, keys, table, plan)
+        part, unfit, nulled = part_of(run, change, keys, table, plan)
         work.part(part, table)
         work.faults.extend(unfit)
         work.nulled += nulled
@@ -273,7 +258,7 @@ def _truncates(run: Run, change: Changes, table: TablePlan | None) -> Iterator[T
     for index in np.flatnonzero(change.op == OP).tolist():
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
-            place = (_integers(column)[index] for column in (change.ts_ns, change.lsn, change.total_order))
+            place = (integers(column)[index] for column in (change.ts_ns, change.lsn, change.total_order))
             yield Truncate(run.topic, run.partition, offset, *map(int, place))
 
 
@@ -281,7 +266,7 @@ def _true_after(run: Run, change: Changes, table: TablePlan | None) -> Changes |
     """Leave out truncates themselves, and what came before the one that emptied the table."""
     keep = change.op != OP
     if table is not None and table.cut is not None:
-        places = [_integers(column) for column in (change.ts_ns, change.lsn, change.total_order)]
+        places = [integers(column) for column in (change.ts_ns, change.lsn, change.total_order)]
         keep &= table.cut.after((run.topic, run.partition), run.offset[change.rows], *places)
     if keep.all():
         return change
@@ -331,150 +316,3 @@ def _as_in_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schema) 
 
 def _without(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:
     return pa.struct([field for field in shape if field.name not in excluded]) if excluded else shape
-
-
-def _part(
-    run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
-) -> tuple[Part, list[Fault], int]:
-    """Make the table's rows of one block's changes; also gives how many values became null."""
-    columns, bad, nulled = _columns(change, table, plan)
-    faults = [Fault(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
-    image = np.asarray(change.row.is_valid())
-    if table.keyed and keys is not None:
-        faults += put_keys(columns, change.rows, keys, table)
-    if table.mode == "upsert":
-        _mark_deleted(columns, change.deleted, table)
-    faults += _missing(columns, change, image, table)
-    part = _assembled(columns, _order(run, change, plan), change.deleted, image, table)
-    dropped = {fault.row for fault in faults}
-    if table.mode == "append":
-        dropped.update(change.rows[~image].tolist())
-    return _kept(run, part, change.rows, dropped, table), faults, nulled
-
-
-def _missing(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> list[Fault]:
-    """Give the rows that lack what the table requires; a row that is removed needs its key only."""
-    written = image & ~change.deleted if table.mode == "upsert" and not table.keep_deletes else image
-    faults = []
-    for field in table.layout.columns:
-        key = table.mode == "upsert" and table.keys_from == "value" and field.name in table.layout.keys
-        if (field.nullable and not key) or (table.keyed and field.name in table.layout.keys):
-            continue
-        if columns[field.name].null_count:
-            lacking = np.asarray(columns[field.name].is_null()) & (True if key else written)
-            reason = f"column {field.name} is {'a key' if key else 'required'}, and the event has no value for it"
-            faults += [Fault(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(lacking)]
-    return faults
-
-
-def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[str, pa.Array], dict[int, str], int]:
-    """Convert each column of the rows to the table's type; the second result tells why rows (by index) do not fit.
-
-    Where tables follow their events a value that does not fit is a fault; where they do not, the seed's mismatch table
-    holds (`connector.iceberg.coercion`), and the third result counts the values that became null by it.
-    """
-    result: dict[str, pa.Array] = {}
-    bad: dict[int, str] = {}
-    nulled = 0
-    found = dict(zip(change.row.type.names, children(change.row), strict=True))
-    if not plan.evolve:
-        bad.update(_without_match(change, found, table))
-    for field in table.layout.columns:
-        column = found.get(field.name)
-        if column is None:
-            result[field.name] = pa.nulls(len(change.rows), field.type)
-            continue
-        faults = None
-        if plan.evolve or field.name in table.layout.keys or not field.nullable:
-            result[field.name], faults = converted_by(column, field.type, lenient=not plan.evolve)
-        else:
-            result[field.name], _, lost = coerced(column, field)
-            nulled += lost
-        if faults is not None:
-            reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
-            bad.update((int(i), reason) for i in np.flatnonzero(faults))
-    return result, bad, nulled
-
-
-def _without_match(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
-    """Give the rows that have fields, and none that the table has (seed: "No fields match schema")."""
-    known = set(table.layout.columns.names)
-    told = np.zeros(len(change.rows), np.bool_)
-    for name, column in found.items():
-        if name in known and name != DELETED:
-            if not column.null_count:
-                return {}
-            told |= np.asarray(column.is_valid())
-    image = np.asarray(change.row.is_valid())
-    if any(name in known for name in found) and change.optional:
-        return {}
-    others = np.zeros(len(change.rows), np.bool_)
-    for name, column in found.items():
-        if name not in known:
-            others |= np.asarray(column.is_valid())
-    return dict.fromkeys(
-        np.flatnonzero(image & ~told & others).tolist(), "no field of the event is a column of the table"
-    )
-
-
-def _mark_deleted(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:
-    """Fill `__deleted` where the event did not bring it (soft delete of topics without the rewrite mode)."""
-    if DELETED in columns and columns[DELETED].null_count:
-        kind = columns[DELETED].type
-        told = pa.array(deleted) if pa.types.is_boolean(kind) else pc.if_else(pa.array(deleted), "true", "false")
-        columns[DELETED] = columns[DELETED].fill_null(told.cast(kind)) if table.keep_deletes else columns[DELETED]
-
-
-def _order(run: Run, change: Changes, plan: BatchPlan) -> Order:
-    rank = plan.ranks[run.topic, run.partition]
-    return Order(
-        partition=np.full(len(change.rows), rank, np.int64),
-        offset=run.offset[change.rows],
-        dedup=_integers(_dedup(change, plan.dedup_column)),
-        lsn=_integers(change.lsn),
-        total_order=_integers(change.total_order),
-        op=change.op,
-    )
-
-
-def _dedup(change: Changes, name: str) -> pa.Array:
-    position = change.row.type.get_field_index(name) if name else -1
-    if position < 0:
-        return change.ts_ns if name == "__source_ts_ns" else pa.nulls(len(change.rows), pa.int64())
-    column = children(change.row)[position]
-    return column if pa.types.is_integer(column.type) else converted(column, pa.int64())[0]
-
-
-def _integers(column: pa.Array) -> Ints:
-    return np.asarray(column.cast(pa.int64()).fill_null(NONE), dtype=np.int64)
-
-
-def _assembled(columns: Mapping[str, pa.Array], order: Order, deleted: Mask, image: Mask, table: TablePlan) -> Part:
-    schema = nullable(table.layout.columns)
-    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
-    return Part(batch, order, np.asarray(deleted), image)
-
-
-def _kept(run: Run, part: Part, rows: Ints, dropped: set[int], table: TablePlan) -> Part:
-    """Leave out faulty rows, and what the table has from before (a batch that is replayed)."""
-    keep = np.ones(len(rows), np.bool_)
-    if dropped:
-        keep &= ~np.isin(rows, np.fromiter(dropped, np.int64))
-    done = table.committed.get((run.topic, run.partition), 0)
-    if done and len(rows):
-        keep &= part.order.offset >= done
-    return part if keep.all() else part.take(np.flatnonzero(keep))
-
-
-def _tombstones(run: Run, rows: Ints, keys: RecordKeys, table: TablePlan, plan: BatchPlan) -> tuple[Part, list[Fault]]:
-    """Make changes without a row: the key is gone. A tombstone without key says nothing (tables without a key)."""
-    rows = rows[keys.usable[rows] | np.isin(rows, [fault.row for fault in keys.faults])]
-    columns = {field.name: pa.nulls(len(rows), field.type) for field in table.layout.columns}
-    faults = put_keys(columns, rows, keys, table)
-    unknown = np.full(len(rows), NONE, np.int64)
-    rank = np.full(len(rows), plan.ranks[run.topic, run.partition], np.int64)
-    op = np.full(len(rows), _NO_OP, np.uint8)
-    order = Order(rank, run.offset[rows], unknown, unknown, unknown, op)
-    gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    part = _assembled(columns, order, gone, image, table)
-    return _kept(run, part, rows, {fault.row for fault in faults}, table), faults
