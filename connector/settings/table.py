@@ -87,7 +87,7 @@ OP_FIELD = Option(
     kind=TEXT,
     default="__op",
     importance="low",
-    doc="Column that holds the operation: c, r, u or d.",
+    doc="Field with the operation of events that are no envelopes: c, insert, u, delete ... in any case, else dead.",
 )
 IDENTIFIER_FIELDS = Option(
     name="debezium.sink.iceberg.create-identifier-fields",
