@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import attrs
 import orjson
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.commit import Committed, Pending, commit
@@ -22,11 +22,12 @@ from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position, TopicPartition
 from connector.kafka.cluster import Cluster, Topic
 from connector.kafka.dead_letters import DeadLetters
+from connector.kafka.fetch import feed
 from connector.kafka.groups import Group
 from connector.retry import retried
 from connector.settings import SinkSettings
 from connector.sink.fold import NONE
-from connector.sink.jobs import Result, mappers, run, sizes
+from connector.sink.jobs import Result, run, sizes
 from connector.sink.limits import Limits
 from connector.sink.plan import BatchPlan, Letter
 from connector.sink.routing import FieldRoutes
@@ -86,6 +87,7 @@ class Batches:
 
     def __init__(
         self,
+        spark: SparkSession,
         settings: SinkSettings,
         targets: Targets,
         offsets: OffsetsTable,
@@ -93,17 +95,17 @@ class Batches:
         letters: DeadLetters,
         group: Group,
         position: Position,
-        parallelism: int,
     ) -> None:
         """Begin at `position`."""
+        self._spark = spark
         self._settings, self._targets, self._offsets = settings, targets, offsets
         self._cluster, self._letters, self._group = cluster, letters, group
         self._limits = Limits(settings.errors)
-        self._parallelism = parallelism
+        self._parallelism = spark.sparkContext.defaultParallelism
         self._log = structlog.get_logger()
         self.position = position
 
-    def process(self, frame: DataFrame, batch: Batch) -> Report:
+    def process(self, batch: Batch) -> Report:
         """Bring a batch into its tables.
 
         Raises:
@@ -113,7 +115,7 @@ class Batches:
         """
         began = time.monotonic()
         position = self._end_position(batch)
-        report = retried(lambda: self._attempt(frame, batch, position), self._settings.errors)
+        report = retried(lambda: self._attempt(batch, position), self._settings.errors)
         self.position = position
         retried(lambda: self._save(report), self._settings.errors)
         problem = self._group.follow(batch.end)
@@ -131,8 +133,8 @@ class Batches:
         ids = {name: topic.id for name, topic in found.items()}
         return self.position.advanced(Position(self.position.cluster_id, ids, batch.end))
 
-    def _attempt(self, frame: DataFrame, batch: Batch, position: Position) -> Report:
-        plan, names, result = self._run(frame, batch)
+    def _attempt(self, batch: Batch, position: Position) -> Report:
+        plan, names, result = self._run(batch)
         if result.tally.truncates and not self._settings.table.truncate:
             self._log.warning("truncates are ignored; see truncate.enabled", batch=batch.id)
         try:
@@ -143,7 +145,7 @@ class Batches:
             raise
         self._limits.passed(result.tally)
         self._tell(result.letters)
-        self._empty(frame.sparkSession, plan, names)
+        self._empty(plan, names)
         done = self._commit(plan, names, result, position)
         tally = result.tally
         for index, field in tally.drift:
@@ -157,22 +159,22 @@ class Batches:
             place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
             self._log.warning("dead letter", record=place, stage=letter.stage, reason=letter.reason)
 
-    def _empty(self, spark: SparkSession, plan: BatchPlan, names: list[str]) -> None:
+    def _empty(self, plan: BatchPlan, names: list[str]) -> None:
         """Delete what tables held before they were truncated."""
         for table in plan.tables:
             if table.cut is not None:
                 target, column = self._targets[names[table.index]], plan.dedup_column
                 ordered = column == "__source_ts_ns" and column in table.layout.columns.names
                 until = (column, table.cut.ts_ns) if ordered and table.cut.ts_ns != NONE else None
-                emptied(spark, plan.catalog, target.table, until)
+                emptied(self._spark, plan.catalog, target.table, until)
                 self._targets.refresh(names[table.index])
                 self._log.info("table emptied by a truncate at its source", table=target.table.name)
 
-    def _run(self, frame: DataFrame, batch: Batch) -> tuple[BatchPlan, list[str], Result]:
+    def _run(self, batch: Batch) -> tuple[BatchPlan, list[str], Result]:
         cuts: dict[str, Cut] = {}
         for _ in range(MAX_ROUNDS):
             plan, names = self.plan(batch, cuts)
-            result = run(frame, plan)
+            result = run(self._spark, plan)
             fresh = self._fresh_cuts(plan, names, result)
             if not result.needs and not result.open and not fresh:
                 return plan, names, result
@@ -210,13 +212,9 @@ class Batches:
             evolve=rule.allow_field_addition,
             tables=tables,
             routes={topic: index[name] for topic, name in routes.items()},
-            only_topic=batch.topics[0] if len(batch.topics) == 1 else None,
-            keyed=self._settings.events_only
-            or any(plan.keyed for plan in tables)
-            or (rule.keys.mode == "record_key" and len(routes) < len(batch.topics)),
             refused=dict(self._targets.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
-            mappers=mappers(batch.events, self._parallelism),
+            feed=feed(self._settings.kafka, batch.start, batch.end, self._parallelism),
             buckets=buckets,
             reducers=reducers,
             max_letters=self._limits.room,

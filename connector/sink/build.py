@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from connector.errors import RetriableError
 from connector.iceberg.catalog import Catalog
@@ -76,14 +76,13 @@ def build(
         # Where a first run began is known before anything is committed: a crash must not begin at another "latest".
         retried(lambda: offsets.save(position, {}), settings.errors)
     letters = DeadLetters(settings.name, settings.kafka, settings.errors, cluster)
-    parallelism = spark.sparkContext.defaultParallelism
     group = Group(settings.kafka)
-    batches = Batches(settings, targets, offsets, cluster, letters, group, position, parallelism)
+    batches = Batches(spark, settings, targets, offsets, cluster, letters, group, position)
     _prime(settings, targets, batches, position, seen)
     at_start = Position(position.cluster_id, position.topic_ids, {at: position.offsets[at] for at in seen.ends})
 
-    def process(frame: DataFrame, batch: Batch) -> Report:
-        report = batches.process(frame, batch)
+    def process(batch: Batch) -> Report:
+        report = batches.process(batch)
         told(report)
         return report
 

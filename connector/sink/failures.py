@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import FatalError, GapError, RetriableError
 
-_OURS = re.compile(r"^(?:.*\s)?connector\.errors\.(RetriableError|FatalError): (.+)$", re.MULTILINE)
-_CLASSES = {"RetriableError": RetriableError, "FatalError": FatalError}
+_OURS = re.compile(r"^(?:.*\s)?connector\.errors\.(RetriableError|GapError|FatalError): (.+)$", re.MULTILINE)
+_CLASSES = {"RetriableError": RetriableError, "GapError": GapError, "FatalError": FatalError}
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.sink import parcels
@@ -24,12 +24,6 @@ EVENTS_PER_REDUCER = 50_000
 
 EVENTS_PER_BUCKET = 200_000
 """A reduce task holds one bucket in memory at a time."""
-
-EVENTS_PER_MAPPER = 100_000
-"""Topic-partitions with fewer events than this share a task: many small topics cost what one large one does."""
-
-TASKS_PER_CORE = 4
-"""Up to so many tasks per core each topic-partition has its own: joining a few would leave cores waiting."""
 
 _STAYING = (parcels.RECALL, parcels.PATCH, parcels.MOVED, parcels.LAST)
 
@@ -56,36 +50,24 @@ def sizes(events: int, parallelism: int) -> tuple[int, int]:
     return reducers, reducers * max(1, math.ceil(events / (reducers * EVENTS_PER_BUCKET)))
 
 
-def mappers(events: int, parallelism: int) -> int:
-    """Give how many tasks may read a batch at most; each reads whole topic-partitions."""
-    return max(TASKS_PER_CORE * parallelism, math.ceil(events / EVENTS_PER_MAPPER))
-
-
-def columns(plan: BatchPlan) -> list[str]:
-    """Give the columns of Kafka's records that the map task needs; each costs time on its way into Python."""
-    key = ["key"] if plan.keyed else []
-    topic = ["topic"] if plan.only_topic is None else []
-    return [*key, "value", *topic, "partition", "offset"]
-
-
-def run(frame: DataFrame, plan: BatchPlan) -> Result:
+def run(spark: SparkSession, plan: BatchPlan) -> Result:
     """Run one batch: files are written, nothing is committed.
 
     Only descriptions come back to the driver: of files, shapes and unusable records, the last at most
     `plan.max_letters` + 1 per task.
 
     Raises:
-        RetriableError, FatalError: a task raised it (the schema registry).
+        RetriableError, GapError, FatalError: a task raised it (the broker, the schema registry).
     """
     with of_tasks():
-        return _run(frame, plan)
+        return _run(spark, plan)
 
 
-def _run(frame: DataFrame, plan: BatchPlan) -> Result:
+def _run(spark: SparkSession, plan: BatchPlan) -> Result:
     if not any(table.recalls or table.patches for table in plan.tables):
-        return _result(_tasks(frame, plan).collect())
+        return _result(_tasks(spark, plan).collect())
     # What only the table knows (rows of tombstones, unsent values) is looked up once the rest is through.
-    parcelled = _tasks(frame, plan).persist(StorageLevel.MEMORY_AND_DISK)
+    parcelled = _tasks(spark, plan).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         result = _result(parcelled.where(~F.col("kind").isin(*_STAYING)).collect())
         for table in plan.tables if not result.needs and not result.open else ():
@@ -111,8 +93,9 @@ def _patched(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[by
     return _result(patched(plan.catalog, own, table).collect()).files.get(table.index, [])
 
 
-def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:
-    mapped = frame.select(*columns(plan)).coalesce(plan.mappers).mapInArrow(map_task(plan), parcels.SCHEMA)
+def _tasks(spark: SparkSession, plan: BatchPlan) -> DataFrame:
+    count = len(plan.feed.shares)
+    mapped = spark.range(0, count, 1, max(1, count)).mapInArrow(map_task(plan), parcels.SCHEMA)
     if any(table.mode == "upsert" for table in plan.tables):
         reducer = F.pmod(F.col("bucket"), F.lit(plan.reducers))
         shuffled = mapped.repartitionById(plan.reducers, reducer).sortWithinPartitions("table", "bucket")

@@ -11,6 +11,7 @@ import pyarrow as pa
 from connector.iceberg.keys import KnownKeys
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.position import TopicPartition
+from connector.kafka.fetch import Feed
 from connector.settings import EventSettings
 from connector.settings.key_columns import KeysFrom
 from connector.sink.routing import FieldRoutes
@@ -65,8 +66,8 @@ class BatchPlan:
     """One job over one batch.
 
     `routes` gives the table of each topic that has one; `ranks` numbers the topic-partitions by name, for the fold.
-    `mappers` tasks read at most; `buckets` is how many parts the keys are split into, `reducers` tasks write them.
-    `only_topic` is set when the batch is of one topic; `keyed` tells whether record keys are looked at.
+    `feed` tells what each map task reads; `buckets` is how many parts the keys are split into, `reducers` tasks write
+    them.
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
     `routing` is set where events name their tables themselves; `routes` is empty then.
@@ -83,11 +84,9 @@ class BatchPlan:
     evolve: bool
     tables: tuple[TablePlan, ...]
     routes: Mapping[str, int]
-    only_topic: str | None
-    keyed: bool
     refused: Mapping[str, str]
     ranks: Mapping[TopicPartition, int]
-    mappers: int
+    feed: Feed
     buckets: int
     reducers: int
     max_letters: int

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from connector.iceberg.coercion import coerced, converted_by
 from connector.iceberg.conversion import converted
 from connector.iceberg.types import nullable
+from connector.kafka.fetch import Chunk
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, TablePlan
@@ -37,6 +38,12 @@ class Run:
     offset: Ints
     key: pa.Array
     value: pa.Array
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Run:
+        """Take over what was fetched."""
+        found = chunk.records
+        return cls(chunk.topic, chunk.partition, found.offset, found.key, found.value)
 
 
 def part_of(

@@ -1,9 +1,9 @@
 """The two tasks of a batch, as Spark runs them on executors.
 
-map:    records of a topic-partition -> decode -> fold -> parcels by bucket (upsert), or data files (append)
+map:    offset ranges -> records -> decode -> fold -> parcels by bucket (upsert), or data files (append)
 reduce: parcels of a bucket -> fold -> data files and equality deletes
 
-Memory of a task is bounded: by the size of one record batch, `CHUNK_BYTES` of rows, and one bucket.
+Memory of a task is bounded: by one fetch, `CHUNK_BYTES` of rows, and one bucket.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ CHUNK_BYTES = 48 * 1024**2
 
 
 def map_task(plan: BatchPlan) -> Task:
-    """Give the map task: record batches (key, value, topic, partition, offset) -> parcels."""
+    """Give the map task: numbers of shares of the batch's offsets -> parcels."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         work = _Mapping(plan)
         for batch in batches:
-            for run in runs(batch, plan):
-                yield from _sent(work.take(run))
+            for number in batch.column(0).to_pylist():
+                for chunk in plan.feed.chunks(number):
+                    yield from _sent(work.take(Run.of(chunk)))
         yield from _sent(work.finish())
         forget_archives()
 
@@ -59,23 +60,6 @@ def reduce_task(plan: BatchPlan) -> Task:
         forget_archives()
 
     return task
-
-
-def runs(batch: pa.RecordBatch, plan: BatchPlan) -> Iterator[Run]:
-    """Cut a record batch where the topic-partition changes (a task usually has one only)."""
-    codes = np.asarray(batch.column("partition"), np.int64)
-    if plan.only_topic is None:
-        codes = codes + np.asarray(batch.column("topic").dictionary_encode().indices, np.int64) * 2**32
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    for start, stop in zip(starts, [*starts[1:], len(codes)], strict=True):
-        part = batch.slice(start, stop - start)
-        yield Run(
-            topic=plan.only_topic or part.column("topic")[0].as_py(),
-            partition=part.column("partition")[0].as_py(),
-            offset=np.asarray(part.column("offset"), np.int64),
-            key=part.column("key") if plan.keyed else pa.nulls(len(part), pa.binary()),
-            value=part.column("value"),
-        )
 
 
 def _sent(items: Iterator[Parcel]) -> Iterator[pa.RecordBatch]:

@@ -6,21 +6,17 @@ beside the opening of catalog and tables instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import orjson
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.iceberg.position import TopicPartition, nested
+from connector.kafka.fetch import Feed, feed
 from connector.settings import SinkSettings
 from connector.sink.jobs import run
 from connector.sink.plan import BatchPlan
 from connector.sink.start import Seen
-from connector.sink.stream import kafka_options
 
 RECORDS, PARTITIONS = 60_000, 4
-"""How many records are read at most, and of how many topic-partitions; each of these costs a consumer."""
+"""How many records are read at most, and of how many topic-partitions."""
 
 
 def warm_up(spark: SparkSession, settings: SinkSettings, seen: Seen) -> None:
@@ -29,22 +25,13 @@ def warm_up(spark: SparkSession, settings: SinkSettings, seen: Seen) -> None:
     largest = sorted(held, key=lambda at: held[at], reverse=True)[:PARTITIONS]
     ends = {at: seen.ends[at] for at in largest}
     start = {at: max(seen.beginnings[at], end - RECORDS // PARTITIONS) for at, end in ends.items()}
-    frame = spark.read.format("kafka").options(**kafka_options(settings), **_range(start, ends)).load()
     try:
-        run(frame, _nowhere(spark, settings, seen))
+        run(spark, _nowhere(settings, seen, feed(settings.kafka, start, ends, spark.sparkContext.defaultParallelism)))
     except Exception as error:  # noqa: BLE001 - whatever it is, nothing depends on it
         structlog.get_logger().info("warm-up failed", reason=type(error).__name__)
 
 
-def _range(start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, str]:
-    return {
-        "assign": orjson.dumps({topic: sorted(map(int, parts)) for topic, parts in nested(ends).items()}).decode(),
-        "startingOffsets": orjson.dumps(nested(start)).decode(),
-        "endingOffsets": orjson.dumps(nested(ends)).decode(),
-    }
-
-
-def _nowhere(spark: SparkSession, settings: SinkSettings, seen: Seen) -> BatchPlan:
+def _nowhere(settings: SinkSettings, seen: Seen, records: Feed) -> BatchPlan:
     """Give a plan that has no table yet: records are decoded, and nothing is written."""
     rule = settings.table
     return BatchPlan(
@@ -57,11 +44,9 @@ def _nowhere(spark: SparkSession, settings: SinkSettings, seen: Seen) -> BatchPl
         evolve=True,
         tables=(),
         routes={},
-        only_topic=None,
-        keyed=True,
         refused={},
         ranks={at: rank for rank, at in enumerate(sorted(seen.ends))},
-        mappers=spark.sparkContext.defaultParallelism,
+        feed=records,
         buckets=1,
         reducers=1,
         max_letters=0,

@@ -115,12 +115,12 @@ class Diff:
         return gone, new
 
     def _rewritten(self) -> tuple[DataFrame, DataFrame]:
-        walked = None if self._by_row_id else rewritten.unpaired(self.reader, self.files, self.keys)
-        if walked is not None:
-            return self._digested(walked[0]), self._digested(walked[1])
         if lineage.known(self.files):
             gone, new = lineage.changed(self.reader, self.files)
             return self._digested(gone), self._digested(new)
+        walked = None if self._by_row_id else rewritten.unpaired(self.reader, self.files, self.keys)
+        if walked is not None:
+            return self._digested(walked[0]), self._digested(walked[1])
         gone, new = self._live(self.files.removed), self._live(self.files.added)
         return carryover.changed(self._digested(gone), self._digested(new))
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.types import table_schema
-from connector.settings import EventSettings
+from connector.kafka.fetch import feed
+from connector.settings import EventSettings, KafkaSettings
 from connector.settings.routes import Routes
 from connector.sink.decode import Outcome, Run
 from connector.sink.plan import BatchPlan, TablePlan
@@ -49,11 +50,9 @@ def plan(*tables: TablePlan, **changed: Any) -> BatchPlan:
         "evolve": True,
         "tables": tables,
         "routes": {"t": 0} if tables and "routing" not in changed else {},
-        "only_topic": None,
-        "keyed": True,
         "refused": {},
         "ranks": {("t", 0): 0},
-        "mappers": 1,
+        "feed": feed(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
         "buckets": 1,
         "reducers": 1,
         "max_letters": 10,

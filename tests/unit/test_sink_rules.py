@@ -16,11 +16,12 @@ from connector.iceberg.layout import TableLayout
 from connector.iceberg.position import Position
 from connector.iceberg.types import table_schema
 from connector.kafka.cluster import Topic
-from connector.settings import ErrorSettings, EventSettings, TableSettings
+from connector.kafka.fetch import feed
+from connector.settings import ErrorSettings, EventSettings, KafkaSettings, TableSettings
 from connector.sink.apply import may_exist
 from connector.sink.decode import Run, decode
 from connector.sink.fold import NONE, Order
-from connector.sink.jobs import mappers, sizes
+from connector.sink.jobs import sizes
 from connector.sink.limits import Limits
 from connector.sink.parts import Part, by_bucket, fold, gather, pack, unpack
 from connector.sink.plan import BatchPlan, TablePlan, Tally
@@ -47,6 +48,7 @@ TABLE = TableSettings(
     offsets_table="o",
 )
 SECRET = "s3cret"
+KAFKA = KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {})
 ERRORS = ErrorSettings("all", "dead", -1, 0.1, 1000, 0, 0)
 
 
@@ -132,7 +134,6 @@ def test_sizes_of_a_job() -> None:
     reducers, buckets = sizes(50_000_000, 4)
     assert reducers == 4
     assert buckets % reducers == 0
-    assert (mappers(10, 2), mappers(1_000_000, 2)) == (8, 10)
 
 
 @pytest.mark.parametrize(
@@ -170,11 +171,9 @@ def _plan(**changed: Any) -> BatchPlan:
         evolve=True,
         tables=(table,),
         routes={"t": 0},
-        only_topic=None,
-        keyed=True,
         refused={"odd": "no table can be made"},
         ranks={("t", 0): 0, ("odd", 0): 1},
-        mappers=1,
+        feed=feed(KAFKA, {}, {}, 1),
         buckets=1,
         reducers=1,
         max_letters=10,

@@ -1,0 +1,166 @@
+"""Fetched bytes -> record batches: headers read, sections unpacked, aborted transactions left out (pure).
+
+Source: Kafka's protocol documentation, "Record Batch" (format version 2), "Control Batches"; KIP-98 for transactions.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+
+import attrs
+import google_crc32c
+import pyarrow as pa
+
+HEADER_BYTES = 61
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_LENGTH = struct.Struct(">qi")
+_LEFT_OUT = 12
+"""Bytes in front of what the length counts."""
+
+_CHECKED = 21
+"""Where in a batch that begins which its checksum covers."""
+
+_MAGIC = 2
+_CODEC, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
+_GZIP, _SNAPPY = 1, 2
+_FRAMED = {3: "lz4", 4: "zstd"}
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = 16
+_ABORT = 0
+_MARKER_TYPE = struct.Struct(">hh")
+
+
+class Unreadable(ValueError):
+    """The bytes are not what the protocol says."""
+
+
+@attrs.frozen
+class Aborted:
+    """A transaction that was given up, from its first offset on."""
+
+    producer: int
+    first: int
+
+
+@attrs.frozen
+class Batch:
+    """One batch: its records stand in the fetched bytes from `start` to `end`, packed as `attributes` say."""
+
+    base: int
+    last: int
+    count: int
+    attributes: int
+    producer: int
+    start: int
+    end: int
+
+    @property
+    def packed(self) -> bool:
+        """Whether the records are compressed."""
+        return bool(self.attributes & _CODEC)
+
+
+def batches(data: memoryview) -> Iterator[Batch]:
+    """Give the whole batches of fetched bytes in order; the last may have been cut off by the fetch's size.
+
+    Raises:
+        Unreadable: a batch of an older format, or bytes that are none.
+    """
+    at = 0
+    while at + HEADER_BYTES <= len(data):
+        base, length = _LENGTH.unpack_from(data, at)
+        end = at + _LEFT_OUT + length
+        if data[at + 16] != _MAGIC:
+            raise Unreadable(f"message format {data[at + 16]}; only format 2 (Kafka 0.11 and later) is read")
+        if length < HEADER_BYTES - _LEFT_OUT:
+            raise Unreadable(f"a record batch of {length} bytes")
+        if end > len(data):
+            return
+        _, _, _, _, crc, attributes, last, _, _, producer, _, _, count = _HEADER.unpack_from(data, at)
+        if google_crc32c.value(bytes(data[at + _CHECKED : end])) != crc:
+            raise Unreadable(f"the record batch at offset {base} is not as it was written (CRC-32C)")
+        yield Batch(base, base + last, count, attributes, producer, at + HEADER_BYTES, end)
+        at = end
+
+
+def committed(found: Sequence[Batch], aborted: Sequence[Aborted], data: memoryview) -> list[Batch]:
+    """Leave out control batches, and those of aborted transactions.
+
+    Args:
+        found: batches in order of offsets.
+        aborted: the transactions that the broker says were given up in this fetch.
+        data: the fetched bytes.
+    """
+    waiting = sorted(aborted, key=lambda one: one.first, reverse=True)
+    given_up: set[int] = set()
+    kept = []
+    for batch in found:
+        while waiting and waiting[-1].first <= batch.last:
+            given_up.add(waiting.pop().producer)
+        if batch.attributes & _CONTROL:
+            if _is_abort(batch, data):
+                given_up.discard(batch.producer)
+        elif not (batch.attributes & _TRANSACTIONAL and batch.producer in given_up):
+            kept.append(batch)
+    return kept
+
+
+def _is_abort(batch: Batch, data: memoryview) -> bool:
+    """Read the marker's type: one record whose key is two numbers, version and type."""
+    # length, attributes, time and offset (one byte each: they are 0 but for the length), then the key's length.
+    at = batch.start
+    for _ in range(_MARKER_FIELDS):
+        while data[at] & 0x80:
+            at += 1
+        at += 1
+    return batch.count > 0 and _MARKER_TYPE.unpack_from(data, at)[1] == _ABORT
+
+
+_MARKER_FIELDS = 5
+
+
+def unpacked(batch: Batch, data: memoryview) -> bytes | memoryview:
+    """Give the bytes of a batch's records.
+
+    Raises:
+        Unreadable: an unknown codec, or bytes that it cannot read.
+    """
+    section = data[batch.start : batch.end]
+    codec = batch.attributes & _CODEC
+    try:
+        if codec == 0:
+            return section
+        if codec == _GZIP:
+            return zlib.decompress(section, wbits=31)
+        if codec == _SNAPPY:
+            return _snappy(section)
+        if codec in _FRAMED:
+            return pa.CompressedInputStream(pa.py_buffer(section), _FRAMED[codec]).read()
+    except (zlib.error, OSError, pa.ArrowException) as error:
+        raise Unreadable(f"a record batch that cannot be unpacked: {error}") from error
+    raise Unreadable(f"compression {codec} of a record batch is not known")
+
+
+def _snappy(section: memoryview) -> bytes:
+    """Java's clients write blocks with lengths behind a header of their own; librdkafka one bare block."""
+    if bytes(section[: len(_XERIAL)]) != _XERIAL:
+        return _snappy_block(section)
+    parts, at = [], _XERIAL_HEADER
+    while at < len(section):
+        size = int.from_bytes(section[at : at + 4], "big")
+        parts.append(_snappy_block(section[at + 4 : at + 4 + size]))
+        at += 4 + size
+    return b"".join(parts)
+
+
+def _snappy_block(block: memoryview) -> bytes:
+    size = shift = at = 0
+    while True:
+        byte = block[at]
+        size |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # noqa: PLR2004 - the last byte of a varint
+            break
+    return pa.decompress(pa.py_buffer(block), size, "snappy", asbytes=True)

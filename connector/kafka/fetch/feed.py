@@ -1,0 +1,57 @@
+"""A batch's offsets -> what its tasks read: a share of the offset ranges each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from connector.kafka.fetch.client import Address, client
+from connector.kafka.fetch.messages import READ_COMMITTED, READ_UNCOMMITTED, At
+from connector.kafka.fetch.ranges import OffsetRange, shares
+from connector.kafka.fetch.reading import Chunk, Reading, chunks
+from connector.settings import KafkaSettings
+
+EVENTS_PER_TASK = 20_000
+"""Below this many events a further task costs more than it gains."""
+
+TASKS_PER_CORE = 2
+MOST_EVENTS_PER_TASK = 250_000
+
+_ISOLATION = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
+
+
+@attrs.frozen
+class Feed:
+    """Offset ranges of a cluster by task; small enough to go with every task."""
+
+    address: Address
+    how: Reading
+    shares: tuple[tuple[OffsetRange, ...], ...]
+
+    def chunks(self, task: int) -> Iterator[Chunk]:
+        """Give the records of one task's share, on an executor.
+
+        Raises:
+            RetriableError, GapError, FatalError: see `connector.kafka.fetch.reading.chunks`.
+        """
+        for wanted in self.shares[task]:
+            yield from chunks(client(self.address), wanted, self.how)
+
+
+def feed(kafka: KafkaSettings, start: Mapping[At, int], end: Mapping[At, int], cores: int) -> Feed:
+    """Deal the offsets from `start` up to, not including, `end` out to tasks."""
+    ranges = [OffsetRange(*at, start.get(at, last), last) for at, last in sorted(end.items())]
+    java = kafka.consumer
+    how = Reading(isolation=_ISOLATION[java.get("isolation.level", "read_committed").lower()])
+    if "max.partition.fetch.bytes" in java:
+        how = attrs.evolve(how, partition_bytes=int(java["max.partition.fetch.bytes"]))
+    dealt = shares(ranges, tasks(sum(map(len, ranges)), cores))
+    return Feed(Address.of(kafka.client("consumer")), how, tuple(dealt))
+
+
+def tasks(events: int, cores: int) -> int:
+    """Give how many tasks read so many events at most."""
+    wanted = math.ceil(events / EVENTS_PER_TASK)
+    return max(1, min(wanted, max(TASKS_PER_CORE * cores, math.ceil(events / MOST_EVENTS_PER_TASK))))

@@ -1,0 +1,139 @@
+"""Requests and answers of Kafka's protocol that reading needs, as bytes (pure).
+
+Metadata v5, Fetch v11, SaslHandshake v1, SaslAuthenticate v0: the versions that every broker from 2.3 to 4.x has.
+Source: Kafka's protocol documentation, "The Messages".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from connector.kafka.fetch.batches import Aborted
+
+FETCH, METADATA, HANDSHAKE, AUTHENTICATE = (1, 11), (3, 5), (17, 1), (36, 0)
+READ_COMMITTED, READ_UNCOMMITTED = 1, 0
+At = tuple[str, int]
+
+
+@attrs.frozen
+class Fetched:
+    """What a broker gave of one topic-partition."""
+
+    error: int
+    stable_offset: int
+    first_offset: int
+    aborted: tuple[Aborted, ...]
+    data: memoryview
+
+
+@attrs.frozen
+class Metadata:
+    """Who leads: broker -> (host, port), and topic-partition -> (error, broker)."""
+
+    brokers: Mapping[int, tuple[str, int]]
+    leaders: Mapping[At, tuple[int, int]]
+
+
+class Answer:
+    """Reads the fields of an answer in order."""
+
+    def __init__(self, data: memoryview) -> None:
+        """Begin at its start."""
+        self._data, self._at = data, 0
+
+    def numbers(self, layout: str) -> tuple[int, ...]:
+        """Give numbers of fixed size (struct's letters)."""
+        shape = f">{layout}"
+        found = struct.unpack_from(shape, self._data, self._at)
+        self._at += struct.calcsize(shape)
+        return found
+
+    def number(self, layout: str) -> int:
+        """Give one number."""
+        return self.numbers(layout)[0]
+
+    def window(self, size: int) -> memoryview:
+        """Give the next bytes; none for a negative size."""
+        start, self._at = self._at, self._at + max(size, 0)
+        return self._data[start : self._at]
+
+    def text(self) -> str:
+        """Give a text; empty where it is null."""
+        return str(self.window(self.number("h")), "utf-8")
+
+    def blob(self) -> bytes:
+        """Give bytes."""
+        return bytes(self.window(self.number("i")))
+
+
+def text(value: str) -> bytes:
+    """Give a text with its length."""
+    data = value.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def request(kind: tuple[int, int], number: int, client: str, body: bytes) -> bytes:
+    """Give a request with its size and header."""
+    head = struct.pack(">hhi", *kind, number) + text(client)
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def metadata_request(topics: Sequence[str]) -> bytes:
+    """Ask who leads the partitions of topics; none is created."""
+    return struct.pack(">i", len(topics)) + b"".join(map(text, topics)) + b"\0"
+
+
+def metadata_of(answer: Answer) -> Metadata:
+    """Read the answer to that."""
+    answer.number("i")
+    brokers = {}
+    for _ in range(answer.number("i")):
+        node = answer.number("i")
+        brokers[node] = (answer.text(), answer.number("i"))
+        answer.text()
+    answer.text()
+    answer.number("i")
+    leaders: dict[At, tuple[int, int]] = {}
+    for _ in range(answer.number("i")):
+        topic_error, topic = answer.number("h"), answer.text()
+        answer.number("b")
+        partitions = answer.number("i")
+        if topic_error and not partitions:
+            leaders[topic, -1] = (topic_error, -1)
+        for _ in range(partitions):
+            error, partition, leader = answer.numbers("hii")
+            for _ in range(3):
+                answer.numbers(f"{answer.number('i')}i")
+            leaders[topic, partition] = (error, leader)
+    return Metadata(brokers, leaders)
+
+
+def fetch_request(offsets: Mapping[At, int], isolation: int, wait_ms: int, partition_bytes: int) -> bytes:
+    """Ask for records of topic-partitions from these offsets on; at least one batch of one of them comes.
+
+    No rack is told, so that leaders answer themselves (KIP-392).
+    """
+    topics: dict[str, list[bytes]] = {}
+    for (topic, partition), offset in offsets.items():
+        wanted = struct.pack(">iiqqi", partition, -1, offset, -1, partition_bytes)
+        topics.setdefault(topic, []).append(wanted)
+    listed = b"".join(text(t) + struct.pack(">i", len(some)) + b"".join(some) for t, some in topics.items())
+    head = struct.pack(">iiiibii", -1, wait_ms, 1, partition_bytes, isolation, 0, -1)
+    return head + struct.pack(">i", len(topics)) + listed + struct.pack(">i", 0) + text("")
+
+
+def fetched(answer: Answer) -> tuple[int, dict[At, Fetched]]:
+    """Read the answer to that: the error of the whole, and what each topic-partition gave."""
+    _, error, _ = answer.numbers("ihi")
+    found = {}
+    for _ in range(answer.number("i")):
+        topic = answer.text()
+        for _ in range(answer.number("i")):
+            partition, fault, _, stable, first = answer.numbers("ihqqq")
+            aborted = tuple(Aborted(*answer.numbers("qq")) for _ in range(answer.number("i")))
+            answer.number("i")
+            found[topic, partition] = Fetched(fault, stable, first, aborted, answer.window(answer.number("i")))
+    return error, found

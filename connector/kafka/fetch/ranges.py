@@ -1,0 +1,47 @@
+"""Offset ranges of a batch -> shares of about equal size, one for each task that reads (pure)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from itertools import pairwise
+
+import attrs
+
+
+@attrs.frozen(order=True)
+class OffsetRange:
+    """The offsets of a topic-partition from `start` up to, not including, `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+def shares(ranges: Sequence[OffsetRange], tasks: int) -> list[tuple[OffsetRange, ...]]:
+    """Deal ranges out to at most so many tasks; one that is larger than a fair share is cut into even pieces.
+
+    Small ranges stay whole and share tasks, so many small topics cost what one large one does.
+    """
+    total = sum(len(r) for r in ranges)
+    if not total:
+        return []
+    fair = max(1, -(-total // tasks))
+    pieces = sorted((p for r in ranges if len(r) for p in _pieces(r, fair)), key=lambda p: (-len(p), p))
+    heap = [(0, number) for number in range(min(tasks, len(pieces)))]
+    dealt: list[list[OffsetRange]] = [[] for _ in heap]
+    for piece in pieces:
+        held, number = heapq.heappop(heap)
+        dealt[number].append(piece)
+        heapq.heappush(heap, (held + len(piece), number))
+    return [tuple(sorted(share)) for share in dealt]
+
+
+def _pieces(whole: OffsetRange, fair: int) -> list[OffsetRange]:
+    count = -(-len(whole) // fair)
+    cuts = [whole.start + len(whole) * i // count for i in range(count + 1)]
+    return [attrs.evolve(whole, start=a, end=b) for a, b in pairwise(cuts)]

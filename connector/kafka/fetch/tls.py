@@ -1,0 +1,68 @@
+"""TLS settings, as librdkafka names them -> Python's: authorities, and the client's own certificate."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+from connector.errors import FatalError
+
+
+def context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """Give the context of a client.
+
+    Raises:
+        FatalError: a store that cannot be read; the message names the setting.
+    """
+    made = ssl.create_default_context()
+    if settings.get("ssl.endpoint.identification.algorithm", "https") == "none":
+        made.check_hostname = False
+    try:
+        _trust(made, settings)
+        _identify(made, settings)
+    except (OSError, ValueError) as error:
+        raise FatalError(f"the TLS settings of the Kafka client cannot be used: {error}") from error
+    return made
+
+
+def _trust(made: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+    location, pem = settings.get("ssl.ca.location"), settings.get("ssl.ca.pem")
+    if location:
+        folder = Path(location).is_dir()
+        made.load_verify_locations(cafile=None if folder else location, capath=location if folder else None)
+    if pem:
+        made.load_verify_locations(cadata=pem)
+
+
+def _identify(made: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+    password = settings.get("ssl.key.password")
+    if "ssl.certificate.location" in settings:
+        made.load_cert_chain(settings["ssl.certificate.location"], settings.get("ssl.key.location"), password)
+    elif "ssl.certificate.pem" in settings:
+        _load(made, settings["ssl.certificate.pem"] + "\n" + settings.get("ssl.key.pem", ""), password)
+    elif "ssl.keystore.location" in settings:
+        _load(made, _of_pkcs12(settings), None)
+
+
+def _load(made: ssl.SSLContext, pem: str, password: str | None) -> None:
+    # Python's ssl reads certificates from files only; this one is its owner's alone, and gone at once.
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        made.load_cert_chain(file.name, password=password)
+
+
+def _of_pkcs12(settings: Mapping[str, str]) -> str:
+    password = settings.get("ssl.keystore.password")
+    data = Path(settings["ssl.keystore.location"]).read_bytes()
+    store = load_pkcs12(data, password.encode() if password else None)
+    if store.key is None or store.cert is None:
+        raise ValueError("ssl.keystore.location holds no key with its certificate")
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    chain = [store.cert, *store.additional_certs]
+    return b"".join([*(one.certificate.public_bytes(Encoding.PEM) for one in chain), key]).decode()

@@ -1,0 +1,132 @@
+"""Laws of reading record batches: what was packed comes out, and garbage never passes for records."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connector.kafka.fetch.batches import Aborted, Unreadable, batches, committed, unpacked
+from connector.kafka.fetch.ranges import OffsetRange, shares
+from connector.kafka.fetch.records import Section, records
+from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch
+
+BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=120, max_size=300)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple)
+
+
+@attrs.frozen
+class Made:
+    """A fetch's bytes, what of it was given up, and the records that a reader may see."""
+
+    data: bytes
+    aborted: tuple[Aborted, ...]
+    seen: list[Record]
+
+
+@st.composite
+def fetches(draw: Any) -> Made:
+    """Batches with gaps, of several producers, some of whose transactions are given up."""
+    at = draw(st.integers(0, 5))
+    data, seen = b"", []
+    open_: dict[int, list[Record]] = {}
+    first: dict[int, int] = {}
+    aborted: list[Aborted] = []
+    for _ in range(draw(st.integers(0, 8))):
+        producer = draw(st.sampled_from([1, 2, 3]))
+        codec = draw(st.sampled_from([NONE, NONE, GZIP, SNAPPY, XERIAL, LZ4, ZSTD]))
+        if producer in open_ and draw(st.booleans()):
+            marker = draw(st.sampled_from([0, 1]))
+            data += batch([], at, at, producer=producer, transactional=True, marker=marker)
+            if marker == 0:
+                aborted.append(Aborted(producer, first[producer]))
+                gone = open_[producer]
+                seen = [record for record in seen if record not in gone]
+            del open_[producer], first[producer]
+            at += 1
+            continue
+        transactional = producer != 3
+        base, made = at, []
+        for _ in range(draw(st.integers(0, 5))):
+            at += draw(st.integers(0, 3))  # compaction leaves gaps
+            made.append(Record(at, draw(BYTES), draw(BYTES), draw(HEADERS)))
+            at += 1
+        last = max(base, at - 1) + draw(st.integers(0, 2))
+        at = last + 1
+        data += batch(made, base, last, codec, producer, transactional)
+        seen += made
+        if transactional:
+            open_.setdefault(producer, []).extend(made)
+            first.setdefault(producer, base)
+    # What a transaction that is still open wrote is behind the last stable offset: no broker sends it.
+    for gone in open_.values():
+        seen = [record for record in seen if record not in gone]
+    aborted += [Aborted(producer, offset) for producer, offset in first.items()]
+    return Made(data, tuple(aborted), seen)
+
+
+def read(made: Made, first: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Read as the tasks do."""
+    data = memoryview(made.data)
+    kept = committed(list(batches(data)), made.aborted, data)
+    parts = [unpacked(one, data) for one in kept]
+    sections, start = [], 0
+    for one, part in zip(kept, parts, strict=True):
+        sections.append(Section(start, start + len(part), one.count, one.base))
+        start += len(part)
+    found = records(b"".join(parts), sections, first, end)
+    return list(zip(found.offset.tolist(), found.key.to_pylist(), found.value.to_pylist(), strict=True))
+
+
+@given(fetches(), st.integers(0, 30), st.integers(0, 60))
+def test_what_was_committed_comes_out(made: Made, first: int, span: int) -> None:
+    """Of any batches the committed records of the range come out, in order, keys and values as they were."""
+    wanted = [(r.offset, r.key, r.value) for r in made.seen if first <= r.offset < first + span]
+    assert read(made, first, first + span) == sorted(wanted)
+
+
+@given(fetches(), st.data())
+def test_a_cut_fetch_gives_whole_batches_only(made: Made, data: Any) -> None:
+    """A fetch that ends within a batch gives the batches before it, and no half one."""
+    cut = data.draw(st.integers(0, len(made.data)))
+    found = list(batches(memoryview(made.data)[:cut]))
+    assert found == [one for one in batches(memoryview(made.data)) if one.end <= cut]
+
+
+@given(fetches(), st.data())
+def test_garbage_is_an_error_and_never_other_records(made: Made, data: Any) -> None:
+    """Keys and values that were changed on the way are an error: what is read is what was written."""
+    changed = bytearray(made.data)
+    for _ in range(data.draw(st.integers(1, 3))):
+        if changed:
+            changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(Unreadable):
+        found = {row[1:] for row in read(attrs.evolve(made, data=bytes(changed)), 0, 2**62)}
+        assert found <= {row[1:] for row in read(attrs.evolve(made, aborted=()), 0, 2**62)}
+
+
+RANGES = st.lists(
+    st.builds(
+        lambda topic, partition, start, size: OffsetRange(topic, partition, start, start + size),
+        st.sampled_from("ab"),
+        st.integers(0, 9),
+        st.integers(0, 9),
+        st.integers(0, 500),
+    ),
+    max_size=9,
+    unique_by=lambda r: (r.topic, r.partition),
+)
+
+
+@given(RANGES, st.integers(1, 8))
+def test_shares_hold_every_offset_once_and_are_fair(ranges: list[OffsetRange], tasks: int) -> None:
+    """However ranges are dealt out, each offset is in one share, and no share is more than twice the fair one."""
+    dealt = shares(ranges, tasks)
+    offsets = sorted((r.topic, r.partition, o) for share in dealt for r in share for o in range(r.start, r.end))
+    assert offsets == sorted((r.topic, r.partition, o) for r in ranges for o in range(r.start, r.end))
+    assert len(dealt) <= tasks
+    fair = -(-len(offsets) // tasks)
+    assert all(0 < sum(map(len, share)) <= 2 * fair for share in dealt)
