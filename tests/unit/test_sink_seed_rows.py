@@ -14,10 +14,7 @@ def test_named_tests_exist() -> None:
     files = set(re.findall(r"`((?:unit|kafka|laws|spark)/test_\w+\.py)`", PAGE))
     assert len(files) > 10
     assert [name for name in sorted(files) if not (ROOT / "tests" / name).exists()] == []
-    known = {
-        found
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for found in re.findall(r"^def (test_\w+)", path.read_text("utf-8"), re.M)
-    }
+    texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    known = {found for text in texts for found in re.findall(r"^def (test_\w+)", text, re.M)}
     named = set(re.findall(r"`(test_\w+)`", PAGE))
     assert named - known == set()
