@@ -87,7 +87,7 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @offsets.command("reset")
 @FILES
 @OVERRIDES
-@click.option("--to", type=click.Choice(["earliest", "latest"]), default="earliest", show_default=True)
+@click.option("--to", type=click.Choice(["earliest", "latest", "group"]), default="earliest", show_default=True)
 @click.option("--topic", "topics", multiple=True, help="Only this topic (sink); may be given several times.")
 @click.option("--table", "tables", multiple=True, help="Only this table (source); may be given several times.")
 @click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
@@ -99,7 +99,7 @@ def offsets_reset(
     tables: tuple[str, ...],
     execute: bool,  # noqa: FBT001
 ) -> None:
-    """Read topics from their start (or end) again, whatever was stored; a dry run unless told.
+    """Read topics from their start (or end, or where the consumer group stands); a dry run unless told.
 
     For a source, earliest forgets a table's position, so that snapshot.mode decides anew; latest sets it to the newest
     snapshot.
@@ -107,6 +107,8 @@ def offsets_reset(
     with reported():
         settings = settings_of(files, overrides)
         if isinstance(settings, SourceSettings):
+            if to == "group":
+                raise ConfigError("--to group: a source reads snapshots, which no consumer group has offsets of")
             from connector import source_positions
 
             source_positions.reset(settings, to=to, tables=tables, execute=execute)
