@@ -37,7 +37,7 @@ class Group:
         return None
 
     def committed(self, at: Iterable[At]) -> dict[At, int]:
-        """Give the group's offsets, for those topic-partitions that it has any of. RetriableError without the broker."""
+        """Give the group's offsets where it has any. Raises RetriableError when the broker is away."""
         with mapped(f"reading the offsets of group {self._name}"):
             found = self._consumer.committed([TopicPartition(*one) for one in at], timeout=TIMEOUT_S)
         return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
