@@ -97,8 +97,8 @@ def decode(run: Run, plan: BatchPlan) -> Outcome:
         return _as_text(run, table, plan)
     reading = converters(plan)
     values = reading.value.decode(run.value, "VALUE_CONVERTER", known)
-    if not plan.evolve and values.faults and known is not None:
-        values = read_again(values, run.value, reading.value)
+    if not plan.evolve and known is not None:
+        values = read_again(values, run.value, reading.value, known)
     return _outcome(_Work(run, plan, reading), table, values)
 
 
