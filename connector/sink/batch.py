@@ -221,6 +221,7 @@ class Batches:
             routing=routing,
             case_insensitive=rule.case_insensitive,
             record_keys=rule.keys.mode == "record_key",
+            upserts=rule.upsert,
             raw_ms=time.time_ns() // 1_000_000 if self._settings.events_only else None,
         ), names
 

@@ -180,7 +180,8 @@ def _outcome(work: _Work, table: TablePlan | None, values: Decoded) -> Outcome:
 
 def _by_operation(plan: BatchPlan, table: TablePlan | None) -> bool:
     """Tell whether operations matter: not for a table that takes every event, unless a field for them was named."""
-    return table is None or table.mode == "upsert" or plan.op_field != DEFAULT_FIELD
+    upserts = plan.upserts if table is None else table.mode == "upsert"
+    return upserts or plan.op_field != DEFAULT_FIELD
 
 
 def _tombstoned(plan: BatchPlan, table: TablePlan | None) -> list[TablePlan]:

@@ -71,7 +71,8 @@ class BatchPlan:
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
     `routing` is set where events name their tables themselves; `routes` is empty then.
-    `record_keys` tells whether new tables are keyed by the keys of records.
+    `record_keys` tells whether new tables are keyed by the keys of records, `upserts` whether any table keeps one row
+    per key.
     `raw_ms` is the batch's time (epoch milliseconds) where events are kept as text (`icebergevents`), else None.
     """
 
@@ -94,6 +95,7 @@ class BatchPlan:
     case_insensitive: bool = False
     raw_ms: int | None = None
     record_keys: bool = True
+    upserts: bool = True
 
 
 @attrs.frozen(eq=False)

@@ -79,3 +79,5 @@ def test_without_a_configured_field_all_are_inserts() -> None:
     """Row "operation: None (all INSERT)": a table that is appended to takes every event as it is."""
     outcome = decode(run({"v": 1, "op": "zz"}, {"v": 2, "op": "d"}), plan(append(0, COLUMNS)))
     assert [row["v"] for row in rows(outcome)] == [1, 2]
+    before = decode(run({"v": 1, "__op": "zz"}), plan(upserts=False))
+    assert (len(before.needs), before.faults) == (1, ())
