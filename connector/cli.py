@@ -87,7 +87,7 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @offsets.command("reset")
 @FILES
 @OVERRIDES
-@click.option("--to", type=click.Choice(["earliest", "latest"]), default="earliest", show_default=True)
+@click.option("--to", type=click.Choice(["earliest", "latest", "group"]), default="earliest", show_default=True)
 @click.option("--topic", "topics", multiple=True, help="Only this topic (sink); may be given several times.")
 @click.option("--table", "tables", multiple=True, help="Only this table (source); may be given several times.")
 @click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
@@ -99,7 +99,7 @@ def offsets_reset(
     tables: tuple[str, ...],
     execute: bool,  # noqa: FBT001
 ) -> None:
-    """Read topics from their start (or end) again, whatever was stored; a dry run unless told.
+    """Read topics from their start (or end, or where the consumer group stands); a dry run unless told.
 
     For a source, earliest forgets a table's position, so that snapshot.mode decides anew; latest sets it to the newest
     snapshot.
@@ -107,6 +107,8 @@ def offsets_reset(
     with reported():
         settings = settings_of(files, overrides)
         if isinstance(settings, SourceSettings):
+            if to == "group":
+                raise ConfigError("--to group: a source reads snapshots, which no consumer group has offsets of")
             from connector import source_positions
 
             source_positions.reset(settings, to=to, tables=tables, execute=execute)
@@ -114,6 +116,58 @@ def offsets_reset(
             from connector import positions
 
             positions.reset(settings, to=to, topics=topics, execute=execute)
+
+
+@main.group()
+def dlq() -> None:
+    """Look at a sink's dead letters, and put repaired ones through again."""
+
+
+@dlq.command("list")
+@FILES
+@OVERRIDES
+def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """List the dead letters: where their records stood, why they are dead, which were put through again."""
+    with reported():
+        from connector import dead_letters
+
+        dead_letters.listed(sink_of(files, overrides))
+
+
+@dlq.command("show")
+@FILES
+@OVERRIDES
+@click.option("--letter", required=True, help="The letter, as the list names it.")
+@click.option("--save", type=click.Path(path_type=Path), default=None, help="Folder to save key and value in.")
+def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, save: Path | None) -> None:
+    """Show one dead letter whole, or save its key and value to be repaired."""
+    with reported():
+        from connector import dead_letters
+
+        dead_letters.show(sink_of(files, overrides), letter=letter, save=save)
+
+
+@dlq.command("replay")
+@FILES
+@OVERRIDES
+@click.option("--letter", "letters", multiple=True, help="Only this letter; may be given several times.")
+@click.option("--from", "repaired", type=click.Path(path_type=Path), default=None, help="Folder of repaired letters.")
+@click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
+def dlq_replay(
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    letters: tuple[str, ...],
+    repaired: Path | None,
+    execute: bool,  # noqa: FBT001
+) -> None:
+    """Put dead letters through again, as if they had come in their place; a dry run unless told. Stop the sink first.
+
+    A letter whose key a later record changed is left out; none is put through twice.
+    """
+    with reported():
+        from connector import dead_letters
+
+        dead_letters.replay(sink_of(files, overrides), letters=letters, repaired=repaired, execute=execute)
 
 
 @main.command()
@@ -125,6 +179,14 @@ def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
         from connector.demo import play
 
         play(home, fresh=fresh)
+
+
+def sink_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:
+    """Read a sink's settings. ConfigError with every fault, or when they are a source's."""
+    settings = settings_of(files, overrides)
+    if isinstance(settings, SourceSettings):
+        raise ConfigError("a source has no dead letters; name the files of a sink")
+    return settings
 
 
 def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings | SourceSettings:

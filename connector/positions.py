@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -12,6 +14,7 @@ from connector.iceberg.commit import Pending, commit
 from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position, TopicPartition
 from connector.kafka.cluster import Cluster
+from connector.kafka.groups import Group
 from connector.retry import retried
 from connector.session import session
 from connector.settings import SinkSettings
@@ -48,7 +51,10 @@ def _text(value: int | None) -> str:
 
 
 def reset(settings: SinkSettings, *, to: str, topics: tuple[str, ...], execute: bool) -> None:
-    """Set the stored position of topics to their oldest or next record, in the offsets table and in every table.
+    """Set the stored position of topics anew, in the offsets table and in every table.
+
+    `to` earliest or latest is the oldest or next record; group is where the consumer group stands (another connector's
+    of the same group, say), the oldest record where it never was.
 
     Tables keep their rows: reading from the oldest record again upserts the same rows, and appends them twice where the
     table is appended to. Without `execute` only what would be done is printed.
@@ -56,7 +62,9 @@ def reset(settings: SinkSettings, *, to: str, topics: tuple[str, ...], execute: 
     seen = retried(lambda: look(Cluster(settings.kafka)), settings.errors)
     with session(settings) as spark:
         offsets, targets = _opened(spark, settings, seen)
-        wanted = _wanted(offsets.position or Position(), seen, to=to, topics=topics)
+        wanted = _wanted(
+            offsets.position or Position(), seen, to=to, topics=topics, group=_of_group(settings, seen, to)
+        )
         _announce(offsets.position or Position(), wanted, execute=execute)
         if not execute:
             return
@@ -71,11 +79,24 @@ def _opened(spark: SparkSession, settings: SinkSettings, seen: Seen) -> tuple[Of
     catalog = Catalog(spark, settings.catalog)
     offsets = OffsetsTable(catalog, settings.table.offsets_table, settings.name)
     targets = Targets(settings, catalog)
-    return offsets, {name: targets[name] for name in set(targets.find(seen.topics).values())}
+    return offsets, {name: targets[name] for name in targets.all_of(seen.topics)}
 
 
-def _wanted(before: Position, seen: Seen, *, to: str, topics: tuple[str, ...]) -> Position:
-    chosen = {at: o for at, o in (seen.beginnings if to == "earliest" else seen.ends).items() if _is_chosen(at, topics)}
+def _of_group(settings: SinkSettings, seen: Seen, to: str) -> dict[TopicPartition, int]:
+    if to != "group":
+        return {}
+    group = Group(settings.kafka)
+    try:
+        return retried(lambda: group.committed(seen.ends), settings.errors)
+    finally:
+        group.close()
+
+
+def _wanted(
+    before: Position, seen: Seen, *, to: str, topics: tuple[str, ...], group: Mapping[TopicPartition, int]
+) -> Position:
+    fresh = seen.ends if to == "latest" else {**seen.beginnings, **group}
+    chosen = {at: offset for at, offset in fresh.items() if _is_chosen(at, topics)}
     kept = {at: offset for at, offset in before.offsets.items() if at in seen.ends and at not in chosen}
     ids = {name: topic.id for name, topic in seen.topics.items()}
     return Position(seen.cluster_id, ids, {**kept, **chosen})

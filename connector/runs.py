@@ -70,5 +70,7 @@ def tell(shown: Shown, report: Report) -> None:
         delete_files=sum(done.delete_files for done in report.tables.values()),
         tombstones=report.tombstones,
         ignored=report.ignored,
+        **({"nulled": report.nulled} if report.nulled else {}),
+        **({"iceberg_schema_drift_count": dict(report.drift)} if report.drift else {}),
         offsets=nested(report.end),
     )

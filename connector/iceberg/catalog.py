@@ -19,7 +19,7 @@ from connector.settings.partitions import PartitionTerm
 
 
 class Catalog:
-    """The catalog of one connector; tables are named without their namespace, which is the connector's own."""
+    """The catalog of one connector; a table is named without namespace where that is the connector's own, else with."""
 
     def __init__(self, spark: SparkSession, settings: CatalogSettings) -> None:
         """Connect to the catalog.
@@ -38,7 +38,8 @@ class Catalog:
 
     def full_name(self, table: str) -> str:
         """Give a table's name with its namespace, dots between."""
-        return ".".join((*self._settings.namespace, table))
+        levels, name = self._split(table)
+        return ".".join((*levels, name))
 
     def load(self, table: str) -> Table | None:
         """Give the table, or None if there is no such table."""
@@ -89,6 +90,8 @@ class Catalog:
         schema: Schema,
         partition_by: tuple[PartitionTerm, ...] = (),
         properties: Mapping[str, str] | None = None,
+        sort_by: tuple[str, ...] = (),
+        location: str | None = None,
     ) -> Table:
         """Create a table, or give the one that another process created first.
 
@@ -96,15 +99,19 @@ class Catalog:
         for global equality deletes (recipes, "Global equality delete").
         """
         name = self.full_name(table)
-        self._ensure_namespace()
+        self._ensure_namespace(self._split(table)[0])
         try:
             with mapped(f"creating table {name}"):
                 parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
                 builder = self._java.buildTable(self._identifier(table), parsed)
                 builder = builder.withProperties(as_map(self._spark, properties or {}))
+                if location:
+                    builder = builder.withLocation(location)
                 transaction = builder.createTransaction()
                 if partition_by:
                     self._add_fields(transaction.updateSpec(), partition_by)
+                if sort_by:
+                    self._add_order(transaction.replaceSortOrder(), sort_by)
                 transaction.commitTransaction()
         except (FatalError, RetriableError) as error:
             if java_exception_name(error) != "AlreadyExistsException":
@@ -150,21 +157,31 @@ class Catalog:
     def _wrapped(self, table: str, java: Any) -> Table:
         return Table(self._spark, self.full_name(table), java, dict(self._settings.properties))
 
+    def _split(self, table: str) -> tuple[tuple[str, ...], str]:
+        *levels, name = table.split(".")
+        return tuple(levels) or self._settings.namespace, name
+
     def _identifier(self, table: str) -> Any:
-        namespace = self._namespace()
-        return jvm(self._spark).org.apache.iceberg.catalog.TableIdentifier.of(namespace, table)
+        levels, name = self._split(table)
+        return jvm(self._spark).org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(levels), name)
 
-    def _namespace(self) -> Any:
-        return jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, self._settings.namespace))
+    def _namespace(self, levels: tuple[str, ...]) -> Any:
+        return jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, levels))
 
-    def _ensure_namespace(self) -> None:
+    def _ensure_namespace(self, levels: tuple[str, ...]) -> None:
         try:
-            with mapped(f"creating namespace {'.'.join(self._settings.namespace)}"):
-                if not self._java.namespaceExists(self._namespace()):
-                    self._java.createNamespace(self._namespace())
+            with mapped(f"creating namespace {'.'.join(levels)}"):
+                if not self._java.namespaceExists(self._namespace(levels)):
+                    self._java.createNamespace(self._namespace(levels))
         except (FatalError, RetriableError) as error:
             if java_exception_name(error) not in ("AlreadyExistsException", "UnsupportedOperationException"):
                 raise
+
+    def _add_order(self, update: Any, columns: tuple[str, ...]) -> None:
+        iceberg = jvm(self._spark).org.apache.iceberg
+        for column in columns:
+            update.asc(iceberg.expressions.Expressions.ref(column), iceberg.NullOrder.NULLS_LAST)
+        update.commit()
 
     def _add_fields(self, update: Any, terms: tuple[PartitionTerm, ...]) -> None:
         expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions

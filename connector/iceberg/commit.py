@@ -29,7 +29,7 @@ class Pending:
 
     `expected` is what the table said when the files were made; `position` is the one after the commit.
     `guarded` is set when deletes were left out because the table could not hold their keys: then no other writer may
-    have added rows since snapshot `base`. `replaces` tells an upsert from an append.
+    have added rows since snapshot `base`. `replaces` tells an upsert from an append. `properties` go into the summary.
     """
 
     files: Sequence[bytes]
@@ -38,6 +38,7 @@ class Pending:
     base: int | None
     guarded: bool
     replaces: bool
+    properties: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -106,7 +107,7 @@ def _check_alone(table: Table, pending: Pending, name: str) -> None:
 def _apply(table: Table, pending: Pending, summary: Mapping[str, str], name: str) -> None:
     update = _update(table.java, pending)
     update.validateWith(_LastOfOurs(name, pending.expected.commit_id))
-    for key, value in summary.items():
+    for key, value in {**pending.properties, **summary}.items():
         update.set(key, value)
     for description in pending.files:
         file = table.content_file(description)

@@ -64,12 +64,21 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.if_else(array, "true", "false")
     if pa.types.is_string(target) and pa.types.is_floating(array.type):
         return _number_text(array)
+    if pa.types.is_string(array.type) and pa.types.is_integer(target):
+        array = _whole_text(array)
     if pa.types.is_integer(array.type) and pa.types.is_floating(target):
         return _exact_float(array, target)
     if pa.types.is_floating(array.type) and pa.types.is_decimal(target):
         # The shortest text that reads back as the same double is the number that the source wrote.
         return array.cast(pa.string()).cast(target)
     return array.cast(target)
+
+
+def _whole_text(array: pa.StringArray) -> pa.StringArray:
+    """Give the texts of whole numbers as Arrow reads them; it would take 0x10 for one, and +5 for none."""
+    if pc.all(pc.match_substring_regex(array, "^[+-]?[0-9]+$")).as_py() is False:
+        raise pa.ArrowInvalid("a text is no whole number")
+    return pc.utf8_ltrim(array, "+")
 
 
 def _number_text(array: pa.Array) -> pa.Array:
@@ -105,7 +114,8 @@ def _sensible(source: pa.DataType, target: pa.DataType) -> bool:
     if types.is_integer(source) or types.is_floating(source) or types.is_decimal(source):
         return types.is_integer(target) or types.is_floating(target) or types.is_decimal(target)
     if types.is_string(source):
-        return not types.is_nested(target) and not types.is_binary(target) and not types.is_boolean(target)
+        bits = types.is_binary(target) or types.is_fixed_size_binary(target) or types.is_boolean(target)
+        return not types.is_nested(target) and not bits
     if types.is_temporal(source) and types.is_temporal(target):
         return _same_clock(source, target)
     return _same_container(source, target)

@@ -80,7 +80,7 @@ class RollingFile:
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch of exactly the kind's columns; written when a row group is full."""
         self._waiting.append(batch)
-        self.waiting_bytes += batch.get_total_buffer_size()
+        self.waiting_bytes += batch.nbytes
         if self.waiting_bytes >= ROW_GROUP_BYTES:
             self.flush()
 

@@ -25,7 +25,7 @@ class TableLayout:
 
     Schemas and specs travel as JSON, so that a pickle is small and needs no JVM on the other side.
     `delete_spec_id` is the id of an unpartitioned spec: equality deletes under it are global (spec, "Equality Delete
-    Files"), so that a row that moves partition leaves no ghost.
+    Files"), so that a row that moves partition leaves no ghost. `id_columns` win over the identifier fields.
     """
 
     name: str
@@ -36,6 +36,7 @@ class TableLayout:
     delete_spec_id: int
     properties: Mapping[str, str]
     io_properties: Mapping[str, str]
+    id_columns: tuple[str, ...] = ()
 
     @cached_property
     def schema(self) -> Schema:
@@ -55,6 +56,8 @@ class TableLayout:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The identifier columns in schema order; empty for a table without a key."""
+        if self.id_columns:
+            return tuple(f.name for f in self.schema.fields if f.name in self.id_columns)
         return tuple(f.name for f in self.schema.fields if f.field_id in self.schema.identifier_field_ids)
 
     @property

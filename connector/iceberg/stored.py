@@ -106,8 +106,8 @@ class StoredRows:
             if mine:
                 self._rows.update(mine)
                 self._foreign += [row for row in rows if not self._is_mine(row["id"])]
-                statistics = _statistics(len(rows))
-                self._files.append(describe(_KIND, UNPARTITIONED, file.file_path, file.file_size_in_bytes, statistics))
+                told = statistics(len(rows))
+                self._files.append(describe(_KIND, UNPARTITIONED, file.file_path, file.file_size_in_bytes, told))
 
     def _is_mine(self, key: str) -> bool:
         return key == self._name or key.startswith(f"{self._name}/")
@@ -143,7 +143,7 @@ class StoredRows:
             stream = self._table.java.io().newOutputFile(path).createOrOverwrite()
             stream.write(data)
             stream.close()
-        return describe(_KIND, UNPARTITIONED, path, len(data), _statistics(len(rows) + len(self._foreign)))
+        return describe(_KIND, UNPARTITIONED, path, len(data), statistics(len(rows) + len(self._foreign)))
 
     def _expire(self) -> None:
         """Drop old snapshots: a save a second would grow the metadata without end."""
@@ -155,6 +155,7 @@ class StoredRows:
 _KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)
 
 
-def _statistics(count: int) -> dict[str, object]:
+def statistics(count: int) -> dict[str, object]:
+    """Give what a file's description says of its columns when nothing but the count of rows is known."""
     names = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     return {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}

@@ -1,12 +1,15 @@
-"""Committed positions -> the consumer group's offsets, so that the usual lag tools work. They are never read."""
+"""Committed positions -> the consumer group's offsets, so that the usual lag tools work.
+
+They are read only when a person says so: to go on where another connector of that group stood.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from connector.kafka.cluster import At, configuration
+from connector.kafka.cluster import TIMEOUT_S, At, configuration, mapped
 from connector.settings import KafkaSettings
 
 
@@ -32,6 +35,12 @@ class Group:
         except KafkaException as error:
             return f"offsets of group {self._name} could not follow: {error.args[0].str()}"
         return None
+
+    def committed(self, at: Iterable[At]) -> dict[At, int]:
+        """Give the group's offsets where it has any. Raises RetriableError when the broker is away."""
+        with mapped(f"reading the offsets of group {self._name}"):
+            found = self._consumer.committed([TopicPartition(*one) for one in at], timeout=TIMEOUT_S)
+        return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
     def close(self) -> None:
         """Disconnect."""

@@ -9,9 +9,25 @@ from typing import Literal, cast
 
 import attrs
 
-from connector.settings.kinds import one_of, whole_number
+from connector.settings.kinds import Kind, Unfit, whole_number
 from connector.settings.option import Option
 from connector.settings.reading import Reading
+
+Strategy = Literal["NoBatchSizeWait", "MaxBatchSizeWait"]
+
+PATIENT_MS = 10_000
+"""From such an interval on a batch does not wait for it while max-events are there."""
+
+LOOK_MS = 1_000
+
+
+def _strategy(text: str) -> str:
+    # Debezium Server takes a class of its own too, which nothing here can load.
+    known = ("NoBatchSizeWait", "MaxBatchSizeWait")
+    if text.rpartition(".")[2] not in known:
+        raise Unfit("{} is not a wait strategy", f"write {' or '.join(known)}")
+    return text.rpartition(".")[2]
+
 
 INTERVAL = Option(
     name="debezium.sink.batch.interval-ms",
@@ -29,10 +45,17 @@ MAX_EVENTS = Option(
 )
 WAIT = Option(
     name="debezium.sink.batch.batch-size-wait",
-    kind=one_of("NoBatchSizeWait", "MaxBatchSizeWait"),
+    kind=Kind("string", _strategy),
     default="NoBatchSizeWait",
+    importance="medium",
+    doc="When a batch begins: NoBatchSizeWait every interval-ms, MaxBatchSizeWait once max.batch.size events wait.",
+)
+MAX_BATCH_SIZE = Option(
+    name="debezium.source.max.batch.size",
+    kind=whole_number(1),
+    default=2048,
     importance="low",
-    doc="Debezium Server's wait strategy; MaxBatchSizeWait comes later, until then batches follow interval-ms.",
+    doc="Events that MaxBatchSizeWait waits for; a batch may have more, up to max-events.",
 )
 MAX_WAIT = Option(
     name="debezium.sink.batch.batch-size-wait.max-wait-ms",
@@ -48,18 +71,43 @@ WAIT_INTERVAL = Option(
     importance="low",
     doc="How often MaxBatchSizeWait looks, in milliseconds.",
 )
-OPTIONS: tuple[Option[object], ...] = (INTERVAL, MAX_EVENTS, WAIT, MAX_WAIT, WAIT_INTERVAL)
+OPTIONS: tuple[Option[object], ...] = (INTERVAL, MAX_EVENTS, WAIT, MAX_BATCH_SIZE, MAX_WAIT, WAIT_INTERVAL)
+
+
+@attrs.frozen
+class Pace:
+    """When the next batch begins: looked at every `look_ms`; once `events` wait, or `max_wait_ms` after the last one.
+
+    `events` None: at every look.
+    """
+
+    look_ms: int
+    events: int | None = None
+    max_wait_ms: int | None = None
 
 
 @attrs.frozen
 class BatchSettings:
-    """When batches start, how large they get, and the wait strategy (declared, not followed yet)."""
+    """When batches start, how large they get, and the wait strategy."""
 
     interval_ms: int
     max_events: int
-    wait: Literal["NoBatchSizeWait", "MaxBatchSizeWait"]
+    wait: Strategy
     max_wait_ms: int
     wait_interval_ms: int
+    max_batch_size: int = 2048
+
+    @property
+    def pace(self) -> Pace:
+        """The strategy as a rule: Debezium Server's `MaxBatchSizeWait`, or the commit interval.
+
+        A long interval does not hold a backlog up: with max-events waiting a batch begins at once.
+        """
+        if self.wait == "MaxBatchSizeWait":
+            return Pace(self.wait_interval_ms, min(self.max_batch_size, self.max_events), self.max_wait_ms)
+        if self.interval_ms >= PATIENT_MS:
+            return Pace(LOOK_MS, self.max_events, self.interval_ms)
+        return Pace(self.interval_ms)
 
 
 def build(reading: Reading) -> BatchSettings:
@@ -67,14 +115,13 @@ def build(reading: Reading) -> BatchSettings:
     settings = BatchSettings(
         interval_ms=reading.get(INTERVAL),
         max_events=reading.get(MAX_EVENTS),
-        wait=cast("Literal['NoBatchSizeWait', 'MaxBatchSizeWait']", reading.get(WAIT)),
+        wait=cast("Strategy", reading.get(WAIT)),
         max_wait_ms=reading.get(MAX_WAIT),
         wait_interval_ms=reading.get(WAIT_INTERVAL),
+        max_batch_size=reading.get(MAX_BATCH_SIZE),
     )
     entry = reading.entry(WAIT_INTERVAL) or reading.entry(MAX_WAIT)
     if settings.wait_interval_ms >= settings.max_wait_ms and entry:
         what = f"{WAIT_INTERVAL.name} is not below {MAX_WAIT.name}"
         reading.refuse(entry, what, "look more often than the longest wait")
-    if settings.wait == "MaxBatchSizeWait":
-        reading.notes.append(f"{WAIT.name}=MaxBatchSizeWait comes later; until then batches follow {INTERVAL.name}")
     return settings

@@ -10,11 +10,9 @@ from connector.settings.option import Option, Prefix
 
 
 def _sink_type(text: str) -> str:
-    if text == "iceberg":
+    if text in {"iceberg", "icebergevents"}:
         return text
-    if text == "icebergevents":
-        raise Unfit("{} comes later", "use iceberg, with debezium.sink.iceberg.upsert=false to keep every event")
-    raise Unfit("{} is not a sink of this program", "write iceberg")
+    raise Unfit("{} is not a sink of this program", "write iceberg or icebergevents")
 
 
 NAME = Option(
@@ -29,7 +27,7 @@ SINK_TYPE = Option(
     kind=Kind("string", _sink_type),
     default="iceberg",
     importance="low",
-    doc="Debezium Server's choice of sink: iceberg.",
+    doc="iceberg: tables of rows; icebergevents: every event as text in the one table debezium_events.",
 )
 SPARK = Prefix(
     name="spark.",

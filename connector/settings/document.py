@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from connector.settings import declared, samples, source
+from connector.settings import declared, peers, samples, source
 from connector.settings.declared import ScopeOfOptions
 from connector.settings.option import Option, Prefix
 
+SameAs = Callable[[str], str]
 REFERENCE = Path("docs/reference/options.md")
 SOURCE_REFERENCE = Path("docs/reference/source-options.md")
 _INTRO = """\
@@ -25,27 +26,29 @@ A default in `<angle brackets>` depends on other keys. All faults of a configura
 """
 
 
-def markdown(who: str, scopes: Sequence[ScopeOfOptions]) -> str:
-    """The reference: a chapter and a table per scope."""
+def markdown(who: str, scopes: Sequence[ScopeOfOptions], same: SameAs | None = None) -> str:
+    """The reference: a chapter and a table per scope; `same` tells what a key is to peers, in a column of its own."""
     intro = _INTRO.replace("{}", who, 1)
-    return "\n".join([intro, *(line for scope in scopes for line in _chapter(scope))])
+    return "\n".join([intro, *(line for scope in scopes for line in _chapter(scope, same))])
 
 
 def outputs() -> dict[Path, str]:
     """Every generated file, by its path in the project."""
     references = {
-        REFERENCE: markdown("sink", declared.SCOPES),
+        REFERENCE: markdown("sink", declared.SCOPES, peers.same_as),
         SOURCE_REFERENCE: markdown("source", source.SCOPES),
     }
     return references | {Path(sample.path): samples.render(sample) for sample in samples.ALL}
 
 
-def _chapter(scope: ScopeOfOptions) -> Iterator[str]:
+def _chapter(scope: ScopeOfOptions, same: SameAs | None) -> Iterator[str]:
     yield f"## {scope.title}\n"
-    yield "| Key | Type | Default | Importance | Meaning |"
-    yield "|---|---|---|---|---|"
-    yield from map(_option, scope.options)
-    yield from map(_prefix, scope.prefixes)
+    yield "| Key | Type | Default | Importance | Meaning |" + (" Same as |" if same else "")
+    yield "|---|---|---|---|---|" + ("---|" if same else "")
+    for option in scope.options:
+        yield _option(option) + (f" {same(option.name)} |" if same else "")
+    for prefix in scope.prefixes:
+        yield _prefix(prefix) + (f" {same(prefix.name)} |" if same else "")
     yield ""
 
 

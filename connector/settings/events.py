@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from connector.settings import registry
+from connector.settings import connect_sink, registry
 from connector.settings.converters import Format, format_of
 from connector.settings.entries import Entry
 from connector.settings.kinds import BOOLEAN, LIST, TEXT, one_of
@@ -134,6 +134,7 @@ def adopted(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
     An entry keeps the key it was written with, for messages.
     """
+    entries = connect_sink.adopted(entries)
     renamed: dict[str, str] = {}
     for key, entry in entries.items():
         match = _UNWRAP.fullmatch(key)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
+from connector.settings import connect_sink
+
 
 @attrs.frozen
 class Foreign:
@@ -72,7 +74,13 @@ OTHER_SINK = Foreign(
     ),
     ("debezium.sink.iceberg.openlineage.",),
 )
-ALL = (DEBEZIUM, CONNECT, OTHER_SINK)
+CONNECT_SINK = Foreign(
+    "these keys of Iceberg Kafka Connect steer its coordinator and have no effect here",
+    frozenset(),
+    connect_sink.NO_EFFECT,
+)
+REFUSED = Foreign("", frozenset(connect_sink.REFUSED), ())
+ALL = (DEBEZIUM, CONNECT, OTHER_SINK, CONNECT_SINK)
 
 
 def notes(keys: Iterable[str]) -> Iterator[str]:

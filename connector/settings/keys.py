@@ -56,4 +56,4 @@ class Known:
 
 
 def _foreign(key: str) -> bool:
-    return any(owner.owns(key) for owner in foreign.ALL)
+    return any(owner.owns(key) for owner in (*foreign.ALL, foreign.REFUSED))

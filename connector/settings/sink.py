@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings import batch, capture, catalog, errors, events, kafka, keys, table
+from connector.settings import batch, capture, catalog, connect_sink, errors, events, kafka, keys, table
 from connector.settings.declared import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
 from connector.settings.loading import names_of, read
 from connector.settings.reading import Reading
@@ -24,7 +24,10 @@ KNOWN = keys.Known(
 
 @attrs.frozen
 class SinkSettings:
-    """All settings of a sink; `notes` are to be logged once at start. No representation shows a passed-on value."""
+    """All settings of a sink; `notes` are to be logged once at start. No representation shows a passed-on value.
+
+    `events_only`: every event is kept as text in one table (`icebergevents`).
+    """
 
     name: str
     kafka: kafka.KafkaSettings
@@ -35,6 +38,7 @@ class SinkSettings:
     batch: batch.BatchSettings
     spark: Mapping[str, str] = attrs.field(repr=names_of)
     notes: tuple[str, ...]
+    events_only: bool = False
 
 
 def load(
@@ -50,18 +54,21 @@ def load(
 
 
 def _build(reading: Reading) -> SinkSettings:
-    reading.get(SINK_TYPE)
+    events_only = reading.get(SINK_TYPE) == "icebergevents"
     KNOWN.check(reading)
+    connect_sink.check(reading)
     name = reading.get(NAME)
     failures = errors.build(reading, name)
+    tables = table.build(reading)
     return SinkSettings(
         name=name,
         kafka=kafka.build(reading, name, failures.topic),
         catalog=catalog.build(reading),
-        table=table.build(reading),
+        table=attrs.evolve(tables, upsert=False, routes=None) if events_only else tables,
         events=events.build(reading),
         errors=failures,
         batch=batch.build(reading),
         spark={SPARK.name + key: text for key, text in reading.under(SPARK).items()},
         notes=tuple(reading.notes),
+        events_only=events_only,
     )

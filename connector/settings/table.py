@@ -10,10 +10,13 @@ from typing import Literal
 
 import attrs
 
-from connector.settings import regexps
+from connector.settings import connect_sink, key_columns, regexps, routes, table_schema, topics
+from connector.settings.key_columns import KeyRule
 from connector.settings.kinds import BOOLEAN, LIST, PARTITION_TERMS, PATTERN, TEXT, one_of, whole_number
 from connector.settings.option import Option, Prefix
 from connector.settings.reading import Reading
+from connector.settings.routes import Routes
+from connector.settings.table_schema import Column
 
 PREFIX = Option(
     name="debezium.sink.iceberg.table-prefix",
@@ -84,7 +87,7 @@ OP_FIELD = Option(
     kind=TEXT,
     default="__op",
     importance="low",
-    doc="Column that holds the operation: c, r, u or d.",
+    doc="Field with the operation of events that are no envelopes: c, insert, u, delete ... in any case, else dead.",
 )
 IDENTIFIER_FIELDS = Option(
     name="debezium.sink.iceberg.create-identifier-fields",
@@ -148,6 +151,14 @@ OFFSETS_TABLE = Option(
     importance="low",
     doc="Table that holds the committed Kafka offsets, beside those in every snapshot's summary.",
 )
+HISTORY_TABLE = Option(
+    name="debezium.source.schema.history.internal.iceberg.table-name",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Table that gets a row for every schema that a table was made with or evolved to; not given: none is kept.",
+    aliases=("debezium.source.database.history.iceberg.table-name",),
+)
 NESTED_AS_VARIANT = Option(
     name="debezium.sink.iceberg.nested-as-variant",
     kind=one_of("false"),
@@ -181,10 +192,26 @@ OPTIONS: tuple[Option[object], ...] = (
     PARTITION_BY,
     EXCLUDED_COLUMNS,
     OFFSETS_TABLE,
+    HISTORY_TABLE,
     NESTED_AS_VARIANT,
     TABLE_MAPPER,
+    *routes.OPTIONS,
+    *key_columns.OPTIONS,
+    *table_schema.OPTIONS,
 )
-PREFIXES = (PARTITION_BY_TABLE,)
+CREATE_PROPS = Prefix(
+    name="iceberg.tables.auto-create-props.",
+    target="properties of new tables",
+    importance="medium",
+    doc="Any table property of tables that are made.",
+)
+WRITE_PROPS = Prefix(
+    name="iceberg.tables.write-props.",
+    target="properties of files",
+    importance="low",
+    doc="Any write property (write.parquet.compression-codec ...), over that of the table.",
+)
+PREFIXES = (PARTITION_BY_TABLE, routes.ROUTE_REGEX, CREATE_PROPS, WRITE_PROPS)
 
 
 @attrs.frozen
@@ -212,6 +239,15 @@ class TableSettings:
     excluded_columns: tuple[str, ...]
     offsets_table: str
     truncate: bool = False
+    routes: Routes | None = None
+    keys: KeyRule = KeyRule()
+    auto_create: bool = True
+    case_insensitive: bool = False
+    create_properties: Mapping[str, str] = attrs.field(factory=dict)
+    write_properties: Mapping[str, str] = attrs.field(factory=dict)
+    columns: tuple[Column, ...] = ()
+    location: str | None = None
+    history_table: str | None = None
 
 
 def build(reading: Reading) -> TableSettings:
@@ -219,26 +255,55 @@ def build(reading: Reading) -> TableSettings:
     reading.get(NESTED_AS_VARIANT)
     reading.get(TABLE_MAPPER)
     _check_replacement(reading)
+    _check_prefix(reading)
+    keys = key_columns.build(reading)
+    routing = routes.build(reading, connect_sink.cdc_target(reading))
+    table_schema.check(reading, routing, reading.get(topics.TOPICS))
     return TableSettings(
         prefix=reading.get(PREFIX),
         destination_regexp=reading.get(DESTINATION_REGEXP),
         destination_regexp_replace=reading.get(DESTINATION_REPLACE),
         case=_case(reading),
-        upsert=reading.get(UPSERT),
+        upsert=reading.get(UPSERT) and keys.mode != "none",
         keep_deletes=reading.get(KEEP_DELETES),
         truncate=_truncate(reading),
         dedup_column=reading.get(DEDUP_COLUMN),
         op_field=reading.get(OP_FIELD),
         create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
         allow_field_addition=reading.get(FIELD_ADDITION),
-        preserve_required=reading.get(PRESERVE_REQUIRED),
+        preserve_required=_preserve_required(reading),
         write_format=reading.get(WRITE_FORMAT),
         format_version=reading.get(FORMAT_VERSION),
         partition_by=reading.get(PARTITION_BY),
         partition_by_table=_by_table(reading),
         excluded_columns=reading.get(EXCLUDED_COLUMNS),
         offsets_table=reading.get(OFFSETS_TABLE),
+        routes=routing,
+        keys=keys,
+        auto_create=reading.get(routes.AUTO_CREATE),
+        case_insensitive=reading.get(routes.CASE_INSENSITIVE),
+        create_properties=reading.under(CREATE_PROPS),
+        write_properties=reading.under(WRITE_PROPS),
+        columns=reading.get(table_schema.COLUMNS),
+        location=reading.get(table_schema.LOCATION),
+        history_table=reading.get(HISTORY_TABLE),
     )
+
+
+def _preserve_required(reading: Reading) -> bool:
+    forced, entry = reading.get(routes.FORCE_OPTIONAL), reading.entry(routes.FORCE_OPTIONAL)
+    kept = reading.get(PRESERVE_REQUIRED)
+    if entry and forced and kept:
+        reading.refuse(entry, f"{PRESERVE_REQUIRED.name} is true, which says the opposite", "keep one of them")
+    return kept if entry is None else not forced
+
+
+def _check_prefix(reading: Reading) -> None:
+    entry = reading.entry(PREFIX)
+    if entry and "." in reading.get(PREFIX):
+        reading.refuse(
+            entry, "has a dot, which would part off a namespace", "use debezium.sink.iceberg.table-namespace"
+        )
 
 
 def _truncate(reading: Reading) -> bool:
@@ -268,7 +333,6 @@ def _check_replacement(reading: Reading) -> None:
 
 def _by_table(reading: Reading) -> dict[str, tuple[str, ...]]:
     values: dict[str, tuple[str, ...]] = {}
-    for entry in reading.members(PARTITION_BY_TABLE):
-        one = attrs.evolve(PARTITION_BY, name=entry.key)
-        values[entry.key.removeprefix(PARTITION_BY_TABLE.name)] = reading.get(one)
+    for table in reading.under(PARTITION_BY_TABLE):
+        values[table] = reading.get(attrs.evolve(PARTITION_BY, name=PARTITION_BY_TABLE.name + table))
     return values

@@ -30,6 +30,7 @@ from connector.sink.fold import NONE
 from connector.sink.jobs import Result, run, sizes
 from connector.sink.limits import Limits
 from connector.sink.plan import BatchPlan, Letter
+from connector.sink.routing import FieldRoutes
 from connector.sink.targets import Targets
 from connector.sink.truncates import Cut
 
@@ -63,7 +64,10 @@ class Batch:
 
 @attrs.frozen
 class Report:
-    """What became of a batch, for logs and progress; `tables` maps a table to its files."""
+    """What became of a batch, for logs and progress; `tables` maps a table to its files.
+
+    `nulled` values could not be converted; `drift` counts, per table and run, fields in which events and table differ.
+    """
 
     batch: int
     events: int
@@ -74,6 +78,8 @@ class Report:
     ignored: int
     end: Mapping[TopicPartition, int]
     position: Position
+    nulled: int = 0
+    drift: Mapping[str, int] = attrs.field(factory=dict)
 
 
 class Batches:
@@ -164,8 +170,11 @@ class Batches:
         self._empty(plan, names)
         done = self._commit(plan, names, result, position)
         tally = result.tally
+        for index, field in tally.drift:
+            self._targets.drifted(names[index], (field,))
         counts = (tally.dead, tally.tombstones, tally.ignored)
-        return Report(batch.id, tally.events, 0.0, done, *counts, batch.end, position)
+        drift = {self._targets[name].table.name: len(fields) for name, fields in self._targets.drift.items()}
+        return Report(batch.id, tally.events, 0.0, done, *counts, batch.end, position, tally.nulled, drift)
 
     def _tell(self, letters: list[Letter]) -> None:
         for letter in letters[:SHOWN_LETTERS]:
@@ -208,12 +217,13 @@ class Batches:
     def plan(self, batch: Batch, cuts: Mapping[str, Cut] | None = None) -> tuple[BatchPlan, list[str]]:
         """Give the plan of the next job, and the names of its tables by index."""
         routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
-        names = sorted(set(routes.values()))
+        names = sorted(set(routes.values())) or self._targets.routed()
         index = {name: i for i, name in enumerate(names)}
         reducers, buckets = sizes(batch.events, self._parallelism)
         tables = tuple(self._targets.plan(name, i, batch.start) for name, i in index.items())
         tables = tuple(attrs.evolve(t, cut=(cuts or {}).get(name)) for t, name in zip(tables, index, strict=True))
         rule = self._settings.table
+        routing = None if rule.routes is None else FieldRoutes(rule.routes, index, dict(self._targets.refused_tables))
         return BatchPlan(
             label=f"{batch.id:06d}",
             catalog=self._settings.catalog.name,
@@ -230,12 +240,20 @@ class Batches:
             buckets=buckets,
             reducers=reducers,
             max_letters=self._limits.room,
+            routing=routing,
+            case_insensitive=rule.case_insensitive,
+            record_keys=rule.keys.mode == "record_key",
+            upserts=rule.upsert,
+            raw_ms=time.time_ns() // 1_000_000 if self._settings.events_only else None,
         ), names
 
     def _commit(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Committed]:
         """Commit every table; one that fails does not hold up the others, its error is raised after them."""
         work = [(names[index], files) for index, files in sorted(result.files.items())]
         topics = {name: [t for t, i in plan.routes.items() if names[i] == name] for name, _ in work}
+        if plan.routing is not None:
+            # Any topic may have events for any table.
+            topics = dict.fromkeys(topics, sorted({topic for topic, _ in plan.ranks}))
         guarded = {names[t.index]: t.known_keys.certain for t in plan.tables}
         with ThreadPoolExecutor(COMMIT_THREADS) as pool:
             futures = {

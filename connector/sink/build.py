@@ -69,8 +69,8 @@ def build(
     seen = seen or retried(lambda: look(cluster), settings.errors)
     catalog, offsets = retried(lambda: _opened(spark, settings), settings.errors)
     targets = Targets(settings, catalog)
-    found = retried(lambda: targets.find(seen.topics), settings.errors)
-    tables = {targets[name].table.name: targets[name].stored.position for name in set(found.values())}
+    found = retried(lambda: targets.all_of(seen.topics), settings.errors)
+    tables = {targets[name].table.name: targets[name].stored.position for name in found}
     position = resume(offsets.position, tables, offsets.tables, seen, settings.kafka.auto_offset_reset)
     if offsets.position is None:
         # Where a first run began is known before anything is committed: a crash must not begin at another "latest".

@@ -39,7 +39,7 @@ class Part:
     @property
     def size_bytes(self) -> int:
         """Arrow bytes of the rows."""
-        return int(self.rows.get_total_buffer_size())
+        return int(self.rows.nbytes)
 
     def take(self, indices: Ints) -> Part:
         """Give the same columns at `indices`."""

@@ -13,6 +13,8 @@ from connector.iceberg.layout import TableLayout
 from connector.iceberg.position import TopicPartition
 from connector.kafka.fetch import Feed
 from connector.settings import EventSettings
+from connector.settings.key_columns import KeysFrom
+from connector.sink.routing import FieldRoutes
 from connector.sink.truncates import Cut
 
 
@@ -37,6 +39,12 @@ class TablePlan:
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     patches: bool = False
     cut: Cut | None = None
+    keys_from: KeysFrom = "record"
+
+    @property
+    def keyed(self) -> bool:
+        """Whether rows are told apart by the keys of their records."""
+        return self.mode == "upsert" and self.keys_from == "record"
 
     @property
     def looks_up(self) -> bool:
@@ -62,6 +70,10 @@ class BatchPlan:
     them.
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
+    `routing` is set where events name their tables themselves; `routes` is empty then.
+    `record_keys` tells whether new tables are keyed by the keys of records, `upserts` whether any table keeps one row
+    per key.
+    `raw_ms` is the batch's time (epoch milliseconds) where events are kept as text (`icebergevents`), else None.
     """
 
     label: str
@@ -79,19 +91,26 @@ class BatchPlan:
     buckets: int
     reducers: int
     max_letters: int
+    routing: FieldRoutes | None = None
+    case_insensitive: bool = False
+    raw_ms: int | None = None
+    record_keys: bool = True
+    upserts: bool = True
 
 
 @attrs.frozen(eq=False)
 class Need:
     """A shape of events that a table is not ready for: the driver makes it ready, then the job runs again.
 
-    `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key.
+    `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key. `table` is
+    the name that events gave themselves, None where the topic decides.
     """
 
     topic: str
     row: pa.StructType
     key: pa.StructType | None
     optional: Mapping[str, bool]
+    table: str | None = None
 
 
 @attrs.frozen
@@ -107,13 +126,27 @@ class Letter:
 
 @attrs.frozen
 class Tally:
-    """What a task saw: counts of records."""
+    """What a task saw: counts of records.
+
+    `nulled` counts values that became null as they could not be converted; `drift` names what events have and their
+    table does not take (table index, field).
+    """
 
     events: int = 0
     dead: int = 0
     tombstones: int = 0
     ignored: int = 0
     truncates: int = 0
+    nulled: int = 0
+    drift: frozenset[tuple[int, str]] = frozenset()
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in attrs.fields(Tally)))
+        return Tally(
+            self.events + other.events,
+            self.dead + other.dead,
+            self.tombstones + other.tombstones,
+            self.ignored + other.ignored,
+            self.truncates + other.truncates,
+            self.nulled + other.nulled,
+            self.drift | other.drift,
+        )

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from connector.errors import ConnectorError, FatalError, GapError
 from connector.iceberg.position import Position, TopicPartition, flat, nested
 from connector.settings import SinkSettings
+from connector.settings.batch import Pace
 from connector.sink.batch import Batch, Report
 
 Process = Callable[[Batch], Report]
@@ -63,10 +64,12 @@ class Stream:
         self._stopping.set()
 
     def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
-        frame = self.spark.readStream.format("kafka").options(**self._options()).load()
+        pace = self.settings.batch.pace
+        options = self._options() if once else {**self._options(), **waiting(pace)}
+        frame = self.spark.readStream.format("kafka").options(**options).load()
         writer = frame.writeStream.foreachBatch(lambda _, number: self._batch(number, scratch))
         writer = writer.option("checkpointLocation", scratch.as_uri())
-        interval = f"{self.settings.batch.interval_ms} milliseconds"
+        interval = f"{pace.look_ms} milliseconds"
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
 
     def _options(self) -> Mapping[str, str]:
@@ -113,6 +116,13 @@ class Stream:
         if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
             return GapError(f"records are gone from Kafka before they were read: {_first_lines(text)}")
         return FatalError(f"the stream ended: {_first_lines(text)}")
+
+
+def waiting(pace: Pace) -> dict[str, str]:
+    """Give what Spark's Kafka source is told of when a batch begins."""
+    if pace.events is None:
+        return {}
+    return {"minOffsetsPerTrigger": str(pace.events), "maxTriggerDelay": f"{pace.max_wait_ms}ms"}
 
 
 def _end_offsets(scratch: Path, number: int) -> dict[TopicPartition, int]:

@@ -90,8 +90,8 @@ class _Mapping:
     def take(self, run: Run) -> Iterator[Parcel]:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
         outcome = decode(run, self._plan)
-        truncates = len(outcome.truncates)
-        self._tally += Tally(len(run.offset), len(outcome.faults), outcome.tombstones, outcome.ignored, truncates)
+        counts = (len(outcome.faults), outcome.tombstones, outcome.ignored, len(outcome.truncates), outcome.nulled)
+        self._tally += Tally(len(run.offset), *counts, outcome.drift)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
@@ -101,8 +101,8 @@ class _Mapping:
             self._blocked = True
             yield Parcel.of(parcels.NEED, need)
         if not self._blocked:
-            for part in outcome.parts:
-                yield from self._changes(self._plan.tables[self._plan.routes[run.topic]], part)
+            for index, part in zip(outcome.tables, outcome.parts, strict=True):
+                yield from self._changes(self._plan.tables[index], part)
 
     def finish(self) -> Iterator[Parcel]:
         """Hand on what is left, and the counts."""

@@ -81,8 +81,8 @@ def test_debezium_keys_are_named_in_one_note(server: Path) -> None:
     assert load([server], {"bootstrap.servers": "b:9092"}, {}).notes == (
         "these keys configure Debezium itself and have no effect here: %dev.quarkus.log.level, database.history.skip, "
         "debezium.format.header, debezium.source.connector.class, debezium.source.database.password, "
-        "debezium.source.max.batch.size, debezium.source.offset.flush.interval.ms, "
-        "debezium.source.schema.history.internal.iceberg.table-name, debezium.transforms, "
+        "debezium.source.offset.flush.interval.ms, "
+        "debezium.transforms, "
         "debezium.transforms.unwrap.delete.tombstone.handling.mode, debezium.transforms.unwrap.type, "
         "offset.flush.interval.ms, quarkus.log.level",
         "these keys of Debezium Server's iceberg sink have no effect here: debezium.sink.batch.concurrent-uploads, "

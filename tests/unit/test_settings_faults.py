@@ -30,15 +30,14 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
     first = tmp_path / "a.properties"
     second = tmp_path / "b.properties"
     first.write_text("topcs=x\n\ndebezium.sink.iceberg.upsert=yes\nerrors.deadletterqueue.limit.ratio=7\n")
-    second.write_text("debezium.sink.type=icebergevents\ndebezium.sink.iceberg.write.format.default=orc\n")
+    second.write_text("debezium.sink.type=kinesis\ndebezium.sink.iceberg.write.format.default=orc\n")
     with pytest.raises(ConfigError) as caught:
         load([first, second], {"debezium.sink.batch.max-events": "0", "errors.tolerence": "none"})
     assert caught.value.faults == (
         f"{first}:1: topcs: is not a known key; did you mean topics?",
         f"{first}:3: debezium.sink.iceberg.upsert: 'yes' is not a boolean; write true or false",
         f"{first}:4: errors.deadletterqueue.limit.ratio: '7' is not a ratio; write a number from 0 to 1, such as 0.1",
-        f"{second}:1: debezium.sink.type: 'icebergevents' comes later; "
-        "use iceberg, with debezium.sink.iceberg.upsert=false to keep every event",
+        f"{second}:1: debezium.sink.type: 'kinesis' is not a sink of this program; write iceberg or icebergevents",
         f"{second}:2: debezium.sink.iceberg.write.format.default: 'orc' is not known; write parquet",
         "-X: debezium.sink.batch.max-events: '0' is outside 1 to 9223372036854775807; write a number in that range",
         "-X: errors.tolerence: is not a known key; did you mean errors.tolerance?",
@@ -283,15 +282,6 @@ def test_secrets_stay_out_of_representations() -> None:
     assert settings.spark["spark.ssl.keyPassword"] == "hunter2"
     assert settings.notes
     assert "hunter2" not in repr(settings)
-
-
-def test_wait_strategy_comes_later() -> None:
-    """MaxBatchSizeWait is accepted with a note that batches follow the trigger."""
-    settings = load([], GOOD | {"debezium.sink.batch.batch-size-wait": "MaxBatchSizeWait"}, {})
-    assert settings.notes == (
-        "debezium.sink.batch.batch-size-wait=MaxBatchSizeWait comes later; "
-        "until then batches follow debezium.sink.batch.interval-ms",
-    )
 
 
 def test_connect_keys_are_noted() -> None:

@@ -47,6 +47,7 @@ TABLE = TableSettings(
     excluded_columns=(),
     offsets_table="o",
 )
+SECRET = "s3cret"
 KAFKA = KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {})
 ERRORS = ErrorSettings("all", "dead", -1, 0.1, 1000, 0, 0)
 
@@ -227,17 +228,17 @@ def test_a_new_column_is_a_need_not_a_row() -> None:
         ((None, {"id": 1, "v": 1, "__deleted": "false"}), "has no key"),
         (({"other": 1}, {"id": 1, "v": 1, "__deleted": "false"}), "has no id"),
         (({"id": "x"}, {"id": 1, "v": 1, "__deleted": "false"}), "field id: not a number"),
-        (({"id": 1}, {"id": 1, "v": 2**40, "__deleted": "false"}), "column v"),
+        (({"id": 1}, {"id": 1, "v": SECRET, "__deleted": "false"}), "field v"),
         (({"id": 1}, b"\xff\x00"), ""),
     ],
 )
 def test_one_bad_record_is_a_fault_and_the_others_go_on(record: tuple[Any, Any], says: str) -> None:
     """The bad record is named by its row and a reason without content; its neighbours become rows."""
-    outcome = decode(_run(_flat(7, 1), record, _flat(8, 2)), attrs.evolve(_plan(), evolve=False))
+    outcome = decode(_run(_flat(7, 1), record, _flat(8, 2)), _plan())
     (fault,) = outcome.faults
     assert fault.row == 1
     assert says in fault.reason
-    assert str(2**40) not in fault.reason
+    assert SECRET not in fault.reason
     assert sorted(r["id"] for part in outcome.parts for r in part.rows.to_pylist()) == [7, 8]
 
 

@@ -1,0 +1,77 @@
+"""Tables made and evolved -> rows of the schema history table. On the driver; one small commit per change of schemas.
+
+The table has the shape of Debezium Server's (`id`, `history_data`, `record_insert_ts`); `history_data` is JSON: which
+table, its schema id, and Iceberg's own JSON of the schema.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType, TimestamptzType
+
+from connector.iceberg.catalog import Catalog
+from connector.iceberg.files import FileKind, describe
+from connector.iceberg.java import mapped
+from connector.iceberg.partitions import UNPARTITIONED
+from connector.iceberg.stored import statistics
+from connector.iceberg.table import Table
+from connector.iceberg.types import arrow_schema
+
+SCHEMA = Schema(
+    NestedField(1, "id", StringType(), required=True),
+    NestedField(2, "history_data", StringType(), required=False),
+    NestedField(3, "record_insert_ts", TimestamptzType(), required=False),
+)
+_COLUMNS = arrow_schema(SCHEMA)
+_KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)
+
+
+class SchemaLog:
+    """The history of one connector's tables; the table is made with its first row."""
+
+    def __init__(self, catalog: Catalog, table: str, name: str) -> None:
+        """Prepare; nothing is asked yet."""
+        self._catalog, self._table_name, self._name = catalog, table, name
+        self._table: Table | None = None
+
+    def note(self, tables: Sequence[Table]) -> None:
+        """Append the schemas that tables have now, in one commit.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        if not tables:
+            return
+        if self._table is None:
+            made = self._catalog.load(self._table_name)
+            self._table = made or self._catalog.create(self._table_name, SCHEMA, properties={"format-version": "2"})
+        rows = pa.Table.from_pylist([self._row(table) for table in tables], _COLUMNS)
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="zstd")
+        data = sink.getvalue().to_pybytes()
+        java = self._table.java
+        with mapped(f"noting schemas in {self._table.name}"):
+            java.refresh()
+            path = f"{java.location()}/data/{uuid.uuid4().hex}.parquet"
+            stream = java.io().newOutputFile(path).createOrOverwrite()
+            stream.write(data)
+            stream.close()
+            file = describe(_KIND, UNPARTITIONED, path, len(data), statistics(rows.num_rows))
+            java.newAppend().appendFile(self._table.content_file(file)).commit()
+
+    def _row(self, table: Table) -> dict[str, object]:
+        document = {
+            "connector": self._name,
+            "table": table.name,
+            "schema-id": int(table.java.schema().schemaId()),
+            "schema": orjson.loads(table.layout().schema_json),
+        }
+        now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC")).as_py()
+        return {"id": uuid.uuid4().hex, "history_data": orjson.dumps(document).decode(), "record_insert_ts": now}

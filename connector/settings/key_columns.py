@@ -1,0 +1,99 @@
+"""properties -> KeyRule: which columns tell rows apart, and where their values come from.
+
+Names: the JDBC sink's (`primary.key.mode`, `primary.key.fields`) and Iceberg Kafka Connect's (`...id-columns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from connector.settings.kinds import LIST, Kind, Unfit
+from connector.settings.option import Option
+from connector.settings.reading import Reading
+from connector.settings.routes import ROUTE_REGEX
+
+KeysFrom = Literal["record", "value"]
+
+
+def _mode(text: str) -> str:
+    if text in {"kafka", "record_header"}:
+        raise Unfit("{} is not supported", "write none, record_key or record_value")
+    if text not in {"none", "record_key", "record_value"}:
+        raise Unfit("{} is not known", "write none, record_key or record_value")
+    return text
+
+
+MODE = Option(
+    name="primary.key.mode",
+    kind=Kind("string", _mode),
+    default="record_key",
+    importance="medium",
+    doc="Where a row's key comes from: record_key, record_value (the columns of primary.key.fields), or none (append).",
+)
+FIELDS = Option(
+    name="primary.key.fields",
+    kind=LIST,
+    default=(),
+    importance="medium",
+    doc="Key columns: those fields of the record key, or of the value. They win over the table's identifier fields.",
+)
+ID_COLUMNS = Option(
+    name="iceberg.tables.default-id-columns",
+    kind=LIST,
+    default=(),
+    importance="medium",
+    doc="Key columns of tables, read from the value: primary.key.mode=record_value with these primary.key.fields.",
+)
+OPTIONS: tuple[Option[object], ...] = (MODE, FIELDS, ID_COLUMNS)
+
+
+@attrs.frozen
+class KeyRule:
+    """Key columns that are configured: of every table, and of single ones; empty: the record key's, or the table's.
+
+    `mode` none makes every table append; record_value reads them from the row, those of the table where none is named.
+    """
+
+    mode: Literal["none", "record_key", "record_value"] = "record_key"
+    fields: tuple[str, ...] = ()
+    by_table: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    def of(self, table: str) -> tuple[str, ...]:
+        """The configured key columns of a table."""
+        return self.by_table.get(table, self.fields)
+
+    def comes_from(self, table: str) -> KeysFrom:
+        """Where a table's keys are read."""
+        return "value" if self.mode == "record_value" or self.by_table.get(table) else "record"
+
+
+def build(reading: Reading) -> KeyRule:
+    """Read the keys' part; faults go to the reading."""
+    mode, fields, columns = reading.get(MODE), reading.get(FIELDS), reading.get(ID_COLUMNS)
+    entry = reading.entry(MODE)
+    if mode == "record_value" and not fields and entry and entry.layer >= 0:
+        reading.refuse(entry, f"needs {FIELDS.name}", "name the columns of the value that tell rows apart")
+    told = reading.entry(FIELDS)
+    nested = [name for name in (*fields, *columns) if "." in name]
+    listed = told or reading.entry(ID_COLUMNS)
+    if nested and listed:
+        reading.refuse(listed, "names a nested field", "key columns have to be of the top level")
+    if columns and told:
+        reading.refuse(told, f"{ID_COLUMNS.name} is given too", "keep one of them")
+    by_table = {
+        entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reading.get(_one(entry.key))
+        for entry in reading.members(ROUTE_REGEX)
+        if entry.key.endswith(".id-columns")
+    }
+    if columns:
+        return KeyRule("record_value", columns, by_table)
+    return KeyRule(
+        "none" if mode == "none" else "record_value" if mode == "record_value" else "record_key", fields, by_table
+    )
+
+
+def _one(key: str) -> Option[tuple[str, ...]]:
+    return Option(name=key, kind=LIST, default=(), importance="low", doc="")

@@ -1,0 +1,49 @@
+"""our key -> whose it is: the column "Same as" of the generated reference.
+
+Debezium Server Iceberg, Iceberg Kafka Connect (and its Tabular ancestor), the Debezium JDBC sink, Kafka Connect.
+"""
+
+from __future__ import annotations
+
+from connector.settings import connect_sink
+
+_OWN = ("debezium.sink.batch.interval-ms", "debezium.sink.batch.max-events")
+_JDBC = ("primary.key.", "collection.name.format", "truncate.enabled")
+_CONNECT = (
+    "topics",
+    "key.converter",
+    "value.converter",
+    "consumer.override.",
+    "producer.override.",
+    "admin.override.",
+    "errors.tolerance",
+    "errors.retry.",
+    "errors.deadletterqueue.topic.",
+)
+_TABULAR = ("iceberg.tables.cdc-field", "iceberg.tables.upsert-mode-enabled")
+_CATALOG = ("warehouse", "type", "catalog-impl", "uri", "io-impl")
+
+
+def same_as(key: str) -> str:
+    """Tell which peers have a key, under its name or another; empty for our own.
+
+    `key` is an option's name, or how a family begins.
+    """
+    theirs = connect_sink.SAME_AS.get(key)
+    if key.startswith("debezium.sink.iceberg.") and key.removeprefix("debezium.sink.iceberg.") in _CATALOG:
+        theirs = "iceberg.catalog." + key.removeprefix("debezium.sink.iceberg.")
+    if key == "debezium.sink.iceberg.partition-by.":
+        theirs = "iceberg.table.<table>.partition-by"
+    found = []
+    if key.startswith("debezium.") and key not in _OWN:
+        found.append("Debezium Server Iceberg")
+    if theirs is not None:
+        older = " (Tabular)" if theirs in _TABULAR else ""
+        found.append(f"Iceberg Kafka Connect: `{theirs}`{older}")
+    elif key.startswith("iceberg."):
+        found.append("Iceberg Kafka Connect")
+    if key.startswith(_JDBC):
+        found.append("Debezium JDBC sink")
+    if key.startswith(_CONNECT):
+        found.append("Kafka Connect")
+    return ", ".join(found)

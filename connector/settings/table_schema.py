@@ -1,0 +1,90 @@
+"""properties -> the declared shape of the one table that a sink makes: columns with Iceberg's types, and its place.
+
+Names and meaning: `schema.columns` and `table_location` of the seed `rfc-iceberg-sink` (section 10), as one line.
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from connector.settings.kinds import TEXT, Kind, Unfit
+from connector.settings.option import Option
+from connector.settings.reading import Reading
+from connector.settings.routes import Routes
+
+_SPLIT = re.compile(r",(?![^(\[<]*[)\]>])")
+_PLAIN = frozenset({"boolean", "int", "long", "float", "double", "string", "uuid", "binary", "date", "time"})
+_PLAIN |= {"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"}
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_FIXED = re.compile(r"fixed[\[(]\s*(\d{1,9})\s*[\])]")
+_MAX_DIGITS = 38
+_TODO = "write name type [required], ...; types are Iceberg's: long, string, decimal(9,2), timestamptz ..."
+
+
+@attrs.frozen
+class Column:
+    """A declared column; `type` is Iceberg's name of it, as in its JSON."""
+
+    name: str
+    type: str
+    required: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}{' required' if self.required else ''}"
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    columns = tuple(_column(part.strip()) for part in _SPLIT.split(text) if part.strip())
+    if len({column.name for column in columns}) < len(columns):
+        raise Unfit("{} names a column twice", _TODO)
+    return columns
+
+
+def _column(text: str) -> Column:
+    match = re.fullmatch(r"(\S+)\s+(.+?)(\s+required)?", text, re.IGNORECASE)
+    if match is None:
+        raise Unfit("{} is not a list of columns", _TODO)
+    return Column(match[1], _type(match[2].lower()), match[3] is not None)
+
+
+def _type(text: str) -> str:
+    if text in _PLAIN:
+        return text
+    digits = _DECIMAL.fullmatch(text)
+    if digits and 0 < int(digits[1]) <= _MAX_DIGITS and int(digits[2]) <= int(digits[1]):
+        return f"decimal({digits[1]}, {digits[2]})"
+    size = _FIXED.fullmatch(text)
+    if size and int(size[1]):
+        return f"fixed[{size[1]}]"
+    if text.startswith(("struct", "list", "map")):
+        raise Unfit("{} has a nested column", "make the table beforehand, or let its events tell its columns")
+    raise Unfit("{} has a type that Iceberg does not have", _TODO)
+
+
+COLUMNS: Option[tuple[Column, ...]] = Option(
+    name="schema.columns",
+    kind=Kind("list", _columns),
+    default=(),
+    importance="low",
+    doc="Columns of the table when it is made, such as: id long required, name string. For a sink with one table only.",
+)
+LOCATION: Option[str | None] = Option(
+    name="table.location",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Where the table is put when it is made; otherwise the catalog decides. For a sink with one table only.",
+)
+OPTIONS: tuple[Option[object], ...] = (COLUMNS, LOCATION)
+
+
+def check(reading: Reading, routes: Routes | None, topics: tuple[str, ...]) -> None:
+    """Refuse a declared table where there may be several."""
+    one = len(topics) == 1 if routes is None else len(routes.tables) == 1
+    for option in OPTIONS:
+        entry = reading.entry(option)
+        if entry and not one:
+            what = "is for one table, and this sink may have several"
+            reading.refuse(entry, what, "name one topic in topics, or one table in iceberg.tables")

@@ -1,0 +1,244 @@
+"""Dead letters, repaired -> their tables, as if they had come when they came. On the driver; no Spark job.
+
+A letter goes through the sink's own decoding and fold. In a table with keys it changes nothing if a record that came
+after it, in its topic-partition and up to where the sink stands, was about the same key, or if the table was truncated
+since: Kafka's order within a key is the source's. Each table gets one commit, at the position it has; the commit names
+the letters, so that a letter is never put through twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from connector.errors import DataFault, FatalError
+from connector.iceberg.codes import key_codes
+from connector.iceberg.commit import Pending, commit
+from connector.iceberg.writing import TableWriter
+from connector.kafka.cluster import Cluster
+from connector.kafka.letters import DeadLetter, between
+from connector.kafka.records import Records
+from connector.settings import SinkSettings
+from connector.sink.apply import write_append, write_upserts
+from connector.sink.batch import MAX_ROUNDS, Batch, Batches
+from connector.sink.decode import Outcome, Run, decode
+from connector.sink.fold import Ints, Mask
+from connector.sink.parts import Part, fold
+from connector.sink.plan import BatchPlan
+from connector.sink.targets import Targets
+from connector.sink.unsent import filled, unknown
+
+REPLAYED = "icebridge.replayed"
+"""Summary property of a commit: the ids of the letters that it put through, with commas."""
+
+_LATER_CHUNK = 20_000
+
+At = tuple[str, int]
+
+
+@attrs.frozen
+class Replay:
+    """What became of letters, by id: put through, overtaken by later records, or still not usable (with the reason)."""
+
+    done: tuple[str, ...]
+    overtaken: tuple[str, ...]
+    dead: Mapping[str, str]
+
+
+class Replayer:
+    """Puts letters through one sink that does not run meanwhile."""
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        targets: Targets,
+        batches: Batches,
+        cluster: Cluster,
+        known: Sequence[DeadLetter] = (),
+    ) -> None:
+        """Work from where the sink stands; `known` are all letters: their records changed nothing, or as replayed."""
+        self._settings, self._targets, self._batches, self._cluster = settings, targets, batches, cluster
+        self._known = {letter.place: letter for letter in known}
+
+    def replay(self, letters: Sequence[DeadLetter], *, execute: bool) -> Replay:
+        """Put letters through, or tell what would become of them.
+
+        Raises:
+            FatalError: records that came after a letter are gone from the topic, so that nobody knows whether they
+                changed the same key; or another process commits under the sink's name.
+            RetriableError: broker or catalog are away.
+        """
+        dead = {
+            x.id: _EARLY for x in letters if x.offset >= self._batches.position.offsets.get((x.topic, x.partition), 0)
+        }
+        runs = _runs([letter for letter in letters if letter.id not in dead])
+        plan, names, outcomes = self._decoded(runs, execute=execute)
+        for at, outcome in outcomes.items():
+            dead.update((runs[at][0][fault.row].id, fault.reason) for fault in outcome.faults)
+        alive = {letter.id for own, _ in runs.values() for letter in own} - dead.keys()
+        done, late = set[str](), set[str]()
+        for table, name in zip(plan.tables, names, strict=True):
+            by_part = self._parts(outcomes, runs, table.index)
+            if not by_part:
+                continue
+            before = self._before(name)
+            fresh = [(part, ids) for part, ids in by_part if not set(ids) <= before]
+            keep = self._standing(plan, table.index, fresh) if table.mode == "upsert" else None
+            kept, gone = chosen(fresh, keep)
+            late |= gone
+            written = {one for _, ids in kept for one in ids}
+            if execute and kept:
+                self._write(plan, table.index, name, [part for part, _ in kept], sorted(written))
+            done |= written | {one for _, ids in by_part for one in ids if one in before}
+        # A record without a row (a tombstone of an append table) has nothing to put through.
+        nothing = alive - done - late
+        return Replay(tuple(sorted(done | nothing)), tuple(sorted(late - done)), dead)
+
+    def _decoded(
+        self, runs: Mapping[At, tuple[list[DeadLetter], Run]], *, execute: bool
+    ) -> tuple[BatchPlan, list[str], dict[At, Outcome]]:
+        start = {at: int(run.offset[0]) for at, (_, run) in runs.items()}
+        end = {at: int(run.offset[-1]) + 1 for at, (_, run) in runs.items()}
+        for _ in range(MAX_ROUNDS):
+            plan, names = self._batches.plan(Batch(-1, start, end))
+            tables = tuple(attrs.evolve(table, committed={}) for table in plan.tables)
+            plan = attrs.evolve(plan, tables=tables, label="replay")
+            outcomes = {at: decode(run, plan) for at, (_, run) in runs.items()}
+            needs = [need for outcome in outcomes.values() for need in outcome.needs]
+            if not needs or not execute:
+                return plan, names, outcomes
+            self._targets.satisfy(needs)
+        raise FatalError("tables could not be made ready for the letters; the log tells which")
+
+    def _parts(
+        self, outcomes: Mapping[At, Outcome], runs: Mapping[At, tuple[list[DeadLetter], Run]], index: int
+    ) -> list[tuple[Part, list[str]]]:
+        """Give a table's parts, with the letter of each row."""
+        found = []
+        for at, outcome in outcomes.items():
+            ids = {letter.offset: letter.id for letter in runs[at][0]}
+            for table, part in zip(outcome.tables, outcome.parts, strict=True):
+                if table == index:
+                    found.append((part, [ids[int(offset)] for offset in part.order.offset]))
+        return found
+
+    def _before(self, name: str) -> set[str]:
+        """Give the letters that a table's commits name already."""
+        done: set[str] = set()
+        for snapshot in self._targets[name].table.ancestors():
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            done.update(filter(None, summary.get(REPLAYED, "").split(",")))
+        return done
+
+    def _standing(self, plan: BatchPlan, index: int, parts: list[tuple[Part, list[str]]]) -> list[Mask]:
+        """Mark rows whose key no later record of their topic-partition changed."""
+        ranks = {rank: at for at, rank in plan.ranks.items()}
+        keep = [np.ones(len(part), np.bool_) for part, _ in parts]
+        for at in {ranks[int(rank)] for part, _ in parts for rank in np.unique(part.order.partition)}:
+            own = [(i, part) for i, (part, _) in enumerate(parts) if ranks[int(part.order.partition[0])] == at]
+            first = min(int(part.order.offset.min()) for _, part in own)
+            for later in self._later(plan, at, first + 1):
+                cut = max((t.offset for t in later.truncates), default=-1)
+                held = [part for table, part in zip(later.tables, later.parts, strict=True) if table == index]
+                for i, part in own:
+                    keep[i] &= ~overtaken(part, held, plan.tables[index].layout.keys)
+                    keep[i] &= ~((part.order.offset < cut) & self._settings.table.truncate)
+        return keep
+
+    def _later(self, plan: BatchPlan, at: At, start: int) -> Iterable[Outcome]:
+        """Decode the records from `start` to where the sink stands, some thousands at a time.
+
+        Dead ones changed nothing; those replayed since count as they were put through.
+        """
+        # Whatever else they hold that the table does not have: only whose key they are about is asked.
+        plan = attrs.evolve(plan, evolve=False)
+        end = self._batches.position.offsets.get(at, 0)
+        oldest = self._cluster.beginnings([at])[at]
+        if start < end and oldest > start:
+            raise FatalError(
+                f"{at[0]}-{at[1]} begins at offset {oldest}: records that came after a letter are gone, so nobody "
+                "knows whether they changed the same key; write the row by other means"
+            )
+        with Records(self._settings.kafka) as records:
+            waiting: list[tuple[int, bytes | None, bytes | None]] = []
+            for message in between(records, at, start, end):
+                letter = self._known.get((*at, message.offset() or 0))
+                if letter is None:
+                    waiting.append((message.offset() or 0, message.key(), message.value()))
+                elif letter.replayed:
+                    waiting.append((letter.offset, letter.key, letter.value))
+                if len(waiting) == _LATER_CHUNK:
+                    yield decode(_run(at, waiting), plan)
+                    waiting = []
+            if waiting:
+                yield decode(_run(at, waiting), plan)
+
+    def _write(self, plan: BatchPlan, index: int, name: str, parts: list[Part], ids: list[str]) -> None:
+        table, target = plan.tables[index], self._targets[name]
+        writer = TableWriter(table.layout, "replay")
+        if table.mode == "append":
+            for part in parts:
+                write_append(writer, part, table)
+        else:
+            folded = filled(fold(parts, table.layout.keys), table.layout.keys)
+            if unknown(folded, keep_deletes=table.keep_deletes).any():
+                raise DataFault(
+                    f"table {target.table.name}: a letter leaves out values that only its row has; add them"
+                )
+            write_upserts(writer, folded, table)
+        files = list(writer.close())
+        pending = Pending(
+            files,
+            target.stored.position,
+            target.stored,
+            target.base,
+            guarded=table.known_keys.certain,
+            replaces=target.upsert,
+            properties={REPLAYED: ",".join(ids)},
+        )
+        self._targets.committed(name, files, commit(target.table, pending, self._settings.name))
+
+
+_EARLY = "the sink has not committed the batch of this record yet: run it first"
+
+
+def _runs(letters: Iterable[DeadLetter]) -> dict[At, tuple[list[DeadLetter], Run]]:
+    by_at: dict[At, list[DeadLetter]] = {}
+    for letter in sorted(letters, key=lambda letter: letter.place):
+        by_at.setdefault((letter.topic, letter.partition), []).append(letter)
+    return {at: (own, _run(at, [(x.offset, x.key, x.value) for x in own])) for at, own in by_at.items()}
+
+
+def _run(at: At, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> Run:
+    offsets, keys, values = zip(*records, strict=True)
+    return Run(at[0], at[1], np.array(offsets, np.int64), pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
+
+
+def overtaken(part: Part, later: Sequence[Part], keys: Sequence[str]) -> Mask:
+    """Mark rows whose key is in a later part, at a greater offset."""
+    if not later:
+        return np.zeros(len(part), np.bool_)
+    codes = key_codes([pa.concat_arrays([p.rows.column(name) for p in (part, *later)]) for name in keys])
+    own, others = codes[: len(part)], codes[len(part) :]
+    newest: Ints = np.full(int(codes.max()) + 1, -1, np.int64)
+    np.maximum.at(newest, others, np.concatenate([p.order.offset for p in later]))
+    passed: Mask = newest[own] > part.order.offset
+    return passed
+
+
+def chosen(
+    parts: list[tuple[Part, list[str]]], keep: list[Mask] | None
+) -> tuple[list[tuple[Part, list[str]]], set[str]]:
+    """Keep the rows under the masks, all without them; the second result names the letters of the others."""
+    if keep is None:
+        return parts, set()
+    kept, gone = [], set[str]()
+    for (part, ids), mask in zip(parts, keep, strict=True):
+        gone |= {one for one, stays in zip(ids, mask, strict=True) if not stays}
+        if mask.any():
+            rows = np.flatnonzero(mask)
+            kept.append((part.take(rows), [ids[row] for row in rows]))
+    return kept, gone

@@ -1,0 +1,196 @@
+"""Decoded changes -> rows of one table with their order: converted, keyed, checked. Runs on executors; no I/O.
+
+Where tables follow their events a value that does not fit is a fault; where they do not, the seed's mismatch table
+holds (`connector.iceberg.coercion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.coercion import coerced, converted_by
+from connector.iceberg.conversion import converted
+from connector.iceberg.types import nullable
+from connector.kafka.fetch import Chunk
+from connector.sink.fold import NONE, Ints, Mask, Order
+from connector.sink.parts import Part
+from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.record_keys import RecordKeys, put_keys
+from serde.bits import children
+from serde.changes import Changes
+from serde.faults import Fault
+
+DELETED = "__deleted"
+_NO_OP = np.uint8(0)
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending."""
+
+    topic: str
+    partition: int
+    offset: Ints
+    key: pa.Array
+    value: pa.Array
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Run:
+        """Take over what was fetched."""
+        found = chunk.records
+        return cls(chunk.topic, chunk.partition, found.offset, found.key, found.value)
+
+
+def part_of(
+    run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
+) -> tuple[Part, list[Fault], int]:
+    """Make the table's rows of one block's changes; also gives how many values became null."""
+    columns, bad, nulled = _columns(change, table, plan)
+    faults = [Fault(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
+    image = np.asarray(change.row.is_valid())
+    if table.keyed and keys is not None:
+        faults += put_keys(columns, change.rows, keys, table)
+    if table.mode == "upsert":
+        _mark_deleted(columns, change.deleted, table)
+    faults += _missing(columns, change, image, table)
+    part = _assembled(columns, _order(run, change, plan), change.deleted, image, table)
+    dropped = {fault.row for fault in faults}
+    if table.mode == "append":
+        dropped.update(change.rows[~image].tolist())
+    return _kept(run, part, change.rows, dropped, table), faults, nulled
+
+
+def _missing(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> list[Fault]:
+    """Give the rows that lack what the table requires; a row that is removed needs its key only."""
+    written = image & ~change.deleted if table.mode == "upsert" and not table.keep_deletes else image
+    faults = []
+    for field in table.layout.columns:
+        key = table.mode == "upsert" and table.keys_from == "value" and field.name in table.layout.keys
+        if (field.nullable and not key) or (table.keyed and field.name in table.layout.keys):
+            continue
+        if columns[field.name].null_count:
+            lacking = np.asarray(columns[field.name].is_null()) & (True if key else written)
+            reason = f"column {field.name} is {'a key' if key else 'required'}, and the event has no value for it"
+            faults += [Fault(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(lacking)]
+    return faults
+
+
+def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[str, pa.Array], dict[int, str], int]:
+    """Convert each column of the rows to the table's type; the second result tells why rows (by index) do not fit.
+
+    Where tables follow their events a value that does not fit is a fault; where they do not, the seed's mismatch table
+    holds (`connector.iceberg.coercion`), and the third result counts the values that became null by it.
+    """
+    result: dict[str, pa.Array] = {}
+    bad: dict[int, str] = {}
+    nulled = 0
+    found = dict(zip(change.row.type.names, children(change.row), strict=True))
+    if not plan.evolve:
+        bad.update(_without_match(change, found, table))
+    for field in table.layout.columns:
+        column = found.get(field.name)
+        if column is None:
+            result[field.name] = pa.nulls(len(change.rows), field.type)
+            continue
+        faults = None
+        if plan.evolve or field.name in table.layout.keys or not field.nullable:
+            result[field.name], faults = converted_by(column, field.type, lenient=not plan.evolve)
+        else:
+            result[field.name], _, lost = coerced(column, field)
+            nulled += lost
+        if faults is not None:
+            reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
+            bad.update((int(i), reason) for i in np.flatnonzero(faults))
+    return result, bad, nulled
+
+
+def _without_match(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
+    """Give the rows that have fields, and none that the table has (seed: "No fields match schema")."""
+    known = set(table.layout.columns.names)
+    told = np.zeros(len(change.rows), np.bool_)
+    for name, column in found.items():
+        if name in known and name != DELETED:
+            if not column.null_count:
+                return {}
+            told |= np.asarray(column.is_valid())
+    image = np.asarray(change.row.is_valid())
+    if any(name in known for name in found) and change.optional:
+        return {}
+    others = np.zeros(len(change.rows), np.bool_)
+    for name, column in found.items():
+        if name not in known:
+            others |= np.asarray(column.is_valid())
+    return dict.fromkeys(
+        np.flatnonzero(image & ~told & others).tolist(), "no field of the event is a column of the table"
+    )
+
+
+def _mark_deleted(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:
+    """Fill `__deleted` where the event did not bring it (soft delete of topics without the rewrite mode)."""
+    if DELETED in columns and columns[DELETED].null_count:
+        kind = columns[DELETED].type
+        told = pa.array(deleted) if pa.types.is_boolean(kind) else pc.if_else(pa.array(deleted), "true", "false")
+        columns[DELETED] = columns[DELETED].fill_null(told.cast(kind)) if table.keep_deletes else columns[DELETED]
+
+
+def _order(run: Run, change: Changes, plan: BatchPlan) -> Order:
+    rank = plan.ranks[run.topic, run.partition]
+    return Order(
+        partition=np.full(len(change.rows), rank, np.int64),
+        offset=run.offset[change.rows],
+        dedup=integers(_dedup(change, plan.dedup_column)),
+        lsn=integers(change.lsn),
+        total_order=integers(change.total_order),
+        op=change.op,
+    )
+
+
+def _dedup(change: Changes, name: str) -> pa.Array:
+    position = change.row.type.get_field_index(name) if name else -1
+    if position < 0:
+        return change.ts_ns if name == "__source_ts_ns" else pa.nulls(len(change.rows), pa.int64())
+    column = children(change.row)[position]
+    return column if pa.types.is_integer(column.type) else converted(column, pa.int64())[0]
+
+
+def integers(column: pa.Array) -> Ints:
+    """Give a column of numbers with `NONE` for nulls."""
+    return np.asarray(column.cast(pa.int64()).fill_null(NONE), dtype=np.int64)
+
+
+def _assembled(columns: Mapping[str, pa.Array], order: Order, deleted: Mask, image: Mask, table: TablePlan) -> Part:
+    schema = nullable(table.layout.columns)
+    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
+    return Part(batch, order, np.asarray(deleted), image)
+
+
+def _kept(run: Run, part: Part, rows: Ints, dropped: set[int], table: TablePlan) -> Part:
+    """Leave out faulty rows, and what the table has from before (a batch that is replayed)."""
+    keep = np.ones(len(rows), np.bool_)
+    if dropped:
+        keep &= ~np.isin(rows, np.fromiter(dropped, np.int64))
+    done = table.committed.get((run.topic, run.partition), 0)
+    if done and len(rows):
+        keep &= part.order.offset >= done
+    return part if keep.all() else part.take(np.flatnonzero(keep))
+
+
+def tombstones_of(
+    run: Run, rows: Ints, keys: RecordKeys, table: TablePlan, plan: BatchPlan
+) -> tuple[Part, list[Fault]]:
+    """Make changes without a row: the key is gone; a tombstone without key says nothing (tables without a key)."""
+    rows = rows[keys.usable[rows] | np.isin(rows, [fault.row for fault in keys.faults])]
+    columns = {field.name: pa.nulls(len(rows), field.type) for field in table.layout.columns}
+    faults = put_keys(columns, rows, keys, table)
+    unknown = np.full(len(rows), NONE, np.int64)
+    rank = np.full(len(rows), plan.ranks[run.topic, run.partition], np.int64)
+    op = np.full(len(rows), _NO_OP, np.uint8)
+    order = Order(rank, run.offset[rows], unknown, unknown, unknown, op)
+    gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    part = _assembled(columns, order, gone, image, table)
+    return _kept(run, part, rows, {fault.row for fault in faults}, table), faults

@@ -1,0 +1,158 @@
+"""Files of peers -> settings: the seeds' examples and Iceberg Kafka Connect's documentation, as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from connector.settings import SinkSettings, load
+from connector.settings.batch import Pace
+
+NEEDED = {"bootstrap.servers": "localhost:9092"}
+SERVER = {**NEEDED, "debezium.source.topic.prefix": "testc", "debezium.sink.iceberg.warehouse": "/w"}
+
+# Seed `debezium-iceberg-consumers`: every example of the page, by its section.
+EXAMPLES = {
+    "MaxBatchSizeWait": """\
+debezium.sink.batch.batch-size-wait=MaxBatchSizeWait
+debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector
+debezium.source.max.batch.size=2048
+debezium.source.max.queue.size=16000
+debezium.sink.batch.batch-size-wait.max-wait-ms=30000
+debezium.sink.batch.batch-size-wait.wait-interval-ms=5000
+""",
+    "NoBatchSizeWait": "debezium.sink.batch.batch-size-wait=NoBatchSizeWait\n",
+    "Iceberg Table Naming Rule": """\
+debezium.sink.iceberg.table-namespace=default
+database.server.name=testc
+debezium.sink.iceberg.table-prefix=cdc_
+""",
+    "Debezium Offset Storage": """\
+debezium.source.offset.storage=io.debezium.server.iceberg.offset.IcebergOffsetBackingStore
+debezium.source.offset.storage.iceberg.table-name=debezium_offset_storage_table
+""",
+    "Debezium Database History Storage": """\
+debezium.source.database.history=io.debezium.server.iceberg.history.IcebergSchemaHistory
+debezium.source.database.history.iceberg.table-name=debezium_database_history_storage_table
+""",
+    "Debezium Event Flattening": """\
+debezium.transforms=unwrap
+debezium.transforms.unwrap.type=io.debezium.transforms.ExtractNewRecordState
+debezium.transforms.unwrap.add.fields=op,table,source.ts_ns,db
+debezium.transforms.unwrap.add.headers=db
+debezium.transforms.unwrap.delete.handling.mode=rewrite
+""",
+    "Without Event Flattening": """\
+debezium.sink.iceberg.upsert=false
+debezium.sink.iceberg.create-identifier-fields=false
+""",
+    "icebergevents": "debezium.sink.type=icebergevents\ndebezium.sink.iceberg.catalog-name=default\n",
+}
+CONNECT = {
+    "static by regex": """\
+name=events-sink
+connector.class=org.apache.iceberg.connect.IcebergSinkConnector
+tasks.max=2
+topics=events
+iceberg.tables=default.events_list,default.events_create
+iceberg.tables.route-field=type
+iceberg.table.default.events_list.route-regex=list
+iceberg.table.default.events_create.route-regex=create
+iceberg.catalog.type=rest
+iceberg.catalog.uri=https://localhost
+iceberg.catalog.credential=x
+iceberg.catalog.warehouse=wh
+""",
+    "dynamic": """\
+connector.class=org.apache.iceberg.connect.IcebergSinkConnector
+topics=events
+iceberg.tables.dynamic-enabled=true
+iceberg.tables.route-field=db_table
+iceberg.catalog.type=hive
+iceberg.catalog.uri=thrift://hive:9083
+iceberg.catalog.io-impl=org.apache.iceberg.aws.s3.S3FileIO
+iceberg.catalog.warehouse=s3a://bucket/warehouse
+iceberg.catalog.client.region=us-east-1
+iceberg.hadoop.fs.defaultFS=hdfs://x
+""",
+    "change data capture": """\
+connector.class=io.tabular.iceberg.connect.IcebergSinkConnector
+topics.regex=dbz\\\\..*
+iceberg.tables.dynamic-enabled=true
+iceberg.tables.route-field=_cdc.target
+iceberg.tables.cdc-field=_cdc.op
+iceberg.tables.auto-create-enabled=true
+iceberg.tables.evolve-schema-enabled=true
+iceberg.tables.default-id-columns=id
+iceberg.tables.default-partition-by=day(created)
+iceberg.table.db.orders.partition-by=bucket(id, 4)
+iceberg.table.db.orders.id-columns=id,region
+iceberg.control.topic=control-iceberg
+iceberg.control.commit.interval-ms=60000
+iceberg.control.commit.timeout-ms=30000
+iceberg.catalog.type=rest
+iceberg.catalog.uri=http://localhost
+transforms=debezium
+transforms.debezium.type=io.tabular.iceberg.connect.transforms.DebeziumTransform
+transforms.debezium.cdc.target.pattern=lake_{db}.{table}
+""",
+}
+
+
+def _load(tmp_path: Path, text: str, extra: dict[str, str]) -> SinkSettings:
+    file = tmp_path / "user.properties"
+    file.write_text(text)
+    return load([file], {key: value for key, value in extra.items() if key not in text}, {})
+
+
+@pytest.mark.parametrize("section", EXAMPLES)
+def test_the_seeds_examples_run_as_they_are(tmp_path: Path, section: str) -> None:
+    """Each example of the seed loads with nothing changed; only where Kafka is has to be said."""
+    assert _load(tmp_path, EXAMPLES[section], SERVER).name == "icebridge"
+
+
+@pytest.mark.parametrize("kind", CONNECT)
+def test_files_of_iceberg_kafka_connect_run_as_they_are(tmp_path: Path, kind: str) -> None:
+    """Each kind of file that its documentation shows loads with nothing changed."""
+    assert _load(tmp_path, CONNECT[kind], NEEDED).catalog.name == "iceberg"
+
+
+def test_max_batch_size_wait_means_what_it_says(tmp_path: Path) -> None:
+    """MaxBatchSizeWait: a batch begins with max.batch.size events, or after max-wait-ms; looked at every interval."""
+    settings = _load(tmp_path, EXAMPLES["MaxBatchSizeWait"], SERVER)
+    assert settings.batch.pace == Pace(5_000, 2_048, 30_000)
+
+
+def test_a_long_commit_interval_holds_no_backlog_up(tmp_path: Path) -> None:
+    """Row `commit_interval` (`iceberg.control.commit.interval-ms`): batches follow it, full ones begin at once."""
+    settings = _load(tmp_path, CONNECT["static by regex"], NEEDED)
+    assert settings.batch.pace == Pace(1_000, settings.batch.max_events, 300_000)
+    assert attrs.evolve(settings.batch, interval_ms=500).pace == Pace(500)
+
+
+def test_change_data_capture_by_iceberg_kafka_connect(tmp_path: Path) -> None:
+    """Operations, keys, partitions and the target of Iceberg's DebeziumTransform mean here what they mean there."""
+    settings = _load(tmp_path, CONNECT["change data capture"], NEEDED)
+    table = settings.table
+    assert (table.upsert, table.keep_deletes, table.op_field) == (True, False, "_cdc.op")
+    assert table.routes is not None
+    assert table.routes.template == "lake_${source.schema|source.db}.${source.table}"
+    assert (table.keys.of("db.orders"), table.keys.of("db.x")) == (("id", "region"), ("id",))
+    assert table.keys.comes_from("db.x") == "value"
+    assert (table.excluded_columns, settings.events.add_fields) == (("__deleted",), ())
+    assert table.partition_by == ("day(created)",)
+    assert table.partition_by_table == {"db.orders": ("bucket(id, 4)",)}
+    assert (table.auto_create, table.allow_field_addition) == (True, True)
+    assert settings.batch.interval_ms == 60_000
+
+
+def test_its_defaults_are_its_own(tmp_path: Path) -> None:
+    """A file of Iceberg Kafka Connect that says nothing more appends, makes no table and adds no column."""
+    settings = _load(tmp_path, CONNECT["dynamic"], NEEDED)
+    table = settings.table
+    assert (table.upsert, table.auto_create, table.allow_field_addition) == (False, False, False)
+    assert (table.create_identifier_fields, table.keys.comes_from("db.x")) == (False, "value")
+    assert settings.spark["spark.hadoop.fs.defaultFS"] == "hdfs://x"
+    assert settings.catalog.properties["client.region"] == "us-east-1"

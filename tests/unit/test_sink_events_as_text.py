@@ -1,0 +1,75 @@
+"""The `icebergevents` consumer: seed `debezium-iceberg-consumers`, section "icebergevents Consumer"."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+
+from connector.iceberg.layout import TableLayout
+from connector.settings import load
+from connector.sink import raw_events
+from connector.sink.decode import Run, decode
+from connector.sink.plan import TablePlan
+from tests.unit.sink_plans import dead, plan, rows
+
+GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+NOW_MS = 1_700_000_000_123
+
+
+def _table() -> TablePlan:
+    spec = '{"spec-id":0,"fields":[]}'
+    layout = TableLayout("d.e", "u", "/nowhere", raw_events.SCHEMA.model_dump_json(), spec, 0, {}, {})
+    return TablePlan(0, layout, "append", keep_deletes=False, committed={("t", 0): 11})
+
+
+def _run(*records: tuple[bytes | None, bytes | None]) -> Run:
+    keys, values = zip(*records, strict=True)
+    offsets = np.arange(10, 10 + len(records))
+    return Run("t", 0, offsets, pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
+
+
+def test_every_event_is_a_row_of_text() -> None:
+    """Destination, key and value as they came, and the time of the batch; a tombstone is a row without value."""
+    outcome = decode(
+        _run((b"k0", b"{}"), (b"k1", b'{"a": 1}'), (None, b"\xc3\xa4"), (b"k3", None)), plan(_table(), raw_ms=NOW_MS)
+    )
+    found = rows(outcome)
+    assert [(row["event_key"], row["event_value"]) for row in found] == [("k1", '{"a": 1}'), (None, "ä"), ("k3", None)]
+    assert {row["event_destination"] for row in found} == {"t"}
+    assert {row["event_sink_epoch_ms"] for row in found} == {NOW_MS}
+    when = dt.datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=dt.UTC)
+    assert {row["event_sink_timestamptz"] for row in found} == {when}
+
+
+def test_bytes_that_are_no_text_are_dead() -> None:
+    """A key or value that is no UTF-8 is a dead letter, its neighbours are rows."""
+    outcome = decode(
+        _run((b"a", b"{}"), (b"b", b"\xff"), (b"\xfe", b"{}"), (b"d", b"x")), plan(_table(), raw_ms=NOW_MS)
+    )
+    assert list(dead(outcome)) == [1, 2]
+    assert [row["event_key"] for row in rows(outcome)] == ["d"]
+
+
+def test_the_table_is_the_seeds() -> None:
+    """Columns, which of them is required, partitions and order are those of the seed's definition."""
+    assert [(f.field_id, f.name, str(f.field_type), f.required) for f in raw_events.SCHEMA.fields] == [
+        (1, "event_destination", "string", True),
+        (2, "event_key", "string", False),
+        (3, "event_value", "string", False),
+        (4, "event_sink_epoch_ms", "long", False),
+        (5, "event_sink_timestamptz", "timestamptz", False),
+    ]
+    terms = [(term.column, term.transform) for term in raw_events.PARTITIONS]
+    assert terms == [("event_destination", "identity"), ("event_sink_timestamptz", "hour")]
+    assert (raw_events.TABLE, raw_events.SORTED_BY) == ("debezium_events", ("event_sink_epoch_ms",))
+
+
+def test_the_seeds_settings_load() -> None:
+    """The seed's two lines choose that consumer, which never upserts."""
+    settings = load(
+        [], GOOD | {"debezium.sink.type": "icebergevents", "debezium.sink.iceberg.catalog-name": "default"}, {}
+    )
+    assert settings.events_only
+    assert not settings.table.upsert

@@ -1,0 +1,134 @@
+"""Events that name their tables: Iceberg Kafka Connect's `iceberg.tables*` and the JDBC sink's name format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connector.errors import ConfigError
+from connector.settings import load
+from connector.settings.routes import Routes
+from connector.sink.decode import decode
+from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
+
+COLUMNS = {"id": pa.int64(), "kind": pa.string(), "x": pa.int64()}
+GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+
+
+def _routed(rule: Routes, *values: Any, known: tuple[str, ...] = ("a.one", "a.two"), **refused: str) -> Any:
+    tables = [append(index, COLUMNS) for index, _ in enumerate(known)]
+    return decode(run(*values), plan(*tables, routing=routing(rule, *known, **refused)))
+
+
+def test_dynamic_tables_by_field() -> None:
+    """`iceberg.tables.dynamic-enabled`: the value in lower case is the table; order within one is kept."""
+    events = [{"id": i, "kind": ("a.One", "A.TWO")[i % 2]} for i in range(6)]
+    outcome = _routed(Routes("kind", dynamic=True), *events)
+    assert [row["id"] for row in rows(outcome, 0)] == [0, 2, 4]
+    assert [row["id"] for row in rows(outcome, 1)] == [1, 3, 5]
+    assert not outcome.faults
+
+
+def test_a_table_that_is_not_known_is_a_need() -> None:
+    """A table that no batch has met is asked for by name, with the fields of its own events only."""
+    events = [{"id": 1, "kind": "a.one"}, {"id": 2, "kind": "b.new", "fresh": 1}, {"id": 3, "kind": "a.one"}]
+    outcome = _routed(Routes("kind", dynamic=True), *events)
+    (need,) = outcome.needs
+    assert (need.table, need.row.names) == ("b.new", ["id", "kind", "fresh"])
+    assert [row["id"] for row in rows(outcome, 0)] == [1, 3]
+
+
+@pytest.mark.parametrize("value", [None, "", "a..b", "."])
+def test_no_table_is_a_dead_letter(value: str | None) -> None:
+    """With dynamic routing an event that names no table is a dead letter, and the others go on."""
+    outcome = _routed(Routes("kind", dynamic=True), {"id": 1, "kind": value}, {"id": 2, "kind": "a.two"})
+    assert list(dead(outcome)) == [0]
+    assert [row["id"] for row in rows(outcome, 1)] == [2]
+
+
+def test_events_without_the_route_field_are_dead_letters() -> None:
+    """A field that no event has routes nothing."""
+    assert list(dead(_routed(Routes("nope", dynamic=True), {"id": 1}, {"id": 2}))) == [0, 1]
+
+
+def test_unknown_table_with_auto_create_off() -> None:
+    """Row "resolved table does not exist": the event goes to the dead letters with the reason."""
+    refused = {"b.none": "table b.none does not exist"}
+    outcome = _routed(Routes("kind", dynamic=True), {"id": 1, "kind": "b.none"}, {"id": 2, "kind": "a.one"}, **refused)
+    assert dead(outcome) == {0: "table b.none does not exist"}
+
+
+def test_tables_by_regular_expression() -> None:
+    """`iceberg.table.<t>.route-regex`: an event goes to every table whose expression fits all of the field's value."""
+    rule = Routes("kind", (("a.one", "x.*"), ("a.two", ".*y")))
+    outcome = _routed(rule, *({"id": i, "kind": kind} for i, kind in enumerate(["x", "xy", "y", "z", "axb", None])))
+    assert [row["id"] for row in rows(outcome, 0)] == [0, 1]
+    assert [row["id"] for row in rows(outcome, 1)] == [1, 2]
+    assert (outcome.ignored, outcome.faults) == (3, ())
+
+
+def test_every_table_of_the_list() -> None:
+    """`iceberg.tables` without a route field: every event goes to every table."""
+    outcome = _routed(Routes(None, (("a.one", None), ("a.two", None))), {"id": 1}, {"id": 2})
+    assert [row["id"] for row in rows(outcome, 0)] == [row["id"] for row in rows(outcome, 1)] == [1, 2]
+
+
+def test_template_of_fields() -> None:
+    """`collection.name.format`: topic, fields of the envelope and literals make the name."""
+    envelope = {
+        "before": None,
+        "after": {"id": 1, "x": 2},
+        "source": {"db": "d", "table": "Orders", "schema": None, "ts_ms": 1},
+        "op": "c",
+    }
+    rule = Routes(dynamic=True, template="lake.${source.schema|source.db}_${source.table}_${topic}")
+    (need,) = _routed(rule, envelope).needs
+    assert need.table == "lake.d_Orders_t"
+
+
+def test_a_delete_is_routed_by_its_row() -> None:
+    """A delete goes to the table that its fields name, with its key."""
+    table = upsert(0, COLUMNS, ("id",))
+    made = plan(table, routing=routing(Routes("kind", dynamic=True), "a.one"))
+    outcome = decode(run({"id": 1, "kind": "a.one", "__deleted": "true"}, keys=[{"id": 1}]), made)
+    assert outcome.needs or [bool(gone) for part in outcome.parts for gone in part.deleted] == [True]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"iceberg.tables.dynamic-enabled": "true"}, "route-field"),
+        ({"iceberg.tables.route-field": "x"}, "no effect alone"),
+        ({"iceberg.tables": "a.b", "iceberg.tables.route-field": "x"}, "route-regex"),
+        ({"collection.name.format": "fixed"}, "names no field"),
+        ({"iceberg.tables": "a.b", "collection.name.format": "${topic}"}, "keep one"),
+        ({"iceberg.table.a.b.route-regex": "("}, "regular expression"),
+        ({"iceberg.table.a.b.commit-branch": "dev"}, "not supported"),
+        ({"iceberg.table.a.b.colour": "red"}, "not a known key"),
+        ({"iceberg.tables.default-commit-branch": "dev"}, "not supported"),
+        ({"iceberg.hadoop-conf-dir": "/etc"}, "not supported"),
+        (
+            {"transforms": "k", "transforms.k.type": "org.apache.iceberg.connect.transforms.KafkaMetadataTransform"},
+            "transform",
+        ),
+        ({"schema.columns": "id long", "topics": "a,b"}, "one table"),
+        ({"schema.columns": "id long", "iceberg.tables": "a.b,a.c"}, "one table"),
+        ({"table.location": "/x", "collection.name.format": "${source.table}"}, "one table"),
+        ({"schema.columns": "id bigint"}, "type that Iceberg"),
+        ({"schema.columns": "id"}, "list of columns"),
+        ({"schema.columns": "id long, id string"}, "twice"),
+        ({"schema.columns": "d decimal(3,4)"}, "type that Iceberg"),
+        ({"schema.columns": "s struct<a: int>"}, "nested"),
+        ({"primary.key.mode": "kafka"}, "not supported"),
+        ({"primary.key.mode": "record_value"}, "primary.key.fields"),
+        ({"iceberg.tables.default-id-columns": "a.b"}, "nested"),
+        ({"debezium.sink.iceberg.table-prefix": "a.b"}, "namespace"),
+    ],
+)
+def test_settings_that_contradict_are_refused(given: dict[str, str], says: str) -> None:
+    """Half a route, or a peer's setting that is not supported, is refused by name, never ignored."""
+    with pytest.raises(ConfigError, match=says) as told:
+        load([], GOOD | given, {})
+    assert any(key in str(fault) for fault in told.value.faults for key in given)
