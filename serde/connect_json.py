@@ -21,6 +21,7 @@ from serde.rows import load, read, to_array
 from serde.schema import Schema, narrowed, node_of
 from serde.shape import split_shapes
 from serde.texts import texts_of
+from serde.words import worded
 
 
 @define(eq=False)
@@ -29,6 +30,7 @@ class JsonConverter:
 
     format: Format = "auto"
     wanted: frozenset[str] | None = None
+    words: frozenset[str] = frozenset()
     _bare: Bare = field(factory=Bare)
 
     def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
@@ -46,7 +48,7 @@ class JsonConverter:
     def _group(self, frames: Frames, group: Group, expected: pa.StructType | None) -> list[Block]:
         if group.schema is None:
             return self._without(frames, group, expected)
-        return _with(frames, group, narrowed(group.schema, self.wanted))
+        return _with(frames, group, worded(narrowed(group.schema, self.wanted), self.words))
 
     def _without(self, frames: Frames, group: Group, expected: pa.StructType | None) -> list[Block]:
         """Messages without a schema block: the type is found, the wire types are the result."""

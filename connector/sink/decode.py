@@ -36,13 +36,17 @@ _NO_OP = np.uint8(0)
 
 @attrs.frozen(eq=False)
 class Run:
-    """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending."""
+    """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
+
+    `old_key` is the header of that name (`connector.sink.moves`), where it was read.
+    """
 
     topic: str
     partition: int
     offset: Ints
     key: pa.Array
     value: pa.Array
+    old_key: pa.Array | None = None
 
 
 @attrs.frozen(eq=False)
@@ -68,7 +72,10 @@ class Converters:
 @lru_cache(maxsize=8)
 def _converters(events: EventSettings, wanted: frozenset[str]) -> Converters:
     key, value = (_fetch(side) for side in (events.key_registry, events.value_registry))
-    return Converters(converter(events.key_format, None, key), converter(events.value_format, wanted, value))
+    words = events.temporal_as_text
+    return Converters(
+        converter(events.key_format, None, key, words), converter(events.value_format, wanted, value, words)
+    )
 
 
 def _fetch(settings: RegistrySettings | None) -> Fetch | None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.scan import release
+from connector.iceberg.table import Table
 from connector.sink import parcels
 from connector.sink.failures import of_tasks
+from connector.sink.held import held
+from connector.sink.moves import OLD_KEY
 from connector.sink.patch import patched
 from connector.sink.plan import BatchPlan, Letter, Need, TablePlan, Tally
 from connector.sink.recall import recalled
@@ -31,7 +35,8 @@ EVENTS_PER_MAPPER = 100_000
 TASKS_PER_CORE = 4
 """Up to so many tasks per core each topic-partition has its own: joining a few would leave cores waiting."""
 
-_STAYING = (parcels.RECALL, parcels.PATCH, parcels.MOVED, parcels.LAST)
+_ASKING = (parcels.RECALL, parcels.PATCH, parcels.MOVED)
+_STAYING = (*_ASKING, parcels.LAST)
 
 
 @attrs.frozen(eq=False)
@@ -65,11 +70,12 @@ def columns(plan: BatchPlan) -> list[str]:
     """Give the columns of Kafka's records that the map task needs; each costs time on its way into Python."""
     key = ["key"] if plan.keyed else []
     topic = ["topic"] if plan.only_topic is None else []
-    return [*key, "value", *topic, "partition", "offset"]
+    old_key = [OLD_KEY] if plan.patches else []
+    return [*key, "value", *topic, "partition", "offset", *old_key]
 
 
-def run(frame: DataFrame, plan: BatchPlan) -> Result:
-    """Run one batch: files are written, nothing is committed.
+def run(frame: DataFrame, plan: BatchPlan, tables: Sequence[Table] = ()) -> Result:
+    """Run one batch: files are written, nothing is committed. `tables` are those of the plan, by index.
 
     Only descriptions come back to the driver: of files, shapes and unusable records, the last at most
     `plan.max_letters` + 1 per task.
@@ -78,10 +84,10 @@ def run(frame: DataFrame, plan: BatchPlan) -> Result:
         RetriableError, FatalError: a task raised it (the schema registry).
     """
     with of_tasks():
-        return _run(frame, plan)
+        return _run(frame, plan, tables)
 
 
-def _run(frame: DataFrame, plan: BatchPlan) -> Result:
+def _run(frame: DataFrame, plan: BatchPlan, tables: Sequence[Table]) -> Result:
     if not any(table.recalls or table.patches for table in plan.tables):
         return _result(_tasks(frame, plan).collect())
     # What only the table knows (rows of tombstones, unsent values) is looked up once the rest is through.
@@ -89,7 +95,7 @@ def _run(frame: DataFrame, plan: BatchPlan) -> Result:
     try:
         result = _result(parcelled.where(~F.col("kind").isin(*_STAYING)).collect())
         for table in plan.tables if not result.needs and not result.open else ():
-            looked_up = [*_recalled(parcelled, plan, table), *_patched(parcelled, plan, table)]
+            looked_up = _looked_up(parcelled, plan, table, tables)
             if looked_up:
                 result.files.setdefault(table.index, []).extend(looked_up)
         return result
@@ -97,18 +103,26 @@ def _run(frame: DataFrame, plan: BatchPlan) -> Result:
         parcelled.unpersist()
 
 
-def _recalled(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[bytes]:
-    asked = parcelled.where((F.col("kind") == parcels.RECALL) & (F.col("table") == table.index))
-    if not table.recalls or asked.isEmpty():
-        return []
-    return _result(recalled(plan.catalog, asked, table).collect()).files.get(table.index, [])
-
-
-def _patched(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[bytes]:
+def _looked_up(parcelled: DataFrame, plan: BatchPlan, table: TablePlan, tables: Sequence[Table]) -> list[bytes]:
+    """Carry out the joins with a table that its events ask for."""
     own = parcelled.where(F.col("table") == table.index)
-    if not table.patches or own.where(F.col("kind") == parcels.PATCH).isEmpty():
+    found = {row.kind for row in own.select("kind").where(F.col("kind").isin(*_ASKING)).distinct().collect()}
+    if not found:
         return []
-    return _result(patched(plan.catalog, own, table).collect()).files.get(table.index, [])
+    java = tables[table.index]
+    rows = held(parcelled.sparkSession, java, table)
+    try:
+        made: list[bytes] = []
+        if parcels.RECALL in found:
+            asked = own.where(F.col("kind") == parcels.RECALL)
+            made += _result(recalled(asked, table, rows).collect()).files.get(table.index, [])
+        if parcels.PATCH in found:
+            moved = parcels.MOVED in found
+            frame = patched(own, table, rows, moved=moved, dedup_column=plan.dedup_column)
+            made += _result(frame.collect()).files.get(table.index, [])
+        return made
+    finally:
+        release(parcelled.sparkSession, java)
 
 
 def _tasks(frame: DataFrame, plan: BatchPlan) -> DataFrame:

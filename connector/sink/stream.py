@@ -22,10 +22,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from connector.errors import ConnectorError, FatalError, GapError
 from connector.iceberg.position import Position, TopicPartition, flat, nested
 from connector.settings import SinkSettings
-from connector.sink.batch import Batch, Report
+from connector.sink.batch import Report
+from connector.sink.records import Batch, kafka_options
 
 Process = Callable[[DataFrame, Batch], Report]
-_JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _POLL_S = 0.2
 
 
@@ -106,23 +106,6 @@ class Stream:
         if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
             return GapError(f"records are gone from Kafka before they were read: {_first_lines(text)}")
         return FatalError(f"the stream ended: {_first_lines(text)}")
-
-
-def kafka_options(settings: SinkSettings) -> dict[str, str]:
-    """Give what Spark's Kafka source is told in every case: where the cluster is, and how to read from it."""
-    kafka = settings.kafka
-    own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY}
-    return {
-        "kafka.isolation.level": "read_committed",
-        # Larger polls and fetches: a batch reads much at once, and each poll costs Spark a list.
-        "kafka.max.poll.records": "10000",
-        "kafka.max.partition.fetch.bytes": "8388608",
-        # A batch that ends at a topic's end waits for fetches sent ahead: about 1 s with Kafka's default of 500 ms.
-        "kafka.fetch.max.wait.ms": "20",
-        **own,
-        "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
-        "failOnDataLoss": "true",
-    }
 
 
 def _end_offsets(scratch: Path, number: int) -> dict[TopicPartition, int]:

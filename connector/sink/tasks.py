@@ -21,10 +21,11 @@ from connector.runtime.workers import forget_archives
 from connector.sink import parcels
 from connector.sink.apply import mark_deleted, write_append, write_upserts
 from connector.sink.decode import Run, decode
+from connector.sink.moves import OLD_KEY, marked, moves
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Folded, Part, by_bucket, fold, gather, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
-from connector.sink.unsent import deletes, filled, gone_rows, parted, unknown
+from connector.sink.unsent import filled, last_rows, parted, unknown
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
@@ -75,6 +76,7 @@ def runs(batch: pa.RecordBatch, plan: BatchPlan) -> Iterator[Run]:
             offset=np.asarray(part.column("offset"), np.int64),
             key=part.column("key") if plan.keyed else pa.nulls(len(part), pa.binary()),
             value=part.column("value"),
+            old_key=part.column(OLD_KEY) if plan.patches else None,
         )
 
 
@@ -118,7 +120,7 @@ class _Mapping:
             yield Parcel.of(parcels.NEED, need)
         if not self._blocked:
             for part in outcome.parts:
-                yield from self._changes(self._plan.tables[self._plan.routes[run.topic]], part)
+                yield from self._changes(self._plan.tables[self._plan.routes[run.topic]], part, run)
 
     def finish(self) -> Iterator[Parcel]:
         """Hand on what is left, and the counts."""
@@ -131,14 +133,17 @@ class _Mapping:
         if self._letters:
             yield Parcel.of(parcels.LETTER, self._letters)
 
-    def _changes(self, table: TablePlan, part: Part) -> Iterator[Parcel]:
+    def _changes(self, table: TablePlan, part: Part, run: Run) -> Iterator[Parcel]:
         if table.mode == "append":
             if table.index not in self._writers:
                 self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
             write_append(self._writers[table.index], part, table)
             return
-        if table.patches and len(moved := deletes(part)):
-            yield Parcel(parcels.MOVED, pack(moved), table.index)
+        if table.patches and run.old_key is not None:
+            part = marked(part, run.offset, run.old_key)
+            moved = moves(part, run.offset, run.old_key, table)
+            if moved is not None:
+                yield Parcel(parcels.MOVED, pack(moved), table.index)
         parts = self._parts.setdefault(table.index, [])
         parts.append(part)
         if sum(p.size_bytes for p in parts) > CHUNK_BYTES:
@@ -184,9 +189,9 @@ class _Reducing:
             self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
         folded = _folded(self._parts, table)
         self._parts = []
-        missing = unknown(folded, keep_deletes=table.keep_deletes) if table.looks_up else np.zeros(0, np.bool_)
-        if table.patches and table.looks_up:
-            for part in gone_rows(folded):
+        missing = unknown(folded, keep_deletes=table.keep_deletes, suspicious=not table.patches)
+        if table.patches:
+            for part in last_rows(folded, table.layout.keys):
                 yield Parcel(parcels.LAST, pack(part), table.index)
         if missing.any() and table.patches:
             folded, rows = parted(folded, missing, table.layout.keys)

@@ -16,8 +16,8 @@ from connector.iceberg.position import TopicPartition, nested
 from connector.settings import SinkSettings
 from connector.sink.jobs import run
 from connector.sink.plan import BatchPlan
+from connector.sink.records import kafka_options
 from connector.sink.start import Seen
-from connector.sink.stream import kafka_options
 
 RECORDS, PARTITIONS = 60_000, 4
 """How many records are read at most, and of how many topic-partitions; each of these costs a consumer."""

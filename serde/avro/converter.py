@@ -17,6 +17,7 @@ from serde.faults import Fault, Stage
 from serde.images import logical_rows
 from serde.registry import Fetch, UnknownSchema
 from serde.texts import Mask, Texts, texts_of
+from serde.words import worded
 
 _HEAD = 5
 
@@ -27,6 +28,7 @@ class AvroConverter:
 
     fetch: Fetch
     wanted: frozenset[str] | None = None
+    words: frozenset[str] = frozenset()
 
     def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
         """See `serde.converter.Converter.decode`; what `fetch` raises besides UnknownSchema goes through."""
@@ -78,7 +80,7 @@ class _Decoding:
             there = valid_of(wire)
             self.tombstones.append(rows[~there])
             rows, wire = rows[there], wire.filter(pa.array(there))
-        rows, fields, unfit = logical_rows(rows, wire, writer.schema.node)
+        rows, fields, unfit = logical_rows(rows, wire, worded(writer.schema, self.converter.words).node)
         for row, reason in unfit:
             self._fault(row, reason)
         schema = writer.schema
