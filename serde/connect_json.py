@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field
 
+from serde.alone import wrapped
 from serde.bare import Bare, payload_of
 from serde.block import Block, Decoded, Rows
 from serde.faults import Fault, Stage, Unfit
@@ -36,6 +37,8 @@ class JsonConverter:
     def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
         """See `serde.converter.Converter.decode`."""
         texts, nulls = texts_of(data)
+        if stage == "KEY_CONVERTER":
+            texts, nulls = wrapped(texts, nulls, expected)
         frames = Frames(texts, self.format, stage)
         frames.sort(nulls)
         blocks: list[Block] = []

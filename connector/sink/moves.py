@@ -18,7 +18,9 @@ from connector.sink.plan import TablePlan
 from serde.bits import children, valid_of
 from serde.converter import converter
 
-OLD_KEY = "__debezium.oldkey"
+HEADER, OLD_KEY = "__debezium.oldkey", "old_key"
+"""The header, and the column that its bytes are read into."""
+
 CREATE, MOVED = ord("c"), ord("C")
 """The operation of a create, and of one that is known to be an update of another key's row."""
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.position import TopicPartition, nested
 from connector.settings import SinkSettings
-from connector.sink.moves import OLD_KEY
+from connector.sink.moves import HEADER, OLD_KEY
 
 _JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _EARLIEST = -2
@@ -55,7 +55,7 @@ def with_old_keys(spark: SparkSession, settings: SinkSettings, batch: Batch) -> 
         "includeHeaders": "true",
     }
     records = spark.read.format("kafka").options(**options).load()
-    header = F.get(F.filter("headers", lambda header: header["key"] == OLD_KEY), F.lit(0))["value"]
+    header = F.get(F.filter("headers", lambda header: header["key"] == HEADER), F.lit(0))["value"]
     return records.withColumn(OLD_KEY, header).drop("headers")
 
 

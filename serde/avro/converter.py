@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define
 
+from serde.alone import field_name, may_be
 from serde.avro.codec import Optional
 from serde.avro.reader import read
 from serde.avro.schema import Writer, parse
@@ -32,9 +33,10 @@ class AvroConverter:
 
     def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
         """See `serde.converter.Converter.decode`; what `fetch` raises besides UnknownSchema goes through."""
-        _ = expected  # every message has its schema
+        # Every message has its schema; only a key that is one value takes its name from the table.
+        alone = field_name(expected) if stage == "KEY_CONVERTER" and may_be(expected) else None
         texts, nulls = texts_of(data)
-        work = _Decoding(self, texts, stage, [], [np.flatnonzero(nulls)], [])
+        work = _Decoding(self, texts, stage, alone, [], [np.flatnonzero(nulls)], [])
         work.run(nulls)
         tombstones = np.sort(np.concatenate(work.tombstones)).astype(np.int64)
         faults = tuple(sorted(work.faults, key=lambda fault: fault.row))
@@ -48,6 +50,7 @@ class _Decoding:
     converter: AvroConverter
     texts: Texts
     stage: Stage
+    alone: str | None
     blocks: list[Block]
     tombstones: list[Rows]
     faults: list[Fault]
@@ -89,7 +92,7 @@ class _Decoding:
     def _writer(self, number: int, rows: Rows) -> Writer | None:
         """The writer schema of these rows; None when they are all faults."""
         try:
-            writer = parse(self.converter.fetch(number), self.converter.wanted)
+            writer = parse(self.converter.fetch(number), self.converter.wanted, self.alone)
             reason = writer.schema.fault
         except UnknownSchema as unknown:
             writer, reason = None, str(unknown)

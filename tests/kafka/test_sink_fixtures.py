@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 
 PREFIXES = "|".join(recordings.ALL_VARIANTS.values())
 KEYED = rf"({PREFIXES})\.public\.({'|'.join(recordings.KEYED)})"
-# The variants that are read in the other modes too, all topics of them; of the others the tables in `recordings.TABLES`.
+# The variants of which the other modes read every topic; of the others they read the tables in `recordings.TABLES`.
 WHOLE = ("json_schema_envelope", "json_envelope", "json_unwrap_rewrite")
 OTHERS = ("events_nopk", "transaction", "message")
 SOFT = ("Weird_Table", "defaults_t", "toasty")
@@ -29,8 +29,8 @@ ALL = pytest.mark.parametrize(
 CASES = pytest.mark.parametrize(
     ("variant", "table"), [(v, t) for v in recordings.ALL_VARIANTS for t in recordings.TABLES]
 )
-# Values with a schema block that Iceberg's types have no room for: time 24:00:00, infinity (exotic, key 1), years before
-# Christ (key 3). `temporal-as-text` keeps them.
+# Values with a schema block that Iceberg's types have no room for: time 24:00:00, infinity (exotic, key 1), years
+# before Christ (key 3). `temporal-as-text` keeps them.
 UNREPRESENTABLE = {(b"js.public.exotic", b"2", offset) for offset in (b"0", b"2", b"3")}
 Result = tuple[Run, Lake, Workspace]
 
@@ -122,7 +122,7 @@ def test_append_keeps_every_event(append: Result, variant: str, table: str) -> N
 
 @pytest.mark.parametrize("variant", WHOLE)
 def test_names_are_kept(append: Result, variant: str) -> None:
-    """Columns keep their names, with dots, spaces, digits in front and letters beyond ASCII, and every value in them."""
+    """Columns keep their names, with dots, spaces, digits in front and letters beyond ASCII, and their values."""
     expected = reference.append(recordings.load(variant, "Weird_Table"))
     rows = append[1].rows(_table(variant, "Weird_Table"))
     assert values.differences(expected, rows, typed=variant in truth.TYPED) == []

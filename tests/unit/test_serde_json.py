@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -282,3 +283,42 @@ def test_a_schema_block_with_spaces_is_one() -> None:
     (block,) = converter("auto").decode(pa.array([message], pa.binary()), "VALUE_CONVERTER").blocks
     assert block.fields.to_pylist() == [{"id": 7}]
     assert block.schema_id
+
+
+def keys(*messages: bytes | None, fmt: Any = "auto", expected: pa.StructType | None = None) -> Decoded:
+    """Decodes keys of a fresh converter."""
+    return converter(fmt).decode(pa.array(messages, pa.binary()).slice(0), "KEY_CONVERTER", expected)
+
+
+def _single(schema: dict[str, Any], payload: Any) -> bytes:
+    return dump({"schema": schema, "payload": payload})
+
+
+def test_a_key_that_is_one_value_is_a_field() -> None:
+    """A bare number or text is the only field of its key, with a schema block or without; nulls stay tombstones."""
+    number = {"type": "int64", "optional": False}
+    decoded = keys(_single(number, 5), None, _single(number, -6), b"null")
+    assert rows(decoded) == {0: {"key": 5}, 2: {"key": -6}}
+    assert (decoded.tombstones.tolist(), decoded.faults) == ([1, 3], ())
+    assert rows(keys(b"5", b" -6 ", fmt="json")) == {0: {"key": 5}, 1: {"key": -6}}
+    assert rows(keys(b'"a\\"b"', b'"\xc3\xbc"')) == {0: {"key": 'a"b'}, 1: {"key": "\u00fc"}}
+
+
+def test_a_single_key_has_the_name_of_the_tables_identifier() -> None:
+    """Where the table has one identifier column the value is that column's."""
+    expected = pa.struct([("id", pa.int32())])
+    day = {"type": "int32", "optional": False, "name": "io.debezium.time.Date"}
+    assert rows(keys(b"5", expected=expected)) == {0: {"id": 5}}
+    assert rows(keys(_single(day, 1), fmt="json-schema", expected=expected)) == {0: {"id": date(1970, 1, 2)}}
+    two = keys(b"5", expected=pa.struct([("a", pa.int32()), ("b", pa.int32())]))
+    assert [fault.reason for fault in two.faults] == ["key is not a struct"]
+
+
+@pytest.mark.parametrize(
+    "message", [b'5,"b":6', b"[1]", b"[]", b"\xff", b"5 6", b'{"a":1', b"", b"NaN", b"\x00\x00\x00\x00\x01\x02"]
+)
+def test_a_key_that_is_neither_is_a_fault(message: bytes) -> None:
+    """A list, half a document or no JSON at all names no row; its neighbours are read."""
+    decoded = keys(b"1", message, b"2", expected=pa.struct([("id", pa.int64())]))
+    assert [fault.row for fault in decoded.faults] == [1]
+    assert rows(decoded) == {0: {"id": 1}, 2: {"id": 2}}
