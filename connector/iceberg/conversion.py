@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from serde.bits import uuid
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -27,6 +29,8 @@ def converted(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | No
         return pa.nulls(len(array), target), None
     if pa.types.is_struct(target) and pa.types.is_struct(array.type):
         return _struct(array, target)
+    if isinstance(target, pa.UuidType) and pa.types.is_string(array.type):
+        return uuid(array)
     if not _sensible(array.type, target):
         bad = np.asarray(array.is_valid())
         return pa.nulls(len(array), target), bad if bad.any() else None

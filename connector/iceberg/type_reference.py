@@ -62,8 +62,8 @@ Numbers that stand for times, and base64, stay what JSON says: nothing tells the
 _OUT = """\
 ## On the way out of a table
 
-What the source makes of each type by Debezium's modes, and what is lost when the sink brings it, with its schema, into a
-table of the same types. A type without a mode has one form only. A mode that loses nothing is held to that by a test.
+What the source makes of each type by Debezium's modes, and what is lost when the sink brings it, with its schema,
+into a table of the same types. A type without a mode has one form only. That nothing else is lost is held by a test.
 """
 _OUT_BARE = """\
 Without a schema these come back: whole numbers, reals, booleans, texts, uuids, timestamps with zone, decimals with

@@ -94,6 +94,11 @@ def _folded(parts: list[Part], table: TablePlan) -> Folded:
     return filled(fold(parts, table.layout.keys), table.layout.keys)
 
 
+def _survivors(parts: list[Part], table: TablePlan) -> list[Part]:
+    folded = _folded(parts, table)
+    return survivors(folded, last_rows(folded, table.layout.keys) if table.patches else None)
+
+
 class _Mapping:
     """The state of one map task."""
 
@@ -147,14 +152,14 @@ class _Mapping:
         parts = self._parts.setdefault(table.index, [])
         parts.append(part)
         if sum(p.size_bytes for p in parts) > CHUNK_BYTES:
-            parts[:] = survivors(_folded(parts, table))
+            parts[:] = _survivors(parts, table)
             if sum(p.size_bytes for p in parts) > CHUNK_BYTES // 2:
                 yield from self._handed_on(table, folded=True)
 
     def _handed_on(self, table: TablePlan, *, folded: bool = False) -> Iterator[Parcel]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        for part in parts if folded else survivors(_folded(parts, table)):
+        for part in parts if folded else _survivors(parts, table):
             for bucket, piece in by_bucket(part, keys, self._plan.buckets):
                 yield Parcel(parcels.CHANGES, pack(piece), table.index, bucket)
 
@@ -191,7 +196,7 @@ class _Reducing:
         self._parts = []
         missing = unknown(folded, keep_deletes=table.keep_deletes, suspicious=not table.patches)
         if table.patches:
-            for part in last_rows(folded, table.layout.keys):
+            for part in gather(folded.parts, last_rows(folded, table.layout.keys)):
                 yield Parcel(parcels.LAST, pack(part), table.index)
         if missing.any() and table.patches:
             folded, rows = parted(folded, missing, table.layout.keys)

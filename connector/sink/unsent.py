@@ -116,15 +116,17 @@ def _creates(parts: Sequence[Part], places: Order, keys: Sequence[str]) -> Ints:
     return result
 
 
-def last_rows(folded: Folded, keys: Sequence[str]) -> list[Part]:
-    """Give the last row that the batch knows of each key, whether it is gone or not."""
+def last_rows(folded: Folded, keys: Sequence[str]) -> Ints:
+    """Find the last row that the batch knows of each key, whether it is gone or not; what deletes say is no row.
+
+    Returns:
+        Indices, ascending, that count through the parts in turn.
+    """
     order = Order.concat([part.order for part in folded.parts])
     gives = np.concatenate([part.image & ~part.deleted for part in folded.parts])
     rows = np.flatnonzero(gives)
-    if not len(rows):
-        return []
     codes = key_codes([pa.concat_arrays([part.rows.column(name) for part in folded.parts]) for name in keys])
-    return gather(folded.parts, np.sort(rows[winners(codes[rows], order.take(rows))]))
+    return np.sort(rows[winners(codes[rows], order.take(rows))])
 
 
 def _since_create(parts: Sequence[Part], sequence: Ints, starts: Ints) -> Ints:

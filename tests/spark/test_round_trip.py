@@ -7,6 +7,7 @@ Formats other than JSON go in at `written`.
 
 from __future__ import annotations
 
+import json
 from datetime import UTC
 from decimal import Context, Decimal
 from typing import Any
@@ -246,7 +247,5 @@ def test_rows_come_back(spark: SparkSession, times: Times, schemas: bool) -> Non
 
 
 def _fields(target: TableLayout) -> list[Any]:
-    import json
-
     fields: list[Any] = json.loads(target.schema_json)["fields"]
     return fields

@@ -14,6 +14,7 @@ from serde.avro.converter import AvroConverter
 from serde.block import Decoded
 from serde.changes import Unwrap, changes
 from serde.converter import converter
+from serde.table import NAMED
 from serde.words import EVERY, WORDS, civil
 from tests.model import avro, recordings
 from tests.unit.test_serde_json import framed
@@ -114,7 +115,5 @@ def test_days_are_pythons(day: date) -> None:
 
 def test_every_temporal_type_has_words() -> None:
     """No date or time of the table of types is forgotten."""
-    from serde.table import NAMED
-
     temporal = {name for (_, name), kind in NAMED.items() if pa.types.is_temporal(kind.logical)}
     assert temporal == set(WORDS)
