@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from datetime import date
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from connector.iceberg.types import arrow_schema, table_schema
 from serde.block import Decoded
 from serde.converter import converter
 
@@ -113,6 +115,26 @@ def test_deep_nesting_is_a_fault_not_a_crash() -> None:
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     decoded = decode(b'{"a":1}', deep, b'{"a":2}')
     assert rows(decoded) == {0: {"a": 1}, 2: {"a": 2}}
+
+
+@pytest.mark.parametrize("fmt", ["auto", "json"])
+@pytest.mark.parametrize("depth", [101, 300, 1000, 1020, 100_000])
+@pytest.mark.parametrize(("left", "right"), [(b'{"a":', b"}"), (b'{"a":[', b"]}")])
+def test_each_depth_is_read_or_refused(fmt: Any, depth: int, left: bytes, right: bytes) -> None:
+    """Whatever its depth, a document without schema never breaks the reading of its neighbours."""
+    deep = left * depth + b"1" + right * depth
+    decoded = decode(deep, b'{"b":1}', fmt=fmt)
+    assert [fault.row for fault in decoded.faults] == [0]
+    assert rows(decoded) == {1: {"b": 1}}
+
+
+def test_the_deepest_document_that_is_read_can_be_a_column() -> None:
+    """A document just within the limit becomes a type that an Iceberg table can have, and the value in it."""
+    (block,) = decode(b'{"a":' * 100 + b"1" + b"}" * 100).blocks
+    columns = pa.schema(list(block.fields.type))
+    assert pickle.loads(pickle.dumps(columns)) == columns
+    schema = table_schema(columns, (), frozenset(), nanoseconds=False)
+    assert arrow_schema(schema).names == ["a"]
 
 
 def test_integer_beyond_int64_is_a_fault() -> None:
