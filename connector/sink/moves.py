@@ -24,12 +24,13 @@ HEADER, OLD_KEY = "__debezium.oldkey", "old_key"
 CREATE, MOVED = ord("c"), ord("C")
 """The operation of a create, and of one that is known to be an update of another key's row."""
 
+_UNTOLD = 0
 _JSON = converter("auto")
 """Debezium writes the header with the connector's header converter: as JSON, by default."""
 
 
 def marked(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array) -> Part:
-    """Give creates with an old key the operation `MOVED`.
+    """Give creates with an old key the operation `MOVED`; events that do not tell their operation count by the header.
 
     Args:
         part: changes of one run.
@@ -39,7 +40,7 @@ def marked(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array) -> Pa
     if old_keys.null_count == len(old_keys):
         return part
     rows = np.searchsorted(offsets, part.order.offset)
-    moved = (part.order.op == CREATE) & valid_of(old_keys)[rows]
+    moved = np.isin(part.order.op, (CREATE, _UNTOLD)) & valid_of(old_keys)[rows]
     op = np.where(moved, np.uint8(MOVED), part.order.op)
     return attrs.evolve(part, order=attrs.evolve(part.order, op=op))
 

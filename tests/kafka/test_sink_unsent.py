@@ -99,7 +99,7 @@ def test_values_survive_batches(keep: str, topics: Topics, make_workspace: MakeW
     """With a time column beside lists, whatever batch an old key's delete comes in, every value that was sent stays."""
     name = f"batches_{keep}"
     topics.replay(attrs.evolve(r, topic=name) for batch in BATCHES for r in batch)
-    extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": keep, "debezium.source.max.batch.size": "3"}
+    extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": keep, "debezium.sink.batch.max-events": "3"}
     space = make_workspace(name, extra)
     run = space.run()
     assert run.code == 0, run.text[-6000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -108,6 +109,13 @@ def test_new_columns_come_last_and_unknown_types_wait() -> None:
             pa.decimal128(6, 2),
             [None] * 3 + [Decimal("1.25")],
             [0, 1, 2],
+        ),
+        (
+            ["10:11:12.123456", "24:00:00", "10:11:12Z", None],
+            TEXT,
+            pa.time64("us"),
+            [time(10, 11, 12, 123456), None, None, None],
+            [1, 2],
         ),
         ([str(UUID(int=7)), "7", None], TEXT, pa.uuid(), [UUID(int=7), None, None], [1]),
     ],

@@ -206,6 +206,21 @@ def test_schema_block_is_recognised_in_any_spelling() -> None:
     assert decoded.blocks[0].optional == {"id": False} and decoded.blocks[0].name == "t.Value"
 
 
+@pytest.mark.parametrize(
+    "space", [b"\n:{", b" :{", b"\t:\t{", b":  {", b":\r\n{", b":\t{"], ids=lambda space: repr(space)
+)
+def test_a_schema_block_is_one_however_it_is_spaced(space: bytes) -> None:
+    """Wherever there is white space before the block, it is no column of that name."""
+    message = framed([{"type": "int32", "optional": False, "field": "id"}], {"id": 1})
+    assert rows(decode(message.replace(b'"schema":{', b'"schema"' + space, 1))) == {0: {"id": 1}}
+
+
+@pytest.mark.parametrize("value", [b'"x"', b"5", b"-1", b"true", b"false", b"[1]"])
+def test_a_column_called_schema_is_one(value: bytes) -> None:
+    """A row whose first column has that name, and a value that is no schema, is a row."""
+    assert set(rows(decode(b'{"schema":' + value + b',"payload":{"a":1}}'))[0]) == {"schema", "payload"}
+
+
 def test_null_payloads_are_tombstones() -> None:
     """A null value is a tombstone with and without a schema block."""
     decoded = decode(b"null", framed([], None), b'{"schema":null,"payload":null}', b'{"payload":null,"schema":null}')
