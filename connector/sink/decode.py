@@ -243,10 +243,26 @@ def _columns(change: Changes, table: TablePlan) -> tuple[dict[str, pa.Array], di
             result[field.name] = pa.nulls(len(change.rows), field.type)
             continue
         result[field.name], faults = converted(column, field.type)
+        if not change.optional and pa.types.is_decimal(field.type) and pa.types.is_string(column.type):
+            result[field.name], faults = _without_base64(column, result[field.name], faults)
         if faults is not None:
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
             bad.update((int(i), reason) for i in np.flatnonzero(faults))
     return result, bad
+
+
+def _without_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
+    """Take back decimals made of text that may be the base64 of an unscaled number: nothing tells without a schema.
+
+    `decimal.handling.mode=string` writes all digits of the scale, so its texts have a point, which base64 has not.
+    """
+    if not made.type.scale:
+        return made, faults
+    suspect = pc.invert(pc.match_substring(text, ".")).fill_null(False)
+    if not pc.any(suspect).as_py():
+        return made, faults
+    wrong: Mask = suspect.to_numpy(zero_copy_only=False)
+    return pc.if_else(suspect, pa.scalar(None, made.type), made), wrong if faults is None else wrong | faults
 
 
 def _mark_deleted(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:

@@ -246,6 +246,38 @@ def test_rows_come_back(spark: SparkSession, times: Times, schemas: bool) -> Non
     law()
 
 
+@pytest.mark.parametrize("times", Times.__args__)
+def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
+    """A column that no mode promises without a schema comes back as it was, or its row is a fault; never else."""
+
+    @given(tables(), _modes(times))
+    @settings(
+        max_examples=3, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    def law(drawn: Drawn, modes: Modes) -> None:
+        whole = describe.record({"fields": _fields(layout(drawn))})
+        chosen = [m for m in whole.members if m.name != "id" and not kept(m.kind, modes, schemas=False)]
+        chosen = [m for m in chosen if kept(m.kind, modes, schemas=True)][:1]
+        if not chosen:
+            return
+        place = whole.members.index(chosen[0]) - 1
+        target = layout(Drawn((drawn.types[place],), (drawn.columns[place],)))
+        table = pa.table(
+            [pa.array(range(MANY), pa.int64()), _array(drawn.types[place], drawn.columns[place])], ["id", "c0"]
+        )
+        row = describe.record({"fields": _fields(target)})
+        wire = Wire("t", row, describe.key(row, ("id",)), modes, ORIGIN, key_schemas=False, value_schemas=False)
+        outcome = read(*written(spark, table, wire), target, schemas=False)
+        sent = _comparable(table.column("c0").combine_chunks())
+        rows = sum(len(part) for part in outcome.parts)
+        assert rows + len(outcome.faults) == MANY
+        for part in outcome.parts:
+            for at, value in zip(part.rows.column("id").to_pylist(), _comparable(part.rows.column("c0")), strict=True):
+                assert value == sent[at], (drawn.types[place], modes)
+
+    law()
+
+
 def _fields(target: TableLayout) -> list[Any]:
     fields: list[Any] = json.loads(target.schema_json)["fields"]
     return fields

@@ -206,9 +206,7 @@ def test_schema_block_is_recognised_in_any_spelling() -> None:
     assert decoded.blocks[0].optional == {"id": False} and decoded.blocks[0].name == "t.Value"
 
 
-@pytest.mark.parametrize(
-    "space", [b"\n:{", b" :{", b"\t:\t{", b":  {", b":\r\n{", b":\t{"], ids=lambda space: repr(space)
-)
+@pytest.mark.parametrize("space", [b"\n:{", b" :{", b"\t:\t{", b":  {", b":\r\n{", b":\t{"], ids=repr)
 def test_a_schema_block_is_one_however_it_is_spaced(space: bytes) -> None:
     """Wherever there is white space before the block, it is no column of that name."""
     message = framed([{"type": "int32", "optional": False, "field": "id"}], {"id": 1})
