@@ -21,7 +21,7 @@ from serde.texts import Mask, Texts, texts_of, windows
 
 _HEAD = b'{"schema":{"'
 _NESTED = frozenset({"struct", "array", "map"})
-_KINDS = 16
+_KINDS, _SAMPLE = 16, 8
 _SINGLE = r'^\s*(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|"(?:[^"\\]|\\.)*")\s*$'
 
 
@@ -49,13 +49,15 @@ def wrapped(texts: Texts, nulls: Mask, expected: pa.StructType | None) -> tuple[
     """JSON keys, with each single value in an object; keys that are objects stay as they are.
 
     Where no table says what a key is, single values count only among their like: a stray one is a fault of its own.
-    Cost: a look at the first bytes; where a schema block is in front, it is parsed once per array and block.
+    Cost: a look at a few keys; only where one of them is a single value at all of them.
     """
-    if not len(texts) or ((texts.first()[~nulls] == ord("{")).all() and not texts.starts_with(_HEAD)[~nulls].any()):
+    rows = np.flatnonzero(~nulls)
+    few = np.unique(np.linspace(0, max(len(rows) - 1, 0), min(_SAMPLE, len(rows))).astype(np.int64))
+    if not may_be(expected) or not any(_looks_single(texts.text(int(row))) for row in rows[few]):
         return texts, nulls
     rows = np.flatnonzero(~nulls & ~texts.equals(b"null"))
     name = field_name(expected)
-    made = _bare(texts, rows, name) | _blocks(texts, rows, name) if may_be(expected) else {}
+    made = _bare(texts, rows, name) | _blocks(texts, rows, name)
     if not made or (expected is None and sum(len(at) for at, _ in made.values()) < len(rows)):
         return texts, nulls
     changed = np.concatenate([np.array(at, np.int64) for at, _ in made.values()])
@@ -63,6 +65,13 @@ def wrapped(texts: Texts, nulls: Mask, expected: pa.StructType | None) -> tuple[
     place = np.arange(len(texts))
     place[changed] = len(texts) + np.arange(len(changed))
     return texts_of(whole.take(pa.array(place)))
+
+
+def _looks_single(message: bytes) -> bool:
+    if not message.startswith(b"{"):
+        return not message.startswith((b"[", b"\0")) and message != b"null"
+    prefix = block_prefix(message) if message.startswith(_HEAD) else None
+    return prefix is not None and alone(_schema(prefix))
 
 
 def _whole(texts: Texts, nulls: Mask) -> pa.LargeBinaryArray:
