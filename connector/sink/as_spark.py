@@ -1,6 +1,7 @@
 """Columns of a table -> the same as Spark can carry them, and back. On executors; exact both ways.
 
-Spark has no time of day, no nanoseconds and no uuid: they travel as their stored numbers and as text, at any depth.
+Spark has no time of day, no nanoseconds, no uuid and no bytes of fixed length: they travel as their stored numbers, as
+text and as bytes of any, at whatever depth.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ def carried(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if isinstance(kind, pa.UuidType):
         return pa.string()
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, carried(field.type)) for field in kind])
     if pa.types.is_list(kind):

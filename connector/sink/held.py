@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from connector.errors import FatalError
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.picking import picked
 from connector.iceberg.scan import FILE, POSITION, Reader, column
@@ -52,6 +53,7 @@ def held(spark: SparkSession, table: Table, plan: TablePlan) -> Held:
     """Give the table's rows at the plan's snapshot, under its present columns; nothing is read yet.
 
     Raises:
+        FatalError: its key cannot be read by Spark.
         FatalError, RetriableError: its metadata cannot be read.
     """
     document = orjson.loads(plan.layout.schema_json)
@@ -60,6 +62,12 @@ def held(spark: SparkSession, table: Table, plan: TablePlan) -> Held:
         # Iceberg's reader of nested columns has no way to read a time as its number.
         kept = [field for field in document["fields"] if b'"time"' not in orjson.dumps(field["type"])]
         schema = SnapshotSchema(orjson.dumps({**document, "fields": kept}).decode())
+    unread = [key for key in plan.layout.keys if key not in schema.names]
+    if unread:
+        raise FatalError(
+            f"table {plan.layout.name}: rows cannot be looked up by {', '.join(unread)}: a key of type time beside nested "
+            "columns, which Iceberg's Spark reader cannot read; make the table without it"
+        )
     tasks = [] if plan.base is None else planned(spark, table, plan.base)
     reader = Reader(spark, table, schema)
     names = {name: column(place) for place, name in enumerate(schema.names)}

@@ -185,6 +185,7 @@ NANOS = pa.timestamp("ns")
             pa.struct([("t", pa.int64()), ("n", pa.int32())]),
         ),
         (pa.map_(pa.string(), NANOS), [[("a", 1), ("b", None)], None, []], pa.map_(pa.string(), pa.int64())),
+        (pa.binary(2), [b"ab", None], pa.binary()),
         (pa.decimal128(5, 2), [None], pa.decimal128(5, 2)),
     ],
     ids=str,
