@@ -17,21 +17,23 @@ from serde.bits import children, uuid
 _Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
+_LEAVES: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (pa.types.is_time, pa.int64()),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns", pa.int64()),
+    (lambda kind: isinstance(kind, pa.UuidType), pa.string()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+)
+
+
 def carried(kind: pa.DataType) -> pa.DataType:
     """Give the type that Spark carries values of `kind` in."""
-    if pa.types.is_time(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns"):
-        return pa.int64()
-    if isinstance(kind, pa.UuidType):
-        return pa.string()
-    if pa.types.is_fixed_size_binary(kind):
-        return pa.binary()
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, carried(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(carried(kind.value_type))
     if pa.types.is_map(kind):
         return pa.map_(carried(kind.key_type), carried(kind.item_type))
-    return kind
+    return next((instead for matches, instead in _LEAVES if matches(kind)), kind)
 
 
 def to_spark(column: pa.Array) -> pa.Array:
