@@ -65,7 +65,7 @@ def held(spark: SparkSession, table: Table, plan: TablePlan) -> Held:
     unread = [key for key in plan.layout.keys if key not in schema.names]
     if unread:
         raise FatalError(
-            f"table {plan.layout.name}: rows cannot be looked up by {', '.join(unread)}: Iceberg's Spark reader reads no "
+            f"table {plan.layout.name}: rows cannot be looked up by {', '.join(unread)}: Iceberg's reader reads no "
             "column of type time beside nested ones; make the table with another key"
         )
     tasks = [] if plan.base is None else planned(spark, table, plan.base)
