@@ -36,9 +36,17 @@ def _key(number: int) -> dict[str, Any]:
     return {"id": f"00000000-0000-0000-0000-{number:012d}"}
 
 
-def _record(number: int, at: int, op: str, **fields: Any) -> Record:
-    row = {**_key(number), "a.b": f"text {number}", "bin": "AQI=", "ints": [number, None], "n": at, "at": at, **fields}
-    value = {"schema": {"type": "struct", "fields": FIELDS}, "payload": {**row, "__op": op, "__source_ts_ns": at}}
+def _record(number: int, now: int, op: str, **fields: Any) -> Record:
+    row = {
+        **_key(number),
+        "a.b": f"text {number}",
+        "bin": "AQI=",
+        "ints": [number, None],
+        "n": now,
+        "at": now,
+        **fields,
+    }
+    value = {"schema": {"type": "struct", "fields": FIELDS}, "payload": {**row, "__op": op, "__source_ts_ns": now}}
     key = {"schema": {"type": "struct", "fields": FIELDS[:1]}, "payload": _key(number)}
     return Record("unsent", 0, 0, _dump(key), _dump(value))
 
