@@ -32,7 +32,8 @@ A value that cannot be represented in `before` costs the event only where `befor
 _SCHEMA = """\
 ## With a schema (JSON with schema, Avro)
 
-The schema name decides together with the Connect type; a name that is not here counts as its Connect type.
+The schema name decides together with the Connect type; a name that is not here counts as its Connect type. Columns in
+`debezium.sink.iceberg.temporal-as-text` hold dates and times as ISO 8601 text, infinity and 24:00:00 included.
 """
 _NESTED = """\
 Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, among them vectors
