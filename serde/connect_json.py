@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field
 
+from serde.alone import wrapped
 from serde.bare import Bare, payload_of
 from serde.block import Block, Decoded, Rows
 from serde.faults import Fault, Stage, Unfit
@@ -21,6 +22,7 @@ from serde.rows import load, read, to_array
 from serde.schema import Schema, narrowed, node_of
 from serde.shape import split_shapes
 from serde.texts import texts_of
+from serde.words import worded
 
 
 @define(eq=False)
@@ -29,11 +31,14 @@ class JsonConverter:
 
     format: Format = "auto"
     wanted: frozenset[str] | None = None
+    words: frozenset[str] = frozenset()
     _bare: Bare = field(factory=Bare)
 
     def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
         """See `serde.converter.Converter.decode`."""
         texts, nulls = texts_of(data)
+        if stage == "KEY_CONVERTER":
+            texts, nulls = wrapped(texts, nulls, expected)
         frames = Frames(texts, self.format, stage)
         frames.sort(nulls)
         blocks: list[Block] = []
@@ -46,7 +51,7 @@ class JsonConverter:
     def _group(self, frames: Frames, group: Group, expected: pa.StructType | None) -> list[Block]:
         if group.schema is None:
             return self._without(frames, group, expected)
-        return _with(frames, group, narrowed(group.schema, self.wanted))
+        return _with(frames, group, worded(narrowed(group.schema, self.wanted), self.words))
 
     def _without(self, frames: Frames, group: Group, expected: pa.StructType | None) -> list[Block]:
         """Messages without a schema block: the type is found, the wire types are the result."""

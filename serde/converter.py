@@ -28,20 +28,26 @@ class Converter(Protocol):
         """
 
 
-def converter(fmt: Format, wanted: frozenset[str] | None = None, fetch: Fetch | None = None) -> Converter:
+def converter(
+    fmt: Format,
+    wanted: frozenset[str] | None = None,
+    fetch: Fetch | None = None,
+    words: frozenset[str] = frozenset(),
+) -> Converter:
     """The converter of a format: json (payload only), json-schema ({"schema","payload"}), auto (either, told per
     message), avro (Confluent's frame), string and bytes (one column).
 
     wanted: fields of envelopes outside the images that will be looked at (`Unwrap.wanted`), None for all. With a schema
     the others are not read, which saves about a fifth of the time.
+    words: columns whose dates and times become text (`serde.words`).
     fetch: writer schemas by id; avro needs it (ValueError). What it raises besides UnknownSchema leaves `decode`.
     """
     match fmt:
         case "avro":
             if fetch is None:
                 raise ValueError("Avro needs a registry")
-            return AvroConverter(fetch, wanted)
+            return AvroConverter(fetch, wanted, words)
         case "string" | "bytes":
             return PlainConverter(fmt == "string")
         case _:
-            return JsonConverter(fmt, wanted)
+            return JsonConverter(fmt, wanted, words)

@@ -22,8 +22,9 @@ _PAYLOAD = b',"payload":'
 _MAX_PREFIXES = 64
 _TRIES = 16
 _KEYS = {"schema", "payload"}
-_SPACED = (b'{"payload"', b'{"schema" ', b'{"schema": {', b'{"schema": null', b'{"schema":\n', b'{"schema":\r')
-"""How a framed message may start that Java did not write; each such message is looked at on its own."""
+_FIELD = b'{"schema"'
+_PLAIN = np.frombuffer(b'"tf-[0123456789', np.uint8)
+"""How a value may start that is no schema: a column of that name, in a message that is no frame."""
 
 
 @frozen(eq=False)
@@ -126,9 +127,7 @@ class Frames:
         unless the block hides behind spaces or another order.
         """
         texts = self.texts.pick(rows)
-        odd = np.zeros(len(texts), np.bool_)
-        for start in _SPACED:
-            odd |= texts.starts_with(start)
+        odd = texts.starts_with(b'{"payload"') | _may_be_framed(texts)
         second = self.texts.view[texts.starts + 1] if len(rows) else np.zeros(0, np.uint8)
         odd |= (second != ord('"')) & (second != ord("}"))
         if self.format == "json-schema":
@@ -168,6 +167,15 @@ class Frames:
         if self.format == "json-schema":
             raise Unfit("message without schema and payload, though the converter has schemas enabled")
         return None, document
+
+
+def _may_be_framed(texts: Texts) -> Mask:
+    """True where a text starts with a field `schema`, however Java would have spaced it, that may be a schema block."""
+    odd = texts.starts_with(_FIELD) & (texts.sizes > len(_HEAD))
+    if odd.any():
+        at = texts.starts[odd] + len(_FIELD)
+        odd[odd] = (texts.view[at] != ord(":")) | ~np.isin(texts.view[at + 1], _PLAIN)
+    return odd
 
 
 def block_prefix(message: bytes) -> bytes | None:

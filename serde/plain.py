@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from serde.alone import field_name
 from serde.block import Block, Decoded, Rows
 from serde.faults import Fault, Stage
 from serde.texts import Texts, texts_of, windows
@@ -59,6 +60,4 @@ def _is_text(value: bytes) -> bool:
 
 
 def _name(stage: Stage, expected: pa.StructType | None) -> str:
-    if stage != "KEY_CONVERTER":
-        return "value"
-    return expected.field(0).name if expected is not None and expected.num_fields == 1 else "key"
+    return field_name(expected) if stage == "KEY_CONVERTER" else "value"

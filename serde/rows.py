@@ -15,6 +15,9 @@ from serde.faults import Unfit
 from serde.node import Leaf, List, Map, Node, Struct
 
 _PAIR = 2
+MAX_DEPTH = 100
+"""What reads types out of values goes down with them: deeper documents are refused before."""
+
 _LONG_NUMBER = re.compile(rb"[0-9]{20}")
 
 
@@ -28,7 +31,19 @@ def load(text: bytes, *, exact: bool = False) -> object:
             document = json.loads(text, parse_float=Decimal if exact else float, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise Unfit(_refusal(text)) from error
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(document) > MAX_DEPTH:
+        raise Unfit(f"nested more than {MAX_DEPTH} deep")
     return document
+
+
+def _depth(document: object) -> int:
+    """How deep objects and arrays nest; counts level by level, since recursion is what a deep document breaks."""
+    level, depth = [document], 0
+    while level:
+        nested = [value for value in level if isinstance(value, dict | list)]
+        depth += bool(nested)
+        level = [child for value in nested for child in (value.values() if isinstance(value, dict) else value)]
+    return depth
 
 
 def _refusal(text: bytes) -> str:

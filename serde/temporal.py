@@ -114,6 +114,13 @@ def iso_time(text: pa.Array) -> Converted:
     return made.cast(pa.int64()).view(pa.time64("us")), bad
 
 
+def clock(text: pa.Array) -> Converted:
+    """04:05:11.789, without any Z -> time64[us]."""
+    zoned = valid_of(text) & pc.ends_with(text, "Z").fill_null(False).to_numpy(zero_copy_only=False)
+    made, bad = iso_time(_blank(text, zoned)[0])
+    return made, _either(bad, zoned if zoned.any() else None)
+
+
 def _bare(text: pa.Array) -> pa.Array:
     return pc.utf8_rtrim(text, "Z")
 

@@ -12,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.model.recordings import Record, partitions
 
 TIMEOUT_S = 60.0
+LARGEST = 64_000_000
 
 
 @frozen
@@ -20,10 +21,13 @@ class Topics:
 
     bootstrap_servers: str
 
-    def create(self, counts: Mapping[str, int]) -> None:
+    def create(self, counts: Mapping[str, int], config: Mapping[str, str] | None = None) -> None:
         """Create topics, name -> number of partitions."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        new = [NewTopic(name, num_partitions=n, replication_factor=1) for name, n in counts.items()]
+        new = [
+            NewTopic(name, num_partitions=n, replication_factor=1, config=dict(config or {}))
+            for name, n in counts.items()
+        ]
         for future in admin.create_topics(new, request_timeout=TIMEOUT_S).values():
             future.result(TIMEOUT_S)
 
@@ -33,7 +37,9 @@ class Topics:
         if create:
             by_topic = {r.topic: 0 for r in records}
             self.create({t: partitions(r for r in records if r.topic == t) for t in by_topic})
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5, "acks": "all"})
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5, "acks": "all", "message.max.bytes": LARGEST}
+        )
         for record in records:
             _produce(producer, record)
         if producer.flush(TIMEOUT_S):

@@ -10,6 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from serde.bits import uuid
+from serde.temporal import clock
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -27,6 +30,9 @@ def converted(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | No
         return pa.nulls(len(array), target), None
     if pa.types.is_struct(target) and pa.types.is_struct(array.type):
         return _struct(array, target)
+    if pa.types.is_string(array.type) and (isinstance(target, pa.UuidType) or pa.types.is_time(target)):
+        # Arrow casts text to neither.
+        return clock(array) if pa.types.is_time(target) else uuid(array)
     if not _sensible(array.type, target):
         bad = np.asarray(array.is_valid())
         return pa.nulls(len(array), target), bad if bad.any() else None

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
+from attrs import evolve
 
 from connector.iceberg.types import iceberg_type
 from serde import table
 from serde.avro.schema import LOGICAL, PRIMITIVES
 from serde.bare import WIRE
+from serde.emit.forms import LOSES, Binaries, Decimals, Modes, Times, form
+from serde.emit.kinds import Plain
 
 REFERENCE = Path("docs/reference/types.md")
 _INTRO = """\
@@ -28,7 +32,8 @@ A value that cannot be represented in `before` costs the event only where `befor
 _SCHEMA = """\
 ## With a schema (JSON with schema, Avro)
 
-The schema name decides together with the Connect type; a name that is not here counts as its Connect type.
+The schema name decides together with the Connect type; a name that is not here counts as its Connect type. Columns in
+`debezium.sink.iceberg.temporal-as-text` hold dates and times as ISO 8601 text, infinity and 24:00:00 included.
 """
 _NESTED = """\
 Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, among them vectors
@@ -55,10 +60,26 @@ Numbers that stand for times, and base64, stay what JSON says: nothing tells the
 """
 
 
+_OUT = """\
+## On the way out of a table
+
+What the source makes of each type by Debezium's modes, and what is lost when the sink brings it, with its schema,
+into a table of the same types. A type without a mode has one form only. That nothing else is lost is held by a test.
+"""
+_OUT_BARE = """\
+Without a schema these come back: whole numbers, reals, booleans, texts, uuids, timestamps with zone, decimals with
+`decimal.handling.mode=string`, and lists and structs of them. The others become dead letters of the sink where the
+table's type is not JSON's.
+"""
+
+
 def markdown() -> str:
     """The whole page."""
     return "\n".join(
-        [_INTRO, _SCHEMA, *_connect(), "", _NESTED, _AVRO, *_avro(), "", _AVRO_NESTED, _BARE, *_bare(), ""]
+        [
+            *(_INTRO, _SCHEMA, *_connect(), "", _NESTED, _AVRO, *_avro(), "", _AVRO_NESTED, _BARE, *_bare(), ""),
+            *(_OUT, *_out(), "", _OUT_BARE),
+        ]
     )
 
 
@@ -100,6 +121,32 @@ def _bare() -> Iterator[str]:
     for what, arrow in WIRE.items():
         yield f"| {what} | {_iceberg(arrow)} |"
     yield "| array, object | list, struct |"
+
+
+_MODES = {
+    "decimal.handling.mode": ("decimals", get_args(Decimals), (Plain("decimal", 38, 10),)),
+    "time.precision.mode": ("times", get_args(Times), tuple(map(Plain, ("date", "time", "timestamp", "timestamp_ns")))),
+    "binary.handling.mode": ("binaries", get_args(Binaries), (Plain("binary"), Plain("fixed"))),
+}
+_ONE_FORM = ("boolean", "int", "long", "float", "double", "string", "uuid", "timestamptz", "timestamptz_ns", "variant")
+
+
+def _out() -> Iterator[str]:
+    yield "| Iceberg type | Mode | Connect type and schema name | Lost |"
+    yield "|---|---|---|---|"
+    for name in _ONE_FORM:
+        yield _leaving(Plain(name), "", Modes())
+    for option, (field, values, kinds) in _MODES.items():
+        for kind in kinds:
+            for value in values:
+                yield _leaving(kind, f"`{option}={value}`", evolve(Modes(), **{field: value}))
+
+
+def _leaving(kind: Plain, mode: str, modes: Modes) -> str:
+    made = form(kind, modes)
+    name = f"{made.type} `{made.name}`" if made.name else made.type
+    shown = "decimal(p, s)" if kind.name == "decimal" else kind.name
+    return f"| {shown} | {mode} | {name} | {LOSES.get(made.how, '')} |"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Unusable records -> the dead letter topic: original key, value and headers, and the reason in headers. On the driver.
 
-Header names are Kafka Connect's (KIP-298). Letters are written and acknowledged before the batch that left them out is
+Header names are Kafka Connect's (KIP-298); one is added: `__connect.errors.value.omitted`, the size of a value that the
+topic does not take. Letters are written and acknowledged before the batch that left them out is
 committed: a crash between the two writes them again, none is ever lost.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Protocol
 
+import attrs
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
@@ -19,6 +21,7 @@ from connector.settings import ErrorSettings, KafkaSettings
 
 FLUSH_S = 60.0
 _PREFIX = "__connect.errors."
+_LARGEST = 1_000_000_000
 
 
 class Letter(Protocol):
@@ -36,6 +39,20 @@ class Letter(Protocol):
     def reason(self) -> str: ...  # noqa: D102
 
 
+@attrs.frozen
+class _Envelope:
+    """What goes to the topic for a letter."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def without_value(self) -> _Envelope:
+        """Leave the value out, which the headers tell how to find, and say how large it was."""
+        size = str(len(self.value or b"")).encode()
+        return _Envelope(self.key, None, (*self.headers, (_PREFIX + "value.omitted", size)))
+
+
 class DeadLetters:
     """Writes to the dead letter topic; creates it on first use."""
 
@@ -44,6 +61,7 @@ class DeadLetters:
         self._name, self._kafka, self._errors, self._cluster = name, kafka, errors, cluster
         self._producer: Producer | None = None
         self._failed: list[KafkaError] = []
+        self._too_large: list[_Envelope] = []
 
     def write(self, letters: Iterable[Letter]) -> None:
         """Write letters and wait until all are acknowledged.
@@ -62,8 +80,10 @@ class DeadLetters:
                 found = records.exactly(at, [letter.offset for letter in same])
                 for letter, message in zip(same, found, strict=True):
                     self._send(producer, letter, message)
-        if producer.flush(FLUSH_S):
-            raise RetriableError(f"dead letters to {self._errors.topic} were not acknowledged within {FLUSH_S:.0f} s")
+        self._flush(producer)
+        while self._too_large:
+            self._produce(producer, self._too_large.pop().without_value())
+            self._flush(producer)
         if self._failed:
             raise FatalError(f"a dead letter to {self._errors.topic} was refused: {self._failed[0].str()}")
 
@@ -71,24 +91,37 @@ class DeadLetters:
         if self._producer is None:
             self._cluster.create(self._errors.topic, 1, self._errors.replication_factor, {})
             own = {"partitioner": "murmur2_random", "linger.ms": 20, **configuration(self._kafka, "producer")}
-            self._producer = Producer({**own, "enable.idempotence": True})
+            # The client's own limit must not be what refuses a letter: the broker knows its topic's.
+            largest = {"message.max.bytes": _LARGEST}
+            self._producer = Producer({**largest, **own, "enable.idempotence": True})
         return self._producer
 
+    def _flush(self, producer: Producer) -> None:
+        if producer.flush(FLUSH_S):
+            raise RetriableError(f"dead letters to {self._errors.topic} were not acknowledged within {FLUSH_S:.0f} s")
+
     def _send(self, producer: Producer, letter: Letter, message: Message) -> None:
-        headers = [*(message.headers() or []), *self._reasons(letter)]
+        headers = (*(message.headers() or ()), *self._reasons(letter))
+        self._produce(producer, _Envelope(message.key(), message.value(), headers))
+
+    def _produce(self, producer: Producer, sent: _Envelope) -> None:
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                return
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and sent.value is not None:
+                self._too_large.append(sent)
+            else:
+                self._failed.append(error)
+
         while True:
             try:
                 producer.produce(
-                    self._errors.topic, message.value(), message.key(), headers=headers, on_delivery=self._delivered
+                    self._errors.topic, sent.value, sent.key, headers=list(sent.headers), on_delivery=delivered
                 )
             except BufferError:
                 producer.poll(0.1)
             else:
                 return
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._failed.append(error)
 
     def _reasons(self, letter: Letter) -> list[tuple[str, bytes]]:
         values = {

@@ -87,6 +87,13 @@ ADD_FIELDS_PREFIX = Option(
     aliases=("transforms.unwrap.add.fields.prefix",),
     empty=True,
 )
+TEMPORAL_AS_TEXT = Option(
+    name="debezium.sink.iceberg.temporal-as-text",
+    kind=LIST,
+    default=(),
+    importance="low",
+    doc="Columns whose dates and times are stored as ISO text, which has 24:00:00, infinity and 44 BC; * for all.",
+)
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
     KEY_SCHEMAS,
@@ -100,12 +107,14 @@ OPTIONS: tuple[Option[object], ...] = (
     VALUE_FORMAT_SCHEMAS,
     ADD_FIELDS,
     ADD_FIELDS_PREFIX,
+    TEMPORAL_AS_TEXT,
 )
 
 
 @attrs.frozen
 class EventSettings:
-    """Formats of key and value with the registries that Avro needs, and what an envelope adds to its row."""
+    """Formats of key and value with the registries that Avro needs, and what an envelope adds to its row;
+    `temporal_as_text` names columns, see `serde.words`."""
 
     key_format: Format
     value_format: Format
@@ -113,6 +122,7 @@ class EventSettings:
     add_fields_prefix: str
     key_registry: RegistrySettings | None = None
     value_registry: RegistrySettings | None = None
+    temporal_as_text: frozenset[str] = frozenset()
 
 
 def build(reading: Reading) -> EventSettings:
@@ -126,6 +136,7 @@ def build(reading: Reading) -> EventSettings:
         reading.get(ADD_FIELDS_PREFIX),
         registry.build(reading, KEY_REGISTRY, needed=key == "avro"),
         registry.build(reading, VALUE_REGISTRY, needed=value == "avro"),
+        frozenset(reading.get(TEMPORAL_AS_TEXT)),
     )
 
 

@@ -164,7 +164,7 @@ NESTED_AS_VARIANT = Option(
     kind=one_of("false"),
     default="false",
     importance="low",
-    doc="Store nested values as variant; this version does not.",
+    doc="Store nested values as variant; not possible: files are written by Arrow, which writes no variant.",
 )
 TABLE_MAPPER = Option(
     name="debezium.sink.iceberg.table-mapper",

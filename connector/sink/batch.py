@@ -30,6 +30,7 @@ from connector.sink.fold import NONE
 from connector.sink.jobs import Result, run, sizes
 from connector.sink.limits import Limits
 from connector.sink.plan import BatchPlan, Letter
+from connector.sink.records import Batch
 from connector.sink.routing import FieldRoutes
 from connector.sink.targets import Targets
 from connector.sink.truncates import Cut
@@ -41,25 +42,6 @@ COMMIT_THREADS = 8
 
 SHOWN_LETTERS = 10
 """Dead letters per batch that the log shows one by one; all of them are in the topic."""
-
-
-@attrs.frozen
-class Batch:
-    """What to read: the offsets of each topic-partition from `start` up to, not including, `end`."""
-
-    id: int
-    start: Mapping[TopicPartition, int]
-    end: Mapping[TopicPartition, int]
-
-    @property
-    def events(self) -> int:
-        """How many offsets the batch spans; records are at most so many."""
-        return sum(end - self.start.get(at, end) for at, end in self.end.items())
-
-    @property
-    def topics(self) -> list[str]:
-        """Topics that may have records in this batch."""
-        return sorted({at[0] for at, end in self.end.items() if end > self.start.get(at, 0)})
 
 
 @attrs.frozen
@@ -196,7 +178,7 @@ class Batches:
         cuts: dict[str, Cut] = {}
         for _ in range(MAX_ROUNDS):
             plan, names = self.plan(batch, cuts)
-            result = run(self._spark, plan)
+            result = run(self._spark, plan, [self._targets[name].table for name in names])
             fresh = self._fresh_cuts(plan, names, result)
             if not result.needs and not result.open and not fresh:
                 return plan, names, result

@@ -17,8 +17,9 @@ from connector.kafka.dead_letters import DeadLetters
 from connector.kafka.groups import Group
 from connector.retry import retried
 from connector.settings import SinkSettings
-from connector.sink.batch import Batch, Batches, Report
+from connector.sink.batch import Batches, Report
 from connector.sink.prime import shapes
+from connector.sink.records import Batch
 from connector.sink.start import Seen, resume
 from connector.sink.stream import Stream
 from connector.sink.targets import Targets

@@ -66,7 +66,10 @@ class Converters:
 @lru_cache(maxsize=8)
 def _converters(events: EventSettings, wanted: frozenset[str]) -> Converters:
     key, value = (_fetch(side) for side in (events.key_registry, events.value_registry))
-    return Converters(converter(events.key_format, None, key), converter(events.value_format, wanted, value))
+    words = events.temporal_as_text
+    return Converters(
+        converter(events.key_format, None, key, words), converter(events.value_format, wanted, value, words)
+    )
 
 
 def _fetch(settings: RegistrySettings | None) -> Fetch | None:

@@ -28,6 +28,7 @@ NONE = np.iinfo(np.int64).min
 _PRIORITY = np.zeros(256, dtype=np.int64)
 for _rank, _op in enumerate("durc", start=1):
     _PRIORITY[ord(_op)] = _rank
+_PRIORITY[ord("C")] = _PRIORITY[ord("c")]  # a create that a change of key made (`connector.sink.moves`)
 
 
 @attrs.frozen(eq=False)

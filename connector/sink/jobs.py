@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.scan import release
+from connector.iceberg.table import Table
 from connector.sink import parcels
 from connector.sink.failures import of_tasks
+from connector.sink.held import held
 from connector.sink.patch import patched
 from connector.sink.plan import BatchPlan, Letter, Need, TablePlan, Tally
 from connector.sink.recall import recalled
@@ -25,7 +28,8 @@ EVENTS_PER_REDUCER = 50_000
 EVENTS_PER_BUCKET = 200_000
 """A reduce task holds one bucket in memory at a time."""
 
-_STAYING = (parcels.RECALL, parcels.PATCH, parcels.MOVED, parcels.LAST)
+_ASKING = (parcels.RECALL, parcels.PATCH, parcels.MOVED)
+_STAYING = (*_ASKING, parcels.LAST)
 
 
 @attrs.frozen(eq=False)
@@ -50,8 +54,8 @@ def sizes(events: int, parallelism: int) -> tuple[int, int]:
     return reducers, reducers * max(1, math.ceil(events / (reducers * EVENTS_PER_BUCKET)))
 
 
-def run(spark: SparkSession, plan: BatchPlan) -> Result:
-    """Run one batch: files are written, nothing is committed.
+def run(spark: SparkSession, plan: BatchPlan, tables: Sequence[Table] = ()) -> Result:
+    """Run one batch: files are written, nothing is committed. `tables` are those of the plan, by index.
 
     Only descriptions come back to the driver: of files, shapes and unusable records, the last at most
     `plan.max_letters` + 1 per task.
@@ -60,10 +64,10 @@ def run(spark: SparkSession, plan: BatchPlan) -> Result:
         RetriableError, GapError, FatalError: a task raised it (the broker, the schema registry).
     """
     with of_tasks():
-        return _run(spark, plan)
+        return _run(spark, plan, tables)
 
 
-def _run(spark: SparkSession, plan: BatchPlan) -> Result:
+def _run(spark: SparkSession, plan: BatchPlan, tables: Sequence[Table]) -> Result:
     if not any(table.recalls or table.patches for table in plan.tables):
         return _result(_tasks(spark, plan).collect())
     # What only the table knows (rows of tombstones, unsent values) is looked up once the rest is through.
@@ -71,7 +75,7 @@ def _run(spark: SparkSession, plan: BatchPlan) -> Result:
     try:
         result = _result(parcelled.where(~F.col("kind").isin(*_STAYING)).collect())
         for table in plan.tables if not result.needs and not result.open else ():
-            looked_up = [*_recalled(parcelled, plan, table), *_patched(parcelled, plan, table)]
+            looked_up = _looked_up(parcelled, plan, table, tables)
             if looked_up:
                 result.files.setdefault(table.index, []).extend(looked_up)
         return result
@@ -79,18 +83,26 @@ def _run(spark: SparkSession, plan: BatchPlan) -> Result:
         parcelled.unpersist()
 
 
-def _recalled(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[bytes]:
-    asked = parcelled.where((F.col("kind") == parcels.RECALL) & (F.col("table") == table.index))
-    if not table.recalls or asked.isEmpty():
-        return []
-    return _result(recalled(plan.catalog, asked, table).collect()).files.get(table.index, [])
-
-
-def _patched(parcelled: DataFrame, plan: BatchPlan, table: TablePlan) -> list[bytes]:
+def _looked_up(parcelled: DataFrame, plan: BatchPlan, table: TablePlan, tables: Sequence[Table]) -> list[bytes]:
+    """Carry out the joins with a table that its events ask for."""
     own = parcelled.where(F.col("table") == table.index)
-    if not table.patches or own.where(F.col("kind") == parcels.PATCH).isEmpty():
+    found = {row.kind for row in own.select("kind").where(F.col("kind").isin(*_ASKING)).distinct().collect()}
+    if not found:
         return []
-    return _result(patched(plan.catalog, own, table).collect()).files.get(table.index, [])
+    java = tables[table.index]
+    rows = held(parcelled.sparkSession, java, table)
+    try:
+        made: list[bytes] = []
+        if parcels.RECALL in found:
+            asked = own.where(F.col("kind") == parcels.RECALL)
+            made += _result(recalled(asked, table, rows).collect()).files.get(table.index, [])
+        if parcels.PATCH in found:
+            moved = parcels.MOVED in found
+            frame = patched(own, table, rows, moved=moved, dedup_column=plan.dedup_column)
+            made += _result(frame.collect()).files.get(table.index, [])
+        return made
+    finally:
+        release(parcelled.sparkSession, java)
 
 
 def _tasks(spark: SparkSession, plan: BatchPlan) -> DataFrame:

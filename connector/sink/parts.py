@@ -69,10 +69,11 @@ def fold(parts: Sequence[Part], keys: Sequence[str]) -> Folded:
     return Folded(tuple(parts), winning, standing)
 
 
-def survivors(folded: Folded) -> list[Part]:
-    """Give what a later fold still needs: the winners, and the rows that tombstones stand on."""
+def survivors(folded: Folded, also: Ints | None = None) -> list[Part]:
+    """Give what a later fold still needs: the winners, the rows that tombstones stand on, and those in `also`."""
     known = folded.images[folded.images >= 0]
-    return gather(folded.parts, np.union1d(folded.winners, known))
+    kept = np.union1d(folded.winners, known)
+    return gather(folded.parts, kept if also is None else np.union1d(kept, also))
 
 
 def gather(parts: Sequence[Part], indices: Ints) -> list[Part]:

@@ -1,164 +1,161 @@
-"""Rows with unsent values that no change of their key tells -> those rows whole, and equality deletes for the old ones.
+"""Rows with unsent values that no change of their key tells -> those rows whole, and deletes of the old ones.
 
-came   rows with unsent values (`connector.sink.unsent`), each to be looked up under its own key, or, where it goes back
-       to a create, under the key that the delete at the same place of the source's log has (a changed key)
-last   the last rows that the batch knows of keys which it deletes
-held   the table as it was at batch start
-One join by Spark, only for batches that have such rows. What neither tells stays as it came.
+came    rows with unsent values (`connector.sink.unsent`), each to be looked up under its own key, or, where it goes
+        back to a create that a change of key made, under the key before (`connector.sink.moves`)
+last    the last rows that the batch knows of each key
+live    the table as it was at batch start
+struck  rows of its files that deletes hit: what an old key had, where the delete of it came in an earlier batch
+One join by Spark, only for batches that have such rows. What none of them tells stays as it came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
-from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from connector.iceberg.types import nullable
-from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
-from connector.sink.fold import NONE
-from connector.sink.parcels import Parcel, Task
-from connector.sink.parts import Part, unpack
+from connector.sink.as_spark import from_spark, to_spark
+from connector.sink.held import Held, aliases, rewritten, shape, unpacked
+from connector.sink.moves import MOVED
+from connector.sink.parts import Part
 from connector.sink.plan import TablePlan
-from connector.sink.recall import as_spark_has, from_spark, readable
 from serde.bits import valid_of
 from serde.unavailable import unavailable
 
 LABEL = "patch"
-_WHY = "an update without all its values needs the table's row"
-_INSTEAD = "leave its time columns out (debezium.source.column.exclude.list) or use REPLICA IDENTITY FULL at the source"
-_PLACE = StructType(
-    [StructField("_lsn", LongType()), StructField("_ts", LongType()), StructField("_moved", LongType())]
-)
-_CREATE = ord("c")
+_PLACE = ("_partition", "_offset", "_moved")
+_PLACE_TYPES = [pa.int64(), pa.int64(), pa.bool_()]
 
 
 @attrs.frozen
-class _Names:
-    """Columns of the joins: the table's keys and what may be unsent, and their names on the other sides."""
+class _Sides:
+    """The table's keys and the columns that may be unsent, and the type of each of its columns."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
+    columns: pa.Schema
 
-    def of(self, side: str, names: Sequence[str]) -> list[str]:
-        return [f"_{side}_{index}" for index in range(len(names))]
+    def types(self, names: Sequence[str]) -> list[pa.DataType]:
+        return [self.columns.field(name).type for name in names]
 
 
-def patched(catalog: str, parcelled: DataFrame, table: TablePlan) -> DataFrame:
+def patched(parcelled: DataFrame, table: TablePlan, held: Held, *, moved: bool, dedup_column: str) -> DataFrame:
     """Write the rows with known values in place of unsent ones; give the parcels of the files.
 
     Args:
-        catalog: the Spark catalog of the table.
         parcelled: parcels of this table, of kinds PATCH, MOVED and LAST.
-        table: its plan, with the snapshot to look in.
-
-    Raises:
-        FatalError: Spark cannot read the table (it has a column of type time).
+        table: its plan.
+        held: what the table held at batch start.
+        moved: whether there are parcels of kind MOVED.
+        dedup_column: what tells the later of two rows of a key that are both gone.
     """
-    held = readable(parcelled.sparkSession, catalog, table, _WHY, _INSTEAD)
-    keys = tuple(table.layout.keys)
-    values = (field.name for field in held.schema if field.name not in keys and _may_be_unsent(field.dataType))
-    names = _Names(keys, tuple(values))
-    key_types = StructType([held.schema[name] for name in keys])
-    came = _of_kind(parcelled, parcels.PATCH, table, StructType([*held.schema, *_PLACE]), _row_and_place)
-    moved = _of_kind(parcelled, parcels.MOVED, table, StructType([*key_types, *_PLACE]), _key_and_place)
-    last = _of_kind(parcelled, parcels.LAST, table, held.schema, _row)
-    joined = _with_old_keys(came, moved, names)
-    for side, rows in (("last", last), ("held", held)):
-        joined = _looked_up(joined, rows, side, names)
-    sides = [F.col(name) for side in ("last", "held") for name in names.of(side, names.values)]
-    # mapInArrow takes a dot in a column's name for a path, so none keeps its own.
-    own = [_column(name).alias(alias) for name, alias in zip(held.columns, names.of("came", held.columns), strict=True)]
-    return joined.select(*own, *sides).mapInArrow(_written(table, names), parcels.SCHEMA)
+    layout = table.layout
+    keys = tuple(layout.keys)
+    values = [f.name for f in layout.columns if f.name not in keys and _may_be_unsent(f.type) and f.name in held.names]
+    sides = _Sides(keys, tuple(values), layout.columns)
+    joined = _came(parcelled, table, sides, moved=moved)
+    joined = _joined(joined, "last", _last(parcelled, table, sides), sides)
+    joined = _joined(joined, "live", _named(held.live, "live", held, sides), sides)
+    looked_in = ["last", "live"]
+    if moved and dedup_column in held.names:
+        joined = _joined(joined, "struck", _latest(held, sides, held.names[dedup_column]), sides)
+        looked_in.append("struck")
+    own = aliases("came", len(layout.columns))
+    found = [name for side in looked_in for name in aliases(side, len(values))]
+
+    def filled(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
+        for side in looked_in:
+            for name, alias in zip(values, aliases(side, len(values)), strict=True):
+                columns[name] = kept(columns[name], from_spark(batch.column(alias), columns[name].type))
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
+
+    return joined.select(*own, *found).mapInArrow(rewritten(layout, table.index, LABEL, filled), parcels.SCHEMA)
 
 
-def _may_be_unsent(kind: DataType) -> bool:
-    return isinstance(kind, StringType | BinaryType | ArrayType | MapType)
+def _may_be_unsent(kind: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_string(kind) or types.is_binary(kind) or types.is_list(kind) or types.is_map(kind)
 
 
-def _column(name: str) -> Column:
-    return F.col(f"`{name.replace('`', '``')}`")
+def _of_kind(parcelled: DataFrame, kind: str) -> DataFrame:
+    return parcelled.where(F.col("kind") == kind)
 
 
-def _with_old_keys(came: DataFrame, moved: DataFrame, names: _Names) -> DataFrame:
-    """Add the key to look under: the old one of a row whose key changed, where that is known, else the row's own."""
-    old = names.of("old", names.keys)
-    renamed = [_column(key).alias(name) for key, name in zip(names.keys, old, strict=True)]
-    place = (F.col("_lsn").alias("_at_lsn"), F.col("_ts").alias("_at_ts"))
-    by_place = moved.select(*place, *renamed).dropDuplicates(["_at_lsn", "_at_ts"])
-    # A hard delete has no row, and so no clock of its own: its place in the log has to do.
-    same_time = F.col("_at_ts").isNull() | (F.col("_at_ts") == F.col("_ts"))
-    joined = came.join(by_place, (F.col("_lsn") == F.col("_at_lsn")) & same_time, "left")
-    for key, name, under in zip(names.keys, old, names.of("under", names.keys), strict=True):
-        joined = joined.withColumn(
-            under, F.when(F.col("_moved") == 1, F.coalesce(F.col(name), _column(key))).otherwise(_column(key))
-        )
-    return joined
+def _came(parcelled: DataFrame, table: TablePlan, sides: _Sides, *, moved: bool) -> DataFrame:
+    """Give the rows with unsent values, and in `_under_0`, ... the key to look each of them up under."""
+    columns, keys = table.layout.columns, sides.keys
+    own = aliases("came", len(columns))
+    made = shape([*columns.types, *_PLACE_TYPES], [*own, *_PLACE])
+    came = unpacked(_of_kind(parcelled, parcels.PATCH), table, made, _row_and_place)
+    alias = dict(zip(columns.names, own, strict=True))
+    under = aliases("under", len(keys))
+    if not moved:
+        return came.select("*", *(F.col(alias[key]).alias(name) for key, name in zip(keys, under, strict=True)))
+    old, at = aliases("old", len(keys)), ("_at_partition", "_at_offset", "_at_moved")
+    made = shape([*sides.types(keys), *_PLACE_TYPES], [*old, *at])
+    before = unpacked(_of_kind(parcelled, parcels.MOVED), table, made, lambda part: _keys_and_place(part, keys))
+    same = (F.col("_partition") == F.col(at[0])) & (F.col("_offset") == F.col(at[1])) & F.col("_moved")
+    joined = came.join(before, same, "left")
+    chosen = zip(keys, old, under, strict=True)
+    return joined.select("*", *(F.coalesce(F.col(o), F.col(alias[key])).alias(name) for key, o, name in chosen))
 
 
-def _looked_up(joined: DataFrame, rows: DataFrame, side: str, names: _Names) -> DataFrame:
-    keys = names.of(f"{side}_key", names.keys)
-    values = names.of(side, names.values)
-    chosen = zip((*names.keys, *names.values), (*keys, *values), strict=True)
-    found = rows.select(*(_column(name).alias(alias) for name, alias in chosen))
-    same = [F.col(under) == F.col(key) for under, key in zip(names.of("under", names.keys), keys, strict=True)]
-    return joined.join(found, same, "left")
+def _last(parcelled: DataFrame, table: TablePlan, sides: _Sides) -> DataFrame:
+    names = (*sides.keys, *sides.values)
+    made = shape(sides.types(names), _side("last", sides))
+
+    def columns(part: Part) -> list[pa.Array]:
+        return [to_spark(part.rows.column(name)) for name in names]
+
+    return unpacked(_of_kind(parcelled, parcels.LAST), table, made, columns)
 
 
-Columns = Callable[[Part, TablePlan], list[pa.Array]]
+def _named(rows: DataFrame, side: str, held: Held, sides: _Sides) -> DataFrame:
+    pairs = zip((*sides.keys, *sides.values), _side(side, sides), strict=True)
+    return rows.select(*(F.col(held.names[name]).alias(alias) for name, alias in pairs))
 
 
-def _of_kind(parcelled: DataFrame, kind: str, table: TablePlan, shape: StructType, columns: Columns) -> DataFrame:
-    layout = nullable(table.layout.columns)
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for payload in batch.column(0):
-                part = unpack(payload.as_buffer(), layout)
-                yield pa.RecordBatch.from_arrays(columns(part, table), shape.names)
-
-    return parcelled.where(F.col("kind") == kind).select("payload").mapInArrow(task, shape)
-
-
-def _row(part: Part, _: TablePlan) -> list[pa.Array]:
-    return [as_spark_has(column) for column in part.rows.columns]
+def _latest(held: Held, sides: _Sides, order: str) -> DataFrame:
+    """Give the last row of each key among those that are gone."""
+    names = _side("struck", sides)
+    rows = held.struck.select(
+        *(F.col(held.names[n]).alias(a) for n, a in zip((*sides.keys, *sides.values), names, strict=True)),
+        F.col(order).cast("bigint").alias("_order"),
+    )
+    keys = names[: len(sides.keys)]
+    last = F.max_by(F.struct(*names[len(sides.keys) :]), F.coalesce("_order", F.lit(-(2**63)))).alias("_row")
+    grouped = rows.groupBy(*keys).agg(last)
+    return grouped.select(*keys, *(F.col(f"_row.{name}").alias(name) for name in names[len(sides.keys) :]))
 
 
-def _row_and_place(part: Part, table: TablePlan) -> list[pa.Array]:
-    return [*_row(part, table), *_place(part)]
+def _side(side: str, sides: _Sides) -> list[str]:
+    return [*aliases(f"{side}_key", len(sides.keys)), *aliases(side, len(sides.values))]
 
 
-def _key_and_place(part: Part, table: TablePlan) -> list[pa.Array]:
-    return [*(as_spark_has(part.rows.column(name)) for name in table.layout.keys), *_place(part)]
+def _joined(joined: DataFrame, side: str, rows: DataFrame, sides: _Sides) -> DataFrame:
+    condition = F.lit(True)
+    for under, key in zip(*(aliases(name, len(sides.keys)) for name in ("under", f"{side}_key")), strict=True):
+        condition = condition & (F.col(under) == F.col(key))
+    return joined.join(rows, condition, "left")
+
+
+def _row_and_place(part: Part) -> list[pa.Array]:
+    return [*(to_spark(column) for column in part.rows.columns), *_place(part)]
+
+
+def _keys_and_place(part: Part, keys: Sequence[str]) -> list[pa.Array]:
+    return [*(to_spark(part.rows.column(name)) for name in keys), *_place(part)]
 
 
 def _place(part: Part) -> list[pa.Array]:
     order = part.order
-    numbers = [pa.array(column, mask=column == NONE) for column in (order.lsn, order.dedup)]
-    return [*numbers, pa.array((order.op == _CREATE).astype(np.int64))]
-
-
-def _written(table: TablePlan, names: _Names) -> Task:
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TableWriter(table.layout, LABEL)
-        for batch in batches:
-            came = zip(table.layout.columns, names.of("came", table.layout.columns.names), strict=True)
-            columns = {f.name: from_spark(batch.column(alias), f.type) for f, alias in came}
-            for side in ("last", "held"):
-                for name, other in zip(names.values, names.of(side, names.values), strict=True):
-                    columns[name] = kept(columns[name], from_spark(batch.column(other), columns[name].type))
-            rows = pa.RecordBatch.from_arrays(list(columns.values()), schema=table.layout.columns)
-            writer.rows(rows)
-            writer.deletes(rows.select(list(table.layout.keys)))
-        for description in writer.close():
-            yield parcels.batch([Parcel(parcels.FILE, description, table.index)])
-
-    return task
+    return [pa.array(order.partition), pa.array(order.offset), pa.array(np.asarray(order.op == MOVED))]
 
 
 def kept(came: pa.Array, held: pa.Array) -> pa.Array:

@@ -24,7 +24,8 @@ class TablePlan:
 
     `tombstones` tells whether a record without value deletes, or only repeats a delete event and is left out.
     `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
-    `patches` tells that its events are known to leave values out which the table may hold (`connector.sink.patch`).
+    `patches` tells that its events are known to leave values out which the table may hold (`connector.sink.patch`):
+    then the records come with the header that names the key before (`connector.sink.moves`).
     `cut` is where a truncate in the batch emptied it: what came before that is left out.
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     """
@@ -47,18 +48,9 @@ class TablePlan:
         return self.mode == "upsert" and self.keys_from == "record"
 
     @property
-    def looks_up(self) -> bool:
-        """Whether values that events leave out are looked for: a new table that Spark cannot read holds none."""
-        return self.base is not None or not any(_has_time(field.type) for field in self.layout.columns)
-
-    @property
     def recalls(self) -> bool:
         """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
         return self.mode == "upsert" and self.keep_deletes and self.tombstones == "delete" and self.base is not None
-
-
-def _has_time(kind: pa.DataType) -> bool:
-    return pa.types.is_time(kind) or any(_has_time(kind.field(i).type) for i in range(kind.num_fields))
 
 
 @attrs.frozen
@@ -96,6 +88,11 @@ class BatchPlan:
     raw_ms: int | None = None
     record_keys: bool = True
     upserts: bool = True
+
+    @property
+    def patches(self) -> bool:
+        """Whether a table of the batch takes in events that leave values out."""
+        return any(table.patches for table in self.tables)
 
 
 @attrs.frozen(eq=False)

@@ -23,11 +23,12 @@ from connector.kafka.letters import DeadLetter, between
 from connector.kafka.records import Records
 from connector.settings import SinkSettings
 from connector.sink.apply import write_append, write_upserts
-from connector.sink.batch import MAX_ROUNDS, Batch, Batches
+from connector.sink.batch import MAX_ROUNDS, Batches
 from connector.sink.decode import Outcome, Run, decode
 from connector.sink.fold import Ints, Mask
 from connector.sink.parts import Part, fold
 from connector.sink.plan import BatchPlan
+from connector.sink.records import Batch
 from connector.sink.targets import Targets
 from connector.sink.unsent import filled, unknown
 

@@ -17,6 +17,7 @@ from connector.iceberg.coercion import coerced, converted_by
 from connector.iceberg.conversion import converted
 from connector.iceberg.types import nullable
 from connector.kafka.fetch import Chunk
+from connector.kafka.fetch.headers import header
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, TablePlan
@@ -31,19 +32,24 @@ _NO_OP = np.uint8(0)
 
 @attrs.frozen(eq=False)
 class Run:
-    """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending."""
+    """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
+
+    `old_key` is the header of that name (`connector.sink.moves`), where it was asked for.
+    """
 
     topic: str
     partition: int
     offset: Ints
     key: pa.Array
     value: pa.Array
+    old_key: pa.Array | None = None
 
     @classmethod
-    def of(cls, chunk: Chunk) -> Run:
-        """Take over what was fetched."""
+    def of(cls, chunk: Chunk, old_key: str | None = None) -> Run:
+        """Take over what was fetched, and the header of that name if there is one."""
         found = chunk.records
-        return cls(chunk.topic, chunk.partition, found.offset, found.key, found.value)
+        known = None if old_key is None else header(found, old_key)
+        return cls(chunk.topic, chunk.partition, found.offset, found.key, found.value, known)
 
 
 def part_of(
@@ -100,6 +106,8 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
         faults = None
         if plan.evolve or field.name in table.layout.keys or not field.nullable:
             result[field.name], faults = converted_by(column, field.type, lenient=not plan.evolve)
+            if not change.optional and pa.types.is_decimal(field.type) and pa.types.is_string(column.type):
+                result[field.name], faults = _without_base64(column, result[field.name], faults)
         else:
             result[field.name], _, lost = coerced(column, field)
             nulled += lost
@@ -107,6 +115,20 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
             bad.update((int(i), reason) for i in np.flatnonzero(faults))
     return result, bad, nulled
+
+
+def _without_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
+    """Take back decimals made of text that may be the base64 of an unscaled number: nothing tells without a schema.
+
+    `decimal.handling.mode=string` writes all digits of the scale, so its texts have a point, which base64 has not.
+    """
+    if not made.type.scale:
+        return made, faults
+    suspect = pc.invert(pc.match_substring(text, ".")).fill_null(False)
+    if not pc.any(suspect).as_py():
+        return made, faults
+    wrong: Mask = suspect.to_numpy(zero_copy_only=False)
+    return pc.if_else(suspect, pa.scalar(None, made.type), made), wrong if faults is None else wrong | faults
 
 
 def _without_match(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:

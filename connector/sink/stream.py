@@ -26,7 +26,8 @@ from connector.errors import ConnectorError, FatalError, GapError
 from connector.iceberg.position import Position, TopicPartition, flat, nested
 from connector.settings import SinkSettings
 from connector.settings.batch import Pace
-from connector.sink.batch import Batch, Report
+from connector.sink.batch import Report
+from connector.sink.records import Batch
 
 Process = Callable[[Batch], Report]
 _JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import attrs
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -21,10 +20,11 @@ from connector.runtime.workers import forget_archives
 from connector.sink import parcels
 from connector.sink.apply import mark_deleted, write_append, write_upserts
 from connector.sink.decode import Run, decode
+from connector.sink.moves import HEADER, marked, moves
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Folded, Part, by_bucket, fold, gather, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
-from connector.sink.unsent import deletes, filled, gone_rows, parted, unknown
+from connector.sink.unsent import filled, last_rows, parted, unknown
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
@@ -38,7 +38,7 @@ def map_task(plan: BatchPlan) -> Task:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    yield from _sent(work.take(Run.of(chunk)))
+                    yield from _sent(work.take(Run.of(chunk, HEADER if plan.patches else None)))
         yield from _sent(work.finish())
         forget_archives()
 
@@ -76,6 +76,11 @@ def _folded(parts: list[Part], table: TablePlan) -> Folded:
     return filled(fold(parts, table.layout.keys), table.layout.keys)
 
 
+def _survivors(parts: list[Part], table: TablePlan) -> list[Part]:
+    folded = _folded(parts, table)
+    return survivors(folded, last_rows(folded, table.layout.keys) if table.patches else None)
+
+
 class _Mapping:
     """The state of one map task."""
 
@@ -102,7 +107,7 @@ class _Mapping:
             yield Parcel.of(parcels.NEED, need)
         if not self._blocked:
             for index, part in zip(outcome.tables, outcome.parts, strict=True):
-                yield from self._changes(self._plan.tables[index], part)
+                yield from self._changes(self._plan.tables[index], part, run)
 
     def finish(self) -> Iterator[Parcel]:
         """Hand on what is left, and the counts."""
@@ -115,25 +120,28 @@ class _Mapping:
         if self._letters:
             yield Parcel.of(parcels.LETTER, self._letters)
 
-    def _changes(self, table: TablePlan, part: Part) -> Iterator[Parcel]:
+    def _changes(self, table: TablePlan, part: Part, run: Run) -> Iterator[Parcel]:
         if table.mode == "append":
             if table.index not in self._writers:
                 self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
             write_append(self._writers[table.index], part, table)
             return
-        if table.patches and len(moved := deletes(part)):
-            yield Parcel(parcels.MOVED, pack(moved), table.index)
+        if table.patches and run.old_key is not None:
+            part = marked(part, run.offset, run.old_key)
+            moved = moves(part, run.offset, run.old_key, table)
+            if moved is not None:
+                yield Parcel(parcels.MOVED, pack(moved), table.index)
         parts = self._parts.setdefault(table.index, [])
         parts.append(part)
         if sum(p.size_bytes for p in parts) > CHUNK_BYTES:
-            parts[:] = survivors(_folded(parts, table))
+            parts[:] = _survivors(parts, table)
             if sum(p.size_bytes for p in parts) > CHUNK_BYTES // 2:
                 yield from self._handed_on(table, folded=True)
 
     def _handed_on(self, table: TablePlan, *, folded: bool = False) -> Iterator[Parcel]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        for part in parts if folded else survivors(_folded(parts, table)):
+        for part in parts if folded else _survivors(parts, table):
             for bucket, piece in by_bucket(part, keys, self._plan.buckets):
                 yield Parcel(parcels.CHANGES, pack(piece), table.index, bucket)
 
@@ -168,9 +176,9 @@ class _Reducing:
             self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
         folded = _folded(self._parts, table)
         self._parts = []
-        missing = unknown(folded, keep_deletes=table.keep_deletes) if table.looks_up else np.zeros(0, np.bool_)
-        if table.patches and table.looks_up:
-            for part in gone_rows(folded):
+        missing = unknown(folded, keep_deletes=table.keep_deletes, suspicious=not table.patches)
+        if table.patches:
+            for part in gather(folded.parts, last_rows(folded, table.layout.keys)):
                 yield Parcel(parcels.LAST, pack(part), table.index)
         if missing.any() and table.patches:
             folded, rows = parted(folded, missing, table.layout.keys)

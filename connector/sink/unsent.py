@@ -2,8 +2,8 @@
 
 PostgreSQL sends no TOASTed value that an update did not change; Debezium puts a placeholder there, which must never
 overwrite what the table holds. What no change of the key in the batch tells is left for `connector.sink.patch`. So is a
-create with placeholders: an update that changed the key comes as a delete of the old key and such a create, both with
-the same position in the source's log, and the old key's row has the values. Pure rules.
+create with placeholders that a change of key made (`connector.sink.moves`): the old key's row has the values. Any other
+create holds all values, so one that looks like the placeholder is meant. Pure rules.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.codes import key_codes
-from connector.sink.fold import NONE, Ints, Mask, Order, first_of_runs
+from connector.sink.fold import Ints, Mask, Order, first_of_runs, winners
+from connector.sink.moves import CREATE, MOVED
 from connector.sink.parts import Folded, Part, gather
 from serde.unavailable import unavailable
 
-_CREATE, _READ, _DELETE = ord("c"), ord("r"), ord("d")
+_READ, _DELETE = ord("r"), ord("d")
 
 
-def gaps(part: Part) -> dict[str, Mask]:
+def gaps(part: Part, *, suspicious: bool = False) -> dict[str, Mask]:
     """Give the columns of a part that have unsent values, and where.
 
-    A read holds all values, so one that looks like the placeholder is meant; so does a create whose place in the
-    source's log is unknown. Deletes hold none.
+    Reads and creates hold all values, deletes none. `suspicious`: creates may be moved ones that nobody has marked yet.
     """
     result = {}
     for name, column in zip(part.rows.schema.names, part.rows.columns, strict=True):
         found = unavailable(column)
         if found is not None:
             op = part.order.op
-            whole = (op == _READ) | (op == _DELETE) | ((op == _CREATE) & (part.order.lsn == NONE))
+            whole = (op == _READ) | (op == _DELETE) | ((op == CREATE) & (not suspicious))
             found &= part.image & ~whole
             if found.any():
                 result[name] = found
@@ -50,6 +50,7 @@ def filled(folded: Folded, keys: Sequence[str]) -> Folded:
     if not names:
         return folded
     sequence, starts = _by_key(folded.parts, keys)
+    starts = _since_create(folded.parts, sequence, starts)
     giving = np.concatenate([part.image & ~part.deleted for part in folded.parts])
     parts = list(folded.parts)
     for name in names:
@@ -60,13 +61,13 @@ def filled(folded: Folded, keys: Sequence[str]) -> Folded:
     return attrs.evolve(folded, parts=tuple(parts))
 
 
-def unknown(folded: Folded, *, keep_deletes: bool = False) -> Mask:
+def unknown(folded: Folded, *, keep_deletes: bool = False, suspicious: bool = False) -> Mask:
     """Mark the winners whose row still has unsent values; those of deleted keys only where their rows are kept."""
     sizes = [len(part) for part in folded.parts]
     open_rows = np.zeros(sum(sizes), np.bool_)
     start = 0
     for part, size in zip(folded.parts, sizes, strict=True):
-        for mask in gaps(part).values():
+        for mask in gaps(part, suspicious=suspicious).values():
             open_rows[start : start + size] |= mask
         start += size
     if not open_rows.any():
@@ -80,7 +81,7 @@ def unknown(folded: Folded, *, keep_deletes: bool = False) -> Mask:
 def parted(folded: Folded, which: Mask, keys: Sequence[str]) -> tuple[Folded, list[Part]]:
     """Take some winners out; give the rest, and the rows of those taken, `deleted` telling whether they are gone.
 
-    A row that goes back to a create has that create's place in the source's log and its operation.
+    A row that goes back to a create has that create's place in Kafka and its operation.
     """
     rest = attrs.evolve(folded, winners=folded.winners[~which], images=folded.images[~which])
     rows = folded.images[which]
@@ -89,16 +90,15 @@ def parted(folded: Folded, which: Mask, keys: Sequence[str]) -> tuple[Folded, li
     gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners[which]][order]
     places = Order.concat([part.order for part in folded.parts])
     first = _creates(folded.parts, places, keys)[rows]
-    known = first >= 0
-    origin = np.where(known, first, rows)
+    origin = np.where(first >= 0, first, rows)
     taken, start = [], 0
     for part in gather(folded.parts, rows):
         own = slice(start, start + len(part))
         place = attrs.evolve(
             part.order,
-            dedup=places.dedup[origin[own]],
-            lsn=places.lsn[origin[own]],
-            op=np.where(known[own], np.uint8(_CREATE), part.order.op),
+            partition=places.partition[origin[own]],
+            offset=places.offset[origin[own]],
+            op=places.op[origin[own]],
         )
         taken.append(attrs.evolve(part, deleted=gone[own], order=place))
         start += len(part)
@@ -108,7 +108,7 @@ def parted(folded: Folded, which: Mask, keys: Sequence[str]) -> tuple[Folded, li
 def _creates(parts: Sequence[Part], places: Order, keys: Sequence[str]) -> Ints:
     """For every change the last create of its key up to it, -1 without one."""
     sequence, starts = _by_key(parts, keys)
-    made = places.op[sequence] == _CREATE
+    made = np.isin(places.op[sequence], (CREATE, MOVED))
     last = np.maximum.accumulate(np.where(made, np.arange(len(sequence)), -1))
     result = np.full(len(sequence), -1, np.int64)
     found = last >= starts
@@ -116,17 +116,25 @@ def _creates(parts: Sequence[Part], places: Order, keys: Sequence[str]) -> Ints:
     return result
 
 
-def gone_rows(folded: Folded) -> list[Part]:
-    """Give the last rows that the batch knows of keys which it deletes."""
-    deleted = np.concatenate([part.deleted for part in folded.parts])
-    ops = np.concatenate([part.order.op for part in folded.parts])
-    rows = folded.images[(folded.images >= 0) & deleted[folded.winners]]
-    return gather(folded.parts, np.sort(rows[ops[rows] != _DELETE]))
+def last_rows(folded: Folded, keys: Sequence[str]) -> Ints:
+    """Find the last row that the batch knows of each key, whether it is gone or not; what deletes say is no row.
+
+    Returns:
+        Indices, ascending, that count through the parts in turn.
+    """
+    order = Order.concat([part.order for part in folded.parts])
+    gives = np.concatenate([part.image & ~part.deleted for part in folded.parts])
+    rows = np.flatnonzero(gives)
+    codes = key_codes([pa.concat_arrays([part.rows.column(name) for part in folded.parts]) for name in keys])
+    return np.sort(rows[winners(codes[rows], order.take(rows))])
 
 
-def deletes(part: Part) -> Part:
-    """Give the deletes among changes whose place in the source's log is known."""
-    return part.take(np.flatnonzero((part.order.op == _DELETE) & (part.order.lsn != NONE)))
+def _since_create(parts: Sequence[Part], sequence: Ints, starts: Ints) -> Ints:
+    """Give for each sorted change where the life of its row begins: at the last create up to it, or with its key."""
+    op = np.concatenate([part.order.op for part in parts])[sequence]
+    place = np.where(np.isin(op, (CREATE, MOVED)), np.arange(len(sequence)), 0)
+    begun: Ints = np.maximum(np.maximum.accumulate(place), starts)
+    return begun
 
 
 def _by_key(parts: Sequence[Part], keys: Sequence[str]) -> tuple[Ints, Ints]:

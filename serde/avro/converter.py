@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define
 
+from serde.alone import field_name, may_be
 from serde.avro.codec import Optional
 from serde.avro.reader import read
 from serde.avro.schema import Writer, parse
@@ -17,6 +18,7 @@ from serde.faults import Fault, Stage
 from serde.images import logical_rows
 from serde.registry import Fetch, UnknownSchema
 from serde.texts import Mask, Texts, texts_of
+from serde.words import worded
 
 _HEAD = 5
 
@@ -27,12 +29,14 @@ class AvroConverter:
 
     fetch: Fetch
     wanted: frozenset[str] | None = None
+    words: frozenset[str] = frozenset()
 
     def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
         """See `serde.converter.Converter.decode`; what `fetch` raises besides UnknownSchema goes through."""
-        _ = expected  # every message has its schema
+        # Every message has its schema; only a key that is one value takes its name from the table.
+        alone = field_name(expected) if stage == "KEY_CONVERTER" and may_be(expected) else None
         texts, nulls = texts_of(data)
-        work = _Decoding(self, texts, stage, [], [np.flatnonzero(nulls)], [])
+        work = _Decoding(self, texts, stage, alone, [], [np.flatnonzero(nulls)], [])
         work.run(nulls)
         tombstones = np.sort(np.concatenate(work.tombstones)).astype(np.int64)
         faults = tuple(sorted(work.faults, key=lambda fault: fault.row))
@@ -46,6 +50,7 @@ class _Decoding:
     converter: AvroConverter
     texts: Texts
     stage: Stage
+    alone: str | None
     blocks: list[Block]
     tombstones: list[Rows]
     faults: list[Fault]
@@ -78,7 +83,7 @@ class _Decoding:
             there = valid_of(wire)
             self.tombstones.append(rows[~there])
             rows, wire = rows[there], wire.filter(pa.array(there))
-        rows, fields, unfit = logical_rows(rows, wire, writer.schema.node)
+        rows, fields, unfit = logical_rows(rows, wire, worded(writer.schema, self.converter.words).node)
         for row, reason in unfit:
             self._fault(row, reason)
         schema = writer.schema
@@ -87,7 +92,7 @@ class _Decoding:
     def _writer(self, number: int, rows: Rows) -> Writer | None:
         """The writer schema of these rows; None when they are all faults."""
         try:
-            writer = parse(self.converter.fetch(number), self.converter.wanted)
+            writer = parse(self.converter.fetch(number), self.converter.wanted, self.alone)
             reason = writer.schema.fault
         except UnknownSchema as unknown:
             writer, reason = None, str(unknown)

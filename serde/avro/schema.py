@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 import orjson
 from attrs import define, evolve, field, frozen
 
+from serde.alone import alone as is_alone
+from serde.alone import framed
 from serde.avro.codec import (
     Array,
     Boolean,
@@ -74,10 +76,11 @@ class Writer:
 
 
 @lru_cache(maxsize=_CACHED)
-def parse(texts: Texts, wanted: frozenset[str] | None = None) -> Writer:
+def parse(texts: Texts, wanted: frozenset[str] | None = None, alone: str | None = None) -> Writer:
     """Parses a writer schema, after those it refers to; never raises, a schema that cannot be used carries its fault.
 
     wanted: as for `serde.converter.converter`; other fields of an envelope are passed over.
+    alone: a schema of one value counts as a record of one field of this name, which is written the same way.
     """
     digest = hashlib.sha256("\n".join(texts).encode(errors="replace")).hexdigest()[:32]
     try:
@@ -88,6 +91,8 @@ def parse(texts: Texts, wanted: frozenset[str] | None = None) -> Writer:
         return Writer(Null(), unusable(digest, f"writer schema cannot be read: {reason}"))
     if document is None:
         return Writer(Null(), unusable(digest, "writer schema is not a record"))
+    if alone is not None and is_alone(document):
+        codec, document = Record((Member(alone, codec),)), framed(document, alone)
     schema = parse_document(document, AVRO)
     if schema.fault is not None:
         return Writer(codec, schema)

@@ -45,6 +45,22 @@ class How(Enum):
     JSON = "variant -> JSON text"
 
 
+LOSES: Mapping[How, str] = {
+    How.DOUBLE: "digits that a double has no room for",
+    How.BASE64: "the type: it comes back as text",
+    How.BASE64_URL: "the type: it comes back as text",
+    How.HEX: "the type: it comes back as text",
+    How.MILLIS_OF_MICROS: "microseconds",
+    How.MILLIS: "microseconds",
+    How.MILLIS_OF_NANOS: "microseconds and nanoseconds",
+    How.MICROS_OF_NANOS: "nanoseconds",
+    How.NANOS: "nothing from 1677 to 2262; other years have no nanoseconds in 64 bits, and stop the source",
+    How.ISO_OF_NANOS: "nothing of whole microseconds; a finer value is a dead letter of the sink",
+    How.JSON: "the type: it comes back as text",
+}
+"""What a way of writing loses on the way from a table, through a schema, into a table of the same types; else nothing.
+"""
+
 Decimals = Literal["precise", "double", "string"]
 Times = Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
 Binaries = Literal["bytes", "base64", "base64-url-safe", "hex"]

@@ -37,6 +37,7 @@ VALUE = {
         {"type": "string", "optional": True, "field": "name"},
         {"type": "int32", "optional": True, "field": "n"},
         {**DECIMAL, "field": "price"},
+        {"type": "int32", "optional": True, "name": "io.debezium.time.Date", "field": "day"},
         {"type": "string", "optional": True, "field": "__op"},
         {"type": "string", "optional": True, "field": "__deleted"},
         {"type": "int64", "optional": True, "field": "__source_ts_ns"},
@@ -73,6 +74,14 @@ BAD: dict[str, tuple[bytes | None, bytes]] = {
     "a number beyond int32": (_key({"id": 1}), _value(1, n=2**40)),
     "a decimal beyond its precision": (_key({"id": 1}), _value(1, price="f////w==")),
     "no base64": (_key({"id": 1}), _value(1, price="%%%")),
+    "the word for no number in a decimal": (_key({"id": 1}), _value(1, price="NaN")),
+    "the word for less than all in a decimal": (_key({"id": 1}), _value(1, price="-Infinity")),
+    "no number in a decimal": (_key({"id": 1}), _value(1, price=float("nan"))),
+    "a date beyond the year 9999": (_key({"id": 1}), _value(1, day=2932897)),
+    "a date before the year 1": (_key({"id": 1}), _value(1, day=-719163)),
+    "text that is no UTF-8": (_key({"id": 1}), _value(1).replace(SECRET.encode(), b"s3cret-\xc3\x28")),
+    "a document of depth 1000": (_key({"id": 1}), b'{"a":' * 1000 + b"1" + b"}" * 1000),
+    "a row of depth 1000": (_key({"id": 1}), _value(1).replace(f'"{SECRET}"'.encode(), b"[" * 1000 + b"]" * 1000)),
     "no key": (None, _value(1)),
     "a key that is no text": (b"\xff\x00", _value(1)),
     "a key without its field": (_key({"other": 1}), _value(1)),
@@ -81,7 +90,9 @@ BAD: dict[str, tuple[bytes | None, bytes]] = {
 GOOD = range(100, 140)
 # A floating point number identifies no row: there can be no keyed table for these events.
 HOMELESS = "bad.public.homeless"
-OTHERS = ("homeless", "homeless", "a record without key, alone in its partition")
+# Values of 20 MB, which is far more than the dead letter topic takes: one good, one bad.
+HUGE, HUGE_TEXT = "bad.public.huge", SECRET * (20_000_000 // len(SECRET))
+OTHERS = ("homeless", "homeless", "a record without key, alone in its partition", "a huge one")
 
 
 def _records(topic: str, values: Sequence[tuple[bytes | None, bytes]]) -> list[Record]:
@@ -97,7 +108,10 @@ def mixed(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> tupl
     lonely = Record("bad.public.t", 1, 0, None, _value(2), HEADERS)
     topics.replay([*_records("bad.public.t", [*good[:20], *BAD.values(), *good[20:]]), lonely])
     topics.replay(_records(HOMELESS, [(b'{"id": 1.5}', b'{"id": 1.5, "__op": "c"}')] * 2))
-    space = make_workspace("bad", {"topics": f"bad.public.t,{HOMELESS}"})
+    topics.create({HUGE: 1}, {"max.message.bytes": "40000000"})
+    huge = [(_key({"id": 1}), _value(1, name=HUGE_TEXT)), (_key({"id": 2}), _value(2, n=HUGE_TEXT))]
+    topics.replay(_records(HUGE, huge), create=False)
+    space = make_workspace("bad", {"topics": f"bad.public.t,{HOMELESS},{HUGE}"})
     run = space.run()
     return run, lake(space), topics.read("bad-dead-letters")
 
@@ -154,7 +168,19 @@ def test_events_without_a_table_are_dead_letters(mixed: tuple[Run, Lake, list[Re
     homeless = [h for h in map(_headers, mixed[2]) if h["__connect.errors.topic"] == HOMELESS.encode()]
     assert [h["__connect.errors.offset"] for h in homeless] == [b"0", b"1"]
     assert all(h["__connect.errors.exception.message"] for h in homeless)
-    assert mixed[1].names() == {"bad_public_t"}
+    assert mixed[1].names() == {"bad_public_t", "bad_public_huge"}
+
+
+def test_a_huge_value_is_a_row_or_a_letter_without_it(mixed: tuple[Run, Lake, list[Record]]) -> None:
+    """A value of 20 MB is stored whole; one that cannot be used is a letter that says where it is and how large."""
+    ((row),) = mixed[1].many("bad_public_huge")
+    assert (row["id"], row["name"] == HUGE_TEXT) == (1, True)
+    (letter,) = [r for r in mixed[2] if _headers(r)["__connect.errors.topic"] == HUGE.encode()]
+    headers = _headers(letter)
+    size = len(_value(2, n=HUGE_TEXT))
+    assert (letter.key, letter.value) == (_key({"id": 2}), None)
+    assert headers["__connect.errors.value.omitted"] == str(size).encode()
+    assert headers["__connect.errors.offset"] == b"1"
 
 
 def test_a_record_without_key_alone_in_its_partition_is_one_dead_letter(mixed: tuple[Run, Lake, list[Record]]) -> None:

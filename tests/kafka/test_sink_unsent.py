@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import time
 from typing import Any
 
 import attrs
@@ -24,6 +25,7 @@ FIELDS = [
     {"type": "bytes", "optional": True, "field": "bin"},
     {"type": "array", "items": {"type": "int32", "optional": True}, "optional": True, "field": "ints"},
     {"type": "int32", "optional": True, "field": "n"},
+    {"type": "int64", "optional": True, "field": "at", "name": "io.debezium.time.MicroTime"},
     {"type": "string", "optional": True, "field": "__op"},
     {"type": "int64", "optional": True, "field": "__source_ts_ns"},
 ]
@@ -34,9 +36,17 @@ def _key(number: int) -> dict[str, Any]:
     return {"id": f"00000000-0000-0000-0000-{number:012d}"}
 
 
-def _record(number: int, at: int, op: str, **fields: Any) -> Record:
-    row = {**_key(number), "a.b": f"text {number}", "bin": "AQI=", "ints": [number, None], "n": at, **fields}
-    value = {"schema": {"type": "struct", "fields": FIELDS}, "payload": {**row, "__op": op, "__source_ts_ns": at}}
+def _record(number: int, now: int, op: str, **fields: Any) -> Record:
+    row = {
+        **_key(number),
+        "a.b": f"text {number}",
+        "bin": "AQI=",
+        "ints": [number, None],
+        "n": now,
+        "at": now,
+        **fields,
+    }
+    value = {"schema": {"type": "struct", "fields": FIELDS}, "payload": {**row, "__op": op, "__source_ts_ns": now}}
     key = {"schema": {"type": "struct", "fields": FIELDS[:1]}, "payload": _key(number)}
     return Record("unsent", 0, 0, _dump(key), _dump(value))
 
@@ -68,6 +78,59 @@ def test_unsent_values_are_kept(topics: Topics, make_workspace: MakeWorkspace, l
         "5": ("text 5", whole, [5, None], 31),
         "6": ("text 6", whole, [6, None], 6),
     }
+
+
+UNSENT = {"a.b": PLACEHOLDER, "bin": WORD, "ints": CODES}
+GONE = {"a.b": None, "bin": None, "ints": None, "n": None, "at": None}
+
+
+def _moved(header: str, number: int, record: Record) -> Record:
+    return attrs.evolve(record, headers=((f"__debezium.{header}", _dump(_key(number))),))
+
+
+def _tombstone(number: int) -> Record:
+    return attrs.evolve(_record(number, 0, "d"), value=None)
+
+
+# In batches of three records: an old key goes before its new one comes, and after it.
+BATCHES = (
+    (_record(1, 1, "c"), _record(2, 2, "c"), _record(3, 3, "c")),
+    (_moved("oldkey", 2, _record(20, 20, "c", **UNSENT)), _record(3, 23, "u", **UNSENT), _record(4, 24, "c")),
+    (_record(1, 31, "d", **GONE), _record(2, 20, "d", **GONE), _record(20, 32, "u", **UNSENT)),
+    (_moved("oldkey", 1, _record(10, 31, "c", **UNSENT)), _record(10, 42, "u", **UNSENT), _record(5, 43, "c")),
+    (_tombstone(4), _record(6, 51, "c", **{**UNSENT, "bin": "AQI=", "ints": None}), _record(3, 52, "u", **UNSENT)),
+)
+
+
+@pytest.mark.parametrize("keep", ["false", "true"], ids=["hard", "soft"])
+def test_values_survive_batches(keep: str, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
+    """With a time column beside lists, whatever batch an old key's delete comes in, every value that was sent stays."""
+    name = f"batches_{keep}"
+    topics.replay(attrs.evolve(r, topic=name) for batch in BATCHES for r in batch)
+    extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": keep, "debezium.sink.batch.max-events": "3"}
+    space = make_workspace(name, extra)
+    run = space.run()
+    assert run.code == 0, run.text[-6000:]
+    assert (len(run.batches), run.total("dead_letters")) == (len(BATCHES), 0)
+    rows = {int(r["id"].rpartition("-")[2]): r for r in lake(space).rows(name)}
+    live = {key: r for key, r in rows.items() if r.get("__deleted") != "true"}
+    found = {key: (r["a.b"], r["bin"], r["ints"], r["n"], _micros(r["at"])) for key, r in live.items()}
+    whole = b"\x01\x02"
+    assert found == {
+        3: ("text 3", whole, [3, None], 52, 52),
+        5: ("text 5", whole, [5, None], 43, 43),
+        6: (PLACEHOLDER, whole, None, 51, 51),  # a row that truly holds that text
+        10: ("text 1", whole, [1, None], 42, 42),
+        20: ("text 2", whole, [2, None], 32, 32),
+    }
+    assert set(rows) - set(live) == ({1, 2, 4} if keep == "true" else set())
+    if keep == "true":
+        # What only a tombstone says goodbye to keeps the row that the table had.
+        assert (rows[4]["a.b"], rows[4]["ints"], _micros(rows[4]["at"])) == ("text 4", [4, None], 24)
+
+
+def _micros(at: time) -> int:
+    return at.microsecond
 
 
 @pytest.mark.parametrize("variant", ["json_schema_envelope", "json_envelope"])

@@ -81,14 +81,81 @@ def test_spoilt_json_is_a_fault_or_what_it_says(case: tuple[bytes, list[bytes]])
     check(*case)
 
 
+def places(messages: list[bytes], fmt: Any, stage: Any) -> dict[int, Any]:
+    """The rows that messages became; each message is in exactly one place."""
+    outcome = converter(fmt).decode(pa.array(messages, pa.binary()), stage)
+    rows: dict[int, Any] = {}
+    for block in outcome.blocks:
+        rows.update(zip(block.rows.tolist(), block.fields.to_pylist(), strict=True))
+    told = [*rows, *outcome.tombstones.tolist(), *(fault.row for fault in outcome.faults)]
+    assert sorted(told) == list(range(len(messages)))
+    return rows
+
+
+def check_bare(payloads: list[bytes]) -> None:
+    """Payloads without schema: what is accepted is one object of strict JSON, with no field that it does not have."""
+    for fmt in ("json", "auto"):
+        for row, value in places(payloads, fmt, "VALUE_CONVERTER").items():
+            document = load(payloads[row])
+            assert isinstance(document, dict)
+            assert {name for name, child in value.items() if child is not None} <= set(document)
+
+
+_SINGLE = st.integers(-(2**70), 2**70) | st.text(max_size=8) | st.booleans() | st.floats(allow_nan=False, width=32)
+
+
+@st.composite
+def single_keys(draw: st.DrawFn) -> list[bytes]:
+    """Keys that are one value, with and without schema, some of them spoilt."""
+    kind = draw(st.sampled_from(["int64", "string", "boolean"]))
+    front = b'{"schema":{"type":"%s","optional":false},"payload":' % kind.encode() if draw(st.booleans()) else b""
+    keys = draw(st.lists(_SINGLE, min_size=1, max_size=8))
+    whole = [front + json.dumps(key).encode() + (b"}" if front else b"") for key in keys]
+    return [draw(_changed(key)) if draw(st.booleans()) else key for key in whole]
+
+
+def check_keys(keys: list[bytes]) -> None:
+    """A key that is one value is that value, and nothing that surrounds it becomes a field."""
+    for row, value in places(keys, "auto", "KEY_CONVERTER").items():
+        document = load(keys[row])
+        payload = document
+        if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
+            block = document["schema"]
+            payload = (
+                document["payload"] if block is None or (isinstance(block, dict) and "type" in block) else document
+            )
+        if isinstance(payload, dict):
+            assert {name for name, child in value.items() if child is not None} <= set(payload)
+        elif type(payload) is type(value["key"]):
+            assert payload == value["key"]
+        else:  # kinds that exclude each other meet in text, whole numbers and others in a double
+            assert isinstance(value["key"], str | float)
+
+
+@given(spoilt())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_spoilt_payloads_without_schema(case: tuple[bytes, list[bytes]]) -> None:
+    """Without a schema too, no message is accepted that is no JSON object."""
+    check_bare(case[1])
+
+
+@given(single_keys())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_spoilt_keys_of_one_value(keys: list[bytes]) -> None:
+    """No key is accepted with a value that its bytes do not hold."""
+    check_keys(keys)
+
+
 def test_fuzzing() -> None:
     """The same for as long as ICEBRIDGE_FUZZ_S says."""
     end = time.monotonic() + FUZZ_S
 
-    @given(spoilt())
+    @given(spoilt(), single_keys())
     @settings(max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    def once(case: tuple[bytes, list[bytes]]) -> None:
+    def once(case: tuple[bytes, list[bytes]], keys: list[bytes]) -> None:
         check(*case)
+        check_bare(case[1])
+        check_keys(keys)
 
     while time.monotonic() < end:
         once()

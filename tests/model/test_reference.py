@@ -19,10 +19,12 @@ def test_reference_ends_in_the_recorded_state(variant: str, table: str) -> None:
 
 @pytest.mark.parametrize("variant", recordings.ALL_VARIANTS)
 def test_what_is_called_unknowable_differs(variant: str) -> None:
-    """Each exception that the truth names is a real one: without it the evolve table would differ."""
-    rows = {r["id"]: r for r in reference.upsert(recordings.load(variant, "evolve"), keep_deletes=False).rows.values()}
-    state = {r["id"]: r for r in recordings.state("evolve")}
-    for (_, column), ids in truth.UNKNOWABLE.items():
+    """Each exception that the truth names is a real one: without it its table would differ."""
+    for (table, column), ids in truth.UNKNOWABLE.items():
+        if table == "exotic":
+            continue  # its types are beyond the reference
+        found = reference.upsert(recordings.load(variant, table), keep_deletes=False).rows.values()
+        rows, state = {r["id"]: r for r in found}, {r["id"]: r for r in recordings.state(table)}
         for key in ids:
             assert not values.same(state[key][column], rows[key].get(column), typed=False), (column, key)
 

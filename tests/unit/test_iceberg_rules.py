@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pyarrow as pa
@@ -94,6 +96,28 @@ def test_new_columns_come_last_and_unknown_types_wait() -> None:
         ([19000, None], I64, pa.date32(), [None, None], [0]),
         ([True], pa.bool_(), TEXT, ["true"], []),
         ([float("inf"), 0.1], pa.float64(), TEXT, ["Infinity", "0.1"], []),
+        (
+            [float("nan"), float("inf"), float("-inf"), 0.5],
+            pa.float64(),
+            pa.decimal128(6, 2),
+            [None, None, None, Decimal("0.50")],
+            [0, 1, 2],
+        ),
+        (
+            ["NaN", "Infinity", "-Infinity", "1.25"],
+            TEXT,
+            pa.decimal128(6, 2),
+            [None] * 3 + [Decimal("1.25")],
+            [0, 1, 2],
+        ),
+        (
+            ["10:11:12.123456", "24:00:00", "10:11:12Z", None],
+            TEXT,
+            pa.time64("us"),
+            [time(10, 11, 12, 123456), None, None, None],
+            [1, 2],
+        ),
+        ([str(UUID(int=7)), "7", None], TEXT, pa.uuid(), [UUID(int=7), None, None], [1]),
     ],
 )
 def test_conversion_is_exact_or_names_the_row(

@@ -327,3 +327,34 @@ def test_avro_taken_for_json_says_so() -> None:
     assert [fault.reason for fault in outcome.faults] == [
         "not JSON: it starts as Avro of a schema registry does; the AvroConverter reads that"
     ]
+
+
+def _keys(expected: pa.StructType | None, schema: Any, *values: Any) -> Decoded:
+    messages = pa.array([framed(written(schema, value)) for value in values], pa.binary())
+    return AvroConverter(avro.fetch(schema)).decode(messages, "KEY_CONVERTER", expected)
+
+
+@pytest.mark.parametrize(
+    ("schema", "values", "expected"),
+    [
+        ("long", [5, -6], [5, -6]),
+        ("string", ["a", "\u00fc"], ["a", "\u00fc"]),
+        ({"type": "int", "connect.name": TIME + "Date"}, [0, 1], [date(1970, 1, 1), date(1970, 1, 2)]),
+        (["null", "int"], [1, 2], [1, 2]),
+    ],
+    ids=str,
+)
+def test_a_key_that_is_one_value_is_a_field(schema: Any, values: list[Any], expected: list[Any]) -> None:
+    """A bare Avro value as key is its only field, named as the table's identifier column where there is one."""
+    (block,) = _keys(None, schema, *values).blocks
+    assert block.fields.to_pylist() == [{"key": value} for value in expected]
+    (block,) = _keys(pa.struct([("id", pa.int64())]), schema, *values).blocks
+    assert block.fields.to_pylist() == [{"id": value} for value in expected]
+
+
+def test_a_single_value_is_no_row_and_no_key_of_several_columns() -> None:
+    """A bare value is a fault where it cannot be a key: as a value, or with a table whose key has two columns."""
+    two = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    outcomes = [_keys(two, "long", 5), decode("long", framed(written("long", 5)))]
+    assert [[fault.row for fault in outcome.faults] for outcome in outcomes] == [[0], [0]]
+    assert all("schema" in outcome.faults[0].reason for outcome in outcomes)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import pickle
+from datetime import date
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from connector.iceberg.types import arrow_schema, table_schema
 from serde.block import Decoded
 from serde.converter import converter
 
@@ -114,6 +117,26 @@ def test_deep_nesting_is_a_fault_not_a_crash() -> None:
     assert rows(decoded) == {0: {"a": 1}, 2: {"a": 2}}
 
 
+@pytest.mark.parametrize("fmt", ["auto", "json"])
+@pytest.mark.parametrize("depth", [101, 300, 1000, 1020, 100_000])
+@pytest.mark.parametrize(("left", "right"), [(b'{"a":', b"}"), (b'{"a":[', b"]}")])
+def test_each_depth_is_read_or_refused(fmt: Any, depth: int, left: bytes, right: bytes) -> None:
+    """Whatever its depth, a document without schema never breaks the reading of its neighbours."""
+    deep = left * depth + b"1" + right * depth
+    decoded = decode(deep, b'{"b":1}', fmt=fmt)
+    assert [fault.row for fault in decoded.faults] == [0]
+    assert rows(decoded) == {1: {"b": 1}}
+
+
+def test_the_deepest_document_that_is_read_can_be_a_column() -> None:
+    """A document just within the limit becomes a type that an Iceberg table can have, and the value in it."""
+    (block,) = decode(b'{"a":' * 100 + b"1" + b"}" * 100).blocks
+    columns = pa.schema(list(block.fields.type))
+    assert pickle.loads(pickle.dumps(columns)) == columns
+    schema = table_schema(columns, (), frozenset(), nanoseconds=False)
+    assert arrow_schema(schema).names == ["a"]
+
+
 def test_integer_beyond_int64_is_a_fault() -> None:
     """A number that only a double could hold, and not exactly, is refused in a column of whole numbers."""
     decoded = decode(b'{"a":1}', b'{"a":9223372036854775808}', b'{"a":123456789012345678901234567890}')
@@ -181,6 +204,19 @@ def test_schema_block_is_recognised_in_any_spelling() -> None:
     decoded = decode(compact, spaced, swapped, b'{"schema":null,"payload":{"id":4}}')
     assert {block.schema_id != "": block.rows.tolist() for block in decoded.blocks} == {True: [0, 1, 2], False: [3]}
     assert decoded.blocks[0].optional == {"id": False} and decoded.blocks[0].name == "t.Value"
+
+
+@pytest.mark.parametrize("space", [b"\n:{", b" :{", b"\t:\t{", b":  {", b":\r\n{", b":\t{"], ids=repr)
+def test_a_schema_block_is_one_however_it_is_spaced(space: bytes) -> None:
+    """Wherever there is white space before the block, it is no column of that name."""
+    message = framed([{"type": "int32", "optional": False, "field": "id"}], {"id": 1})
+    assert rows(decode(message.replace(b'"schema":{', b'"schema"' + space, 1))) == {0: {"id": 1}}
+
+
+@pytest.mark.parametrize("value", [b'"x"', b"5", b"-1", b"true", b"false", b"[1]"])
+def test_a_column_called_schema_is_one(value: bytes) -> None:
+    """A row whose first column has that name, and a value that is no schema, is a row."""
+    assert set(rows(decode(b'{"schema":' + value + b',"payload":{"a":1}}'))[0]) == {"schema", "payload"}
 
 
 def test_null_payloads_are_tombstones() -> None:
@@ -282,3 +318,42 @@ def test_a_schema_block_with_spaces_is_one() -> None:
     (block,) = converter("auto").decode(pa.array([message], pa.binary()), "VALUE_CONVERTER").blocks
     assert block.fields.to_pylist() == [{"id": 7}]
     assert block.schema_id
+
+
+def keys(*messages: bytes | None, fmt: Any = "auto", expected: pa.StructType | None = None) -> Decoded:
+    """Decodes keys of a fresh converter."""
+    return converter(fmt).decode(pa.array(messages, pa.binary()).slice(0), "KEY_CONVERTER", expected)
+
+
+def _single(schema: dict[str, Any], payload: Any) -> bytes:
+    return dump({"schema": schema, "payload": payload})
+
+
+def test_a_key_that_is_one_value_is_a_field() -> None:
+    """A bare number or text is the only field of its key, with a schema block or without; nulls stay tombstones."""
+    number = {"type": "int64", "optional": False}
+    decoded = keys(_single(number, 5), None, _single(number, -6), b"null")
+    assert rows(decoded) == {0: {"key": 5}, 2: {"key": -6}}
+    assert (decoded.tombstones.tolist(), decoded.faults) == ([1, 3], ())
+    assert rows(keys(b"5", b" -6 ", fmt="json")) == {0: {"key": 5}, 1: {"key": -6}}
+    assert rows(keys(b'"a\\"b"', b'"\xc3\xbc"')) == {0: {"key": 'a"b'}, 1: {"key": "\u00fc"}}
+
+
+def test_a_single_key_has_the_name_of_the_tables_identifier() -> None:
+    """Where the table has one identifier column the value is that column's."""
+    expected = pa.struct([("id", pa.int32())])
+    day = {"type": "int32", "optional": False, "name": "io.debezium.time.Date"}
+    assert rows(keys(b"5", expected=expected)) == {0: {"id": 5}}
+    assert rows(keys(_single(day, 1), fmt="json-schema", expected=expected)) == {0: {"id": date(1970, 1, 2)}}
+    two = keys(b"5", expected=pa.struct([("a", pa.int32()), ("b", pa.int32())]))
+    assert [fault.reason for fault in two.faults] == ["key is not a struct"]
+
+
+@pytest.mark.parametrize(
+    "message", [b'5,"b":6', b"[1]", b"[]", b"\xff", b"5 6", b'{"a":1', b"", b"NaN", b"\x00\x00\x00\x00\x01\x02"]
+)
+def test_a_key_that_is_neither_is_a_fault(message: bytes) -> None:
+    """A list, half a document or no JSON at all names no row; its neighbours are read."""
+    decoded = keys(b"1", message, b"2", expected=pa.struct([("id", pa.int64())]))
+    assert [fault.row for fault in decoded.faults] == [1]
+    assert rows(decoded) == {0: {"id": 1}, 2: {"id": 2}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import attrs
@@ -240,6 +241,21 @@ def test_one_bad_record_is_a_fault_and_the_others_go_on(record: tuple[Any, Any],
     assert says in fault.reason
     assert SECRET not in fault.reason
     assert sorted(r["id"] for part in outcome.parts for r in part.rows.to_pylist()) == [7, 8]
+
+
+def test_text_that_may_be_base64_is_no_decimal() -> None:
+    """Without a schema "1234" may be the base64 of 14118904: only text with a point is a number with a scale."""
+    columns = pa.schema([("id", pa.int64()), ("v", pa.decimal128(10, 2)), ("w", pa.decimal128(10, 0))])
+    schema = table_schema(columns, ("id",), frozenset(), nanoseconds=False)
+    plan = _plan()
+    layout = attrs.evolve(plan.tables[0].layout, schema_json=schema.model_dump_json())
+    plan = attrs.evolve(plan, tables=(attrs.evolve(plan.tables[0], layout=layout),), evolve=False)
+    told = [{"v": "1234"}, {"v": "12.34"}, {"v": 5.5}, {"v": None, "w": "12"}]
+    outcome = decode(_run(*(({"id": n}, {"id": n, **row}) for n, row in enumerate(told))), plan)
+    assert [(fault.row, fault.stage) for fault in outcome.faults] == [(0, "TASK_PUT")]
+    (part,) = outcome.parts
+    assert part.rows.column("v").to_pylist() == [Decimal("12.34"), Decimal("5.50"), None]
+    assert part.rows.column("w").to_pylist() == [None, None, Decimal(12)]
 
 
 def test_a_fraction_in_a_key_is_a_fault_not_another_type() -> None:

@@ -57,12 +57,12 @@ def records(data: bytes | memoryview, sections: Sequence[Section], first: int, e
     view[: len(data)] = np.frombuffer(data, np.uint8)
     starts, ends = _starts(data, sections)
     base = np.repeat(np.array([s.base for s in sections], np.int64), [s.count for s in sections])
-    _, at = _varint(view, starts)
-    _, at = _varint(view, at + 1)  # the attributes mean nothing; the time is not asked for
-    delta, at = _varint(view, at)
+    _, at = varint(view, starts)
+    _, at = varint(view, at + 1)  # the attributes mean nothing; the time is not asked for
+    delta, at = varint(view, at)
     offset = base + delta
-    key_size, key_at = _varint(view, at)
-    value_size, value_at = _varint(view, key_at + np.maximum(key_size, 0))
+    key_size, key_at = varint(view, at)
+    value_size, value_at = varint(view, key_at + np.maximum(key_size, 0))
     headers = value_at + np.maximum(value_size, 0)
     if (headers > ends).any():
         raise Unreadable("a record that is longer than it says")
@@ -70,7 +70,7 @@ def records(data: bytes | memoryview, sections: Sequence[Section], first: int, e
     if not wanted.all():
         offset, headers = offset[wanted], headers[wanted]
         key_at, key_size, value_at, value_size = (a[wanted] for a in (key_at, key_size, value_at, value_size))
-    return Records(offset, _binary(view, key_at, key_size), _binary(view, value_at, value_size), view, headers)
+    return Records(offset, binary(view, key_at, key_size), binary(view, value_at, value_size), view, headers)
 
 
 def _starts(data: bytes | memoryview, sections: Iterable[Section]) -> tuple[Ints, Ints]:
@@ -98,7 +98,7 @@ def _starts(data: bytes | memoryview, sections: Iterable[Section]) -> tuple[Ints
     return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
-def _varint(view: Bytes, at: Ints) -> tuple[Ints, Ints]:
+def varint(view: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """Read a zigzag varint at each place; give the numbers and the places behind them."""
     at = np.minimum(at, len(view) - _PADDING)
     byte = view[at].astype(np.int64)
@@ -114,7 +114,7 @@ def _varint(view: Bytes, at: Ints) -> tuple[Ints, Ints]:
     return (raw >> 1) ^ -(raw & 1), at
 
 
-def _binary(view: Bytes, at: Ints, size: Ints) -> pa.BinaryArray:
+def binary(view: Bytes, at: Ints, size: Ints) -> pa.BinaryArray:
     """Take windows of the bytes over as an Arrow array; a negative size is null."""
     null = size < 0
     length = np.where(null, 0, size).astype(np.int32)

@@ -1,0 +1,80 @@
+"""A data file and positions in it -> columns of those rows, by Arrow. On executors.
+
+For columns that Spark cannot read (`time` beside nested columns): Spark tells which rows, this gives their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
+
+from connector.errors import FatalError
+from connector.iceberg.conversion import converted
+from connector.iceberg.layout import TableLayout
+
+Ints = npt.NDArray[np.int64]
+_FIELD_ID = b"PARQUET:field_id"
+
+
+def picked(layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
+    """Give columns of rows by file path and position, aligned with them.
+
+    Args:
+        layout: the table.
+        files: the path of each row's data file (text).
+        positions: each row's position in it (int64).
+        fields: the wanted columns, with field ids.
+
+    Raises:
+        FatalError: a data file is no Parquet.
+    """
+    codes = pc.dictionary_encode(files)
+    which, at = np.asarray(codes.indices, np.int64), np.asarray(positions, np.int64)
+    made, order = [], []
+    for code, path in enumerate(codes.dictionary.to_pylist()):
+        rows = np.flatnonzero(which == code)
+        made.append(_from_file(layout, path, at[rows], fields))
+        order.append(rows)
+    back = np.argsort(np.concatenate(order)) if order else np.zeros(0, np.int64)
+    return [
+        pa.concat_arrays([columns[i] for columns in made]).take(pa.array(back)) if made else pa.nulls(0, field.type)
+        for i, field in enumerate(fields)
+    ]
+
+
+def _from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[pa.Field]) -> list[pa.Array]:
+    if not path.endswith(".parquet"):
+        raise FatalError(f"table {layout.name}: its data file {path} is no Parquet, in which rows are looked up")
+    with (
+        load_file_io(dict(layout.io_properties), path).new_input(path).open() as stream,
+        pq.ParquetFile(stream) as file,
+    ):
+        named = {_field_id(field): field.name for field in file.schema_arrow}
+        names = [named.get(_field_id(field)) for field in fields]
+        whole = _rows(file, at, sorted({name for name in names if name is not None}))
+    return [
+        pa.nulls(len(at), field.type) if name is None else converted(whole.column(name).combine_chunks(), field.type)[0]
+        for field, name in zip(fields, names, strict=True)
+    ]
+
+
+def _rows(file: pq.ParquetFile, at: Ints, names: list[str]) -> pa.Table:
+    """Read the row groups that hold the positions, and of them those rows."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    groups = np.searchsorted(starts, at, side="right") - 1
+    used = np.unique(groups).tolist()
+    table = file.read_row_groups(used, columns=names) if names else pa.table({})
+    before = np.concatenate([[0], np.cumsum([sizes[i] for i in used])])
+    place = at - starts[groups] + before[np.searchsorted(used, groups)]
+    return table.take(pa.array(place)) if names else table
+
+
+def _field_id(field: pa.Field) -> bytes | None:
+    return (field.metadata or {}).get(_FIELD_ID)

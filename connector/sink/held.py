@@ -1,0 +1,138 @@
+"""A table as it was at batch start -> its rows as a Spark frame; looked-up rows -> files that replace them.
+
+What tombstones (`connector.sink.recall`) and updates without all their values (`connector.sink.patch`) share: both look
+rows up by key in one join, and write them anew with an equality delete for the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import attrs
+import orjson
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from connector.errors import FatalError
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.picking import picked
+from connector.iceberg.scan import FILE, POSITION, Reader, column
+from connector.iceberg.scan_tasks import planned
+from connector.iceberg.schemas import SnapshotSchema
+from connector.iceberg.table import Table
+from connector.iceberg.types import nullable
+from connector.iceberg.writing import TableWriter
+from connector.sink import parcels
+from connector.sink.as_spark import carried, from_spark
+from connector.sink.parcels import Parcel, Task
+from connector.sink.parts import Part, unpack
+from connector.sink.plan import TablePlan
+
+Names = Mapping[str, str]
+
+
+@attrs.frozen(eq=False)
+class Held:
+    """The rows of a table at batch start.
+
+    `live` has them all; `struck` those rows of its files that deletes hit: what keys had before they went. Both have
+    the columns of `names` (the table's column -> the frame's) and of `place`: the row's data file and position in it.
+    A column that Spark cannot read is not in `names`; it is read from there.
+    """
+
+    live: DataFrame
+    struck: DataFrame
+    names: Names
+    place: tuple[str, str] = (FILE, POSITION)
+
+
+def held(spark: SparkSession, table: Table, plan: TablePlan) -> Held:
+    """Give the table's rows at the plan's snapshot, under its present columns; nothing is read yet.
+
+    Raises:
+        FatalError: its key cannot be read by Spark.
+        FatalError, RetriableError: its metadata cannot be read.
+    """
+    document = orjson.loads(plan.layout.schema_json)
+    schema = SnapshotSchema(plan.layout.schema_json)
+    if not schema.flat:
+        # Iceberg's reader of nested columns has no way to read a time as its number.
+        kept = [field for field in document["fields"] if b'"time"' not in orjson.dumps(field["type"])]
+        schema = SnapshotSchema(orjson.dumps({**document, "fields": kept}).decode())
+    unread = [key for key in plan.layout.keys if key not in schema.names]
+    if unread:
+        raise FatalError(
+            f"table {plan.layout.name}: rows cannot be looked up by {', '.join(unread)}: Iceberg's reader reads no "
+            "column of type time beside nested ones; make the table with another key"
+        )
+    tasks = [] if plan.base is None else planned(spark, table, plan.base)
+    reader = Reader(spark, table, schema)
+    names = {name: column(place) for place, name in enumerate(schema.names)}
+    deleted_in = [task for task in tasks if task.deletes]
+    struck = reader.struck(deleted_in) if deleted_in else reader.nothing()
+    return Held(reader.live(tasks), struck, names)
+
+
+def aliases(side: str, count: int) -> list[str]:
+    """Name the columns of one side of a join by their place: `mapInArrow` takes a dot in a name for a path."""
+    return [f"_{side}_{place}" for place in range(count)]
+
+
+def shape(types: Sequence[pa.DataType], names: Sequence[str]) -> StructType:
+    """Give Spark's schema of columns that are carried through it."""
+    fields = [pa.field(name, carried(kind)) for name, kind in zip(names, types, strict=True)]
+    return from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=True)
+
+
+def unpacked(
+    parcelled: DataFrame, table: TablePlan, made: StructType, rows: Callable[[Part], list[pa.Array]]
+) -> DataFrame:
+    """Give the parts in parcels as a frame of the schema `made`."""
+    layout = nullable(table.layout.columns)
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for payload in batch.column(0):
+                part = unpack(payload.as_buffer(), layout)
+                yield pa.RecordBatch.from_arrays(rows(part), made.names)
+
+    return parcelled.select("payload").mapInArrow(task, made)
+
+
+def found_under(rows: DataFrame, names: Names, keys: Sequence[str], under: Sequence[str]) -> Column:
+    """Say that a row has these key columns."""
+    condition = F.lit(True)
+    for key, name in zip(keys, under, strict=True):
+        condition = condition & (F.col(name) == rows[names[key]])
+    return condition
+
+
+def rewritten(layout: TableLayout, index: int, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
+    """Give the task that writes rows anew, and a delete for each key: frames of `rows`' columns -> parcels of files."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = TableWriter(layout, label)
+        for batch in batches:
+            made = rows(batch)
+            writer.rows(made)
+            writer.deletes(made.select(list(layout.keys)))
+        for description in writer.close():
+            yield parcels.batch([Parcel(parcels.FILE, description, index)])
+
+    return task
+
+
+def whole(layout: TableLayout, batch: pa.RecordBatch, names: Names, place: tuple[str, str]) -> dict[str, pa.Array]:
+    """Give all columns of held rows in the table's types; those that Spark cannot read come from the data files."""
+    absent = [field for field in layout.columns if field.name not in names]
+    rest = picked(layout, batch.column(place[0]), batch.column(place[1]), absent) if absent else []
+    others = dict(zip((field.name for field in absent), rest, strict=True))
+    return {
+        field.name: others[field.name]
+        if field.name in others
+        else from_spark(batch.column(names[field.name]), field.type)
+        for field in layout.columns
+    }

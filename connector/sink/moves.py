@@ -1,0 +1,78 @@
+"""Creates that a change of key made -> the key their row had before. Runs on executors; no I/O.
+
+Debezium writes such an update as a delete of the old key and a create of the new one, and says of the create in a
+header which key it was. The create leaves out what an update leaves out: the old key's row has those values.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from connector.iceberg.conversion import converted
+from connector.sink.fold import NONE
+from connector.sink.parts import Part
+from connector.sink.plan import TablePlan
+from serde.bits import children, valid_of
+from serde.converter import converter
+
+HEADER = "__debezium.oldkey"
+
+CREATE, MOVED = ord("c"), ord("C")
+"""The operation of a create, and of one that is known to be an update of another key's row."""
+
+_UNTOLD = 0
+_JSON = converter("auto")
+"""Debezium writes the header with the connector's header converter: as JSON, by default."""
+
+
+def marked(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array) -> Part:
+    """Give creates with an old key the operation `MOVED`; events that do not tell their operation count by the header.
+
+    Args:
+        part: changes of one run.
+        offsets: those of the run's records, ascending.
+        old_keys: the header's bytes of each of them, null without it.
+    """
+    if old_keys.null_count == len(old_keys):
+        return part
+    rows = np.searchsorted(offsets, part.order.offset)
+    moved = np.isin(part.order.op, (CREATE, _UNTOLD)) & valid_of(old_keys)[rows]
+    op = np.where(moved, np.uint8(MOVED), part.order.op)
+    return attrs.evolve(part, order=attrs.evolve(part.order, op=op))
+
+
+def moves(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array, table: TablePlan) -> Part | None:
+    """Give, for each moved create, a change of its place whose key is the old one; None without any."""
+    at = np.flatnonzero(part.order.op == MOVED)
+    if not len(at):
+        return None
+    own = part.take(at)
+    raw = old_keys.take(pa.array(np.searchsorted(offsets, own.order.offset)))
+    found = _columns(raw, table)
+    if found is None:
+        return None
+    columns = [found.get(f.name, pa.nulls(len(at), f.type)) for f in own.rows.schema]
+    return attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
+
+
+def _columns(raw: pa.Array, table: TablePlan) -> dict[str, pa.Array] | None:
+    """Decode old keys; null where one cannot be read."""
+    fields = [table.layout.columns.field(name) for name in table.layout.keys]
+    decoded = _JSON.decode(raw, "KEY_CONVERTER", pa.struct(fields))
+    result: dict[str, pa.Array] = {}
+    for field in fields:
+        pieces, rows = [], []
+        for block in decoded.blocks:
+            place = block.fields.type.get_field_index(field.name)
+            if place >= 0:
+                pieces.append(converted(children(block.fields)[place], field.type)[0])
+                rows.append(block.rows)
+        if not pieces:
+            return None
+        place_of = np.full(len(raw), NONE, np.int64)
+        place_of[np.concatenate(rows)] = np.arange(sum(map(len, rows)))
+        result[field.name] = pa.concat_arrays(pieces).take(pa.array(place_of, mask=place_of == NONE))
+    return result

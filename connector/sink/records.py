@@ -1,0 +1,28 @@
+"""The offsets that a batch spans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from connector.iceberg.position import TopicPartition
+
+
+@attrs.frozen
+class Batch:
+    """What to read: the offsets of each topic-partition from `start` up to, not including, `end`."""
+
+    id: int
+    start: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+
+    @property
+    def events(self) -> int:
+        """How many offsets the batch spans; records are at most so many."""
+        return sum(end - self.start.get(at, end) for at, end in self.end.items())
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics that may have records in this batch."""
+        return sorted({at[0] for at, end in self.end.items() if end > self.start.get(at, 0)})

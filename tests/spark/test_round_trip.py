@@ -1,0 +1,283 @@
+"""Rows of a table -> the source's records -> the sink's decoding -> rows of a table of the same types: the law.
+
+Columns and rows are drawn by hypothesis, for every handling mode, with and without schema. What a mode keeps comes
+back equal; what it loses (`serde.emit.forms.LOSES`) is no other value than the lossy one, or a fault.
+Formats other than JSON go in at `written`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from attrs import frozen
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.types import table_schema
+from connector.settings import EventSettings
+from connector.sink.as_spark import to_spark
+from connector.sink.decode import Outcome, Run, decode
+from connector.sink.plan import BatchPlan, TablePlan
+from connector.source import describe, values
+from connector.source.envelope import Wire, records
+from serde.emit.envelope import Origin
+from serde.emit.forms import LOSES, Binaries, Decimals, Modes, Times, form
+from serde.emit.kinds import Items, Kind, Pairs, Plain, Record
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+EXACT = Context(prec=60)
+MANY = 12
+ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+# Kinds that JSON without schema tells apart, or that a column of the table's type reads from JSON's text.
+BARE = frozenset({"boolean", "int", "long", "float", "double", "string", "uuid", "timestamptz"})
+# Iceberg's name of a type -> its Arrow type; decimals are drawn.
+ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "uuid": pa.uuid(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "binary": pa.binary(),
+}
+
+
+@frozen
+class Drawn:
+    """A table: the Arrow type of each column, and values column by column."""
+
+    types: tuple[pa.DataType, ...]
+    columns: tuple[list[Any], ...]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settled(spark: SparkSession) -> None:
+    values.settle(spark)
+
+
+def _leaves() -> st.SearchStrategy[pa.DataType]:
+    wide = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: pa.decimal128(p, s)))
+    return st.sampled_from(list(ARROW.values())) | wide
+
+
+def _types() -> st.SearchStrategy[pa.DataType]:
+    inner = _leaves().filter(lambda kind: not isinstance(kind, pa.UuidType))
+    struct = st.lists(inner, min_size=1, max_size=3).map(
+        lambda kinds: pa.struct([(f"f{i}", k) for i, k in enumerate(kinds)])
+    )
+    text_map = inner.map(lambda kind: pa.map_(pa.string(), kind))
+    other_map = inner.map(lambda kind: pa.map_(pa.int32(), kind))
+    return _leaves() | inner.map(pa.list_) | struct | text_map | other_map
+
+
+def _value(kind: pa.DataType) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one case per type
+    types = pa.types
+    if types.is_list(kind):
+        return st.lists(st.none() | _value(kind.value_type), max_size=3)
+    if types.is_struct(kind):
+        return st.fixed_dictionaries({f.name: st.none() | _value(f.type) for f in kind})
+    if types.is_map(kind):
+        keys = st.text(max_size=4) if types.is_string(kind.key_type) else st.integers(-(2**31), 2**31 - 1)
+        return st.dictionaries(keys, st.none() | _value(kind.item_type), max_size=3).map(lambda d: list(d.items()))
+    if types.is_decimal(kind):
+        limit = 10**kind.precision - 1
+        return st.integers(-limit, limit).map(lambda n: Decimal(n).scaleb(-kind.scale, EXACT))
+    if isinstance(kind, pa.UuidType):
+        return st.uuids().map(lambda u: u.bytes)
+    if types.is_time(kind):
+        return st.times()
+    if types.is_date(kind):
+        return st.dates()
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return st.integers(-(2**63) + 1, 2**63 - 2)
+    if types.is_timestamp(kind):
+        return st.datetimes(timezones=st.just(UTC) if kind.tz else st.none())
+    return _plain_value(kind)
+
+
+def _plain_value(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    types = pa.types
+    if types.is_integer(kind):
+        return st.integers(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
+    if types.is_floating(kind):
+        return st.floats(width=kind.bit_width)
+    if types.is_boolean(kind):
+        return st.booleans()
+    return st.binary(max_size=12) if types.is_binary(kind) else st.text(max_size=12)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Drawn:
+    """Columns of any types with many values each, nulls among them."""
+    kinds = tuple(draw(st.lists(_types(), min_size=4, max_size=10)))
+    columns = tuple(draw(st.lists(st.none() | _value(kind), min_size=MANY, max_size=MANY)) for kind in kinds)
+    return Drawn(kinds, columns)
+
+
+def _array(kind: pa.DataType, column: list[Any]) -> pa.Array:
+    return pa.array(column, kind)
+
+
+def kept(kind: Kind, modes: Modes, *, schemas: bool) -> bool:
+    """Whether the modes promise that values of a type come back as they were."""
+    match kind:
+        case Plain():
+            how = form(kind, modes).how
+            if schemas:
+                return how not in LOSES
+            return kind.name in BARE or (kind.name == "decimal" and modes.decimals == "string")
+        case Record():
+            return all(kept(member.kind, modes, schemas=schemas) for member in kind.members)
+        case Items():
+            return kept(kind.item, modes, schemas=schemas)
+        case Pairs():
+            return schemas and kept(kind.key, modes, schemas=True) and kept(kind.value, modes, schemas=True)
+
+
+def layout(drawn: Drawn) -> TableLayout:
+    """A table of the drawn columns behind its key."""
+    columns = pa.schema([("id", pa.int64()), *((f"c{i}", kind) for i, kind in enumerate(drawn.types))])
+    schema = table_schema(columns, ("id",), frozenset(), nanoseconds=True)
+    return TableLayout("db.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
+
+
+def written(spark: SparkSession, table: pa.Table, wire: Wire) -> tuple[pa.Array, pa.Array]:
+    """Keys and values of a create for each row, as the source writes them."""
+    carried = pa.table([to_spark(column.combine_chunks()) for column in table.columns], names=table.schema.names)
+    row = F.struct(*carried.schema.names)
+    none = F.lit(None)
+    frame = spark.createDataFrame(carried).select(
+        F.lit("c").alias("op"),
+        F.when(none.cast("boolean"), row).alias("before"),
+        row.alias("after"),
+        none.cast("long").alias("row_id"),
+    )
+    made = records(frame, wire, reads=False).toArrow()
+    return tuple(made[name].combine_chunks().cast(pa.binary()) for name in ("key", "value"))
+
+
+def read(keys: pa.Array, messages: pa.Array, target: TableLayout, *, schemas: bool) -> Outcome:
+    """What the sink makes of them for a table that exists."""
+    fmt = "json-schema" if schemas else "json"
+    plan = BatchPlan(
+        label="",
+        catalog="c",
+        events=EventSettings(fmt, fmt, (), "__"),
+        dedup_column="__source_ts_ns",
+        op_field="__op",
+        excluded_columns=frozenset(),
+        evolve=False,
+        tables=(TablePlan(0, target, "upsert", keep_deletes=False),),
+        routes={"t": 0},
+        only_topic="t",
+        keyed=True,
+        refused={},
+        ranks={("t", 0): 0},
+        mappers=1,
+        buckets=1,
+        reducers=1,
+        max_letters=100,
+    )
+    return decode(Run("t", 0, np.arange(len(keys)), keys, messages), plan)
+
+
+def plain(value: Any) -> Any:
+    """A value that can be compared: NaN equals itself, the zeros differ."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def _comparable(column: pa.Array) -> list[Any]:
+    return [plain(value) for value in to_spark(column).to_pylist()]
+
+
+def _modes(times: Times) -> st.SearchStrategy[Modes]:
+    decimals, binaries = st.sampled_from(Decimals.__args__), st.sampled_from(Binaries.__args__)
+    return st.builds(Modes, decimals=decimals, times=st.just(times), binaries=binaries)
+
+
+@pytest.mark.parametrize("times", Times.__args__)
+@pytest.mark.parametrize("schemas", [True, False])
+def test_rows_come_back(spark: SparkSession, times: Times, schemas: bool) -> None:
+    """Every column that its mode keeps comes back value for value; no row is lost for it."""
+
+    @given(tables(), _modes(times))
+    @settings(
+        max_examples=4, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    def law(drawn: Drawn, modes: Modes) -> None:
+        target = layout(drawn)
+        described = describe.record({"fields": _fields(target)})
+        names = [m.name for m in described.members if m.name == "id" or kept(m.kind, modes, schemas=schemas)]
+        given_columns = [pa.array(range(MANY), pa.int64()), *map(_array, drawn.types, drawn.columns)]
+        table = pa.table(given_columns, names=target.columns.names).select(names)
+        row = described.only(frozenset(names))
+        wire = Wire("t", row, describe.key(row, ("id",)), modes, ORIGIN, key_schemas=schemas, value_schemas=schemas)
+        outcome = read(*written(spark, table, wire), target, schemas=schemas)
+        assert (outcome.faults, outcome.needs) == ((), ())
+        (part,) = outcome.parts
+        order = np.argsort(np.asarray(part.rows.column("id")))
+        for name in names:
+            found = part.rows.column(name).take(pa.array(order))
+            assert found.type == target.columns.field(name).type
+            assert _comparable(found) == _comparable(table.column(name).combine_chunks()), (name, modes)
+
+    law()
+
+
+@pytest.mark.parametrize("times", Times.__args__)
+def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
+    """A column that no mode promises without a schema comes back as it was, or its row is a fault; never else."""
+
+    @given(tables(), _modes(times))
+    @settings(
+        max_examples=3, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    def law(drawn: Drawn, modes: Modes) -> None:
+        whole = describe.record({"fields": _fields(layout(drawn))})
+        chosen = [m for m in whole.members if m.name != "id" and not kept(m.kind, modes, schemas=False)]
+        chosen = [m for m in chosen if kept(m.kind, modes, schemas=True)][:1]
+        if not chosen:
+            return
+        place = whole.members.index(chosen[0]) - 1
+        target = layout(Drawn((drawn.types[place],), (drawn.columns[place],)))
+        table = pa.table(
+            [pa.array(range(MANY), pa.int64()), _array(drawn.types[place], drawn.columns[place])], ["id", "c0"]
+        )
+        row = describe.record({"fields": _fields(target)})
+        wire = Wire("t", row, describe.key(row, ("id",)), modes, ORIGIN, key_schemas=False, value_schemas=False)
+        outcome = read(*written(spark, table, wire), target, schemas=False)
+        sent = _comparable(table.column("c0").combine_chunks())
+        rows = sum(len(part) for part in outcome.parts)
+        assert rows + len(outcome.faults) == MANY
+        for part in outcome.parts:
+            for at, value in zip(part.rows.column("id").to_pylist(), _comparable(part.rows.column("c0")), strict=True):
+                assert value == sent[at], (drawn.types[place], modes)
+
+    law()
+
+
+def _fields(target: TableLayout) -> list[Any]:
+    fields: list[Any] = json.loads(target.schema_json)["fields"]
+    return fields

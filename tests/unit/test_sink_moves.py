@@ -1,0 +1,82 @@
+"""Header of a moved create -> the key before: which creates are moved, and what the header says in each spelling."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.types import table_schema
+from connector.sink.fold import NONE, Order
+from connector.sink.moves import marked, moves
+from connector.sink.parts import Part
+from connector.sink.plan import TablePlan
+
+OFFSETS = np.array([5, 6, 8, 9])
+
+
+def table(**keys: pa.DataType) -> TablePlan:
+    """A table of these identifier columns and a text."""
+    columns = pa.schema([*keys.items(), ("v", pa.string())])
+    schema = table_schema(columns, tuple(keys), frozenset(), nanoseconds=False)
+    layout = TableLayout("db.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
+    return TablePlan(0, layout, "upsert", keep_deletes=False, patches=True)
+
+
+def part(plan: TablePlan, ops: str, offsets: list[int]) -> Part:
+    """Changes at these offsets of a run; operation `?` is one that the event does not tell."""
+    count = len(ops)
+    rows = pa.RecordBatch.from_arrays(
+        [pa.nulls(count, field.type) for field in plan.layout.columns], names=plan.layout.columns.names
+    )
+    none = np.full(count, NONE)
+    codes = np.array([0 if op == "?" else ord(op) for op in ops], np.uint8)
+    order = Order(np.zeros(count, np.int64), np.array(offsets), none, none, none, codes)
+    return Part(rows, order, codes == ord("d"), codes != ord("d"))
+
+
+def told(plan: TablePlan, ops: str, offsets: list[int], headers: list[bytes | None]) -> tuple[str, list[Any]]:
+    """The operations after marking, and (offset, old key) of each moved create."""
+    old = pa.array(headers, pa.binary())
+    made = marked(part(plan, ops, offsets), OFFSETS, old)
+    found = moves(made, OFFSETS, old, plan)
+    keys = found.rows.select(list(plan.layout.keys)).to_pylist() if found is not None else []
+    places = found.order.offset.tolist() if found is not None else []
+    return bytes(made.order.op).decode().replace("\0", "?"), list(zip(places, keys, strict=True))
+
+
+def test_only_creates_with_the_header_are_moved() -> None:
+    """An update or delete is none, a create without the header is none; a record that was left out shifts nothing."""
+    plan = table(id=pa.int64())
+    headers = [b'{"id":1}', None, b'{"id":3}', b'{"id":4}']
+    assert told(plan, "cc", [5, 6], headers) == ("Cc", [(5, {"id": 1})])
+    assert told(plan, "ud", [5, 8], headers) == ("ud", [])
+    assert told(plan, "c?", [8, 9], headers) == ("CC", [(8, {"id": 3}), (9, {"id": 4})])
+    assert told(plan, "cccc", OFFSETS.tolist(), [None] * 4) == ("cccc", [])
+
+
+@pytest.mark.parametrize(
+    ("keys", "header", "expected"),
+    [
+        ({"id": pa.int32()}, b'{"id":7}', {"id": 7}),
+        ({"id": pa.uuid()}, b'{"id":"00000000-0000-0000-0000-000000000007"}', {"id": UUID(int=7)}),
+        ({"a": pa.int64(), "b": pa.string()}, b'{"a":1,"b":"x"}', {"a": 1, "b": "x"}),
+        (
+            {"id": pa.int64()},
+            b'{"schema":{"type":"struct","fields":[{"type":"int64","field":"id"}]},"payload":{"id":7}}',
+            {"id": 7},
+        ),
+        ({"id": pa.int64()}, b'{"id":"no number"}', None),
+        ({"id": pa.int64()}, b'{"other":1}', None),
+        ({"id": pa.int64()}, b"\xff", None),
+        ({"id": pa.int64()}, b"", None),
+    ],
+)
+def test_the_header_is_read_as_a_key(keys: dict[str, pa.DataType], header: bytes, expected: Any) -> None:
+    """It is JSON with or without schema; one that cannot be read names no key, and breaks nothing."""
+    _, found = told(table(**keys), "c", [5], [header, None, None, None])
+    assert found == ([(5, expected)] if expected is not None else [])
