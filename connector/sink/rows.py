@@ -104,12 +104,17 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
             result[field.name] = pa.nulls(len(change.rows), field.type)
             continue
         faults = None
+        guessed = not change.optional and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
         if plan.evolve or field.name in table.layout.keys or not field.nullable:
             result[field.name], faults = converted_by(column, field.type, lenient=not plan.evolve)
-            if not change.optional and pa.types.is_decimal(field.type) and pa.types.is_string(column.type):
+            if guessed:
                 result[field.name], faults = _without_base64(column, result[field.name], faults)
         else:
             result[field.name], _, lost = coerced(column, field)
+            if guessed:
+                kept, _ = _without_base64(column, result[field.name], None)
+                lost += kept.null_count - result[field.name].null_count
+                result[field.name] = kept
             nulled += lost
         if faults is not None:
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"

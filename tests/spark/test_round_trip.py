@@ -28,7 +28,7 @@ from connector.sink.as_spark import to_spark
 from connector.sink.decode import Outcome, Run, decode
 from connector.sink.plan import BatchPlan, TablePlan
 from connector.source import describe, values
-from connector.source.envelope import Wire, records
+from connector.source.envelope import Wire, text_records
 from serde.emit.envelope import Origin
 from serde.emit.forms import LOSES, Binaries, Decimals, Modes, Times, form
 from serde.emit.kinds import Items, Kind, Pairs, Plain, Record
@@ -168,7 +168,7 @@ def written(spark: SparkSession, table: pa.Table, wire: Wire) -> tuple[pa.Array,
         row.alias("after"),
         none.cast("long").alias("row_id"),
     )
-    made = records(frame, wire, reads=False).toArrow()
+    made = text_records(frame, wire, reads=False).toArrow()
     return tuple(made[name].combine_chunks().cast(pa.binary()) for name in ("key", "value"))
 
 

@@ -250,12 +250,16 @@ def test_text_that_may_be_base64_is_no_decimal() -> None:
     plan = _plan()
     layout = attrs.evolve(plan.tables[0].layout, schema_json=schema.model_dump_json())
     plan = attrs.evolve(plan, tables=(attrs.evolve(plan.tables[0], layout=layout),), evolve=False)
+    following = attrs.evolve(plan, evolve=True)
     told = [{"v": "1234"}, {"v": "12.34"}, {"v": 5.5}, {"v": None, "w": "12"}]
     outcome = decode(_run(*(({"id": n}, {"id": n, **row}) for n, row in enumerate(told))), plan)
-    assert [(fault.row, fault.stage) for fault in outcome.faults] == [(0, "TASK_PUT")]
+    assert (outcome.faults, outcome.nulled) == ((), 1)
     (part,) = outcome.parts
-    assert part.rows.column("v").to_pylist() == [Decimal("12.34"), Decimal("5.50"), None]
-    assert part.rows.column("w").to_pylist() == [None, None, Decimal(12)]
+    assert part.rows.column("v").to_pylist() == [None, Decimal("12.34"), Decimal("5.50"), None]
+    assert part.rows.column("w").to_pylist() == [None, None, None, Decimal(12)]
+    followed = decode(_run(*(({"id": n}, {"id": n, **row}) for n, row in enumerate(told[:2]))), following)
+    assert [(fault.row, fault.stage) for fault in followed.faults] == [(0, "TASK_PUT")]
+    assert [p.rows.column("v").to_pylist() for p in followed.parts] == [[Decimal("12.34")]]
 
 
 def test_a_fraction_in_a_key_is_a_fault_not_another_type() -> None:
