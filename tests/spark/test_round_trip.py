@@ -23,7 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.types import table_schema
-from connector.settings import EventSettings
+from connector.kafka.fetch import feed
+from connector.settings import EventSettings, KafkaSettings
 from connector.sink.as_spark import to_spark
 from connector.sink.decode import Outcome, Run, decode
 from connector.sink.plan import BatchPlan, TablePlan
@@ -185,11 +186,9 @@ def read(keys: pa.Array, messages: pa.Array, target: TableLayout, *, schemas: bo
         evolve=False,
         tables=(TablePlan(0, target, "upsert", keep_deletes=False),),
         routes={"t": 0},
-        only_topic="t",
-        keyed=True,
         refused={},
         ranks={("t", 0): 0},
-        mappers=1,
+        feed=feed(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
         buckets=1,
         reducers=1,
         max_letters=100,
