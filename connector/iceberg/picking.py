@@ -1,6 +1,6 @@
 """A data file and positions in it -> columns of those rows, by Arrow. On executors.
 
-For columns that Spark cannot read (`time` beside nested columns): Spark tells which rows, this gives their values.
+For columns that Spark cannot read (nested ones beside `time`): Spark tells which rows, this gives their values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def picked(layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Se
 
     Args:
         layout: the table.
-        files: the path of each row's data file (text).
+        files: the path of each row's data file (text); null for a row that is not there, which gives nulls.
         positions: each row's position in it (int64).
         fields: the wanted columns, with field ids.
 
@@ -35,15 +35,19 @@ def picked(layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Se
         FatalError: a data file is no Parquet.
     """
     codes = pc.dictionary_encode(files)
-    which, at = np.asarray(codes.indices, np.int64), np.asarray(positions, np.int64)
+    which = np.asarray(codes.indices.fill_null(-1), np.int64)
+    at = np.asarray(positions.fill_null(0), np.int64)
     made, order = [], []
     for code, path in enumerate(codes.dictionary.to_pylist()):
         rows = np.flatnonzero(which == code)
         made.append(_from_file(layout, path, at[rows], fields))
         order.append(rows)
-    back = np.argsort(np.concatenate(order)) if order else np.zeros(0, np.int64)
+    place = np.full(len(files), -1, np.int64)
+    found = np.concatenate([np.zeros(0, np.int64), *order])
+    place[found] = np.arange(len(found))
+    back = pa.array(place, mask=place < 0)
     return [
-        pa.concat_arrays([columns[i] for columns in made]).take(pa.array(back)) if made else pa.nulls(0, field.type)
+        pa.concat_arrays([columns[i] for columns in made]).take(back) if made else pa.nulls(len(files), field.type)
         for i, field in enumerate(fields)
     ]
 

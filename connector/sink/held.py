@@ -16,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from connector.errors import FatalError
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.picking import picked
 from connector.iceberg.scan import FILE, POSITION, Reader, column
@@ -40,7 +39,7 @@ class Held:
 
     `live` has them all; `struck` those rows of its files that deletes hit: what keys had before they went. Both have
     the columns of `names` (the table's column -> the frame's) and of `place`: the row's data file and position in it.
-    A column that Spark cannot read is not in `names`; it is read from there.
+    A column that Spark cannot read is not in `names`; it is read at that place.
     """
 
     live: DataFrame
@@ -53,21 +52,15 @@ def held(spark: SparkSession, table: Table, plan: TablePlan) -> Held:
     """Give the table's rows at the plan's snapshot, under its present columns; nothing is read yet.
 
     Raises:
-        FatalError: its key cannot be read by Spark.
         FatalError, RetriableError: its metadata cannot be read.
     """
     document = orjson.loads(plan.layout.schema_json)
     schema = SnapshotSchema(plan.layout.schema_json)
-    if not schema.flat:
-        # Iceberg's reader of nested columns has no way to read a time as its number.
-        kept = [field for field in document["fields"] if b'"time"' not in orjson.dumps(field["type"])]
+    if not schema.flat and '"time"' in plan.layout.schema_json:
+        # Iceberg's reader of nested columns refuses a file with a time column, asked for or not; the one of primitive
+        # columns reads it as its number.
+        kept = [field for field in document["fields"] if isinstance(field["type"], str) and field["type"] != "variant"]
         schema = SnapshotSchema(orjson.dumps({**document, "fields": kept}).decode())
-    unread = [key for key in plan.layout.keys if key not in schema.names]
-    if unread:
-        raise FatalError(
-            f"table {plan.layout.name}: rows cannot be looked up by {', '.join(unread)}: Iceberg's reader reads no "
-            "column of type time beside nested ones; make the table with another key"
-        )
     tasks = [] if plan.base is None else planned(spark, table, plan.base)
     reader = Reader(spark, table, schema)
     names = {name: column(place) for place, name in enumerate(schema.names)}

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.picking import picked
 from connector.sink import parcels
 from connector.sink.as_spark import from_spark, to_spark
 from connector.sink.held import Held, aliases, rewritten, shape, unpacked
@@ -34,11 +35,17 @@ _PLACE_TYPES = [pa.int64(), pa.int64(), pa.bool_()]
 
 @attrs.frozen
 class _Sides:
-    """The table's keys and the columns that may be unsent, and the type of each of its columns."""
+    """The table's keys, its columns that may be unsent (`rest`: those that Spark does not read), all columns' types."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
+    rest: tuple[str, ...]
     columns: pa.Schema
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are looked up."""
+        return (*self.values, *self.rest)
 
     def types(self, names: Sequence[str]) -> list[pa.DataType]:
         return [self.columns.field(name).type for name in names]
@@ -56,8 +63,9 @@ def patched(parcelled: DataFrame, table: TablePlan, held: Held, *, moved: bool, 
     """
     layout = table.layout
     keys = tuple(layout.keys)
-    values = [f.name for f in layout.columns if f.name not in keys and _may_be_unsent(f.type) and f.name in held.names]
-    sides = _Sides(keys, tuple(values), layout.columns)
+    unsent = [f.name for f in layout.columns if f.name not in keys and _may_be_unsent(f.type)]
+    values, rest = (tuple(name for name in unsent if (name in held.names) is read) for read in (True, False))
+    sides = _Sides(keys, values, rest, layout.columns)
     joined = _came(parcelled, table, sides, moved=moved)
     joined = _joined(joined, "last", _last(parcelled, table, sides), sides)
     joined = _joined(joined, "live", _named(held.live, "live", held, sides), sides)
@@ -66,13 +74,20 @@ def patched(parcelled: DataFrame, table: TablePlan, held: Held, *, moved: bool, 
         joined = _joined(joined, "struck", _latest(held, sides, held.names[dedup_column]), sides)
         looked_in.append("struck")
     own = aliases("came", len(layout.columns))
-    found = [name for side in looked_in for name in aliases(side, len(values))]
+    found = [*aliases("last", len(unsent))]
+    found += [name for side in looked_in[1:] for name in (*aliases(side, len(values)), *_place_names(side))]
+    fields = [layout.columns.field(name) for name in rest]
 
     def filled(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
         for side in looked_in:
-            for name, alias in zip(values, aliases(side, len(values)), strict=True):
+            own_names = sides.names if side == "last" else values
+            for name, alias in zip(own_names, aliases(side, len(own_names)), strict=True):
                 columns[name] = kept(columns[name], from_spark(batch.column(alias), columns[name].type))
+            if rest and side != "last":
+                files, positions = (batch.column(name) for name in _place_names(side))
+                for field, column in zip(fields, picked(layout, files, positions, fields), strict=True):
+                    columns[field.name] = kept(columns[field.name], column)
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
 
     return joined.select(*own, *found).mapInArrow(rewritten(layout, table.index, LABEL, filled), parcels.SCHEMA)
@@ -107,8 +122,9 @@ def _came(parcelled: DataFrame, table: TablePlan, sides: _Sides, *, moved: bool)
 
 
 def _last(parcelled: DataFrame, table: TablePlan, sides: _Sides) -> DataFrame:
-    names = (*sides.keys, *sides.values)
-    made = shape(sides.types(names), _side("last", sides))
+    names = (*sides.keys, *sides.names)
+    keys, values = aliases("last_key", len(sides.keys)), aliases("last", len(sides.names))
+    made = shape(sides.types(names), [*keys, *values])
 
     def columns(part: Part) -> list[pa.Array]:
         return [to_spark(part.rows.column(name)) for name in names]
@@ -116,22 +132,24 @@ def _last(parcelled: DataFrame, table: TablePlan, sides: _Sides) -> DataFrame:
     return unpacked(_of_kind(parcelled, parcels.LAST), table, made, columns)
 
 
-def _named(rows: DataFrame, side: str, held: Held, sides: _Sides) -> DataFrame:
+def _named(rows: DataFrame, side: str, held: Held, sides: _Sides, *also: str) -> DataFrame:
     pairs = zip((*sides.keys, *sides.values), _side(side, sides), strict=True)
-    return rows.select(*(F.col(held.names[name]).alias(alias) for name, alias in pairs))
+    place = (F.col(name).alias(alias) for name, alias in zip(held.place, _place_names(side), strict=True))
+    return rows.select(*(F.col(held.names[name]).alias(alias) for name, alias in pairs), *place, *also)
+
+
+def _place_names(side: str) -> tuple[str, str]:
+    return f"_{side}_file", f"_{side}_pos"
 
 
 def _latest(held: Held, sides: _Sides, order: str) -> DataFrame:
     """Give the last row of each key among those that are gone."""
-    names = _side("struck", sides)
-    rows = held.struck.select(
-        *(F.col(held.names[n]).alias(a) for n, a in zip((*sides.keys, *sides.values), names, strict=True)),
-        F.col(order).cast("bigint").alias("_order"),
-    )
-    keys = names[: len(sides.keys)]
-    last = F.max_by(F.struct(*names[len(sides.keys) :]), F.coalesce("_order", F.lit(-(2**63)))).alias("_row")
+    rows = _named(held.struck.withColumn("_order", F.col(order).cast("bigint")), "struck", held, sides, "_order")
+    keys = aliases("struck_key", len(sides.keys))
+    values = [name for name in rows.columns if name not in (*keys, "_order")]
+    last = F.max_by(F.struct(*values), F.coalesce("_order", F.lit(-(2**63)))).alias("_row")
     grouped = rows.groupBy(*keys).agg(last)
-    return grouped.select(*keys, *(F.col(f"_row.{name}").alias(name) for name in names[len(sides.keys) :]))
+    return grouped.select(*keys, *(F.col(f"_row.{name}").alias(name) for name in values))
 
 
 def _side(side: str, sides: _Sides) -> list[str]:

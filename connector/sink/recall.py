@@ -30,7 +30,8 @@ def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
         table: its plan.
         held: what the table held at batch start.
     """
-    layout, names = table.layout, held.names
+    # What runs on executors must not hold `held`: frames cannot be sent.
+    layout, names, place = table.layout, held.names, held.place
     keys = list(layout.keys)
     under = aliases("key", len(keys))
     types = [layout.columns.field(key).type for key in keys]
@@ -39,7 +40,7 @@ def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
         return [to_spark(part.rows.column(key)) for key in keys]
 
     def deleted(batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = whole(layout, batch, names, held.place)
+        columns = whole(layout, batch, names, place)
         return mark_deleted(pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns))
 
     wanted = unpacked(asked, table, shape(types, under), key_columns).distinct()
@@ -47,5 +48,5 @@ def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
     if DELETED in names:
         told = F.coalesce(F.col(names[DELETED]).cast("string"), F.lit("false"))
         live = live.where(~told.eqNullSafe("true"))
-    joined = live.join(wanted, found_under(live, names, keys, under)).select(*names.values(), *held.place)
+    joined = live.join(wanted, found_under(live, names, keys, under)).select(*names.values(), *place)
     return joined.mapInArrow(rewritten(layout, table.index, LABEL, deleted), SCHEMA)
