@@ -12,19 +12,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from connector.embedded.ports import LOOPBACK, free_ports
 from connector.embedded.process import Child
+from connector.embedded.server import Server
 from connector.errors import FatalError
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
 from tests.interop.lag import ends, lag, observer
 from tests.model.recordings import Record
 
-_READY_S = 90.0
-_STOP_S = 20.0
 _CALL_S = 30.0
 _STEP_S = 0.2
 _LOG_CONFIG = Path(__file__).with_name("log4j2-connect.properties")
@@ -36,51 +34,22 @@ class ConnectorFailed(AssertionError):
     """A connector or a task of it failed; the message is the worker's trace."""
 
 
-class Connect:
-    """A worker over one home folder, beside a broker; it ends with this process. Output goes to `connect.log`."""
+class Connect(Server):
+    """A worker over one home folder, beside a broker; it answers after about 6 s. Output goes to `connect.log`."""
+
+    name = "connect"
+    ready_s = 90.0
 
     def __init__(self, home: Path, bootstrap_servers: str, heap_mb: int = 512) -> None:
         """Describe it; nothing runs yet."""
-        self.home = home.absolute()
+        super().__init__(home)
         self.bootstrap_servers = bootstrap_servers
         self.heap_mb = heap_mb
-        self._url = ""
-        self._child: Child | None = None
 
     @property
-    def log(self) -> Path:
-        """File that the worker writes its output to."""
-        return self.home / "connect.log"
-
-    def start(self) -> Self:
-        """Fetch the jars if need be, start, wait for the REST server (about 6 s). FatalError with the log's end."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        _link_plugins(self.home / "plugins")
-        port = free_ports(1)[0]
-        self._url = f"http://{LOOPBACK}:{port}"
-        config = self.home / "worker.properties"
-        values = worker_properties(self.home, self.bootstrap_servers, self._url)
-        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
-        java = java_home(need_module=None) / "bin" / "java"
-        options = (f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}")
-        class_path = os.pathsep.join(map(str, jars("connect")))
-        command = (
-            str(java),
-            *options,
-            "-cp",
-            class_path,
-            "org.apache.kafka.connect.cli.ConnectStandalone",
-            str(config),
-        )
-        self._child = Child(command, self.log)
-        self._wait_ready()
-        return self
-
-    def stop(self) -> None:
-        """Stop it (SIGTERM, SIGKILL after 20 s)."""
-        if self._child is not None:
-            self._child.stop(_STOP_S)
-            self._child = None
+    def url(self) -> str:
+        """The address of its REST server."""
+        return f"http://{LOOPBACK}:{self.port}"
 
     def create(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector. ConnectorFailed with the worker's reason when it refuses the configuration."""
@@ -92,8 +61,8 @@ class Connect:
 
     def check(self, name: str) -> None:
         """Raise ConnectorFailed with the trace when connector or task failed, FatalError when the worker ended."""
-        if self._child is None or self._child.returncode is not None:
-            raise FatalError(f"the Connect worker does not run; the end of {self.log}:\n{self._log_end()}")
+        if self.pid is None:
+            raise FatalError(f"the Connect worker does not run; the end of {self.log}:\n{self.log_end(30)}")
         status = self._call("GET", f"/connectors/{name}/status")
         for part in (status["connector"], *status["tasks"]):
             if part["state"] == "FAILED":
@@ -115,25 +84,19 @@ class Connect:
                 return not left
 
             if not _wait(done, timeout_s):
-                raise TimeoutError(f"connector {name} left {left} after {timeout_s} s:\n{self._log_end()}")
+                raise TimeoutError(f"connector {name} left {left} after {timeout_s} s:\n{self.log_end(30)}")
 
-    def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
-
-    def _wait_ready(self) -> None:
-        child = self._child
-        assert child is not None
-        _wait(lambda: child.returncode is not None or self._answers(), _READY_S)
-        if child.returncode is not None or not self._answers():
-            self.stop()
-            raise FatalError(f"the Connect worker did not start; the end of {self.log}:\n{self._log_end()}")
+    def _launch(self) -> Child:
+        _link_plugins(self.home / "plugins")
+        self._port = free_ports(1)[0]
+        config = self.home / "worker.properties"
+        values = worker_properties(self.home, self.bootstrap_servers, self.url)
+        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+        java = java_home(need_module=None) / "bin" / "java"
+        options = (f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}")
+        class_path = os.pathsep.join(map(str, jars("connect")))
+        program = ("-cp", class_path, "org.apache.kafka.connect.cli.ConnectStandalone", str(config))
+        return Child((str(java), *options, *program), self.log)
 
     def _answers(self) -> bool:
         try:
@@ -145,16 +108,13 @@ class Connect:
     def _call(self, method: str, path: str, body: object = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         head = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self._url}{path}", data, head, method=method)
+        request = urllib.request.Request(f"{self.url}{path}", data, head, method=method)
         try:
             with urllib.request.urlopen(request, timeout=_CALL_S) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise ConnectorFailed(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from None
         return json.loads(text) if text else None
-
-    def _log_end(self, lines: int = 30) -> str:
-        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
 
 def worker_properties(home: Path, bootstrap_servers: str, url: str) -> dict[str, str]:
