@@ -24,7 +24,7 @@ from connector.sink.moves import HEADER, marked, moves
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Folded, Part, by_bucket, fold, gather, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
-from connector.sink.unsent import filled, last_rows, parted, unknown
+from connector.sink.unsent import filled, last_rows, needed, parted, unknown
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
@@ -78,7 +78,7 @@ def _folded(parts: list[Part], table: TablePlan) -> Folded:
 
 def _survivors(parts: list[Part], table: TablePlan) -> list[Part]:
     folded = _folded(parts, table)
-    return survivors(folded, last_rows(folded, table.layout.keys) if table.patches else None)
+    return survivors(folded, needed(folded, table.layout.keys) if table.patches else None)
 
 
 class _Mapping:

@@ -129,6 +129,12 @@ def last_rows(folded: Folded, keys: Sequence[str]) -> Ints:
     return np.sort(rows[winners(codes[rows], order.take(rows))])
 
 
+def needed(folded: Folded, keys: Sequence[str]) -> Ints:
+    """Find what a later fold has to know besides the winners: last rows, and the moved creates that rows go back to."""
+    op = np.concatenate([part.order.op for part in folded.parts])
+    return np.union1d(last_rows(folded, keys), np.flatnonzero(op == MOVED))
+
+
 def _since_create(parts: Sequence[Part], sequence: Ints, starts: Ints) -> Ints:
     """Give for each sorted change where the life of its row begins: at the last create up to it, or with its key."""
     op = np.concatenate([part.order.op for part in parts])[sequence]

@@ -18,7 +18,7 @@ from connector.sink.as_spark import carried, from_spark, to_spark
 from connector.sink.fold import NONE, Order
 from connector.sink.parts import Folded, Part, fold, survivors
 from connector.sink.patch import kept
-from connector.sink.unsent import filled, last_rows, parted, unknown
+from connector.sink.unsent import filled, last_rows, needed, parted, unknown
 from serde.unavailable import PLACEHOLDER, unavailable
 
 CODES = [ord(letter) for letter in PLACEHOLDER]
@@ -142,6 +142,14 @@ def test_a_changed_key_leaves_what_the_lookup_needs() -> None:
         [7],
         b"C",
     )
+
+
+def test_an_update_after_a_moved_create_knows_it_in_a_later_fold() -> None:
+    """Folded in a task before the shuffle, the create that a row goes back to is handed on with it."""
+    folded = filled(fold([part((2, "C", 7, PLACEHOLDER), (2, "u", 8, PLACEHOLDER))], ["id"]), ["id"])
+    later = filled(fold(survivors(folded, needed(folded, ["id"])), ["id"]), ["id"])
+    _, (taken,) = parted(later, unknown(later), ["id"])
+    assert (taken.order.offset.tolist(), bytes(taken.order.op)) == ([7], b"C")
 
 
 def test_a_soft_deletes_own_row_is_not_the_last_known_one() -> None:
