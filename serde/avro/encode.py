@@ -167,7 +167,7 @@ def write(codec: Codec, array: pa.Array, out: Pieces, live: Mask | None) -> None
         case Array():
             _blocks(codec.item, array, out, live)
         case Map():
-            _blocks(codec.pair, _listed(array) if isinstance(array, pa.MapArray) else array, out, live)
+            _blocks(codec.pair, array, out, live)
 
 
 def named(name: str, codec: Codec, array: pa.Array, out: Pieces, live: Mask | None) -> None:
@@ -222,8 +222,9 @@ def _union(codec: Union, array: pa.StructArray, out: Pieces, live: Mask | None) 
             write(branch.codec, child, out, valid)
 
 
-def _blocks(item: Codec, array: pa.ListArray, out: Pieces, live: Mask | None) -> None:
+def _blocks(item: Codec, array: pa.ListArray | pa.MapArray, out: Pieces, live: Mask | None) -> None:
     """All items of a row are one block: their count, themselves, and the end."""
+    array = _listed(array) if isinstance(array, pa.MapArray) else array
     sizes = _numbers(pc.list_value_length(array)).astype(np.int64)
     out.varint(sizes, live)
     items = array.flatten()

@@ -135,7 +135,7 @@ def _map(document: Document, seen: dict[str, Document], namespace: str) -> dict[
     package, _, name = _entry(seen).rpartition(".")
     fields = [_field({**keys, "field": "key"}, seen, package), _field({**values, "field": "value"}, seen, package)]
     entry = {"type": "record", "name": name, "namespace": package, "fields": fields}
-    return {"type": "array", "items": entry, "connect.internal.type": "MapEntry"}
+    return {"type": "array", "items": entry | {"connect.internal.type": "MapEntry"}}
 
 
 def _entry(seen: dict[str, Document]) -> str:

@@ -1,17 +1,18 @@
 """Rows of a table -> the source's records -> the sink's decoding -> rows of a table of the same types: the law.
 
-Columns and rows are drawn by hypothesis, for every handling mode, with and without schema. What a mode keeps comes
-back equal; what it loses (`serde.emit.forms.LOSES`) is no other value than the lossy one, or a fault.
-Formats other than JSON go in at `written`.
+Columns and rows are drawn by hypothesis, for every handling mode, as JSON with and without schema and as Avro. What a
+mode keeps comes back equal; what it loses (`serde.emit.forms.LOSES`) is no other value than the lossy one, or a fault.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC
 from decimal import Context, Decimal
 from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,11 +26,16 @@ from connector.iceberg.layout import TableLayout
 from connector.iceberg.types import table_schema
 from connector.kafka.fetch import feed
 from connector.settings import EventSettings, KafkaSettings
+from connector.settings.converters import Format
 from connector.sink.as_spark import to_spark
 from connector.sink.decode import Outcome, Run, decode
 from connector.sink.plan import BatchPlan, TablePlan
 from connector.source import describe, values
-from connector.source.envelope import Wire, text_records
+from connector.source.envelope import Wire
+from connector.source.records import records
+from serde.emit.avro import avro_schema
+from serde.emit.connect import Document
+from serde.emit.datums import Avro
 from serde.emit.envelope import Origin
 from serde.emit.forms import LOSES, Binaries, Decimals, Modes, Times, form
 from serde.emit.kinds import Items, Kind, Pairs, Plain, Record
@@ -38,6 +44,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 EXACT = Context(prec=60)
 MANY = 12
+FORMATS = ("json", "json-schema", "avro")
+REGISTERED: dict[int, str] = {}
+"""Avro schemas by id, as a registry would hold them."""
 ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
 # Kinds that JSON without schema tells apart, or that a column of the table's type reads from JSON's text.
 BARE = frozenset({"boolean", "int", "long", "float", "double", "string", "uuid", "timestamptz"})
@@ -68,8 +77,11 @@ class Drawn:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _settled(spark: SparkSession) -> None:
+def _settled(spark: SparkSession) -> Iterator[None]:
     values.settle(spark)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("connector.sink.decode._fetch", lambda _: lambda number: (REGISTERED[number],))
+        yield
 
 
 def _leaves() -> st.SearchStrategy[pa.DataType]:
@@ -169,13 +181,25 @@ def written(spark: SparkSession, table: pa.Table, wire: Wire) -> tuple[pa.Array,
         row.alias("after"),
         none.cast("long").alias("row_id"),
     )
-    made = text_records(frame, wire, reads=False).toArrow()
+    made = records(frame, wire, reads=False).toArrow()
     return tuple(made[name].combine_chunks().cast(pa.binary()) for name in ("key", "value"))
 
 
-def read(keys: pa.Array, messages: pa.Array, target: TableLayout, *, schemas: bool) -> Outcome:
+def in_avro(wire: Wire) -> Wire:
+    """The same events in Avro."""
+    key = wire.key_schema
+    assert key is not None
+    return attrs.evolve(wire, key_avro=_avro(key, {}), value_avro=_avro(wire.value_schema, wire.constant))
+
+
+def _avro(schema: Document, constant: dict[str, Any]) -> Avro:
+    number, text = len(REGISTERED) + 1, json.dumps(avro_schema(schema))
+    REGISTERED[number] = text
+    return Avro(text, number, constant)
+
+
+def read(keys: pa.Array, messages: pa.Array, target: TableLayout, fmt: Format, *, evolve: bool = False) -> Outcome:
     """What the sink makes of them for a table that exists."""
-    fmt = "json-schema" if schemas else "json"
     plan = BatchPlan(
         label="",
         catalog="c",
@@ -183,7 +207,7 @@ def read(keys: pa.Array, messages: pa.Array, target: TableLayout, *, schemas: bo
         dedup_column="__source_ts_ns",
         op_field="__op",
         excluded_columns=frozenset(),
-        evolve=False,
+        evolve=evolve,
         tables=(TablePlan(0, target, "upsert", keep_deletes=False),),
         routes={"t": 0},
         refused={},
@@ -217,9 +241,10 @@ def _modes(times: Times) -> st.SearchStrategy[Modes]:
 
 
 @pytest.mark.parametrize("times", Times.__args__)
-@pytest.mark.parametrize("schemas", [True, False])
-def test_rows_come_back(spark: SparkSession, times: Times, schemas: bool) -> None:
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_rows_come_back(spark: SparkSession, times: Times, fmt: Format) -> None:
     """Every column that its mode keeps comes back value for value; no row is lost for it."""
+    schemas = fmt != "json"
 
     @given(tables(), _modes(times))
     @settings(
@@ -233,7 +258,8 @@ def test_rows_come_back(spark: SparkSession, times: Times, schemas: bool) -> Non
         table = pa.table(given_columns, names=target.columns.names).select(names)
         row = described.only(frozenset(names))
         wire = Wire("t", row, describe.key(row, ("id",)), modes, ORIGIN, key_schemas=schemas, value_schemas=schemas)
-        outcome = read(*written(spark, table, wire), target, schemas=schemas)
+        wire = in_avro(wire) if fmt == "avro" else wire
+        outcome = read(*written(spark, table, wire), target, fmt)
         assert (outcome.faults, outcome.needs) == ((), ())
         (part,) = outcome.parts
         order = np.argsort(np.asarray(part.rows.column("id")))
@@ -247,7 +273,9 @@ def test_rows_come_back(spark: SparkSession, times: Times, schemas: bool) -> Non
 
 @pytest.mark.parametrize("times", Times.__args__)
 def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
-    """A column that no mode promises without a schema comes back as it was, or its row is a fault; never else."""
+    """A column that no mode promises without a schema comes back as it was, or its row is a fault, or the table would
+    have to change first; never else. (Where tables do not follow their events, the seed's table of conversions holds.)
+    """
 
     @given(tables(), _modes(times))
     @settings(
@@ -266,10 +294,10 @@ def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
         )
         row = describe.record({"fields": _fields(target)})
         wire = Wire("t", row, describe.key(row, ("id",)), modes, ORIGIN, key_schemas=False, value_schemas=False)
-        outcome = read(*written(spark, table, wire), target, schemas=False)
+        outcome = read(*written(spark, table, wire), target, "json", evolve=True)
         sent = _comparable(table.column("c0").combine_chunks())
         rows = sum(len(part) for part in outcome.parts)
-        assert rows + len(outcome.faults) == MANY
+        assert outcome.needs or rows + len(outcome.faults) == MANY
         for part in outcome.parts:
             for at, value in zip(part.rows.column("id").to_pylist(), _comparable(part.rows.column("c0")), strict=True):
                 assert value == sent[at], (drawn.types[place], modes)
