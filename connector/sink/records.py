@@ -11,7 +11,7 @@ from connector.iceberg.position import TopicPartition
 
 @attrs.frozen
 class Batch:
-    """What to read: the offsets of each topic-partition from `start` up to, not including, `end`."""
+    """What to read: offsets of each topic-partition from `start`, 0 where it is new, up to, not including, `end`."""
 
     id: int
     start: Mapping[TopicPartition, int]
@@ -20,7 +20,7 @@ class Batch:
     @property
     def events(self) -> int:
         """How many offsets the batch spans; records are at most so many."""
-        return sum(end - self.start.get(at, end) for at, end in self.end.items())
+        return sum(end - self.start.get(at, 0) for at, end in self.end.items())
 
     @property
     def topics(self) -> list[str]:

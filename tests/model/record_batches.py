@@ -43,9 +43,15 @@ def batch(
     producer: int = -1,
     transactional: bool = False,
     marker: int | None = None,
+    emptied: bool = False,
 ) -> bytes:
-    """One batch whose offsets span `base` to `last`; `marker` makes it a control batch (0 abort, 1 commit)."""
-    if marker is not None:
+    """One batch whose offsets span `base` to `last`; `marker` makes it a control batch (0 abort, 1 commit).
+
+    `emptied`: compaction took the records and left the batch.
+    """
+    if emptied:
+        body, count = b"", 0
+    elif marker is not None:
         body = _record(Record(base, struct.pack(">hh", 0, marker), struct.pack(">hi", 0, 0)), base)
         count = 1
     else:

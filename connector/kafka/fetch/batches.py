@@ -108,14 +108,16 @@ def committed(found: Sequence[Batch], aborted: Sequence[Aborted], data: memoryvi
 
 
 def _is_abort(batch: Batch, data: memoryview) -> bool:
-    """Read the marker's type: one record whose key is two numbers, version and type."""
+    """Read the marker's type: one record whose key is two numbers, version and type; compaction may have taken it."""
+    if not batch.count:
+        return False
     # length, attributes, time and offset (one byte each: they are 0 but for the length), then the key's length.
     at = batch.start
     for _ in range(_MARKER_FIELDS):
         while data[at] & 0x80:
             at += 1
         at += 1
-    return batch.count > 0 and _MARKER_TYPE.unpack_from(data, at)[1] == _ABORT
+    return bool(_MARKER_TYPE.unpack_from(data, at)[1] == _ABORT)
 
 
 _MARKER_FIELDS = 5
@@ -138,7 +140,7 @@ def unpacked(batch: Batch, data: memoryview) -> bytes | memoryview:
             return _snappy(section)
         if codec in _FRAMED:
             return pa.CompressedInputStream(pa.py_buffer(section), _FRAMED[codec]).read()
-    except (zlib.error, OSError, pa.ArrowException) as error:
+    except (zlib.error, OSError, IndexError, pa.ArrowException) as error:
         raise Unreadable(f"a record batch that cannot be unpacked: {error}") from error
     raise Unreadable(f"compression {codec} of a record batch is not known")
 

@@ -17,7 +17,8 @@ from connector.kafka.fetch import messages, sasl, tls
 from connector.kafka.fetch.messages import Answer, At
 
 _CLIENT = "icebridge"
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 10.0
+_LARGEST_BYTES = 1 << 30
 _SIZE = struct.Struct(">i")
 Host = tuple[str, int]
 
@@ -47,9 +48,10 @@ class Connection:
     def __init__(self, host: Host, address: Address) -> None:
         """Connect and log in. OSError when the broker is away; FatalError when it refuses us."""
         self._settings = dict(address.settings)
-        self._number = 0
+        self._number = self._answered = 0
         self._socket = socket.create_connection(host, _TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         protocol = self._settings.get("security.protocol", "PLAINTEXT").upper()
         try:
             if protocol.endswith("SSL"):
@@ -68,8 +70,13 @@ class Connection:
     def receive(self) -> Answer:
         """Wait for the answer to the oldest request. OSError when the connection ends."""
         (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
-        data = memoryview(self._exactly(size))
-        return Answer(data[_SIZE.size :])  # behind the request's number: answers come in order
+        if not _SIZE.size <= size <= _LARGEST_BYTES:
+            raise ConnectionError(f"an answer of {size} bytes; is this port a Kafka broker's, and the protocol right?")
+        answer = Answer(memoryview(self._exactly(size)))
+        self._answered += 1
+        if answer.number("i") != self._answered:
+            raise ConnectionError("an answer to another request")
+        return answer
 
     def ask(self, kind: tuple[int, int], body: bytes) -> Answer:
         """Send a request and wait for its answer."""
@@ -106,7 +113,7 @@ class Connection:
                 message = talk.send(answer.blob())
         except StopIteration:
             return
-        except sasl.LoginRefused as error:
+        except (sasl.LoginRefused, KeyError, ValueError, struct.error) as error:
             raise FatalError(f"login by {mechanism}: {error}") from error
 
 
@@ -152,11 +159,11 @@ class Clients:
         for host in dict.fromkeys([*self._open, *self._address.hosts]):
             try:
                 answer = self.connection(host).ask(messages.METADATA, messages.metadata_request(topics))
-            except OSError as error:
+                found = messages.metadata_of(answer)
+            except (OSError, struct.error) as error:
                 self.drop(host)
                 reasons.append(f"{host[0]}:{host[1]}: {error}")
                 continue
-            found = messages.metadata_of(answer)
             for at, (error_code, broker) in found.leaders.items():
                 if error_code in _FORBIDDEN:
                     raise FatalError(f"topic {at[0]}: not allowed to read it (Kafka's error {error_code})")

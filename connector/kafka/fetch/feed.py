@@ -41,8 +41,11 @@ class Feed:
 
 
 def feed(kafka: KafkaSettings, start: Mapping[At, int], end: Mapping[At, int], cores: int) -> Feed:
-    """Deal the offsets from `start` up to, not including, `end` out to tasks."""
-    ranges = [OffsetRange(*at, start.get(at, last), last) for at, last in sorted(end.items())]
+    """Deal the offsets from `start` up to, not including, `end` out to tasks.
+
+    A topic-partition without a start is new: it is read from offset 0, and is a gap error if that is gone.
+    """
+    ranges = [OffsetRange(*at, start.get(at, 0), last) for at, last in sorted(end.items())]
     java = kafka.consumer
     how = Reading(isolation=_ISOLATION[java.get("isolation.level", "read_committed").lower()])
     if "max.partition.fetch.bytes" in java:

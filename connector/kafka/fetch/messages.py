@@ -125,9 +125,9 @@ def fetch_request(offsets: Mapping[At, int], isolation: int, wait_ms: int, parti
     return head + struct.pack(">i", len(topics)) + listed + struct.pack(">i", 0) + text("")
 
 
-def fetched(answer: Answer) -> tuple[int, dict[At, Fetched]]:
-    """Read the answer to that: the error of the whole, and what each topic-partition gave."""
-    _, error, _ = answer.numbers("ihi")
+def fetched(answer: Answer) -> tuple[int, int, dict[At, Fetched]]:
+    """Read the answer to that: throttle time (ms), the error of the whole, and what each topic-partition gave."""
+    throttle_ms, error, _ = answer.numbers("ihi")
     found = {}
     for _ in range(answer.number("i")):
         topic = answer.text()
@@ -136,4 +136,4 @@ def fetched(answer: Answer) -> tuple[int, dict[At, Fetched]]:
             aborted = tuple(Aborted(*answer.numbers("qq")) for _ in range(answer.number("i")))
             answer.number("i")
             found[topic, partition] = Fetched(fault, stable, first, aborted, answer.window(answer.number("i")))
-    return error, found
+    return throttle_ms, error, found

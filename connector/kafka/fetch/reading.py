@@ -6,6 +6,7 @@ from the middle (compaction, markers of transactions) are passed over; a range t
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterator
 
@@ -20,12 +21,17 @@ from connector.kafka.fetch.ranges import OffsetRange
 from connector.kafka.fetch.records import Records, Section, records
 
 _OUT_OF_RANGE = 1
-_PASSING = frozenset({3, 5, 6, 7, 8, 9, 13, 56, 74, 75, 76, 78, 100, 103})
+_UNKNOWN = -1
+_PASSING = frozenset({_UNKNOWN, 3, 5, 6, 7, 8, 9, 13, 56, 74, 75, 76, 78, 100, 103})
 """Errors after which another try may succeed, mostly with another leader (Kafka's protocol, "Error Codes")."""
 
 _WAIT_MS = 500
 _BACK_OFF_S = 0.1
 _PATIENCE_S = 30.0
+_LONGEST_THROTTLE_S = 30.0
+
+UNPACKED_BYTES = 32 * 1024**2
+"""Packed batches are handed on when they are together this large; one batch is never cut."""
 
 
 @attrs.frozen
@@ -69,24 +75,23 @@ class _Fetches:
         self._place = f"{wanted.topic}-{wanted.partition}"
         self._next = wanted.start
         self._asked: Host | None = None
-        self._heard = time.monotonic()
+        self._failing_since: float | None = None
+        self._told_gone = False
 
     def __iter__(self) -> Iterator[Chunk]:
         while self._next < self._wanted.end:
             found = self._received()
             if found is None:
                 continue
+            first = self._next
             try:
                 listed = list(batches(found.data))
-                first = self._next
                 self._advance(listed, found)
-                if self._next < self._wanted.end:
-                    self._ask()
-                kept = [b for b in self._committed(listed, found) if b.last >= first and b.base < self._wanted.end]
-                if kept:
-                    yield Chunk(*self._at, self._records(kept, found.data, first))
+                self._ask_ahead()
+                for some in self._records(self._committed(listed, found), found.data, first):
+                    yield Chunk(*self._at, some)
             except Unreadable as error:
-                raise FatalError(f"{self._place} from offset {self._next}: {error}") from error
+                raise FatalError(f"{self._place} from offset {first}: {error}") from error
 
     def close(self) -> None:
         """Leave no answer behind on the connection."""
@@ -100,19 +105,28 @@ class _Fetches:
             if self._asked is None:
                 self._ask()
             assert self._asked is not None
-            error, found = messages.fetched(self._clients.connection(self._asked).receive())
+            throttle_ms, error, found = messages.fetched(self._clients.connection(self._asked).receive())
             self._asked = None
-        except (OSError, RetriableError) as failure:
+        except (OSError, RetriableError, struct.error) as failure:
             self.close()
             self._again(str(failure))
             return None
         one = found.get(self._at)
-        code = error or (one.error if one else -1)
-        if code == 0 and one is not None:
+        if not error and one is None and throttle_ms:
+            # A quota: the broker answers nothing, and listens again after this time (KIP-219).
+            time.sleep(min(throttle_ms / 1000, _LONGEST_THROTTLE_S))
+            return None
+        return self._judged(one, error or (one.error if one else _UNKNOWN))
+
+    def _judged(self, one: Fetched | None, code: int) -> Fetched | None:
+        if code == 0:
             return one
-        if code == _OUT_OF_RANGE:
+        if code == _OUT_OF_RANGE and self._told_gone:
             raise GapError(f"records are gone from Kafka before they were read: {self._place} offset {self._next}")
-        if code not in _PASSING:
+        if code == _OUT_OF_RANGE:
+            # Once may be the word of a broker that does not know yet that it leads no more.
+            self._told_gone = True
+        elif code not in _PASSING:
             raise FatalError(f"{self._place} cannot be read from offset {self._next}: Kafka's error {code}")
         self._again(f"Kafka's error {code}")
         return None
@@ -124,32 +138,53 @@ class _Fetches:
         self._asked = host
         self._clients.connection(host).send(messages.FETCH, body)
 
+    def _ask_ahead(self) -> None:
+        if self._next < self._wanted.end:
+            try:
+                self._ask()
+            except (OSError, RetriableError):
+                self.close()  # it is asked again when its turn comes, with patience
+
     def _again(self, reason: str) -> None:
-        if time.monotonic() - self._heard > _PATIENCE_S:
-            raise RetriableError(f"{self._place} stays unread at offset {self._next}: {reason}")
         self._clients.forget(self._at)
+        self._be_patient(reason)
         time.sleep(_BACK_OFF_S)
 
+    def _be_patient(self, reason: str) -> None:
+        """Count the time since the first failure after the last progress."""
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if now - self._failing_since > _PATIENCE_S:
+            raise RetriableError(f"{self._place} stays unread at offset {self._next}: {reason}")
+
     def _advance(self, listed: list[Batch], found: Fetched) -> None:
-        if listed:
-            self._next = max(self._next, listed[-1].last + 1)
-            self._heard = time.monotonic()
-        elif len(found.data):
-            raise FatalError(f"{self._place} offset {self._next}: a fetch holds no whole record batch")
-        elif time.monotonic() - self._heard > _PATIENCE_S:
-            raise RetriableError(f"{self._place} gives nothing from offset {self._next}; it should end later")
+        if not listed and len(found.data):
+            raise Unreadable("a fetch holds no whole record batch")
+        if not listed:
+            self._be_patient("the broker has nothing there")
+            return
+        if listed[-1].last < self._next:
+            raise Unreadable(f"a fetch ends at offset {listed[-1].last} already")
+        self._next = listed[-1].last + 1
+        self._failing_since, self._told_gone = None, False
 
     def _committed(self, listed: list[Batch], found: Fetched) -> list[Batch]:
         aborted = found.aborted if self._how.isolation == messages.READ_COMMITTED else ()
         return committed(listed, aborted, found.data)
 
-    def _records(self, kept: list[Batch], data: memoryview, first: int) -> Records:
-        if not any(batch.packed for batch in kept):
+    def _records(self, found: list[Batch], data: memoryview, first: int) -> Iterator[Records]:
+        """Read the records of batches; packed ones some at a time, as they may be much larger than the fetch."""
+        kept = [batch for batch in found if batch.last >= first and batch.base < self._wanted.end]
+        if kept and not any(batch.packed for batch in kept):
             sections = [Section(b.start, b.end, b.count, b.base) for b in kept]
-            return records(data, sections, first, self._wanted.end)
-        parts = [unpacked(batch, data) for batch in kept]
-        sections, start = [], 0
-        for batch, part in zip(kept, parts, strict=True):
-            sections.append(Section(start, start + len(part), batch.count, batch.base))
-            start += len(part)
-        return records(b"".join(parts), sections, first, self._wanted.end)
+            yield records(data, sections, first, self._wanted.end)
+            return
+        parts: list[bytes | memoryview] = []
+        sections, size = [], 0
+        for batch in kept:
+            parts.append(unpacked(batch, data))
+            sections.append(Section(size, size + len(parts[-1]), batch.count, batch.base))
+            size += len(parts[-1])
+            if size >= UNPACKED_BYTES or batch is kept[-1]:
+                yield records(b"".join(parts), sections, first, self._wanted.end)
+                parts, sections, size = [], [], 0

@@ -24,6 +24,8 @@ _INLINE = 12
 """Values up to this size stand in an Arrow view itself."""
 
 _PADDING = 16
+_LARGEST_BYTES = 2**31 - 64
+"""Places in Arrow's views are numbers of 32 bits."""
 
 
 @attrs.frozen
@@ -53,6 +55,8 @@ def records(data: bytes | memoryview, sections: Sequence[Section], first: int, e
     Raises:
         Unreadable: bytes that are no records.
     """
+    if len(data) > _LARGEST_BYTES:
+        raise Unreadable(f"record batches of {len(data)} bytes; at most {_LARGEST_BYTES} are read at once")
     view = np.zeros(len(data) + _PADDING, np.uint8)
     view[: len(data)] = np.frombuffer(data, np.uint8)
     starts, ends = _starts(data, sections)

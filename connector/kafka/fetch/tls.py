@@ -19,37 +19,37 @@ def context(settings: Mapping[str, str]) -> ssl.SSLContext:
     Raises:
         FatalError: a store that cannot be read; the message names the setting.
     """
-    made = ssl.create_default_context()
-    if settings.get("ssl.endpoint.identification.algorithm", "https") == "none":
-        made.check_hostname = False
     try:
-        _trust(made, settings)
+        made = _trusting(settings)
+        if settings.get("ssl.endpoint.identification.algorithm", "https") == "none":
+            made.check_hostname = False
         _identify(made, settings)
     except (OSError, ValueError) as error:
         raise FatalError(f"the TLS settings of the Kafka client cannot be used: {error}") from error
     return made
 
 
-def _trust(made: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+def _trusting(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """Trust the authorities that are named, and no other; those of the machine where none is."""
     location, pem = settings.get("ssl.ca.location"), settings.get("ssl.ca.pem")
-    if location:
-        folder = Path(location).is_dir()
-        made.load_verify_locations(cafile=None if folder else location, capath=location if folder else None)
-    if pem:
-        made.load_verify_locations(cadata=pem)
+    folder = location is not None and Path(location).is_dir()
+    return ssl.create_default_context(
+        cafile=None if folder else location, capath=location if folder else None, cadata=pem
+    )
 
 
 def _identify(made: ssl.SSLContext, settings: Mapping[str, str]) -> None:
-    password = settings.get("ssl.key.password")
+    # An empty password, not none: OpenSSL would ask the terminal for one.
+    password = settings.get("ssl.key.password", "")
     if "ssl.certificate.location" in settings:
         made.load_cert_chain(settings["ssl.certificate.location"], settings.get("ssl.key.location"), password)
     elif "ssl.certificate.pem" in settings:
         _load(made, settings["ssl.certificate.pem"] + "\n" + settings.get("ssl.key.pem", ""), password)
     elif "ssl.keystore.location" in settings:
-        _load(made, _of_pkcs12(settings), None)
+        _load(made, _of_pkcs12(settings), "")
 
 
-def _load(made: ssl.SSLContext, pem: str, password: str | None) -> None:
+def _load(made: ssl.SSLContext, pem: str, password: str) -> None:
     # Python's ssl reads certificates from files only; this one is its owner's alone, and gone at once.
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(pem)
