@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint interop bench jars lock docs clean
+.PHONY: help demo test unit lint soak interop bench jars lock docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,9 +23,9 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: lint ## All tests (about 20 minutes on 2 cores)
+test: lint ## All tests but interop and soak (about half an hour on 2 cores)
 	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2
-	$(BIN)/python -m pytest -m "(spark or kafka) and not interop" -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "(spark or kafka) and not interop and not soak" -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 unit: $(READY) ## The tests that need no JVM (seconds)
 	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2
@@ -35,6 +35,9 @@ lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check connector serde tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+soak: $(READY) ## Other writers and compaction beside the sink, ICEBRIDGE_CONCURRENCY_S seconds per write mode
+	$(BIN)/python -m pytest -m soak -q
 
 interop: $(READY) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
 	$(BIN)/python -m connector.runtime.jars connect jdbc-sink

@@ -1,6 +1,6 @@
 """tables -> verdicts: compare each final table with its reference, in a process of its own and not timed.
 
-Run as `python -m benchmarks.check JOB.json` with warehouse, result and pairs of table and reference (Parquet). Spark's
+Run as `python -m benchmarks.check JOB.json` with warehouse, result and pairs of tables and reference (Parquet). Spark's
 Iceberg reader applies all delete files. A table is right when its count, the sum and the exclusive or of its row
 hashes, and the sum of the hashes of each column equal the reference's.
 """
@@ -9,32 +9,36 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import lit
 
 from benchmarks.session import open_session, qualified
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 
 def main(job_file: str) -> None:
-    """Check all pairs of the job and write {table: fault or null} to its result file."""
+    """Check all pairs of the job and write {case: fault or null} to its result file."""
     job = json.loads(Path(job_file).read_text())
     spark = open_session("benchmark check", Path(job["warehouse"]))
-    faults = {pair["table"]: fault_of(spark, pair) for pair in job["pairs"]}
+    faults = {pair["name"]: fault_of(spark, pair) for pair in job["pairs"]}
     Path(job["result"]).write_text(json.dumps(faults))
     spark.stop()
 
 
 def fault_of(spark: SparkSession, pair: dict[str, Any]) -> str | None:
-    """What is wrong with a table; None when nothing is."""
+    """What is wrong with a case's tables; None when nothing is."""
     reference = spark.read.parquet(pair["reference"])
     try:
-        table = spark.table(qualified(pair["table"]))
+        table = all_rows(spark, pair["tables"])
         missing = [name for name in reference.columns if name not in table.columns]
         if missing:
             return f"columns missing: {', '.join(missing)}"
@@ -45,6 +49,14 @@ def fault_of(spark: SparkSession, pair: dict[str, Any]) -> str | None:
     if not wrong:
         return None
     return f"{found['count']} rows for {expected['count']}; differs in {', '.join(wrong)}"
+
+
+def all_rows(spark: SparkSession, tables: Sequence[str]) -> DataFrame:
+    """The rows of all tables. Of several, each row says which one it is in, whatever its event said."""
+    if len(tables) == 1:
+        return spark.table(qualified(tables[0]))
+    frames = (spark.table(qualified(name)).withColumn("__table", lit(name.rpartition(".")[2])) for name in tables)
+    return reduce(DataFrame.unionByName, frames)
 
 
 def sums_of(rows: DataFrame, schema: StructType) -> dict[str, Any]:

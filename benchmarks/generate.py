@@ -6,6 +6,7 @@ The rows are one Arrow table in produce order, made with numpy from a seed; mess
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -72,6 +73,13 @@ def upsert_events(count: int, keys: int, stride: int, table: str, seed: int = 5)
     ts_ns = _commit_ts_ns(count)
     columns = _values(rng, ids) | _meta(table, op, ts_ns) | {"__ts_ms": pa.array(ts_ns // 1_000_000 + 180)}
     return Events(table, pa.table({name: columns[name] for name in ENVELOPE_COLUMNS}), ids)
+
+
+def spread(events: Events, tables: Sequence[str], stride: int) -> Events:
+    """The same events, each of one of the source's tables: which, its id decides."""
+    place = events.rows.column_names.index("__table")
+    names = pa.array(tables).take(pa.array(events.ids // stride % len(tables)))
+    return attrs.evolve(events, rows=events.rows.set_column(place, "__table", names))
 
 
 def prefilled_rows(count: int, table: str) -> Any:

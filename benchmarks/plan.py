@@ -11,18 +11,20 @@ import attrs
 Contender = Literal["ours", "from-json", "merge-mor", "merge-cow"]
 
 APPEND, UPSERT, LARGE, LATENCY = "orders_append", "orders_upsert", "orders_large", "orders_latency"
+MANY, TABLES = "orders_many", 200
 APPEND_BATCHES = UPSERT_BATCHES = 4
 LATENCY_RATE_PER_S, LATENCY_SECONDS, FIRST_EVENTS = 5_000, 60, 1_000
 
 
 @attrs.frozen
 class Sizes:
-    """How much is produced: events per topic, keys, and rows of the big table."""
+    """How much is produced: events per topic, keys, rows of the big table, events per wire format."""
 
     append: int = 2_000_000
     upsert: int = 1_000_000
     keys: int = 200_000
     rows: int = 5_000_000
+    wire: int = 200_000
     latency_seconds: int = LATENCY_SECONDS
     latency_rate: int = LATENCY_RATE_PER_S
 
@@ -38,6 +40,7 @@ class Sizes:
             upsert=max(400, round(self.upsert * factor)),
             keys=max(20, round(self.keys * factor)),
             rows=max(20, round(self.rows * factor)),
+            wire=max(400, round(self.wire * factor)),
             latency_seconds=max(5, round(self.latency_seconds * min(1.0, factor))),
             latency_rate=self.latency_rate,
         )
@@ -45,7 +48,11 @@ class Sizes:
 
 @attrs.frozen
 class Case:
-    """One run: a contender on a topic. `batches` limits a slow one; `prefilled` starts from the big table."""
+    """One run: a contender on a topic. `batches` limits a slow one; `prefilled` starts from the big table.
+
+    `routed` sends each event to the table that its source names, of which there are `TABLES`. `write_mode` is ours to
+    heed (None: the sink's default).
+    """
 
     name: str
     contender: Contender
@@ -54,6 +61,8 @@ class Case:
     upsert: bool = True
     prefilled: bool = False
     batches: int | None = None
+    routed: bool = False
+    write_mode: str | None = None
 
     @property
     def namespace(self) -> str:
@@ -66,6 +75,11 @@ class Case:
         return f"{self.namespace}.{self.full_topic.replace('.', '_')}"
 
     @property
+    def tables(self) -> tuple[str, ...]:
+        """All tables of the case."""
+        return tuple(f"{self.namespace}.{name}" for name in source_tables()) if self.routed else (self.table,)
+
+    @property
     def full_topic(self) -> str:
         """Topic name as a connector with topic prefix `bench` gives it."""
         return topic_name(self.topic)
@@ -76,9 +90,14 @@ def topic_name(table: str) -> str:
     return f"bench.public.{table}"
 
 
+def source_tables() -> list[str]:
+    """The source's tables whose events the topic of many has."""
+    return [f"orders_{number:03d}" for number in range(TABLES)]
+
+
 def topic_events(sizes: Sizes) -> dict[str, int]:
     """Events per topic (without the latency run's): the large one holds a warm-up batch and a measured one."""
-    return {APPEND: sizes.append, UPSERT: sizes.upsert, LARGE: 2 * sizes.upsert}
+    return {APPEND: sizes.append, UPSERT: sizes.upsert, LARGE: 2 * sizes.upsert, MANY: 2 * sizes.upsert}
 
 
 def cases(sizes: Sizes) -> list[Case]:
@@ -92,9 +111,12 @@ def cases(sizes: Sizes) -> list[Case]:
         Case("upsert-empty-merge-mor", "merge-mor", UPSERT, upsert),
         Case("upsert-empty-merge-cow", "merge-cow", UPSERT, upsert),
         Case("upsert-full-ours", "ours", UPSERT, upsert, prefilled=True),
+        Case("upsert-full-positions-ours", "ours", UPSERT, upsert, prefilled=True, write_mode="position-delete"),
         Case("upsert-full-merge-mor", "merge-mor", UPSERT, upsert, prefilled=True, batches=3),
         Case("upsert-full-merge-cow", "merge-cow", UPSERT, upsert, prefilled=True, batches=2),
         Case("upsert-large-ours", "ours", LARGE, sizes.upsert),
+        Case("tables-one", "ours", MANY, 2 * upsert),
+        Case("tables-ours", "ours", MANY, 2 * upsert, routed=True),
     ]
 
 

@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import attrs
 import numpy as np
@@ -22,6 +22,14 @@ from benchmarks.plan import UPSERT
 from benchmarks.topics import PARTITIONS
 
 
+class Pair(TypedDict):
+    """What is compared: the tables of a case, all their rows together, and the file with what they must hold."""
+
+    name: str
+    tables: Sequence[str]
+    reference: str
+
+
 def consumed_of(events: Events, offsets: Mapping[str, int] | None) -> NDArray[np.bool_]:
     """Which events lie below the end offsets of their partitions; all of them when no offsets are given."""
     if offsets is None:
@@ -32,7 +40,7 @@ def consumed_of(events: Events, offsets: Mapping[str, int] | None) -> NDArray[np
     return below
 
 
-def write_reference(run: Run, events: Events, rows: int, folder: Path) -> dict[str, str]:
+def write_reference(run: Run, events: Events, rows: int, folder: Path) -> Pair:
     """Write the reference of a run's table; returns the pair to check."""
     consumed = consumed_of(events, run.offsets)
     before = prefilled(rows) if run.case.prefilled else None
@@ -40,7 +48,7 @@ def write_reference(run: Run, events: Events, rows: int, folder: Path) -> dict[s
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{run.case.name}.parquet"
     pq.write_table(expected, file)
-    return {"table": run.case.table, "reference": str(file)}
+    return {"name": run.case.name, "tables": run.case.tables, "reference": str(file)}
 
 
 @functools.lru_cache(maxsize=1)
@@ -49,8 +57,8 @@ def prefilled(rows: int) -> Any:
     return prefilled_rows(rows, UPSERT)
 
 
-def faults_of(pairs: Sequence[dict[str, str]], place: Place) -> dict[str, str | None]:
-    """What the check says about each table, by its name: None when it equals its reference."""
+def faults_of(pairs: Sequence[Pair], place: Place) -> dict[str, str | None]:
+    """What the check says about the tables of each case, by its name: None when they equal their reference."""
     job, result = place.work / "check.json", place.work / "check-result.json"
     job.write_text(json.dumps({"warehouse": str(place.warehouse), "pairs": list(pairs), "result": str(result)}))
     step("benchmarks.check", job, place.work / "check.log")
@@ -60,5 +68,5 @@ def faults_of(pairs: Sequence[dict[str, str]], place: Place) -> dict[str, str | 
 
 def with_check(run: Run, faults: Mapping[str, str | None]) -> Run:
     """The run with the check's word about its table."""
-    fault = faults[run.case.table]
+    fault = faults[run.case.name]
     return attrs.evolve(run, correct=fault is None, fault=run.fault or fault)

@@ -24,6 +24,7 @@ from benchmarks.plan import Sizes
 from benchmarks.source.figures import Source
 from benchmarks.source.report import show_source
 from benchmarks.verdicts import MB, Verdict
+from benchmarks.wire.figures import Wire, wire_lines
 from connector.runtime.java import java_home
 
 _COLUMNS = (
@@ -44,12 +45,13 @@ class Results:
     verdicts: tuple[Verdict, ...]
     seconds: float
     source: Source | None = None
+    wire: Wire | None = None
 
     @property
     def failed(self) -> bool:
         """Whether a case failed or left a wrong table."""
         sink = any(run.fault for run in self.runs) or bool(self.latency and self.latency.fault)
-        return sink or bool(self.source and self.source.failed)
+        return sink or bool(self.source and self.source.failed) or bool(self.wire and self.wire.faults)
 
     def as_json(self) -> dict[str, Any]:
         """The content of results.json."""
@@ -62,6 +64,7 @@ class Results:
             "runs": {run.case.name: run.as_json() for run in self.runs},
             "latency": attrs.asdict(self.latency) if self.latency else None,
             "source": self.source.as_json() if self.source else None,
+            "wire": attrs.asdict(self.wire) if self.wire else None,
             "verdicts": [
                 attrs.asdict(verdict) | {"reached": verdict.reached, "ratio": verdict.ratio}
                 for verdict in self.verdicts
@@ -87,6 +90,8 @@ def show(results: Results, console: Console) -> None:
         console.print(latency_line(results.latency), highlight=False)
     if results.source:
         show_source(results.source, console)
+    for line in wire_lines(results.wire) if results.wire else []:
+        console.print(line, markup=False, highlight=False)
     for verdict in results.verdicts:
         console.print(verdict_line(verdict), style=_style(verdict), markup=False, highlight=False)
 

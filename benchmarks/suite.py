@@ -12,11 +12,24 @@ import pyarrow.parquet as pq
 from benchmarks import latency as latency_run
 from benchmarks.contenders import Place, command, run, step
 from benchmarks.figures import Run, run_of
-from benchmarks.generate import Events, append_events, final_rows, upsert_events
+from benchmarks.generate import Events, append_events, final_rows, spread, upsert_events
 from benchmarks.latency import Latency
 from benchmarks.messages import Message, envelopes, flattened
-from benchmarks.plan import APPEND, FIRST_EVENTS, LATENCY, Case, Sizes, cases, chosen, matches, topic_events, topic_name
-from benchmarks.reference import consumed_of, faults_of, with_check, write_reference
+from benchmarks.plan import (
+    APPEND,
+    FIRST_EVENTS,
+    LATENCY,
+    MANY,
+    Case,
+    Sizes,
+    cases,
+    chosen,
+    matches,
+    source_tables,
+    topic_events,
+    topic_name,
+)
+from benchmarks.reference import Pair, consumed_of, faults_of, with_check, write_reference
 from benchmarks.report import Results
 from benchmarks.session import merge_properties
 from benchmarks.source.suite import measure_source
@@ -24,6 +37,8 @@ from benchmarks.source.verdicts import source_verdicts
 from benchmarks.tables import files_written
 from benchmarks.topics import fill, verify_layout
 from benchmarks.verdicts import verdicts
+from benchmarks.wire.figures import wire_verdicts
+from benchmarks.wire.suite import measure_wire
 
 MERGE_MODES = {"merge-mor": "merge-on-read", "merge-cow": "copy-on-write"}
 Say = Callable[[str], None]
@@ -45,11 +60,13 @@ def measure_all(place: Place, sizes: Sizes, only: Sequence[str], say: Say) -> Re
         faults = faults_of(pairs, place)
         runs = [with_check(done, faults) for done in runs]
     if latency is not None:
-        latency = attrs.evolve(latency, fault=faults[latency_run.CASE.table])
+        latency = attrs.evolve(latency, fault=faults[latency_run.CASE.name])
     source = measure_source(place, sizes.rows, only, say)
     judged = verdicts({done.case.name: done for done in runs}, latency)
     judged += source_verdicts(source) if source else []
-    return Results(sizes, tuple(runs), latency, tuple(judged), time.monotonic() - started, source)
+    wire = measure_wire(place, sizes.wire, only, say)
+    judged += wire_verdicts(wire) if wire else []
+    return Results(sizes, tuple(runs), latency, tuple(judged), time.monotonic() - started, source, wire)
 
 
 def fill_topics(place: Place, sizes: Sizes, wanted: Iterable[str], say: Say) -> dict[str, Events]:
@@ -60,6 +77,8 @@ def fill_topics(place: Place, sizes: Sizes, wanted: Iterable[str], say: Say) -> 
             events, shape = append_events(counts[table], table), flattened
         else:
             events, shape = upsert_events(counts[table], sizes.keys, sizes.stride, table), envelopes
+        if table == MANY:
+            events = spread(events, source_tables(), sizes.stride)
         seconds = produced(place, events, shape)
         say(f"{topic_name(table)}: {len(events):,} events in {seconds:.1f} s")
         streams[table] = events
@@ -91,7 +110,7 @@ def measured(case: Case, place: Place, say: Say) -> Run:
     say(f"{case.name} ...")
     figures = run_of(case, run(command(case, place), place.work / f"{case.name}.log", place.broker_pid))
     if figures.batches:
-        figures = attrs.evolve(figures, files=files_written(place.warehouse, case.table, case.prefilled))
+        figures = attrs.evolve(figures, files=files_written(place.warehouse, case.tables, case.prefilled))
     if figures.warm:
         say(f"  {figures.warm.events_per_s:,.0f} events/s, {figures.warm.seconds_per_batch:.2f} s per batch")
     if figures.fault:
@@ -99,7 +118,7 @@ def measured(case: Case, place: Place, say: Say) -> Run:
     return figures
 
 
-def measured_latency(place: Place, sizes: Sizes, pairs: list[dict[str, str]], say: Say) -> Latency | None:
+def measured_latency(place: Place, sizes: Sizes, pairs: list[Pair], say: Say) -> Latency | None:
     """The latency run; its table joins the pairs to check. None when it failed: the other figures stand."""
     say(f"{latency_run.CASE.name} ...")
     count = FIRST_EVENTS + sizes.latency_rate * sizes.latency_seconds
@@ -112,7 +131,7 @@ def measured_latency(place: Place, sizes: Sizes, pairs: list[dict[str, str]], sa
     file = place.work / "reference" / "latency.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(final_rows(stamped, consumed_of(stamped, None)), file)
-    pairs.append({"table": latency_run.CASE.table, "reference": str(file)})
+    pairs.append({"name": latency_run.CASE.name, "tables": latency_run.CASE.tables, "reference": str(file)})
     return latency
 
 

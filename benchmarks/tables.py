@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,16 @@ def open_table(warehouse: Path, table: str) -> Any:
     return catalog.load_table(tuple(table.split(".")))
 
 
-def files_written(warehouse: Path, table: str, prefilled: bool) -> dict[str, int]:
-    """Commits, files and bytes added since the table was created (or prefilled by its first snapshot)."""
-    snapshots = open_table(warehouse, table).metadata.snapshots
-    measured = sorted(snapshots, key=lambda snapshot: snapshot.sequence_number or 0)[1 if prefilled else 0 :]
-    sums = dict.fromkeys(_COUNTS, 0) | {"commits": len(measured)}
-    for snapshot in measured:
-        for name, key in _COUNTS.items():
-            sums[name] += int(snapshot.summary[key] or 0) if snapshot.summary else 0
+def files_written(warehouse: Path, tables: Sequence[str], prefilled: bool) -> dict[str, int]:
+    """Commits, files and bytes added since the tables were created (or prefilled by their first snapshot)."""
+    sums = dict.fromkeys((*_COUNTS, "commits"), 0)
+    for table in tables:
+        snapshots = open_table(warehouse, table).metadata.snapshots
+        measured = sorted(snapshots, key=lambda snapshot: snapshot.sequence_number or 0)[1 if prefilled else 0 :]
+        sums["commits"] += len(measured)
+        for snapshot in measured:
+            for name, key in _COUNTS.items():
+                sums[name] += int(snapshot.summary[key] or 0) if snapshot.summary else 0
     return sums
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import click
 
@@ -62,6 +62,21 @@ def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
         click.echo(f"{settings.name}: the configuration is good")
 
 
+@main.command()
+@FILES
+@OVERRIDES
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+def status(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:  # noqa: FBT001
+    """Show the tables that a sink writes: newest commit, events that are not in them yet, schema drift.
+
+    The sink may run meanwhile.
+    """
+    with reported():
+        from connector import status as shown
+
+        shown.show(sink_of(files, overrides), as_json=as_json)
+
+
 @main.group()
 def offsets() -> None:
     """Look at the stored offsets of a sink or the positions of a source, or set them anew."""
@@ -87,19 +102,27 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @offsets.command("reset")
 @FILES
 @OVERRIDES
-@click.option("--to", type=click.Choice(["earliest", "latest", "group"]), default="earliest", show_default=True)
+@click.option(
+    "--to",
+    type=click.Choice(["earliest", "latest", "group", "tables", "stored"]),
+    default="earliest",
+    show_default=True,
+)
 @click.option("--topic", "topics", multiple=True, help="Only this topic (sink); may be given several times.")
 @click.option("--table", "tables", multiple=True, help="Only this table (source); may be given several times.")
 @click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
 def offsets_reset(
     files: tuple[Path, ...],
     overrides: tuple[str, ...],
-    to: str,
+    to: Literal["earliest", "latest", "group", "tables", "stored"],
     topics: tuple[str, ...],
     tables: tuple[str, ...],
     execute: bool,  # noqa: FBT001
 ) -> None:
-    """Read topics from their start (or end, or where the consumer group stands); a dry run unless told.
+    """Read topics from their start, end, or where the consumer group stands; a dry run unless told.
+
+    tables goes back to where the tables stand by their own snapshots, for one that was rolled back or made again;
+    stored changes no offset, and takes the tables as they are.
 
     For a source, earliest forgets a table's position, so that snapshot.mode decides anew; latest sets it to the newest
     snapshot.
@@ -107,8 +130,10 @@ def offsets_reset(
     with reported():
         settings = settings_of(files, overrides)
         if isinstance(settings, SourceSettings):
-            if to == "group":
-                raise ConfigError("--to group: a source reads snapshots, which no consumer group has offsets of")
+            if to not in ("earliest", "latest"):
+                raise ConfigError(
+                    f"--to {to}: a source reads snapshots, and has no offsets in Kafka; say earliest or latest"
+                )
             from connector import source_positions
 
             source_positions.reset(settings, to=to, tables=tables, execute=execute)
@@ -171,6 +196,24 @@ def dlq_replay(
 
 
 @main.command()
+@FILES
+@OVERRIDES
+@click.option("--table", "tables", multiple=True, help="Only this table; may be given several times.")
+def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...]) -> None:
+    """Build the indexes of a source's tables anew, beside the old ones, and swap them in one step.
+
+    The source, which must not run meanwhile, then goes on from the snapshot that was loaded.
+    """
+    with reported():
+        from connector import reindexing
+
+        settings = settings_of(files, overrides)
+        if not isinstance(settings, SourceSettings):
+            raise ConfigError("reindex reads Iceberg tables: name the files of a source")
+        reindexing.reindex(settings, tables=tables)
+
+
+@main.command()
 @click.option("--home", type=click.Path(path_type=Path), default=None, help="Folder of broker and tables.")
 @click.option("--fresh", is_flag=True, help="Begin anew: forget broker and tables of earlier runs.")
 def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
@@ -182,10 +225,10 @@ def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
 
 
 def sink_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:
-    """Read a sink's settings. ConfigError with every fault, or when they are a source's."""
+    """Read a sink's settings. ConfigError with every fault, or when they are those of a source."""
     settings = settings_of(files, overrides)
     if isinstance(settings, SourceSettings):
-        raise ConfigError("a source has no dead letters; name the files of a sink")
+        raise ConfigError("these are the files of a source; name those of a sink")
     return settings
 
 

@@ -17,7 +17,9 @@ from connector.retry import retried
 from connector.session import session
 from connector.settings import SinkSettings
 from connector.sink.build import build, look
+from connector.sink.commits import Commits
 from connector.sink.replay import Replay, Replayer
+from connector.sink.targets import Targets
 
 
 def listed(settings: SinkSettings) -> None:
@@ -51,6 +53,11 @@ def replay(settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path |
         repaired: folder with `<id>.key` and `<id>.value` that stand for what the letter has.
         execute: do it.
     """
+    if settings.search is not None:
+        raise ConfigError(
+            "dlq replay: write the repaired record to its topic again instead: the version of its document decides "
+            "whether it still counts"
+        )
     known = _letters(settings)
     waiting = [one for one in _chosen(known, letters) if not one.replayed]
     waiting = [_repaired(one, repaired) for one in waiting]
@@ -60,9 +67,13 @@ def replay(settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path |
     cluster = Cluster(settings.kafka)
     seen = retried(lambda: look(cluster), settings.errors)
     with session(settings) as spark:
-        sink = build(spark, settings, lambda _: None, seen)
+        sink = build(spark, settings, lambda _: None, seen, prime=False)
+        assert isinstance(sink.targets, Targets)
+        assert isinstance(sink.landing, Commits)
         try:
-            result = Replayer(settings, sink.targets, sink.batches, cluster, known).replay(waiting, execute=execute)
+            result = Replayer(settings, sink.targets, sink.batches, sink.landing, cluster, known).replay(
+                waiting, execute=execute
+            )
         finally:
             sink.close()
     if execute:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,13 +18,22 @@ _FIRST_WAIT_S = 0.2
 
 
 def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
-    """Call until it succeeds or `errors.retry.timeout` has passed, with growing waits and jitter.
+    """Call until it succeeds or `errors.retry.timeout` has passed since it first failed, with growing waits and jitter.
+
+    Counted from there, so that a long job whose commit is refused is tried again too.
 
     Raises:
         RetriableError: the last one, when the time is over. Other errors leave at once.
     """
     endless = settings.retry_timeout_ms < 0
     log = structlog.get_logger()
+    try:
+        return call()
+    except RetriableError as error:
+        if not settings.retry_timeout_ms:
+            raise
+        log.warning("will try again", attempt=1, reason=str(error))
+    time.sleep(_FIRST_WAIT_S)
     for attempt in stamina.retry_context(
         on=RetriableError,
         attempts=None,
@@ -35,6 +45,6 @@ def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
             try:
                 return call()
             except RetriableError as error:
-                log.warning("will try again", attempt=attempt.num, reason=str(error))
+                log.warning("will try again", attempt=attempt.num + 1, reason=str(error))
                 raise
     raise AssertionError("unreachable")

@@ -66,11 +66,11 @@ def tell(shown: Shown, report: Report) -> None:
         report.seconds,
         report.dead_letters,
         tables=len(report.tables),
-        data_files=sum(done.data_files for done in report.tables.values()),
-        delete_files=sum(done.delete_files for done in report.tables.values()),
+        **report.counts,
         tombstones=report.tombstones,
         ignored=report.ignored,
         **({"nulled": report.nulled} if report.nulled else {}),
+        **({"late": report.late} if report.late else {}),
         **({"iceberg_schema_drift_count": dict(report.drift)} if report.drift else {}),
         offsets=nested(report.end),
     )

@@ -22,7 +22,8 @@ class Block:
 
     rows: ascending indices into the input; fields: struct array of the same length, logical Arrow types;
     schema_id: digest of the schema block ("" without one); name: Connect schema name or None;
-    optional: dotted field path ("id", "after.id") -> optional flag, empty without a schema block.
+    optional: dotted field path ("id", "after.id") -> optional flag, empty without a schema block; documents: paths of
+    texts that are JSON documents.
     """
 
     rows: Rows
@@ -30,6 +31,7 @@ class Block:
     schema_id: str
     name: str | None
     optional: Mapping[str, bool]
+    documents: frozenset[str] = frozenset()
 
 
 @frozen(eq=False)

@@ -5,12 +5,12 @@ Source: Debezium's ExtractNewRecordState (delete mode rewrite, add.fields) and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import evolve, frozen
 
 from serde.bits import Mask, children, parts, valid_of
 from serde.block import Block, Rows
@@ -19,10 +19,12 @@ from serde.faults import Fault
 from serde.shape import is_envelope, is_other
 
 OPS = b"crudtm"
-_DELETE, _TRUNCATE, _MESSAGE = ord("d"), ord("t"), ord("m")
+_DELETE, _MESSAGE = ord("d"), ord("m")
 DELETED = "__deleted"
 Ops = np.ndarray[tuple[int], np.dtype[np.uint8]]
 _POSITION = frozenset({"op", "source.ts_ns", "source.ts_us", "source.ts_ms", "source.lsn", "transaction.total_order"})
+_ORIGIN = ("name", "db", "table")
+"""What names a source: its server (`topic.prefix`), database and table."""
 _UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
 
 
@@ -39,7 +41,8 @@ class Unwrap:
     def wanted(self) -> frozenset[str]:
         """Paths of an envelope, images apart, that `changes` looks at."""
         paths = [term.partition(":")[0] for term in self.add_fields]
-        return _POSITION | set(paths) | {f"source.{path}" for path in paths if "." not in path}
+        origin = {f"source.{name}" for name in _ORIGIN}
+        return _POSITION | origin | set(paths) | {f"source.{path}" for path in paths if "." not in path}
 
 
 @frozen(eq=False)
@@ -48,7 +51,8 @@ class Changes:
 
     rows: input indices; row: flattened columns (null where there is no image); op: character codes, 0 unknown;
     deleted: the change removes its key; ts_ns, lsn, total_order: position in the source, null where unknown;
-    optional: column -> optional flag where a schema block says so.
+    optional: column -> optional flag where a schema block says so; origin: the source, as "server.database.table",
+    parts that events do not tell left empty; documents: columns of JSON texts, by the schema.
     """
 
     rows: Rows
@@ -59,6 +63,8 @@ class Changes:
     lsn: pa.Int64Array
     total_order: pa.Int64Array
     optional: Mapping[str, bool]
+    origin: pa.DictionaryArray
+    documents: frozenset[str] = frozenset()
 
 
 def changes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
@@ -84,7 +90,9 @@ def _envelopes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Faul
         return None, told, int(message.sum())
     image = _chosen(after, before if unwrap.keep_before else None, op)
     row, optional = _with_added(block, image, op, unwrap)
-    made = Changes(block.rows, row, op, op == _DELETE, *_position(block.fields), optional)
+    origin = _origin([_at(block.fields, f"source.{name}") for name in _ORIGIN], len(op))
+    rest = (optional, origin, _below(block, row))
+    made = Changes(block.rows, row, op, op == _DELETE, *_position(block.fields), *rest)
     return (made if keep.all() else only(made, keep)), told, int(message.sum())
 
 
@@ -168,6 +176,11 @@ def _with_added(block: Block, image: pa.StructArray, op: Ops, unwrap: Unwrap) ->
     return row, optional
 
 
+def _below(block: Block, row: pa.StructArray) -> frozenset[str]:
+    """The columns of the images that are JSON documents."""
+    return frozenset(f.name for f in row.type if {f"after.{f.name}", f"before.{f.name}"} & block.documents)
+
+
 def _added(fields: pa.StructArray, unwrap: Unwrap) -> dict[str, pa.Array]:
     """Columns of add.fields by their new names; what the events do not have is left out."""
     out: dict[str, pa.Array] = {}
@@ -234,8 +247,24 @@ def _scaled(column: pa.Int64Array, factor: int) -> pa.Int64Array:
 def only(made: Changes, keep: Mask) -> Changes:
     """The changes under a mask."""
     mask = pa.array(keep)
-    columns = (made.ts_ns.filter(mask), made.lsn.filter(mask), made.total_order.filter(mask))
-    return Changes(made.rows[keep], made.row.filter(mask), made.op[keep], made.deleted[keep], *columns, made.optional)
+    columns = {name: getattr(made, name).filter(mask) for name in ("row", "ts_ns", "lsn", "total_order", "origin")}
+    return evolve(made, rows=made.rows[keep], op=made.op[keep], deleted=made.deleted[keep], **columns)
+
+
+def _origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:
+    """The parts of each event's source as one text."""
+    names, codes = [""], np.zeros(count, np.int64)
+    for place, column in enumerate(columns):
+        coded = column.dictionary_encode() if column is not None and pa.types.is_string(column.type) else None
+        own = ["", *coded.dictionary.to_pylist()] if coded is not None else [""]
+        if coded is not None:
+            codes = codes * len(own) + np.asarray(coded.indices.fill_null(-1), np.int64) + 1
+        # One source in a block is the usual case: then nothing is sorted.
+        same = not count or bool((codes == codes[0]).all())
+        used, codes = (codes[:1], np.zeros(count, np.int64)) if same else np.unique(codes, return_inverse=True)
+        dot = "." if place else ""
+        names = [f"{names[code // len(own)]}{dot}{own[code % len(own)]}" for code in used.tolist()]
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
 
 
 def _flattened(block: Block, unwrap: Unwrap) -> Changes:
@@ -248,9 +277,17 @@ def _flattened(block: Block, unwrap: Unwrap) -> Changes:
     order = _first(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
     optional = {path: flag for path, flag in block.optional.items() if fields.type.get_field_index(path) >= 0}
     deleted = (op == _DELETE) | _deleted(fields)
-    return Changes(
-        block.rows, fields, op, deleted, _nanoseconds(fields, f"{unwrap.prefix}source_"), lsn, order, optional
-    )
+    ts_ns = _nanoseconds(fields, f"{unwrap.prefix}source_")
+    origin = _origin([_text(fields, unwrap.prefix, name) for name in _ORIGIN], count)
+    rest = (optional, origin, block.documents)
+    return Changes(block.rows, fields, op, deleted, ts_ns, lsn, order, *rest)
+
+
+def _text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
+    # Without a prefix a bare name is the row's own.
+    names = (f"source_{name}", name) if prefix else (f"source_{name}",)
+    columns = (_at(fields, prefix + path) for path in names)
+    return next((column for column in columns if column is not None), None)
 
 
 def _first(fields: pa.StructArray, prefix: str, names: tuple[str, ...]) -> pa.Int64Array:

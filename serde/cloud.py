@@ -42,7 +42,8 @@ def opened(block: Block) -> Block:
     if order is not None:
         made["transaction"] = _struct({"total_order": _number(order)}, len(block.rows))
     optional = {name.removeprefix(path): flag for name, flag in block.optional.items() if name.startswith(path)}
-    return evolve(block, fields=_struct(made, len(block.rows)), optional=optional)
+    documents = frozenset(name.removeprefix(path) for name in block.documents if name.startswith(path))
+    return evolve(block, fields=_struct(made, len(block.rows)), optional=optional, documents=documents)
 
 
 def _columns(array: pa.StructArray) -> dict[str, pa.Array]:

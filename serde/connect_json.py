@@ -78,7 +78,7 @@ def _with(frames: Frames, group: Group, schema: Schema) -> list[Block]:
     rows, wire = _assemble(frames, group.loose, part, reading, schema.node)
     rows, fields, unfit = logical_rows(rows, wire, schema.node)
     frames.faults.extend(Fault(row, frames.stage, reason) for row, reason in unfit)
-    return [Block(rows, fields, schema.id, schema.name, schema.optional)]
+    return [Block(rows, fields, schema.id, schema.name, schema.optional, schema.documents)]
 
 
 def _assemble(

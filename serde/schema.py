@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from serde import logical
 from serde.node import Field, Leaf, List, Map, Node, Struct, is_columnar
-from serde.table import Parameters
+from serde.table import JSON_TEXT, Parameters
 
 _CACHED_BLOCKS = 1024
 _MAX_DEPTH = 100
@@ -24,7 +24,10 @@ _IMAGES = frozenset({"before", "after"})
 
 @frozen(eq=False)
 class Schema:
-    """A schema block; `fault` says why nothing can be read by it (then `node` is empty)."""
+    """A schema block; `fault` says why nothing can be read by it (then `node` is empty).
+
+    `documents` are the dotted paths of texts that are JSON documents.
+    """
 
     id: str
     name: str | None
@@ -32,6 +35,7 @@ class Schema:
     optional: Mapping[str, bool]
     columnar: bool
     fault: str | None = None
+    documents: frozenset[str] = frozenset()
 
 
 @frozen(eq=False)
@@ -63,7 +67,9 @@ def parse_document(document: object, leaves: Leaves = JSON) -> Schema:
         return unusable(digest, f"schema block cannot be read: {reason}")
     if not isinstance(node, Struct):
         return unusable(digest, "schema is not a struct")
-    return Schema(digest, node.name, node, dict(_flags(node, "")), is_columnar(node))
+    flags = {path: field.optional for path, field in _fields(node, "")}
+    documents = frozenset(path for path, field in _fields(node, "") if _is_document(field.node))
+    return Schema(digest, node.name, node, flags, is_columnar(node), documents=documents)
 
 
 @lru_cache(maxsize=_CACHED_BLOCKS)
@@ -126,12 +132,16 @@ def _struct(document: Mapping[str, object], name: str | None, leaves: Leaves, de
     return Struct(made, name)
 
 
-def _flags(node: Struct, prefix: str) -> Iterator[tuple[str, bool]]:
-    """Dotted path -> optional flag, through structs."""
+def _fields(node: Struct, prefix: str) -> Iterator[tuple[str, Field]]:
+    """Dotted path -> field, through structs."""
     for field in node.fields:
-        yield prefix + field.name, field.optional
+        yield prefix + field.name, field
         if isinstance(field.node, Struct):
-            yield from _flags(field.node, f"{prefix}{field.name}.")
+            yield from _fields(field.node, f"{prefix}{field.name}.")
+
+
+def _is_document(node: Node) -> bool:
+    return isinstance(node, Leaf) and node.label == JSON_TEXT
 
 
 def node_of(kind: pa.DataType) -> Node:

@@ -21,6 +21,7 @@ Parameters = Mapping[str, str]
 CONNECT = "org.apache.kafka.connect.data."
 TIME = "io.debezium.time."
 DATA = "io.debezium.data."
+JSON_TEXT = DATA + "Json"
 _MAX_PRECISION = 38
 
 
@@ -100,7 +101,9 @@ NAMED: Mapping[tuple[str, str], Kind] = {
     ("int64", TIME + "MicroDuration"): evolve(_INT64, note="microseconds, a month being 30.4375 days at the source"),
     ("int64", TIME + "NanoDuration"): evolve(_INT64, note="nanoseconds"),
     ("string", DATA + "Uuid"): Kind(_TEXT, pa.uuid(), bits.uuid, "36 characters with dashes, any case"),
-    ("string", DATA + "Json"): evolve(_WORDS, note="as sent, spaces and repeated keys included"),
+    ("string", JSON_TEXT): evolve(
+        _WORDS, note="as sent, spaces and repeated keys included; variant in new columns with `nested-as-variant`"
+    ),
     ("string", DATA + "Xml"): evolve(_WORDS, note="as sent"),
     ("string", DATA + "Enum"): evolve(_WORDS, note="the label"),
     ("string", DATA + "EnumSet"): evolve(_WORDS, note="labels joined by commas"),

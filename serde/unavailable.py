@@ -17,7 +17,7 @@ from serde.bits import Mask, parts, valid_of
 PLACEHOLDER = "__debezium_unavailable_value"
 _PAIR = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
 _TEXTS = (PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode(), _PAIR)
-_SIZES = np.array([len(text) for text in _TEXTS])
+_SIZES = tuple(len(text) for text in _TEXTS)
 
 
 def unavailable(column: pa.Array) -> Mask | None:
@@ -36,7 +36,8 @@ def _sized(column: pa.Array) -> Mask | None:
     if not len(column):
         return None
     _, starts, ends = parts(column)
-    likely = np.flatnonzero(np.isin(ends - starts, _SIZES))
+    sizes = ends - starts
+    likely = np.flatnonzero((sizes == _SIZES[0]) | (sizes == _SIZES[1]) | (sizes == _SIZES[2]))
     if not len(likely):
         return None
     words = pa.array(_TEXTS).cast(column.type)

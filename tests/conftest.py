@@ -12,11 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.embedded.broker import Broker
+from connector.embedded.registry import SchemaRegistry
+from connector.embedded.search import SearchNode
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
 from tests.model import recordings
 from tests.reading import Lake
 from tests.running import Workspace, quick_settings, workspace
+from tests.searching import Search
 from tests.topics import Topics
 
 MakeWorkspace = Callable[..., Workspace]
@@ -35,10 +38,24 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    """A registry with Confluent's API."""
+    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def topics(broker: Broker) -> Topics:
     """The tests' client of that broker."""
     return Topics(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
+    """One OpenSearch node for all tests; each test has indexes of its own."""
+    with SearchNode(tmp_path_factory.mktemp("search"), settings={"cluster.max_shards_per_node": "10000"}) as running:
+        yield Search(running.url)
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +98,12 @@ def make_workspace(broker: Broker, quick: dict[str, str], tmp_path_factory: pyte
         return workspace(home, name, broker.bootstrap_servers, {**quick, **extra})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def plain_workspace(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> MakeWorkspace:
+    """The same for sinks that run in the tests' own Spark session: nothing has to start quickly."""
+    return lambda name, extra: workspace(tmp_path_factory.mktemp(name), name, broker.bootstrap_servers, extra)
 
 
 @pytest.fixture(scope="session")

@@ -179,7 +179,7 @@ def upsert(table: Table, rows: Iterable[Row], deleted: Iterable[Row] = ()) -> No
         writer.rows(pa.RecordBatch.from_pylist(rows, layout.columns))
     delta = table.java.newRowDelta()
     for description in writer.close():
-        file = table.content_file(description)
+        [file] = table.content_files([description])
         if is_delete(description):
             delta.addDeletes(file)
         else:

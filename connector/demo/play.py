@@ -12,6 +12,7 @@ from rich.console import Console
 
 from connector.demo.lake import live
 from connector.demo.replay import replay
+from connector.demo.searching import searched
 from connector.demo.show import show_commits, show_rows
 from connector.embedded.broker import Broker
 from connector.errors import ConfigError
@@ -64,6 +65,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
                 show_rows(console, spark, table)
             show_commits(console, tables, settings.name)
             live(console, spark, home, broker.bootstrap_servers)
+            searched(console, spark, home, broker.bootstrap_servers)
     rate = shown.events / seconds if seconds else 0.0
     console.print(
         f"{shown.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all"
@@ -83,5 +85,5 @@ def _forget(home: Path) -> None:
     """Delete what earlier runs made, and only that."""
     if home.exists() and not (home / "sink.properties").exists():
         raise ConfigError(f"--fresh: {home} is not a folder of the demo; name another with --home")
-    for part in ("broker", "warehouse"):
+    for part in ("broker", "warehouse", "search"):
         shutil.rmtree(home / part, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,12 +11,13 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, RetriableError
-from connector.iceberg.java import as_map, iceberg_catalog, java_exception_name, jvm, mapped, strings
+from connector.iceberg.java import as_map, each, iceberg_catalog, java_exception_name, jvm, mapped, strings
 from connector.iceberg.table import Table
-from connector.iceberg.types import table_schema
+from connector.iceberg.types import JSON, table_schema
 from connector.settings import CatalogSettings
 from connector.settings.catalog import local_path
 from connector.settings.partitions import PartitionTerm
+from connector.settings.sorting import SortTerm
 
 
 class Catalog:
@@ -35,6 +37,8 @@ class Catalog:
             # SQLite makes its file, not the folder of it.
             folder.mkdir(parents=True, exist_ok=True)
         self._java = iceberg_catalog(spark, settings.name)
+        self._lock = threading.Lock()
+        self._ensured: set[tuple[str, ...]] = set()
 
     def full_name(self, table: str) -> str:
         """Give a table's name with its namespace, dots between."""
@@ -77,9 +81,9 @@ class Catalog:
     def _tables_below(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
         namespace = jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, levels))
         if levels:
-            for identifier in self._java.listTables(namespace):
+            for identifier in each(self._java.listTables(namespace)):
                 yield levels, str(identifier.name())
-        for below in self._java.listNamespaces(namespace):
+        for below in each(self._java.listNamespaces(namespace)):
             deeper = tuple(str(level) for level in below.levels())
             if len(deeper) > len(levels):
                 yield from self._tables_below(deeper)
@@ -90,7 +94,7 @@ class Catalog:
         schema: Schema,
         partition_by: tuple[PartitionTerm, ...] = (),
         properties: Mapping[str, str] | None = None,
-        sort_by: tuple[str, ...] = (),
+        sort_by: tuple[SortTerm, ...] = (),
         location: str | None = None,
     ) -> Table:
         """Create a table, or give the one that another process created first.
@@ -128,6 +132,8 @@ class Catalog:
             RetriableError: another writer changed the table meanwhile.
         """
         required = frozenset(field.name for field in columns if not field.nullable)
+        kept = table.layout().variants
+        columns = pa.schema([field.with_type(JSON) if field.name in kept else field for field in columns])
         wanted = table_schema(columns, (), required, nanoseconds=table.format_version > 2)  # noqa: PLR2004 - v3 has them
         with mapped(f"evolving table {table.name}"):
             parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
@@ -140,7 +146,7 @@ class Catalog:
             return
         with mapped(f"adding an unpartitioned spec to table {table.name}"):
             transaction = table.java.newTransaction()
-            fields = list(table.java.spec().fields())
+            fields = list(each(table.java.spec().fields()))
             out = transaction.updateSpec()
             for field in fields:
                 out.removeField(field.name())
@@ -169,6 +175,13 @@ class Catalog:
         return jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, levels))
 
     def _ensure_namespace(self, levels: tuple[str, ...]) -> None:
+        """Create a namespace that is not there, once: tables are made in several threads."""
+        with self._lock:
+            if levels not in self._ensured:
+                self._create_namespace(levels)
+                self._ensured.add(levels)
+
+    def _create_namespace(self, levels: tuple[str, ...]) -> None:
         try:
             with mapped(f"creating namespace {'.'.join(levels)}"):
                 if not self._java.namespaceExists(self._namespace(levels)):
@@ -177,22 +190,20 @@ class Catalog:
             if java_exception_name(error) not in ("AlreadyExistsException", "UnsupportedOperationException"):
                 raise
 
-    def _add_order(self, update: Any, columns: tuple[str, ...]) -> None:
+    def _add_order(self, update: Any, terms: tuple[SortTerm, ...]) -> None:
         iceberg = jvm(self._spark).org.apache.iceberg
-        for column in columns:
-            update.asc(iceberg.expressions.Expressions.ref(column), iceberg.NullOrder.NULLS_LAST)
+        for term in terms:
+            nulls = iceberg.NullOrder.NULLS_FIRST if term.nulls_first else iceberg.NullOrder.NULLS_LAST
+            by = self._expression(term.by)
+            update = update.desc(by, nulls) if term.descending else update.asc(by, nulls)
         update.commit()
 
     def _add_fields(self, update: Any, terms: tuple[PartitionTerm, ...]) -> None:
-        expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
         for term in terms:
-            if term.transform == "identity":
-                update.addField(term.column)
-            elif term.width is None:
-                update.addField(getattr(expressions, term.transform)(term.column))
-            else:
-                update.addField(self._sized(expressions, term))
+            update.addField(self._expression(term))
         update.commit()
 
-    def _sized(self, expressions: Any, term: PartitionTerm) -> Any:
-        return getattr(expressions, term.transform)(term.column, term.width)
+    def _expression(self, term: PartitionTerm) -> Any:
+        expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
+        made = getattr(expressions, "ref" if term.transform == "identity" else term.transform)
+        return made(term.column) if term.width is None else made(term.column, term.width)

@@ -8,11 +8,19 @@ from typing import Any
 
 import attrs
 import orjson
+from pyiceberg.table.snapshots import Snapshot
 
-from connector.errors import CommitUnknown, FatalError, RetriableError
-from connector.iceberg.java import JavaTable, each, mapped
-from connector.iceberg.position import COMMIT_ID, NAME, Position
+from connector.errors import CommitUnknown, FatalError, GapError, RetriableError
+from connector.iceberg.java import each, java_exception_name, mapped
+from connector.iceberg.position import COMMIT_ID, NAME, WAYS_OUT, Position
+from connector.iceberg.scan_tasks import Task
 from connector.iceberg.table import Table
+
+_CONFLICTS = ("CommitFailedException", "ValidationException")
+_MANY_WRITERS = (
+    "another writer was faster: where many write to one table, raise errors.retry.timeout and the table's "
+    "commit.retry.num-retries"
+)
 
 
 @attrs.frozen
@@ -24,12 +32,26 @@ class Stored:
 
 
 @attrs.frozen(eq=False)
+class Found:
+    """What was read of snapshot `base` to find rows that changes replace; true as long as nothing else touched it.
+
+    `touched` are the data files that have such rows: they are rewritten, or the new delete files are about them.
+    `where` is Iceberg's filter (JSON) that holds all changed keys, None for any row.
+    """
+
+    touched: Sequence[Task] = ()
+    rewritten: bool = False
+    where: str | None = None
+
+
+@attrs.frozen(eq=False)
 class Pending:
     """What one batch brings to one table.
 
     `expected` is what the table said when the files were made; `position` is the one after the commit.
     `guarded` is set when deletes were left out because the table could not hold their keys: then no other writer may
     have added rows since snapshot `base`. `replaces` tells an upsert from an append. `properties` go into the summary.
+    `found` is set where rows were looked up, and not deleted by their keys.
     """
 
     files: Sequence[bytes]
@@ -39,6 +61,7 @@ class Pending:
     guarded: bool
     replaces: bool
     properties: Mapping[str, str] = attrs.field(factory=dict)
+    found: Found | None = None
 
 
 @attrs.frozen
@@ -46,6 +69,7 @@ class Committed:
     """A commit that is in the table."""
 
     snapshot_id: int
+    sequence_number: int
     data_files: int
     delete_files: int
     stored: Stored
@@ -53,12 +77,25 @@ class Committed:
 
 def stored(table: Table, name: str) -> Stored:
     """Give what the newest ancestor that this connector wrote says; empty when there is none."""
-    for snapshot in table.ancestors():
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
-        position = Position.of_summary(summary, name)
-        if position is not None:
-            return Stored(position, summary.get(COMMIT_ID))
-    return Stored()
+    found = newest(table, name)
+    return Stored() if found is None else of_snapshot(found, name) or Stored()
+
+
+def of_snapshot(snapshot: Snapshot, name: str) -> Stored | None:
+    """Give what a snapshot says, None when this connector did not write it."""
+    summary = summary_of(snapshot)
+    position = Position.of_summary(summary, name)
+    return None if position is None else Stored(position, summary.get(COMMIT_ID))
+
+
+def newest(table: Table, name: str) -> Snapshot | None:
+    """Give the newest ancestor that this connector wrote."""
+    return next((one for one in table.ancestors() if summary_of(one).get(NAME) == name), None)
+
+
+def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+    """Give a snapshot's summary, the operation left out."""
+    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def commit(table: Table, pending: Pending, name: str) -> Committed:
@@ -71,6 +108,7 @@ def commit(table: Table, pending: Pending, name: str) -> Committed:
     Raises:
         RetriableError: another writer was faster; nothing was committed, the batch may be tried again.
         CommitUnknown: the catalog did not say, and the table could not be read again.
+        GapError: this connector's newest commit is gone from the table, and has not expired.
         FatalError: the commit is impossible, or another sink with the same name writes to the table.
     """
     commit_id = uuid.uuid4().hex
@@ -78,16 +116,19 @@ def commit(table: Table, pending: Pending, name: str) -> Committed:
         with mapped(f"committing to table {table.name}"):
             table.java.refresh()
             _apply(table, pending, pending.position.summary(name, commit_id), name)
-    except (CommitUnknown, RetriableError):
+    except (CommitUnknown, RetriableError) as error:
         table.refresh()
         if not _is_in(table, commit_id):
             _check_alone(table, pending, name)
+            if java_exception_name(error) in _CONFLICTS:
+                raise RetriableError(f"{error}; {_MANY_WRITERS}") from error
             raise
     snapshot_id = table.snapshot_id
     if snapshot_id is None:
         raise FatalError(f"table {table.name} has no snapshot after a commit")
     deletes = sum(is_delete(description) for description in pending.files)
-    return Committed(snapshot_id, len(pending.files) - deletes, deletes, Stored(pending.position, commit_id))
+    place = snapshot_id, int(table.java.snapshot(snapshot_id).sequenceNumber())
+    return Committed(*place, len(pending.files) - deletes, deletes, Stored(pending.position, commit_id))
 
 
 def is_delete(description: bytes) -> bool:
@@ -96,8 +137,15 @@ def is_delete(description: bytes) -> bool:
 
 
 def _check_alone(table: Table, pending: Pending, name: str) -> None:
-    found = stored(table, name)
-    if found.commit_id not in (None, pending.expected.commit_id):
+    found, expected = stored(table, name), pending.expected
+    if expected.commit_id and (found.commit_id is None or found.position.behind(expected.position)):
+        ancestors = list(table.ancestors())
+        if found.commit_id or not ancestors or ancestors[-1].parent_snapshot_id is None:
+            raise GapError(
+                f"table {table.name} was rolled back or replaced while connector {name} wrote to it: its newest commit "
+                f"there is gone; {WAYS_OUT}"
+            )
+    if found.commit_id not in (None, expected.commit_id):
         raise FatalError(
             f"table {table.name} has a commit of connector {name} that this process did not make: another sink with "
             "the same name is running; stop it, or give one of them another `name`"
@@ -105,12 +153,11 @@ def _check_alone(table: Table, pending: Pending, name: str) -> None:
 
 
 def _apply(table: Table, pending: Pending, summary: Mapping[str, str], name: str) -> None:
-    update = _update(table.java, pending)
+    update = _update(table, pending)
     update.validateWith(_LastOfOurs(name, pending.expected.commit_id))
     for key, value in {**pending.properties, **summary}.items():
         update.set(key, value)
-    for description in pending.files:
-        file = table.content_file(description)
+    for description, file in zip(pending.files, table.content_files(pending.files), strict=True):
         if is_delete(description):
             update.addDeletes(file)
         elif pending.replaces:
@@ -120,37 +167,64 @@ def _apply(table: Table, pending: Pending, summary: Mapping[str, str], name: str
     update.commit()
 
 
-def _update(java: JavaTable, pending: Pending) -> JavaTable:
+def _update(table: Table, pending: Pending) -> Any:
     if not pending.replaces:
-        return java.newAppend()
-    update = java.newRowDelta()
-    if pending.guarded:
+        return table.java.newAppend().toBranch(table.branch)
+    update = table.java.newRowDelta().toBranch(table.branch)
+    if pending.guarded or pending.found is not None:
         if pending.base is not None:
             update.validateFromSnapshot(pending.base)
         update.validateNoConflictingDataFiles()
+    if pending.found is not None:
+        _replace(table, update, pending.found)
     return update
 
 
+def _replace(table: Table, update: Any, found: Found) -> None:
+    """Take out what the new files stand for, and have Iceberg refuse the commit if it is not as it was found.
+
+    Rows that another writer added may have our keys; a compaction may have moved the rows that we delete; deletes in a
+    file that we rewrote would be lost. Two writers' vectors of one data file Iceberg refuses by itself.
+    """
+    if found.where is not None:
+        update.conflictDetectionFilter(table.expression(found.where))
+    update.validateDeletedFiles()
+    if found.rewritten:
+        update.validateNoConflictingDeleteFiles()
+    else:
+        update.validateDataFilesExist(table.strings([task.path for task in found.touched]))
+    for task in found.touched:
+        java = task.java()
+        if found.rewritten:
+            update.removeRows(java.file())
+        elif any(delete.alone for delete in task.place.deletes):
+            for delete in java.deletes():
+                if delete.referencedDataFile() is not None:
+                    update.removeDeletes(delete)
+
+
 def _is_in(table: Table, commit_id: str) -> bool:
-    return any(
-        snapshot.summary is not None and snapshot.summary.additional_properties.get(COMMIT_ID) == commit_id
-        for snapshot in table.ancestors()
-    )
+    return any(summary_of(snapshot).get(COMMIT_ID) == commit_id for snapshot in table.ancestors())
 
 
 class _LastOfOurs:
-    """Iceberg's `SnapshotAncestryValidator`: this connector's newest commit is the expected one, or expired."""
+    """Iceberg's `SnapshotAncestryValidator`: this connector's newest commit is the expected one, or has expired.
+
+    The oldest snapshot that is left then names a parent; a table that was rolled back or replaced ends with one that
+    has none.
+    """
 
     def __init__(self, name: str, commit_id: str | None) -> None:
         self._name, self._commit_id = name, commit_id
 
     def validate(self, ancestors: Any) -> bool:
         """Look at the snapshots that the commit would land on, newest first."""
+        snapshot = None
         for snapshot in each(ancestors):
             summary = snapshot.summary()
             if summary.get(NAME) == self._name:
                 return bool(summary.get(COMMIT_ID) == self._commit_id)
-        return True
+        return self._commit_id is None or (snapshot is not None and snapshot.parentId() is not None)
 
     def errorMessage(self) -> str:  # noqa: N802 - Java's name
         """Tell what a refusal means."""

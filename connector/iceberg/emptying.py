@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.java import java_exception_name, jvm, mapped
 from connector.iceberg.table import Table
+from connector.settings.writes import MAIN
 
 
 def emptied(spark: SparkSession, catalog: str, table: Table, until: tuple[str, int] | None) -> None:
@@ -34,7 +35,8 @@ def emptied(spark: SparkSession, catalog: str, table: Table, until: tuple[str, i
     expressions = jvm(spark).org.apache.iceberg.expressions.Expressions
     try:
         with mapped(f"emptying table {table.name}"):
-            table.java.newDelete().deleteFromRowFilter(_filter(expressions, until)).commit()
+            delete = table.java.newDelete().toBranch(table.branch)
+            delete.deleteFromRowFilter(_filter(expressions, until)).commit()
     except RetriableError as error:
         if java_exception_name(error) != "ValidationException" or until is None:
             raise
@@ -50,7 +52,8 @@ def _filter(expressions: Any, until: tuple[str, int] | None) -> Any:
 
 
 def _by_rows(spark: SparkSession, catalog: str, table: Table, until: tuple[str, int]) -> None:
-    name = ".".join(f"`{part}`" for part in (catalog, *table.name.split(".")))
+    parts = [catalog, *table.name.split("."), *([] if table.branch == MAIN else [f"branch_{table.branch}"])]
+    name = ".".join(f"`{part}`" for part in parts)
     column, value = until
     quoted = f"`{column.replace('`', '``')}`"
     try:

@@ -11,7 +11,7 @@ from functools import reduce
 
 import pyarrow as pa
 
-from connector.iceberg.types import storable, trimmed
+from connector.iceberg.types import JSON, storable, trimmed
 
 _MAX_DECIMAL_DIGITS = 38
 
@@ -28,6 +28,15 @@ def grown(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
     With `add` false nothing changes (`allow-field-addition=false`).
     """
     return _merge(table, shape, free=False) if add else table
+
+
+def holds(table: pa.Schema, shape: pa.StructType) -> bool:
+    """Tell whether the table has every field of `shape`, each of the very type: then there is nothing to grow."""
+    for field in shape:
+        place = table.get_field_index(field.name)
+        if place < 0 or not table.field(place).type.equals(field.type):
+            return False
+    return True
 
 
 def _merge(table: pa.Schema, shape: pa.StructType, *, free: bool) -> pa.Schema:
@@ -86,6 +95,8 @@ def _wider_nested(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.
 
 
 def _wider_free(column: pa.DataType, event: pa.DataType) -> pa.DataType:
-    """Two scalars of different kinds meet before the table exists: text holds both."""
+    """Two scalars of different kinds meet before the table exists: text holds both, a variant anything."""
+    if JSON in (column, event):
+        return JSON
     nested = any(pa.types.is_nested(kind) for kind in (column, event))
     return column if nested else pa.string()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -16,22 +18,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, OutputStream, load_file_io
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
 
-from connector.iceberg.layout import TableLayout
+from connector.iceberg.annotation import Annotated
+from connector.iceberg.layout import TableLayout, schema_of
 from connector.iceberg.partitions import Partition
+from connector.iceberg.sorting import in_order, sortable
+from connector.iceberg.variants import STORED, encoded
 
 ROW_GROUP_BYTES = 32 * 1024**2
 """Arrow bytes gathered before a row group is written: bounds a task's memory, and small enough to stay in it."""
 
+_NO_METRICS = MetricsMode(MetricModeTypes.NONE)
+
 
 @attrs.frozen
 class FileKind:
-    """What a file holds: all columns of a table, or the keys of an equality delete."""
+    """What a file holds: all columns of a table, the keys of an equality delete, or positions in a data file.
+
+    `columns` are those of the batches that are written; the text of `variants` among them is stored as variants.
+    `referenced` is the path of the data file that positions are in.
+    """
 
     content: str
     spec_id: int
@@ -39,16 +53,26 @@ class FileKind:
     columns: pa.Schema
     target_bytes: int
     equality_ids: tuple[int, ...] = ()
+    referenced: str | None = None
+    variants: frozenset[str] = frozenset()
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns as they are in files."""
+        return pa.schema([f.with_type(STORED) if f.name in self.variants else f for f in self.columns])
 
     @staticmethod
     def data(layout: TableLayout) -> FileKind:
         """Rows of the table, under its current spec."""
-        return FileKind("data", layout.spec.spec_id, layout.schema, layout.columns, layout.target_file_size_bytes)
+        target_bytes = layout.target_file_size_bytes
+        return FileKind(
+            "data", layout.spec.spec_id, layout.schema, layout.columns, target_bytes, variants=layout.variants
+        )
 
     @staticmethod
     def equality_deletes(layout: TableLayout) -> FileKind:
         """Keys of rows that are gone, under the unpartitioned spec: a global delete (spec, "Equality Delete Files")."""
-        schema = layout.schema.select(*layout.keys)
+        schema = _selected(layout.schema_json, layout.keys)
         columns = pa.schema([layout.columns.field(name) for name in layout.keys])
         ids = tuple(sorted(field.field_id for field in schema.fields))
         return FileKind(
@@ -70,10 +94,12 @@ class RollingFile:
         """
         self._layout, self._kind, self._partition, self._label = layout, kind, partition, label
         self._io: FileIO = load_file_io(dict(layout.io_properties), layout.location)
+        self._sorts = not kind.equality_ids and sortable(layout.order, kind.schema)
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self._writer: pq.ParquetWriter | None = None
         self._stream: OutputStream | None = None
+        self._annotated: Annotated | None = None
         self._path = ""
         self._done: list[bytes] = []
 
@@ -92,6 +118,9 @@ class RollingFile:
             self._open()
         assert self._writer is not None and self._stream is not None
         table = pa.Table.from_batches(self._waiting, self._kind.columns)
+        if self._sorts:
+            table = in_order(table, self._layout.order, self._kind.schema)
+        table = self._stored(table)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._waiting, self.waiting_bytes = [], 0
         if self._stream.tell() >= self._kind.target_bytes:
@@ -105,32 +134,54 @@ class RollingFile:
         self._done = []
 
     def _open(self) -> None:
-        name = f"{self._label}-{uuid.uuid4().hex}{'-deletes' if self._kind.equality_ids else ''}.parquet"
+        name = f"{self._label}-{uuid.uuid4().hex}{'' if self._kind.content == 'data' else '-deletes'}.parquet"
         self._path = "/".join(part for part in (self._layout.data_path, self._partition.path, name) if part)
         self._stream = self._io.new_output(self._path).create()
+        self._annotated = Annotated(self._stream, self._kind.variants) if self._kind.variants else None
         self._writer = pq.ParquetWriter(
-            self._stream, self._kind.columns, store_decimal_as_integer=True, **self._layout.compression
+            self._annotated or self._stream,
+            self._kind.stored,
+            store_decimal_as_integer=True,
+            **self._layout.compression,
         )
+
+    def _stored(self, table: pa.Table) -> pa.Table:
+        for name in self._kind.variants:
+            at = table.column_names.index(name)
+            table = table.set_column(at, self._kind.stored.field(at), encoded(table.column(at)))
+        return table
 
     def _finish(self) -> None:
         if self._writer is None or self._stream is None:
             return
+        if self._annotated is not None:
+            self._annotated.hold()
         self._writer.close()
-        size_bytes = self._stream.tell()
+        size_bytes = self._stream.tell() if self._annotated is None else self._annotated.release()
         self._stream.close()
         self._done.append(self._description(self._writer.writer.metadata, size_bytes))
         self._writer = self._stream = None
 
     def _description(self, metadata: pq.FileMetaData, size_bytes: int) -> bytes:
+        properties = tuple(self._layout.properties.items())
+        wanted, places = _statistics_plan(self._kind.schema.model_dump_json(), properties, self._kind.variants)
         statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=metadata,
-            stats_columns=compute_statistics_plan(self._kind.schema, dict(self._layout.properties)),
-            parquet_column_mapping=parquet_path_to_id_mapping(self._kind.schema),
+            parquet_metadata=metadata, stats_columns=wanted, parquet_column_mapping=places
         )
-        return describe(self._kind, self._partition, self._path, size_bytes, statistics.to_serialized_dict())
+        # Row groups are sorted one by one: a file of several is not sorted as a whole.
+        order_id = self._layout.order.order_id if self._sorts and metadata.num_row_groups == 1 else None
+        told = statistics.to_serialized_dict()
+        return describe(self._kind, self._partition, self._path, size_bytes, told, order_id)
 
 
-def describe(kind: FileKind, partition: Partition, path: str, size_bytes: int, statistics: dict[str, Any]) -> bytes:
+def describe(
+    kind: FileKind,
+    partition: Partition,
+    path: str,
+    size_bytes: int,
+    statistics: dict[str, Any],
+    order_id: int | None = None,
+) -> bytes:
     """Give Iceberg's JSON form of a content file (`org.apache.iceberg.ContentFileParser`)."""
     description: dict[str, Any] = {
         "spec-id": kind.spec_id,
@@ -150,7 +201,33 @@ def describe(kind: FileKind, partition: Partition, path: str, size_bytes: int, s
     }
     if kind.equality_ids:
         description["equality-ids"] = list(kind.equality_ids)
+    if order_id is not None:
+        description["sort-order-id"] = order_id
+    if kind.referenced is not None:
+        description["referenced-data-file"] = kind.referenced
     return orjson.dumps(description)
+
+
+# As a table's files are alike, what its schema says of them is worked out once per process.
+
+
+@lru_cache(maxsize=1024)
+def _selected(schema_json: str, columns: tuple[str, ...]) -> Schema:
+    schema = schema_of(schema_json)
+    return schema.select(*columns) if columns else schema
+
+
+@lru_cache(maxsize=1024)
+def _statistics_plan(
+    schema_json: str, properties: tuple[tuple[str, str], ...], variants: frozenset[str]
+) -> tuple[dict[int, StatisticsCollector], dict[str, int]]:
+    schema = Schema.model_validate_json(schema_json)
+    wanted, places = compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
+    for name in variants:
+        number = places.pop(name)
+        places |= {f"{name}.{part.name}": number for part in STORED}
+        wanted[number] = replace(wanted[number], mode=_NO_METRICS)
+    return wanted, places
 
 
 def _by_id(values: dict[int, Any]) -> dict[str, list[Any]]:

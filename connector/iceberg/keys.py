@@ -50,14 +50,17 @@ class KnownKeys:
 
 
 def known_keys(table: Table, schema: Schema) -> KnownKeys:
-    """Read the key bounds of all live data files of the current snapshot.
+    """Read the key bounds of all live data files of the newest snapshot.
 
     Cost: reads every data manifest once, up to `MAX_MANIFESTS`.
     """
-    metadata = table.metadata()
-    snapshot = metadata.current_snapshot()
-    if snapshot is None:
+    newest = table.snapshot_id
+    if newest is None:
         return KnownKeys.nothing()
+    metadata = table.metadata()
+    snapshot = metadata.snapshot_by_id(newest)
+    if snapshot is None:
+        return KnownKeys()
     manifests = snapshot.manifests(metadata.io)
     if len(manifests) > MAX_MANIFESTS:
         return KnownKeys()

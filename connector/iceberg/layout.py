@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import attrs
+import orjson
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
 
-from connector.iceberg.types import arrow_schema
+from connector.iceberg.retyped import VARIANT, fields, without_variants
+from connector.iceberg.types import arrow_schema, nullable
 
 TARGET_FILE_SIZE = "write.target-file-size-bytes"
 TARGET_DELETE_FILE_SIZE = "write.delete.target-file-size-bytes"
 CODEC = "write.parquet.compression-codec"
 CODEC_LEVEL = "write.parquet.compression-level"
+_UNPARTITIONED = '{"spec-id":0,"fields":[]}'
+_UNSORTED = '{"order-id":0,"fields":[]}'
 
 
 @attrs.frozen(slots=False)
@@ -37,21 +42,46 @@ class TableLayout:
     properties: Mapping[str, str]
     io_properties: Mapping[str, str]
     id_columns: tuple[str, ...] = ()
+    order_json: str = _UNSORTED
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what the other side reads from the JSON itself."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(TableLayout)}
+
+    @classmethod
+    def of_rows(cls, name: str, schema_json: str, id_columns: tuple[str, ...] = ()) -> TableLayout:
+        """Give the layout of rows that go to no files, such as documents of an index."""
+        return cls(name, "", "", schema_json, _UNPARTITIONED, 0, {}, {}, id_columns)
 
     @cached_property
     def schema(self) -> Schema:
-        """The Iceberg schema."""
-        return Schema.model_validate_json(self.schema_json)
+        """The Iceberg schema; variant columns are text, as they are on their way."""
+        return schema_of(self.schema_json)
+
+    @property
+    def variants(self) -> frozenset[str]:
+        """The variant columns; what is nested below another column is told by its path."""
+        return _variants(self.schema_json)
 
     @cached_property
     def columns(self) -> pa.Schema:
         """The Arrow schema of data files, with field ids."""
-        return arrow_schema(self.schema)
+        return _columns(self.schema_json)
+
+    @cached_property
+    def rows(self) -> pa.Schema:
+        """The same, none of them required: rows on their way may still lack what the table requires."""
+        return _rows(self.schema_json)
 
     @cached_property
     def spec(self) -> PartitionSpec:
         """The partition spec that new data files are written under."""
-        return PartitionSpec.model_validate_json(self.spec_json)
+        return _spec(self.spec_json)
+
+    @cached_property
+    def order(self) -> SortOrder:
+        """The sort order of rows in data files."""
+        return SortOrder.model_validate_json(self.order_json)
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -59,6 +89,12 @@ class TableLayout:
         if self.id_columns:
             return tuple(f.name for f in self.schema.fields if f.name in self.id_columns)
         return tuple(f.name for f in self.schema.fields if f.field_id in self.schema.identifier_field_ids)
+
+    @cached_property
+    def nested_keys(self) -> tuple[str, ...]:
+        """The identifier fields that are no columns of their own but fields of structs, by their full names."""
+        top = {field.field_id for field in self.schema.fields}
+        return tuple(str(self.schema.find_column_name(i)) for i in self.schema.identifier_field_ids if i not in top)
 
     @property
     def data_path(self) -> str:
@@ -82,3 +118,32 @@ class TableLayout:
         level = self.properties.get(CODEC_LEVEL)
         name = {"uncompressed": "none", "lz4_raw": "lz4"}.get(codec, codec)
         return {"compression": name, "compression_level": int(level) if level and level != "null" else None}
+
+
+# Tasks get their plan anew with every batch, of tables that stay the same: what JSON says is read once per process.
+
+
+@lru_cache(maxsize=1024)
+def schema_of(schema_json: str) -> Schema:
+    """Read a schema from Iceberg's JSON, with text for variants."""
+    return Schema.model_validate(without_variants(orjson.loads(schema_json), "string"))
+
+
+@lru_cache(maxsize=1024)
+def _variants(schema_json: str) -> frozenset[str]:
+    return frozenset(name for name, field in fields(orjson.loads(schema_json)) if field["type"] == VARIANT)
+
+
+@lru_cache(maxsize=1024)
+def _columns(schema_json: str) -> pa.Schema:
+    return arrow_schema(schema_of(schema_json))
+
+
+@lru_cache(maxsize=1024)
+def _rows(schema_json: str) -> pa.Schema:
+    return nullable(_columns(schema_json))
+
+
+@lru_cache(maxsize=1024)
+def _spec(spec_json: str) -> PartitionSpec:
+    return PartitionSpec.model_validate_json(spec_json)

@@ -17,6 +17,7 @@ from pyiceberg.io import load_file_io
 from connector.errors import FatalError
 from connector.iceberg.conversion import converted
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.variants import decoded
 
 Ints = npt.NDArray[np.int64]
 _FIELD_ID = b"PARQUET:field_id"
@@ -63,9 +64,15 @@ def _from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[pa.Fie
         names = [named.get(_field_id(field)) for field in fields]
         whole = _rows(file, at, sorted({name for name in names if name is not None}))
     return [
-        pa.nulls(len(at), field.type) if name is None else converted(whole.column(name).combine_chunks(), field.type)[0]
+        pa.nulls(len(at), field.type)
+        if name is None
+        else _as_wanted(layout, whole.column(name).combine_chunks(), field)
         for field, name in zip(fields, names, strict=True)
     ]
+
+
+def _as_wanted(layout: TableLayout, column: pa.Array, field: pa.Field) -> pa.Array:
+    return decoded(column) if field.name in layout.variants else converted(column, field.type)[0]
 
 
 def _rows(file: pq.ParquetFile, at: Ints, names: list[str]) -> pa.Table:

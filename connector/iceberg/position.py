@@ -7,33 +7,60 @@ offset of each topic-partition; the newest ancestor with the connector's name co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import attrs
 import orjson
 
+T = TypeVar("T")
+
 TopicPartition = tuple[str, int]
+Watermarks = Mapping[TopicPartition, Mapping[str, int]]
 
 NAME = "icebridge.name"
 COMMIT_ID = "icebridge.commit-id"
 CLUSTER_ID = "icebridge.kafka.cluster-id"
 TOPIC_IDS = "icebridge.kafka.topic-ids"
 OFFSETS = "icebridge.kafka.offsets"
+DRIFT = "icebridge.schema-drift-count"
+"""In how many fields events and table have differed since the sink started."""
+WATERMARKS = "icebridge.watermarks"
+AFTER_DELETE = "icebridge.kafka.after-delete"
+TRANSACTION = "icebridge.transaction"
+
+WAYS_OUT = (
+    "see `icebridge offsets show`; `icebridge offsets reset` with --to tables reads again what the table lost, with "
+    "--to stored goes on without it"
+)
+"""What a person can do about a table that lost what the connector had written."""
 
 
 @attrs.frozen
 class Position:
-    """The next offset to read of each topic-partition, and the ids of the cluster and topics that these belong to."""
+    """The next offset to read of each topic-partition, and the ids of the cluster and topics that these belong to.
+
+    `transaction` is the last one of the source that is complete with it, where transactions are followed.
+    Of a table's position also: `watermarks`, the greatest dedup value that the table took in per topic-partition and
+    source; `after_delete`, offsets behind a delete event, where a tombstone would only repeat it.
+    """
 
     cluster_id: str = ""
     topic_ids: Mapping[str, str] = attrs.field(factory=dict)
     offsets: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    watermarks: Watermarks = attrs.field(factory=dict)
+    after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    transaction: str = ""
 
     def advanced(self, other: Position) -> Position:
         """Give this position moved on to `other`, which knows some or all of the topic-partitions."""
+        offsets = {**self.offsets, **other.offsets}
         return Position(
             other.cluster_id or self.cluster_id,
             {**self.topic_ids, **other.topic_ids},
-            {**self.offsets, **other.offsets},
+            offsets,
+            {**self.watermarks, **other.watermarks},
+            {at: o for at, o in {**self.after_delete, **other.after_delete}.items() if o == offsets.get(at)},
+            other.transaction or self.transaction,
         )
 
     def only(self, topics: Iterable[str]) -> Position:
@@ -43,6 +70,9 @@ class Position:
             self.cluster_id,
             {topic: value for topic, value in self.topic_ids.items() if topic in wanted},
             {at: offset for at, offset in self.offsets.items() if at[0] in wanted},
+            {at: dates for at, dates in self.watermarks.items() if at[0] in wanted},
+            {at: offset for at, offset in self.after_delete.items() if at[0] in wanted},
+            self.transaction,
         )
 
     def behind(self, other: Position) -> list[TopicPartition]:
@@ -51,43 +81,69 @@ class Position:
 
     def json(self) -> bytes:
         """Give the position as the offsets table stores it."""
-        document = {"cluster-id": self.cluster_id, "topic-ids": dict(self.topic_ids), "offsets": nested(self.offsets)}
-        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        document: dict[str, object] = {
+            "cluster-id": self.cluster_id,
+            "topic-ids": dict(self.topic_ids),
+            "offsets": nested(self.offsets),
+        }
+        more: dict[str, object] = {
+            "watermarks": nested(self.watermarks),
+            "after-delete": nested(self.after_delete),
+            "transaction": self.transaction,
+        }
+        return orjson.dumps({**document, **{k: v for k, v in more.items() if v}}, option=orjson.OPT_SORT_KEYS)
 
     @staticmethod
     def parse(text: str | bytes) -> Position:
         """Read what `json` wrote."""
         document = orjson.loads(text)
-        return Position(document["cluster-id"], document["topic-ids"], flat(document["offsets"]))
+        return Position(
+            document["cluster-id"],
+            document["topic-ids"],
+            flat(document["offsets"]),
+            flat(document.get("watermarks", {})),
+            flat(document.get("after-delete", {})),
+            document.get("transaction", ""),
+        )
 
     def summary(self, name: str, commit_id: str) -> dict[str, str]:
         """Give the snapshot summary properties of a commit at this position."""
-        return {
-            NAME: name,
-            COMMIT_ID: commit_id,
-            CLUSTER_ID: self.cluster_id,
-            TOPIC_IDS: orjson.dumps(dict(self.topic_ids), option=orjson.OPT_SORT_KEYS).decode(),
-            OFFSETS: orjson.dumps(nested(self.offsets), option=orjson.OPT_SORT_KEYS).decode(),
+        own = {NAME: name, COMMIT_ID: commit_id, CLUSTER_ID: self.cluster_id}
+        parts = {
+            TOPIC_IDS: dict(self.topic_ids),
+            OFFSETS: nested(self.offsets),
+            WATERMARKS: nested(self.watermarks),
+            AFTER_DELETE: nested(self.after_delete),
         }
+        told = {key: part for key, part in parts.items() if part or key in (TOPIC_IDS, OFFSETS)}
+        if self.transaction:
+            own[TRANSACTION] = self.transaction
+        return own | {key: orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode() for key, part in told.items()}
 
     @staticmethod
     def of_summary(summary: Mapping[str, str], name: str) -> Position | None:
         """Read a snapshot's position, None when the snapshot is not this connector's."""
         if summary.get(NAME) != name:
             return None
+        read = {key: orjson.loads(summary.get(key, "{}")) for key in (TOPIC_IDS, OFFSETS, WATERMARKS, AFTER_DELETE)}
         return Position(
-            summary.get(CLUSTER_ID, ""), orjson.loads(summary[TOPIC_IDS]), flat(orjson.loads(summary[OFFSETS]))
+            summary.get(CLUSTER_ID, ""),
+            read[TOPIC_IDS],
+            flat(read[OFFSETS]),
+            flat(read[WATERMARKS]),
+            flat(read[AFTER_DELETE]),
+            summary.get(TRANSACTION, ""),
         )
 
 
-def nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Give offsets as Kafka tools write them: topic, then partition (as text), then offset."""
-    result: dict[str, dict[str, int]] = {}
+def nested(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
+    """Give offsets as Kafka tools write them: topic, then partition (as text), then offset; watermarks likewise."""
+    result: dict[str, dict[str, T]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         result.setdefault(topic, {})[str(partition)] = offset
     return result
 
 
-def flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+def flat(offsets: Mapping[str, Mapping[str, T]]) -> dict[TopicPartition, T]:
     """Turn the nested form back."""
     return {(topic, int(p)): offset for topic, parts in offsets.items() for p, offset in parts.items()}

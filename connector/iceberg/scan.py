@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from connector.errors import FatalError
-from connector.iceberg.java import as_dict, jvm, mapped
+from connector.iceberg.java import as_dict, each, jvm, mapped
 from connector.iceberg.scan_tasks import Task
 from connector.iceberg.schemas import SnapshotSchema
 from connector.iceberg.table import Table
@@ -153,7 +153,7 @@ class Reader:
 def release(spark: SparkSession, table: Table) -> None:
     """Forget what was staged for reads of a table: their DataFrames cannot be run after it."""
     manager = jvm(spark).org.apache.iceberg.spark.ScanTaskSetManager.get()
-    for key in list(manager.fetchSetIds(table.java)):
+    for key in list(each(manager.fetchSetIds(table.java))):
         if str(key).startswith(_KEY):
             manager.removeTasks(table.java, key)
             _table_cache(spark).remove(key)

@@ -15,7 +15,8 @@ import orjson
 from pyspark.sql import SparkSession
 
 from connector.errors import GapError
-from connector.iceberg.java import jvm, mapped
+from connector.iceberg.java import each, jvm, mapped
+from connector.iceberg.positional import DataFilePlace, PositionDeletes
 from connector.iceberg.table import Table
 
 JavaTask = Any
@@ -26,7 +27,8 @@ JavaFile = Any
 class Task:
     """A data file to read and the delete files that apply to it.
 
-    `deletes` holds a name per delete file (see `delete_name`); `first_row_id` is None where rows have no lineage.
+    `deletes` holds a name per delete file (see `_name`); `first_row_id` is None where rows have no lineage. `place`
+    is what a further delete of its rows has to know.
     """
 
     java: Callable[[], JavaTask]
@@ -35,6 +37,7 @@ class Task:
     records: int
     first_row_id: int | None
     deletes: frozenset[str]
+    place: DataFilePlace
 
 
 @attrs.frozen(eq=False)
@@ -99,11 +102,18 @@ def _before(spark: SparkSession, table: Table, snapshot: Any, changed: _Changed)
     return {task.path: task for task in planned(spark, table, int(parent_id))}
 
 
-def planned(spark: SparkSession, table: Table, snapshot_id: int) -> list[Task]:
-    """Give one task for each data file of a snapshot, with the deletes that apply to it. Reads all its manifests."""
+def planned(spark: SparkSession, table: Table, snapshot_id: int, where: str | None = None) -> list[Task]:
+    """Give one task for each data file of a snapshot, with the deletes that apply to it.
+
+    With `where` (Iceberg's JSON of an expression) only files that may hold such rows, by their partition and bounds.
+    Cost: reads the manifests that may have such files, by default all.
+    """
     iceberg = jvm(spark).org.apache.iceberg
     with mapped(f"planning a read of {table.name} at snapshot {snapshot_id}"):
-        files = table.java.newScan().useSnapshot(snapshot_id).ignoreResiduals().planFiles()
+        scan = table.java.newScan().useSnapshot(snapshot_id).ignoreResiduals()
+        if where is not None:
+            scan = scan.filter(table.expression(where))
+        files = scan.planFiles()
         try:
             tasks = iceberg.relocated.com.google.common.collect.Lists.newArrayList(files)
         finally:
@@ -117,9 +127,9 @@ def described(spark: SparkSession, table: Table, tasks: Any) -> list[Task]:
     builder = rest.responses.PlanTableScanResponse.builder().withPlanStatus(rest.PlanStatus.COMPLETED)
     response = builder.withFileScanTasks(tasks).withSpecsById(table.java.specs()).build()
     document = orjson.loads(rest.responses.PlanTableScanResponseParser.toJson(response))
-    names = [_name(file["file-path"], file.get("content-offset")) for file in document.get("delete-files", ())]
+    deletes = document.get("delete-files", ())
     return [
-        _task(tasks, place, task["data-file"], frozenset(names[i] for i in task.get("delete-file-references", ())))
+        _task(tasks, place, task["data-file"], [deletes[i] for i in task.get("delete-file-references", ())])
         for place, task in enumerate(document.get("file-scan-tasks", ()))
     ]
 
@@ -128,15 +138,22 @@ def _same(task: JavaTask) -> JavaTask:
     return task
 
 
-def _task(tasks: Any, place: int, file: dict[str, Any], deletes: frozenset[str]) -> Task:
+def _task(tasks: Any, place: int, file: dict[str, Any], deletes: Sequence[dict[str, Any]]) -> Task:
+    positions = [delete for delete in deletes if delete["content"] == "position-deletes"]
     return Task(
         java=partial(tasks.get, place),
         path=file["file-path"],
         size_bytes=file["file-size-in-bytes"],
         records=file["record-count"],
         first_row_id=file.get("first-row-id"),
-        deletes=deletes,
+        deletes=frozenset(_name(delete["file-path"], delete.get("content-offset")) for delete in deletes),
+        place=DataFilePlace(file["spec-id"], tuple(file["partition"]), tuple(map(_positions, positions))),
     )
+
+
+def _positions(delete: dict[str, Any]) -> PositionDeletes:
+    offset, size = delete.get("content-offset"), delete.get("content-size-in-bytes")
+    return PositionDeletes(delete["file-path"], delete.get("referenced-data-file") is not None, offset, size)
 
 
 def _name(path: str, offset: int | None) -> str:
@@ -178,7 +195,7 @@ def _bare(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple
 def _with_deletes(spark: SparkSession, task: Task, wanted: frozenset[str]) -> Task:
     """Give the same file with only some of its deletes."""
     java, build = task.java(), _Builder(spark)
-    deletes = [file for file in java.deletes() if _name(str(file.location()), file.contentOffset()) in wanted]
+    deletes = [file for file in each(java.deletes()) if _name(str(file.location()), file.contentOffset()) in wanted]
     made = build.task(java.file(), *build.texts(java.spec()), deletes)
     return attrs.evolve(task, java=partial(_same, made), deletes=task.deletes & wanted)
 

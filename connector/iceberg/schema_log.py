@@ -64,7 +64,10 @@ class SchemaLog:
             stream.write(data)
             stream.close()
             file = describe(_KIND, UNPARTITIONED, path, len(data), statistics(rows.num_rows))
-            java.newAppend().appendFile(self._table.content_file(file)).commit()
+            append = java.newAppend()
+            for made in self._table.content_files([file]):
+                append.appendFile(made)
+            append.commit()
 
     def _row(self, table: Table) -> dict[str, object]:
         document = {

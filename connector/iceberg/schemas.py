@@ -6,9 +6,8 @@ Spark has no type for `time` and for nanosecond timestamps: such columns are car
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import attrs
 import orjson
@@ -17,11 +16,10 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.java import jvm, mapped
+from connector.iceberg.retyped import VARIANT, Json, fields, retyped, without_variants
 from connector.iceberg.table import Table
 
-Json = dict[str, Any]
 _CARRIED = {"time": "long", "timestamp_ns": "long", "timestamptz_ns": "long"}
-_VARIANT = "variant"
 
 
 @attrs.frozen(slots=False)
@@ -38,13 +36,13 @@ class SnapshotSchema:
     @cached_property
     def iceberg(self) -> Schema:
         """The schema as PyIceberg has it; variant columns, which it does not know, are of type `unknown`."""
-        known = _retyped(self.document, lambda kind: "unknown" if kind == _VARIANT else kind)
+        known = without_variants(self.document, "unknown")
         return Schema.model_validate_json(orjson.dumps(known))
 
     @cached_property
     def variants(self) -> frozenset[int]:
         """The field ids of variant columns, at any depth."""
-        return frozenset(field["id"] for _, field in _fields(self.document) if field["type"] == _VARIANT)
+        return frozenset(field["id"] for _, field in fields(self.document) if field["type"] == VARIANT)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -55,12 +53,12 @@ class SnapshotSchema:
     def identifiers(self) -> tuple[str, ...]:
         """The names of the identifier columns in schema order; nested ones with dots."""
         ids = set(self.document.get("identifier-field-ids", ()))
-        return tuple(name for name, field in _fields(self.document) if field["id"] in ids)
+        return tuple(name for name, field in fields(self.document) if field["id"] in ids)
 
     @property
     def flat(self) -> bool:
         """Whether every column is a primitive, so that Iceberg's vectorised Parquet reader takes the table."""
-        return all(isinstance(field["type"], str) and field["type"] != _VARIANT for field in self.document["fields"])
+        return all(isinstance(field["type"], str) and field["type"] != VARIANT for field in self.document["fields"])
 
     def carried(self, name: Callable[[int], str]) -> Json:
         """Give the schema that Spark reads with: columns named by their place, types it lacks as numbers.
@@ -70,7 +68,7 @@ class SnapshotSchema:
         """
         if not self.flat:
             self._refuse_times()
-        fields = _retyped(self.document, lambda kind: _CARRIED.get(kind, kind))["fields"]
+        fields = retyped(self.document, lambda kind: _CARRIED.get(kind, kind))["fields"]
         return {
             "type": "struct",
             "schema-id": 0,
@@ -78,7 +76,7 @@ class SnapshotSchema:
         }
 
     def _refuse_times(self) -> None:
-        names = [name for name, field in _fields(self.document) if field["type"] == "time"]
+        names = [name for name, field in fields(self.document) if field["type"] == "time"]
         if names:
             raise ValueError(f"column {', '.join(names)} is of type time beside nested columns")
 
@@ -107,32 +105,3 @@ def supported(table: Table) -> None:
             f"table {table.name} is of format version 1, which has no sequence numbers: upgrade it with "
             f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version'='2')"
         )
-
-
-def _retyped(kind: Any, rule: Callable[[str], str]) -> Any:
-    if isinstance(kind, str):
-        return rule(kind)
-    changed: Json = dict(kind)
-    for part in ("element", "key", "value"):
-        if part in kind:
-            changed[part] = _retyped(kind[part], rule)
-    if "fields" in kind:
-        changed["fields"] = [{**field, "type": _retyped(field["type"], rule)} for field in kind["fields"]]
-    return changed
-
-
-def _fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Json]]:
-    for field in struct["fields"]:
-        yield prefix + field["name"], field
-        yield from _inner(field["type"], prefix + field["name"])
-
-
-def _inner(kind: Any, prefix: str) -> Iterator[tuple[str, Json]]:
-    if isinstance(kind, str):
-        return
-    if kind["type"] == "struct":
-        yield from _fields(kind, f"{prefix}.")
-    for part in ("element", "key", "value"):
-        if part in kind:
-            yield f"{prefix}.{part}", {"id": kind[f"{part}-id"], "name": part, "type": kind[part]}
-            yield from _inner(kind[part], f"{prefix}.{part}")

@@ -119,9 +119,10 @@ class StoredRows:
             with mapped(f"saving offsets to {self._table.name}"):
                 java.refresh()
                 update = java.newOverwrite()
-                for file in self._files:
-                    update.deleteFile(self._table.content_file(file))
-                update.addFile(self._table.content_file(description)).commit()
+                *gone, made = self._table.content_files([*self._files, description])
+                for file in gone:
+                    update.deleteFile(file)
+                update.addFile(made).commit()
         except RetriableError:
             self._table.refresh()
             raise

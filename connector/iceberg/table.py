@@ -6,15 +6,23 @@ would cost more than the reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import orjson
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import Compressor
 from pyiceberg.table import StaticTable
+from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from connector.iceberg.java import JavaTable, as_dict, jvm, mapped
+from connector.errors import FatalError
+from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.retyped import without_variants
+from connector.settings.writes import MAIN
 
 
 class Table:
@@ -31,11 +39,25 @@ class Table:
         """
         self._spark, self.name, self.java = spark, name, java
         self._catalog_properties = catalog_properties
+        self.branch = MAIN
+
+    def follow(self, branch: str) -> None:
+        """Look at, and commit to, this branch from now on; a table without snapshots gets it with its first commit.
+
+        Raises:
+            FatalError: the table has snapshots and no such branch.
+        """
+        found = self.java.refs().get(branch)
+        if branch != MAIN and not (found.isBranch() if found is not None else self.java.currentSnapshot() is None):
+            raise FatalError(
+                f"table {self.name} has no branch {branch}: make it (ALTER TABLE ... CREATE BRANCH) or name another"
+            )
+        self.branch = branch
 
     @property
     def snapshot_id(self) -> int | None:
-        """The current snapshot, None for a table without one."""
-        snapshot = self.java.currentSnapshot()
+        """The newest snapshot of the branch, None without one."""
+        snapshot = self.java.snapshot(self.branch)
         return None if snapshot is None else int(snapshot.snapshotId())
 
     @property
@@ -61,9 +83,9 @@ class Table:
         """Give the id of a spec without partition fields, None when the table has none."""
         if self.java.spec().isUnpartitioned():
             return int(self.java.spec().specId())
-        for spec in self.java.specs().values():
-            if spec.isUnpartitioned():
-                return int(spec.specId())
+        for entry in each(self.java.specs().entrySet()):
+            if entry.getValue().isUnpartitioned():
+                return int(entry.getKey())
         return None
 
     def layout(self) -> TableLayout:
@@ -80,6 +102,7 @@ class Table:
                 delete_spec_id=self.unpartitioned_spec_id() or 0,
                 properties=as_dict(self.java.properties()),
                 io_properties=self.io_properties(),
+                order_json=str(iceberg.SortOrderParser.toJson(self.java.sortOrder())),
             )
 
     def io_properties(self) -> dict[str, str]:
@@ -89,22 +112,47 @@ class Table:
     def metadata(self) -> StaticTable:
         """Read the current metadata with PyIceberg."""
         location = str(self.java.operations().current().metadataFileLocation())
-        return StaticTable.from_metadata(location, self.io_properties())
+        properties = self.io_properties()
+        io = load_file_io(properties, location)
+        with (
+            io.new_input(location).open() as file,
+            Compressor.get_compressor(location).stream_decompressor(file) as stream,
+        ):
+            document = orjson.loads(stream.read())
+        if "schemas" in document:
+            # PyIceberg knows no variants; only their columns' names and ids matter here.
+            document["schemas"] = [without_variants(schema, "string") for schema in document["schemas"]]
+        metadata = TableMetadataUtil.parse_obj(document)
+        io = load_file_io({**properties, **metadata.properties}, location)
+        return StaticTable(("static-table", location), metadata, location, io, NoopCatalog("static-table"))
 
     def ancestors(self) -> Iterator[Snapshot]:
-        """Give the current snapshot and those before it that have not expired, newest first."""
-        metadata = self.metadata().metadata
-        by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-        at = by_id.get(metadata.current_snapshot_id) if metadata.current_snapshot_id is not None else None
+        """Give the newest snapshot of the branch and those before it that have not expired, newest first."""
+        newest = self.snapshot_id
+        by_id = {snapshot.snapshot_id: snapshot for snapshot in self.metadata().metadata.snapshots}
+        at = by_id.get(newest) if newest is not None else None
         while at is not None:
             yield at
             at = by_id.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
 
-    def content_file(self, description: bytes) -> Any:
-        """Make Iceberg's content file from its JSON description."""
+    def expression(self, where: str) -> Any:
+        """Read Iceberg's JSON of an expression over the table's columns."""
+        parser = jvm(self._spark).org.apache.iceberg.expressions.ExpressionParser
+        return parser.fromJson(where, self.java.schema())
+
+    def strings(self, values: Iterable[str]) -> Any:
+        """Copy to a Java list of strings."""
+        result = jvm(self._spark).java.util.ArrayList()
+        for value in values:
+            result.add(value)
+        return result
+
+    def content_files(self, descriptions: Iterable[bytes]) -> Iterator[Any]:
+        """Make Iceberg's content files from their JSON descriptions."""
         iceberg = jvm(self._spark).org.apache.iceberg
-        mapper = iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
-        return iceberg.ContentFileParser.fromJson(mapper.readTree(description.decode()), self.java.specs())
+        parser, mapper, specs = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper(), self.java.specs()
+        for description in descriptions:
+            yield parser.fromJson(mapper.readTree(description.decode()), specs)
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no snapshot refers to."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import singledispatch
 from itertools import count
+from typing import Literal
 
 import pyarrow as pa
+from pydantic import Field
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -27,6 +29,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampNanoType,
@@ -36,6 +39,16 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
+
+JSON = pa.json_()
+"""In the shape of events: a column that becomes a variant in a table that has none of that name yet."""
+
+
+class VariantType(PrimitiveType):
+    """Iceberg's variant (spec, format version 3), which PyIceberg lacks: for schemas that are handed to Iceberg."""
+
+    root: Literal["variant"] = Field(default="variant")
+
 
 _SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], IcebergType], ...] = (
     (pa.types.is_boolean, BooleanType()),
@@ -48,6 +61,7 @@ _SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], IcebergType], ...] = (
     (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), BinaryType()),
     (pa.types.is_date, DateType()),
     (pa.types.is_time, TimeType()),
+    (JSON.equals, VariantType()),
 )
 
 
@@ -91,6 +105,13 @@ def _nested(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -> Ice
     if pa.types.is_struct(arrow) and arrow.num_fields:
         return StructType(*(NestedField(next(ids), f.name, inner(f.type), required=False) for f in arrow))
     raise TypeError(f"no Iceberg type for {arrow}")
+
+
+def is_document(kind: pa.DataType) -> bool:
+    """Tell whether a column of events is nested, so that it may become a variant; lists of single values are not."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.types.is_nested(kind.value_type)
+    return pa.types.is_nested(kind)
 
 
 def storable(arrow: pa.DataType) -> bool:

@@ -20,7 +20,7 @@ from connector.kafka.records import Records
 from connector.settings import ErrorSettings, KafkaSettings
 
 FLUSH_S = 60.0
-_PREFIX = "__connect.errors."
+HEADER_PREFIX = "__connect.errors."
 _LARGEST = 1_000_000_000
 
 
@@ -50,7 +50,7 @@ class _Envelope:
     def without_value(self) -> _Envelope:
         """Leave the value out, which the headers tell how to find, and say how large it was."""
         size = str(len(self.value or b"")).encode()
-        return _Envelope(self.key, None, (*self.headers, (_PREFIX + "value.omitted", size)))
+        return _Envelope(self.key, None, (*self.headers, (HEADER_PREFIX + "value.omitted", size)))
 
 
 class DeadLetters:
@@ -135,4 +135,4 @@ class DeadLetters:
             "exception.class.name": "connector.errors.DataFault",
             "exception.message": letter.reason,
         }
-        return [(_PREFIX + name, value.encode()) for name, value in values.items()]
+        return [(HEADER_PREFIX + name, value.encode()) for name, value in values.items()]

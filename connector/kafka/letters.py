@@ -13,11 +13,11 @@ from confluent_kafka import Message, Producer
 
 from connector.errors import RetriableError
 from connector.kafka.cluster import Cluster, configuration, mapped
+from connector.kafka.dead_letters import HEADER_PREFIX
 from connector.kafka.records import Records
 from connector.settings import KafkaSettings
 
 MARK = "__icebridge.replayed"
-_PREFIX = "__connect.errors."
 _CHUNK = 20_000
 _FLUSH_S = 60.0
 
@@ -109,7 +109,7 @@ def _headers(message: Message) -> dict[str, str]:
 
 
 def _letter(message: Message, headers: Mapping[str, str]) -> DeadLetter | None:
-    told = {name: headers.get(_PREFIX + name, "") for name in ("topic", "partition", "offset")}
+    told = {name: headers.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
     if not told["topic"] or not told["partition"].isdigit() or not told["offset"].isdigit():
         return None
     return DeadLetter(
@@ -117,8 +117,8 @@ def _letter(message: Message, headers: Mapping[str, str]) -> DeadLetter | None:
         topic=told["topic"],
         partition=int(told["partition"]),
         offset=int(told["offset"]),
-        stage=headers.get(f"{_PREFIX}stage", ""),
-        reason=headers.get(f"{_PREFIX}exception.message", ""),
+        stage=headers.get(f"{HEADER_PREFIX}stage", ""),
+        reason=headers.get(f"{HEADER_PREFIX}exception.message", ""),
         key=_bytes(message.key()),
         value=_bytes(message.value()),
     )

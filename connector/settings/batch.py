@@ -1,6 +1,6 @@
 """properties -> BatchSettings: how often and how much is committed.
 
-Names: Debezium Server's `debezium.sink.batch.*`; `interval-ms` and `max-events` are ours.
+Names: Debezium Server's `debezium.sink.batch.*`; `interval-ms`, `max-events` and `max-bytes` are ours.
 """
 
 from __future__ import annotations
@@ -43,6 +43,13 @@ MAX_EVENTS = Option(
     importance="medium",
     doc="Most events of one batch.",
 )
+MAX_BYTES = Option(
+    name="debezium.sink.batch.max-bytes",
+    kind=whole_number(1),
+    default=1024**3,
+    importance="low",
+    doc="About the most bytes of keys and values in a batch: how many events fit is told by the size of those before.",
+)
 WAIT = Option(
     name="debezium.sink.batch.batch-size-wait",
     kind=Kind("string", _strategy),
@@ -71,7 +78,7 @@ WAIT_INTERVAL = Option(
     importance="low",
     doc="How often MaxBatchSizeWait looks, in milliseconds.",
 )
-OPTIONS: tuple[Option[object], ...] = (INTERVAL, MAX_EVENTS, WAIT, MAX_BATCH_SIZE, MAX_WAIT, WAIT_INTERVAL)
+OPTIONS: tuple[Option[object], ...] = (INTERVAL, MAX_EVENTS, MAX_BYTES, WAIT, MAX_BATCH_SIZE, MAX_WAIT, WAIT_INTERVAL)
 
 
 @attrs.frozen
@@ -96,6 +103,7 @@ class BatchSettings:
     max_wait_ms: int
     wait_interval_ms: int
     max_batch_size: int = 2048
+    max_bytes: int = 1024**3
 
     @property
     def pace(self) -> Pace:
@@ -119,6 +127,7 @@ def build(reading: Reading) -> BatchSettings:
         max_wait_ms=reading.get(MAX_WAIT),
         wait_interval_ms=reading.get(WAIT_INTERVAL),
         max_batch_size=reading.get(MAX_BATCH_SIZE),
+        max_bytes=reading.get(MAX_BYTES),
     )
     entry = reading.entry(WAIT_INTERVAL) or reading.entry(MAX_WAIT)
     if settings.wait_interval_ms >= settings.max_wait_ms and entry:

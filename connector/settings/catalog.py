@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import attrs
 
 from connector.settings.kinds import TEXT, one_of
-from connector.settings.option import Option, Prefix
+from connector.settings.option import Option, Prefix, names_of
 from connector.settings.reading import Reading
 
 TABLE_FAMILIES = ("write.", "read.", "history.", "commit.", "gc.", "schema.name-mapping.", "compatibility.")
@@ -105,18 +105,14 @@ SOURCE = options(
 )
 
 
-def _names(values: Mapping[str, str]) -> str:
-    return f"<{', '.join(values)}>"
-
-
 @attrs.frozen
 class CatalogSettings:
     """A catalog: `properties` always hold `type` or `catalog-impl`, and `io-impl`; keys are without the prefix."""
 
     name: str
-    properties: Mapping[str, str] = attrs.field(repr=_names)
+    properties: Mapping[str, str] = attrs.field(repr=names_of)
     namespace: tuple[str, ...]
-    table_properties: Mapping[str, str] = attrs.field(repr=_names)
+    table_properties: Mapping[str, str] = attrs.field(repr=names_of)
 
 
 def build(reading: Reading, given: CatalogOptions = SINK) -> CatalogSettings:

@@ -1,7 +1,8 @@
 """Java client settings -> librdkafka settings: names and meanings, scope by scope.
 
 Sources: Kafka's client configuration reference and librdkafka's CONFIGURATION.md. Settings that only the Java client
-has stay out of the translation: they still reach Spark's Kafka source, which is a Java client.
+has stay out of the translation: they still reach the Java clients, which look up the sink's offsets and publish the
+source's records.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ NO_EFFECT = (
 
 REFUSED = {
     "iceberg.hadoop-conf-dir": "give single settings as spark.hadoop.<key>",
-    "iceberg.tables.default-commit-branch": "take it out: commits go to the main branch",
 }
+_OF_ONE_TABLE = (".route-regex", ".id-columns", ".commit-branch", ".write-mode", ".scd-type")
 _KNOWN_TRANSFORMS = ("ExtractNewRecordState", "DebeziumTransform")
 _CDC_PATTERN = "{db}.{table}"
 
@@ -101,18 +101,14 @@ def _name(key: str) -> str:
 
 
 def check(reading: Reading) -> None:
-    """Refuse by name what that sink does and this one does not: branches, transforms of its own."""
+    """Refuse by name what that sink does and this one does not: transforms of its own."""
     for key, entry in reading.entries.items():
-        if key in REFUSED and entry.text.strip() not in ("", "main"):
+        if key in REFUSED and entry.text.strip():
             reading.refuse(entry, "is not supported", REFUSED[key])
-        if key.startswith("iceberg.table.") and not key.endswith((".route-regex", ".id-columns")):
-            branch = key.endswith(".commit-branch")
-            if not branch:
-                reading.refuse(
-                    entry, "is not a known key", "write route-regex, id-columns or partition-by after the table"
-                )
-            elif entry.text.strip() != "main":
-                reading.refuse(entry, "is not supported", "take it out: commits go to the main branch")
+        if key.startswith("iceberg.table.") and not key.endswith(_OF_ONE_TABLE):
+            reading.refuse(
+                entry, "is not a known key", f"write {', '.join(_OF_ONE_TABLE)} or .partition-by after the table"
+            )
         if _TRANSFORM.fullmatch(key) and not entry.text.strip().endswith(_KNOWN_TRANSFORMS):
             what = "is a transform that is not applied here"
             reading.refuse(entry, what, "take it out; Debezium's envelopes are unwrapped without one")

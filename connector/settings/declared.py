@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import attrs
 
-from connector.settings import batch, catalog, errors, events, kafka, table
+from connector.settings import batch, catalog, errors, events, kafka, routes, search, table
 from connector.settings.kinds import TOPIC_NAME, Kind, Unfit
 from connector.settings.option import Option, Prefix
 
 
 def _sink_type(text: str) -> str:
-    if text in {"iceberg", "icebergevents"}:
+    if text in {"iceberg", "icebergevents", "opensearch"}:
         return text
-    raise Unfit("{} is not a sink of this program", "write iceberg or icebergevents")
+    raise Unfit("{} is not a sink of this program", "write iceberg, icebergevents or opensearch")
 
 
 NAME = Option(
@@ -27,7 +27,7 @@ SINK_TYPE = Option(
     kind=Kind("string", _sink_type),
     default="iceberg",
     importance="low",
-    doc="iceberg: tables of rows; icebergevents: every event as text in the one table debezium_events.",
+    doc="iceberg: tables of rows; icebergevents: every event as text in one table; opensearch: documents in indexes.",
 )
 SPARK = Prefix(
     name="spark.",
@@ -56,6 +56,15 @@ SCOPES = (
     ScopeOfOptions("Errors", errors.OPTIONS),
     ScopeOfOptions("Spark", (), (SPARK,)),
 )
-OPTIONS = tuple(option for scope in SCOPES for option in scope.options)
+SEARCH_SCOPES = (
+    *SCOPES[:2],
+    ScopeOfOptions("OpenSearch", search.OPTIONS),
+    ScopeOfOptions("Indexes", table.FOR_INDEXES, (routes.ROUTE_REGEX,)),
+    ScopeOfOptions("Catalog of the offsets", catalog.SINK.all, (catalog.SINK.rest,)),
+    *SCOPES[4:],
+)
+"""The chapters of the OpenSearch sink."""
+
+OPTIONS = (*(option for scope in SCOPES for option in scope.options), *search.OPTIONS)
 PREFIXES = tuple(prefix for scope in SCOPES for prefix in scope.prefixes)
 NAMES = tuple(name for option in OPTIONS for name in option.names)

@@ -15,6 +15,7 @@ from connector.settings.option import Option, Prefix
 SameAs = Callable[[str], str]
 REFERENCE = Path("docs/reference/options.md")
 SOURCE_REFERENCE = Path("docs/reference/source-options.md")
+SEARCH_REFERENCE = Path("docs/reference/opensearch-options.md")
 _INTRO = """\
 # Options of the {}
 
@@ -37,6 +38,7 @@ def outputs() -> dict[Path, str]:
     references = {
         REFERENCE: markdown("sink", declared.SCOPES, peers.same_as),
         SOURCE_REFERENCE: markdown("source", source.SCOPES),
+        SEARCH_REFERENCE: markdown("OpenSearch sink", declared.SEARCH_SCOPES, peers.same_as),
     }
     return references | {Path(sample.path): samples.render(sample) for sample in samples.ALL}
 

@@ -79,8 +79,13 @@ CONNECT_SINK = Foreign(
     frozenset(),
     connect_sink.NO_EFFECT,
 )
+AIVEN_SINK = Foreign(
+    "these keys of Aiven's OpenSearch sink steer its buffers and have no effect here",
+    frozenset({"type.name", "max.buffered.records", "linger.ms", "flush.timeout.ms", "connection.timeout.ms"}),
+    ("type.name.",),
+)
 REFUSED = Foreign("", frozenset(connect_sink.REFUSED), ())
-ALL = (DEBEZIUM, CONNECT, OTHER_SINK, CONNECT_SINK)
+ALL = (DEBEZIUM, CONNECT, OTHER_SINK, CONNECT_SINK, AIVEN_SINK)
 
 
 def notes(keys: Iterable[str]) -> Iterator[str]:

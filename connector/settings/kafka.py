@@ -10,10 +10,11 @@ from typing import Literal
 
 import attrs
 
-from connector.settings import clients, topics
+from connector.settings import clients, topics, transactions
 from connector.settings.kinds import SERVERS, TEXT, one_of
-from connector.settings.option import Option, Prefix
+from connector.settings.option import Option, Prefix, names_of
 from connector.settings.reading import Reading
+from connector.settings.transactions import TransactionSettings
 
 Scope = Literal["consumer", "producer", "admin"]
 
@@ -73,7 +74,7 @@ CONSUMER = Prefix(
     name="consumer.override.",
     target="Kafka consumer",
     importance="medium",
-    doc="Any setting of the Java consumer, for the reading side only.",
+    doc="Java consumer's settings; tasks that fetch heed security, isolation.level and max.partition.fetch.bytes.",
 )
 PRODUCER = Prefix(
     name="producer.override.",
@@ -92,16 +93,13 @@ ADMIN = Prefix(name="admin.", target="Kafka admin client", importance="low", doc
 OPTIONS: tuple[Option[object], ...] = (
     BOOTSTRAP_SERVERS,
     *topics.OPTIONS,
+    *transactions.OPTIONS,
     GROUP_ID,
     AUTO_OFFSET_RESET,
     CONSUMER_SERVERS,
     SECURITY_PROTOCOL,
 )
 PREFIXES = (*SECURITY, CONSUMER, PRODUCER, ADMIN_OVERRIDE, ADMIN)
-
-
-def _names(values: Mapping[str, str]) -> str:
-    return f"<{', '.join(values)}>"
 
 
 @attrs.frozen
@@ -116,9 +114,10 @@ class KafkaSettings:
     topics_regex: str | None
     group_id: str
     auto_offset_reset: str
-    consumer: Mapping[str, str] = attrs.field(repr=_names)
-    producer: Mapping[str, str] = attrs.field(repr=_names)
-    admin: Mapping[str, str] = attrs.field(repr=_names)
+    consumer: Mapping[str, str] = attrs.field(repr=names_of)
+    producer: Mapping[str, str] = attrs.field(repr=names_of)
+    admin: Mapping[str, str] = attrs.field(repr=names_of)
+    transactions: TransactionSettings = TransactionSettings()
 
     def client(self, scope: Scope) -> dict[str, str]:
         """librdkafka's configuration of a client, bootstrap.servers and security included."""
@@ -132,7 +131,8 @@ def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
     consumer_servers = reading.get(CONSUMER_SERVERS)
     if not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
         reading.miss(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
-    names, regex = topics.select(reading, dead_letters)
+    told = transactions.build(reading)
+    names, regex = topics.select(reading, dead_letters, told.topic)
     common = _security(reading)
     elsewhere = {"bootstrap.servers": consumer_servers} if consumer_servers else {}
     settings = KafkaSettings(
@@ -144,15 +144,16 @@ def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
         consumer=common | reading.under(CONSUMER) | elsewhere,
         producer=common | reading.under(PRODUCER),
         admin=common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE),
+        transactions=told,
     )
     clients.check(reading, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin})
     return settings
 
 
-def build_producing(reading: Reading) -> KafkaSettings:
+def build_producing(reading: Reading, *, needed: bool = True) -> KafkaSettings:
     """Read what a source needs to publish: brokers, producer and admin client; faults go to the reading."""
     servers = reading.get(BOOTSTRAP_SERVERS)
-    if not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
+    if needed and not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
         reading.miss(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
     common = _security(reading)
     settings = KafkaSettings(

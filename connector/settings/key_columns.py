@@ -77,17 +77,17 @@ def build(reading: Reading) -> KeyRule:
     if mode == "record_value" and not fields and entry and entry.layer >= 0:
         reading.refuse(entry, f"needs {FIELDS.name}", "name the columns of the value that tell rows apart")
     told = reading.entry(FIELDS)
-    nested = [name for name in (*fields, *columns) if "." in name]
-    listed = told or reading.entry(ID_COLUMNS)
-    if nested and listed:
-        reading.refuse(listed, "names a nested field", "key columns have to be of the top level")
     if columns and told:
         reading.refuse(told, f"{ID_COLUMNS.name} is given too", "keep one of them")
+    own = [entry for entry in reading.members(ROUTE_REGEX) if entry.key.endswith(".id-columns")]
     by_table = {
         entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reading.get(_one(entry.key))
-        for entry in reading.members(ROUTE_REGEX)
-        if entry.key.endswith(".id-columns")
+        for entry in own
     }
+    named = [(told, fields), (reading.entry(ID_COLUMNS), columns), *zip(own, by_table.values(), strict=True)]
+    for listed, names in named:
+        if listed and any("." in name for name in names):
+            reading.refuse(listed, "names a nested field", "key columns have to be of the top level")
     if columns:
         return KeyRule("record_value", columns, by_table)
     return KeyRule(

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from connector.settings import partitions, regexps
+from connector.settings import partitions, regexps, sorting
 
 T_co = TypeVar("T_co", covariant=True)
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -143,13 +143,21 @@ def _key_columns(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(found)
 
 
-def _terms(text: str) -> tuple[str, ...]:
+def _partition_terms(text: str) -> tuple[str, ...]:
+    return _terms(text, partitions.parse, "{} is not a list of partition terms", partitions.HINT)
+
+
+def _sort_terms(text: str) -> tuple[str, ...]:
+    return _terms(text, sorting.parse, "{} is not a list of sort terms", sorting.HINT)
+
+
+def _terms(text: str, parse: Callable[[str], object], what: str, hint: str) -> tuple[str, ...]:
     terms = partitions.split_terms(text)
     for term in terms:
         try:
-            partitions.parse(term)
+            parse(term)
         except ValueError as wrong:
-            raise Unfit(f"{{}} is not a list of partition terms ({wrong})", partitions.HINT) from None
+            raise Unfit(f"{what} ({wrong})", hint) from None
     return terms
 
 
@@ -164,4 +172,5 @@ SERVERS: Kind[str] = Kind("list", _servers)
 PATTERN: Kind[str] = Kind("regex", _pattern)
 PATTERNS: Kind[tuple[str, ...]] = Kind("list of regex", _patterns)
 KEY_COLUMNS: Kind[tuple[tuple[str, tuple[str, ...]], ...]] = Kind("list", _key_columns)
-PARTITION_TERMS: Kind[tuple[str, ...]] = Kind("list", _terms)
+PARTITION_TERMS: Kind[tuple[str, ...]] = Kind("list", _partition_terms)
+SORT_TERMS: Kind[tuple[str, ...]] = Kind("list", _sort_terms)

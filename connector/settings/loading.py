@@ -17,11 +17,6 @@ from connector.settings.reading import Reading
 Settings = TypeVar("Settings")
 
 
-def names_of(values: Mapping[str, str]) -> str:
-    """Show which keys are passed on, never their values."""
-    return f"<{', '.join(values)}>"
-
-
 def read(
     files: Sequence[Path],
     overrides: Mapping[str, str] | None,

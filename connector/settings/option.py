@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Generic, Literal, TypeVar
 
 import attrs
@@ -54,6 +55,11 @@ class Prefix:
     target: str
     importance: Importance
     doc: str
+
+
+def names_of(values: Iterable[str]) -> str:
+    """Show which keys are passed on, never their values."""
+    return f"<{', '.join(values)}>"
 
 
 def show(value: object) -> str:

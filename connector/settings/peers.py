@@ -1,11 +1,12 @@
 """our key -> whose it is: the column "Same as" of the generated reference.
 
-Debezium Server Iceberg, Iceberg Kafka Connect (and its Tabular ancestor), the Debezium JDBC sink, Kafka Connect.
+Debezium Server Iceberg, Iceberg Kafka Connect (and its Tabular ancestor), the Debezium JDBC sink, Aiven's OpenSearch
+sink, Kafka Connect.
 """
 
 from __future__ import annotations
 
-from connector.settings import connect_sink
+from connector.settings import connect_sink, search
 
 _OWN = ("debezium.sink.batch.interval-ms", "debezium.sink.batch.max-events")
 _JDBC = ("primary.key.", "collection.name.format", "truncate.enabled")
@@ -20,6 +21,8 @@ _CONNECT = (
     "errors.retry.",
     "errors.deadletterqueue.topic.",
 )
+_OWN_SEARCH = ("connection.ssl.", "connection.compression", "bulk.size.bytes", "aws.", "index.gc_deletes", "iceberg.")
+_AIVEN = frozenset(option.name for option in search.OPTIONS if not option.name.startswith(_OWN_SEARCH))
 _TABULAR = ("iceberg.tables.cdc-field", "iceberg.tables.upsert-mode-enabled")
 _CATALOG = ("warehouse", "type", "catalog-impl", "uri", "io-impl")
 
@@ -44,6 +47,8 @@ def same_as(key: str) -> str:
         found.append("Iceberg Kafka Connect")
     if key.startswith(_JDBC):
         found.append("Debezium JDBC sink")
+    if key in _AIVEN:
+        found.append("Aiven's OpenSearch sink")
     if key.startswith(_CONNECT):
         found.append("Kafka Connect")
     return ", ".join(found)

@@ -12,7 +12,7 @@ import attrs
 
 from connector.settings import security
 from connector.settings.kinds import TEXT, Kind, Unfit, one_of, split
-from connector.settings.option import Option
+from connector.settings.option import Option, names_of
 from connector.settings.reading import Reading
 
 _TLS = {
@@ -101,15 +101,11 @@ def options(side: str) -> SideOptions:
     )
 
 
-def _names(pairs: tuple[tuple[str, str], ...]) -> str:
-    return f"<{', '.join(name for name, _ in pairs)}>"
-
-
 @attrs.frozen
 class RegistrySettings:
     """What the registry's client is given, as sorted pairs; no representation shows a value."""
 
-    client: tuple[tuple[str, str], ...] = attrs.field(repr=_names)
+    client: tuple[tuple[str, str], ...] = attrs.field(repr=lambda pairs: names_of(dict(pairs)))
 
 
 def build(reading: Reading, side: SideOptions, *, needed: bool) -> RegistrySettings | None:

@@ -71,7 +71,7 @@ ROUTE_REGEX = Prefix(
     name="iceberg.table.",
     target="one table",
     importance="medium",
-    doc="<table>.route-regex, .id-columns or .partition-by: for this table only (commit-branch is refused).",
+    doc="<table>.route-regex, .id-columns, .partition-by, .commit-branch, .write-mode or .scd-type: for one table.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     TABLES,

@@ -68,7 +68,23 @@ SOURCE = Sample(
     },
     source.SCOPES,
 )
-ALL = (UPSERT, APPEND, SOURCE)
+SEARCH = Sample(
+    "config/opensearch-sink.properties",
+    (
+        "Debezium events to documents in OpenSearch: one document per key, deleted ones gone, older changes left out.",
+        "The catalog holds nothing but the offsets.",
+        "",
+        "    icebridge run config/opensearch-sink.properties",
+    ),
+    _COMMON
+    | {
+        "name": "icebridge-search",
+        "debezium.sink.type": "opensearch",
+        "connection.url": "http://localhost:9200",
+    },
+    declared.SEARCH_SCOPES,
+)
+ALL = (UPSERT, APPEND, SOURCE, SEARCH)
 _RULES = (
     "Every key is here. A commented line shows the default; one in <angle brackets> depends on other keys.",
     "More files may follow, such as one of config/catalogs; a later file wins, -X key=value wins over all.",

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings import batch, capture, catalog, connect_sink, errors, events, kafka, keys, table
+from connector.settings import batch, capture, catalog, connect_sink, errors, events, kafka, keys, search, table
 from connector.settings.declared import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
-from connector.settings.loading import names_of, read
+from connector.settings.loading import read
+from connector.settings.option import names_of
 from connector.settings.reading import Reading
 
 KNOWN = keys.Known(
@@ -26,7 +27,8 @@ KNOWN = keys.Known(
 class SinkSettings:
     """All settings of a sink; `notes` are to be logged once at start. No representation shows a passed-on value.
 
-    `events_only`: every event is kept as text in one table (`icebergevents`).
+    `events_only`: every event is kept as text in one table (`icebergevents`). `search`: events become documents of
+    OpenSearch; the catalog then holds nothing but the offsets.
     """
 
     name: str
@@ -39,6 +41,7 @@ class SinkSettings:
     spark: Mapping[str, str] = attrs.field(repr=names_of)
     notes: tuple[str, ...]
     events_only: bool = False
+    search: search.SearchSettings | None = None
 
 
 def load(
@@ -59,7 +62,10 @@ def _build(reading: Reading) -> SinkSettings:
     connect_sink.check(reading)
     name = reading.get(NAME)
     failures = errors.build(reading, name)
-    tables = table.build(reading)
+    searching = reading.get(SINK_TYPE) == "opensearch" or search.is_search(reading.entries)
+    tables = table.build(reading, searching=searching)
+    if not searching:
+        search.check_absent(reading)
     return SinkSettings(
         name=name,
         kafka=kafka.build(reading, name, failures.topic),
@@ -71,4 +77,5 @@ def _build(reading: Reading) -> SinkSettings:
         spark={SPARK.name + key: text for key, text in reading.under(SPARK).items()},
         notes=tuple(reading.notes),
         events_only=events_only,
+        search=search.build(reading) if searching else None,
     )

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings import capture, catalog, declared, entries, errors, kafka, keys, outgoing
+from connector.settings import capture, catalog, declared, entries, errors, kafka, keys, outgoing, search
 from connector.settings.declared import SPARK, ScopeOfOptions
 from connector.settings.entries import Entry
 from connector.settings.errors import ErrorSettings
-from connector.settings.kinds import TEXT
-from connector.settings.loading import names_of, read
-from connector.settings.option import Option
+from connector.settings.kinds import TEXT, one_of
+from connector.settings.loading import read
+from connector.settings.option import Option, names_of
 from connector.settings.reading import Reading
 
 CLASS = "io.debezium.connector.iceberg.IcebergConnector"
@@ -31,12 +31,19 @@ CONNECTOR_CLASS = Option(
     importance="high",
     doc=f"Makes a file a source's: {CLASS}, or IcebergSource for short.",
 )
+SINK_TYPE = Option(
+    name="debezium.sink.type",
+    kind=one_of("kafka", "opensearch"),
+    default="kafka",
+    importance="high",
+    doc="Where changes go: kafka, as events; opensearch, as documents, with no Kafka between.",
+)
 NAME = attrs.evolve(
     declared.NAME, doc="Name of this source; its positions are stored under it, so keep it. Two sources need two names."
 )
 _RETRIES = (errors.RETRY_TIMEOUT, errors.RETRY_DELAY_MAX)
 SCOPES = (
-    ScopeOfOptions("The source", (NAME, CONNECTOR_CLASS)),
+    ScopeOfOptions("The source", (NAME, CONNECTOR_CLASS, SINK_TYPE)),
     ScopeOfOptions(
         "Kafka",
         (kafka.BOOTSTRAP_SERVERS, kafka.SECURITY_PROTOCOL),
@@ -50,6 +57,7 @@ SCOPES = (
     ScopeOfOptions("Catalog", catalog.SOURCE.all, (catalog.SOURCE.rest,)),
     ScopeOfOptions("What is read", capture.OPTIONS),
     ScopeOfOptions("Events and topics", outgoing.OPTIONS, outgoing.PREFIXES),
+    ScopeOfOptions("OpenSearch", search.OF_SOURCE),
     ScopeOfOptions("Errors", _RETRIES),
     ScopeOfOptions("Spark", (), (SPARK,)),
 )
@@ -61,7 +69,10 @@ KNOWN = keys.Known("source", "docs/reference/source-options.md", NAMES, tuple(pr
 
 @attrs.frozen
 class SourceSettings:
-    """All settings of a source; `notes` are to be logged once at start. No representation shows a passed-on value."""
+    """All settings of a source; `notes` are to be logged once at start. No representation shows a passed-on value.
+
+    `search`: changes go to OpenSearch, and there need be no Kafka.
+    """
 
     name: str
     kafka: kafka.KafkaSettings
@@ -71,6 +82,7 @@ class SourceSettings:
     errors: ErrorSettings
     spark: Mapping[str, str] = attrs.field(repr=names_of)
     notes: tuple[str, ...]
+    search: search.SearchSettings | None = None
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
@@ -112,13 +124,17 @@ def _build(reading: Reading) -> SourceSettings:
     name = reading.get(NAME)
     for option in outgoing.FORMATS:
         reading.get(option)
+    searching = reading.get(SINK_TYPE) == "opensearch"
+    if not searching:
+        search.check_absent(reading)
     return SourceSettings(
         name=name,
-        kafka=kafka.build_producing(reading),
+        kafka=kafka.build_producing(reading, needed=not searching),
         catalog=catalog.build(reading, catalog.SOURCE),
         capture=capture.build(reading),
         outgoing=outgoing.build(reading),
         errors=errors.build(reading, name),
         spark={SPARK.name + key: text for key, text in reading.under(SPARK).items()},
         notes=tuple(reading.notes),
+        search=search.build(reading) if searching else None,
     )

@@ -10,13 +10,24 @@ from typing import Literal
 
 import attrs
 
-from connector.settings import connect_sink, key_columns, regexps, routes, table_schema, topics
+from connector.settings import (
+    connect_sink,
+    deleted_keys,
+    key_columns,
+    regexps,
+    routes,
+    table_schema,
+    topics,
+    writes,
+)
+from connector.settings.deleted_keys import DeletedKeySettings
 from connector.settings.key_columns import KeyRule
-from connector.settings.kinds import BOOLEAN, LIST, PARTITION_TERMS, PATTERN, TEXT, one_of, whole_number
+from connector.settings.kinds import BOOLEAN, LIST, PARTITION_TERMS, PATTERN, SORT_TERMS, TEXT, one_of, whole_number
 from connector.settings.option import Option, Prefix
 from connector.settings.reading import Reading
 from connector.settings.routes import Routes
 from connector.settings.table_schema import Column
+from connector.settings.writes import WriteRule
 
 PREFIX = Option(
     name="debezium.sink.iceberg.table-prefix",
@@ -67,6 +78,11 @@ KEEP_DELETES = Option(
     default=True,
     importance="high",
     doc='Keep a deleted row with __deleted = "true" (soft delete); false removes it (hard delete).',
+)
+KEEP_DELETED_DOCUMENTS = attrs.evolve(
+    KEEP_DELETES,
+    default=False,
+    doc='Keep a deleted document with __deleted = "true" (soft delete); false removes it (hard delete).',
 )
 TRUNCATE = Option(
     name="truncate.enabled",
@@ -131,6 +147,19 @@ PARTITION_BY = Option(
     importance="medium",
     doc="Partition of tables that are made: columns, year|month|day|hour(c), bucket(c, N), truncate(c, N).",
 )
+SORT_BY = Option(
+    name="debezium.sink.iceberg.sort-by",
+    kind=SORT_TERMS,
+    default=(),
+    importance="low",
+    doc="Order of rows in files of tables that are made: terms as in partition-by, then asc|desc, nulls first|last.",
+)
+SORT_BY_TABLE = Prefix(
+    name="debezium.sink.iceberg.sort-by.",
+    target="sort-by of one table",
+    importance="low",
+    doc="The sort-by of one table, by its name or its topic.",
+)
 PARTITION_BY_TABLE = Prefix(
     name="debezium.sink.iceberg.partition-by.",
     target="partition-by of one table",
@@ -161,10 +190,10 @@ HISTORY_TABLE = Option(
 )
 NESTED_AS_VARIANT = Option(
     name="debezium.sink.iceberg.nested-as-variant",
-    kind=one_of("false"),
-    default="false",
+    kind=BOOLEAN,
+    default=False,
     importance="low",
-    doc="Store nested values as variant; not possible: files are written by Arrow, which writes no variant.",
+    doc="Make new columns of nested values, and of JSON texts by schema, variant; new tables get format version 3.",
 )
 TABLE_MAPPER = Option(
     name="debezium.sink.iceberg.table-mapper",
@@ -190,6 +219,7 @@ OPTIONS: tuple[Option[object], ...] = (
     WRITE_FORMAT,
     FORMAT_VERSION,
     PARTITION_BY,
+    SORT_BY,
     EXCLUDED_COLUMNS,
     OFFSETS_TABLE,
     HISTORY_TABLE,
@@ -198,7 +228,25 @@ OPTIONS: tuple[Option[object], ...] = (
     *routes.OPTIONS,
     *key_columns.OPTIONS,
     *table_schema.OPTIONS,
+    *deleted_keys.OPTIONS,
+    *writes.OPTIONS,
 )
+FOR_INDEXES: tuple[Option[object], ...] = (
+    PREFIX,
+    DESTINATION_REGEXP,
+    DESTINATION_REPLACE,
+    UPSERT,
+    KEEP_DELETED_DOCUMENTS,
+    TRUNCATE,
+    DEDUP_COLUMN,
+    OP_FIELD,
+    FIELD_ADDITION,
+    EXCLUDED_COLUMNS,
+    OFFSETS_TABLE,
+    *routes.OPTIONS,
+    *key_columns.OPTIONS,
+)
+"""Those of them that say something of indexes."""
 CREATE_PROPS = Prefix(
     name="iceberg.tables.auto-create-props.",
     target="properties of new tables",
@@ -211,7 +259,7 @@ WRITE_PROPS = Prefix(
     importance="low",
     doc="Any write property (write.parquet.compression-codec ...), over that of the table.",
 )
-PREFIXES = (PARTITION_BY_TABLE, routes.ROUTE_REGEX, CREATE_PROPS, WRITE_PROPS)
+PREFIXES = (PARTITION_BY_TABLE, SORT_BY_TABLE, routes.ROUTE_REGEX, CREATE_PROPS, WRITE_PROPS)
 
 
 @attrs.frozen
@@ -239,6 +287,7 @@ class TableSettings:
     excluded_columns: tuple[str, ...]
     offsets_table: str
     truncate: bool = False
+    nested_as_variant: bool = False
     routes: Routes | None = None
     keys: KeyRule = KeyRule()
     auto_create: bool = True
@@ -247,16 +296,20 @@ class TableSettings:
     write_properties: Mapping[str, str] = attrs.field(factory=dict)
     columns: tuple[Column, ...] = ()
     location: str | None = None
+    sort_by: tuple[str, ...] = ()
+    sort_by_table: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     history_table: str | None = None
+    deleted_keys: DeletedKeySettings = DeletedKeySettings()
+    writes: WriteRule = WriteRule()
 
 
-def build(reading: Reading) -> TableSettings:
-    """Read the tables' part; faults go to the reading."""
-    reading.get(NESTED_AS_VARIANT)
+def build(reading: Reading, *, searching: bool = False) -> TableSettings:
+    """Read the tables' part; faults go to the reading. Indexes (`searching`) keep no deleted documents by default."""
+    keeps = reading.get(KEEP_DELETED_DOCUMENTS if searching else KEEP_DELETES)
     reading.get(TABLE_MAPPER)
     _check_replacement(reading)
     _check_prefix(reading)
-    keys = key_columns.build(reading)
+    keys, written = key_columns.build(reading), writes.build(reading, UPSERT)
     routing = routes.build(reading, connect_sink.cdc_target(reading))
     table_schema.check(reading, routing, reading.get(topics.TOPICS))
     return TableSettings(
@@ -264,18 +317,21 @@ def build(reading: Reading) -> TableSettings:
         destination_regexp=reading.get(DESTINATION_REGEXP),
         destination_regexp_replace=reading.get(DESTINATION_REPLACE),
         case=_case(reading),
-        upsert=reading.get(UPSERT) and keys.mode != "none",
-        keep_deletes=reading.get(KEEP_DELETES),
-        truncate=_truncate(reading),
+        upsert=written.replaces and keys.mode != "none",
+        keep_deletes=keeps,
+        truncate=_truncate(reading, keeps=keeps),
         dedup_column=reading.get(DEDUP_COLUMN),
         op_field=reading.get(OP_FIELD),
         create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
         allow_field_addition=reading.get(FIELD_ADDITION),
         preserve_required=_preserve_required(reading),
         write_format=reading.get(WRITE_FORMAT),
-        format_version=reading.get(FORMAT_VERSION),
+        format_version=3 if reading.get(NESTED_AS_VARIANT) else reading.get(FORMAT_VERSION),
+        nested_as_variant=reading.get(NESTED_AS_VARIANT),
         partition_by=reading.get(PARTITION_BY),
-        partition_by_table=_by_table(reading),
+        partition_by_table=_by_table(reading, PARTITION_BY, PARTITION_BY_TABLE),
+        sort_by=reading.get(SORT_BY),
+        sort_by_table=_by_table(reading, SORT_BY, SORT_BY_TABLE),
         excluded_columns=reading.get(EXCLUDED_COLUMNS),
         offsets_table=reading.get(OFFSETS_TABLE),
         routes=routing,
@@ -287,6 +343,8 @@ def build(reading: Reading) -> TableSettings:
         columns=reading.get(table_schema.COLUMNS),
         location=reading.get(table_schema.LOCATION),
         history_table=reading.get(HISTORY_TABLE),
+        deleted_keys=deleted_keys.build(reading),
+        writes=written,
     )
 
 
@@ -306,9 +364,11 @@ def _check_prefix(reading: Reading) -> None:
         )
 
 
-def _truncate(reading: Reading) -> bool:
+def _truncate(reading: Reading, *, keeps: bool) -> bool:
     wanted, entry = reading.get(TRUNCATE), reading.entry(TRUNCATE)
-    if wanted and entry and reading.get(UPSERT) and reading.get(KEEP_DELETES):
+    if wanted and entry and reading.get(writes.SCD_TYPE) == "2":
+        reading.refuse(entry, f"{writes.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
+    if wanted and entry and reading.get(UPSERT) and keeps:
         reading.refuse(entry, f"{KEEP_DELETES.name} is true, which keeps every row", f"set {KEEP_DELETES.name}=false")
     return wanted
 
@@ -331,8 +391,5 @@ def _check_replacement(reading: Reading) -> None:
         reading.refuse(entry, f"holds {wrong}", "write $1 for a group, \\$ for a dollar sign")
 
 
-def _by_table(reading: Reading) -> dict[str, tuple[str, ...]]:
-    values: dict[str, tuple[str, ...]] = {}
-    for table in reading.under(PARTITION_BY_TABLE):
-        values[table] = reading.get(attrs.evolve(PARTITION_BY, name=PARTITION_BY_TABLE.name + table))
-    return values
+def _by_table(reading: Reading, option: Option[tuple[str, ...]], of_one: Prefix) -> dict[str, tuple[str, ...]]:
+    return {table: reading.get(attrs.evolve(option, name=of_one.name + table)) for table in reading.under(of_one)}

@@ -6,6 +6,7 @@ Names and meaning: `schema.columns` and `table_location` of the seed `rfc-iceber
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import attrs
 
@@ -14,21 +15,38 @@ from connector.settings.option import Option
 from connector.settings.reading import Reading
 from connector.settings.routes import Routes
 
-_SPLIT = re.compile(r",(?![^(\[<]*[)\]>])")
 _PLAIN = frozenset({"boolean", "int", "long", "float", "double", "string", "uuid", "binary", "date", "time"})
 _PLAIN |= {"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _FIXED = re.compile(r"fixed[\[(]\s*(\d{1,9})\s*[\])]")
 _MAX_DIGITS = 38
-_TODO = "write name type [required], ...; types are Iceberg's: long, string, decimal(9,2), timestamptz ..."
+_NESTED = re.compile(r"(struct|list|map)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
+_FIELD = re.compile(r"([^\s:]+)\s*:\s*(.+)", re.DOTALL)
+_PAIR = 2
+_TODO = (
+    "write name type [required], ...; types are Iceberg's: long, string, decimal(9,2), timestamptz, list<long>, "
+    "map<string, long>, struct<a: long, b: string> ..."
+)
+
+
+@attrs.frozen
+class Nested:
+    """A declared struct, list or map: its fields by name, or `element`, or `key` and `value`."""
+
+    kind: Literal["struct", "list", "map"]
+    parts: tuple[tuple[str, str | Nested], ...]
+
+    def __str__(self) -> str:
+        named = self.kind == "struct"
+        return f"{self.kind}<{', '.join(f'{name}: {type_}' if named else str(type_) for name, type_ in self.parts)}>"
 
 
 @attrs.frozen
 class Column:
-    """A declared column; `type` is Iceberg's name of it, as in its JSON."""
+    """A declared column; `type` is Iceberg's name of it, as in its JSON, where it is not nested."""
 
     name: str
-    type: str
+    type: str | Nested
     required: bool
 
     def __str__(self) -> str:
@@ -36,20 +54,36 @@ class Column:
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    columns = tuple(_column(part.strip()) for part in _SPLIT.split(text) if part.strip())
+    columns = tuple(_column(part) for part in _split(text))
     if len({column.name for column in columns}) < len(columns):
         raise Unfit("{} names a column twice", _TODO)
     return columns
 
 
+def _split(text: str) -> list[str]:
+    """Split at the commas that are in no brackets; empty pieces are left out."""
+    pieces, depth = [""], 0
+    for letter in text:
+        depth += (letter in "(<[") - (letter in ")>]")
+        if letter == "," and not depth:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
 def _column(text: str) -> Column:
-    match = re.fullmatch(r"(\S+)\s+(.+?)(\s+required)?", text, re.IGNORECASE)
+    match = re.fullmatch(r"(\S+)\s+(.+?)(\s+required)?", text, re.IGNORECASE | re.DOTALL)
     if match is None:
         raise Unfit("{} is not a list of columns", _TODO)
-    return Column(match[1], _type(match[2].lower()), match[3] is not None)
+    return Column(match[1], _type(match[2].strip()), match[3] is not None)
 
 
-def _type(text: str) -> str:
+def _type(text: str) -> str | Nested:
+    nested = _NESTED.fullmatch(text)
+    if nested:
+        return _nested(nested[1].lower(), _split(nested[2]))
+    text = text.lower()
     if text in _PLAIN:
         return text
     digits = _DECIMAL.fullmatch(text)
@@ -58,9 +92,21 @@ def _type(text: str) -> str:
     size = _FIXED.fullmatch(text)
     if size and int(size[1]):
         return f"fixed[{size[1]}]"
-    if text.startswith(("struct", "list", "map")):
-        raise Unfit("{} has a nested column", "make the table beforehand, or let its events tell its columns")
     raise Unfit("{} has a type that Iceberg does not have", _TODO)
+
+
+def _nested(kind: str, inner: list[str]) -> Nested:
+    if kind == "list" and len(inner) == 1:
+        return Nested("list", (("element", _type(inner[0])),))
+    if kind == "map" and len(inner) == _PAIR:
+        return Nested("map", (("key", _type(inner[0])), ("value", _type(inner[1]))))
+    fields = [_FIELD.fullmatch(one) for one in inner]
+    if kind != "struct" or not fields or not all(fields):
+        raise Unfit("{} has a " + kind + " that cannot be read", _TODO)
+    parts = tuple((field[1], _type(field[2].strip())) for field in fields if field)
+    if len({name for name, _ in parts}) < len(parts):
+        raise Unfit("{} names a field of a struct twice", _TODO)
+    return Nested("struct", parts)
 
 
 COLUMNS: Option[tuple[Column, ...]] = Option(

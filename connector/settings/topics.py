@@ -90,15 +90,17 @@ OPTIONS: tuple[Option[object], ...] = (
 )
 
 
-def select(reading: Reading, dead_letters: str) -> tuple[tuple[str, ...], str | None]:
-    """The names, or the expression, of the topics to read; faults go to the reading."""
+def select(reading: Reading, dead_letters: str, transactions: str | None = None) -> tuple[tuple[str, ...], str | None]:
+    """The names, or the expression, of the topics to read, `transactions` too; faults go to the reading."""
     _check_way(reading)
     _check_dead_letters(reading, dead_letters)
-    by_name, by_regex = reading.get(TOPICS), reading.get(TOPICS_REGEX)
-    if reading.entry(TOPICS) or reading.entry(TOPICS_REGEX):
-        return by_name, by_regex
-    prefix = reading.get(TOPIC_PREFIX)
-    return (), prefix and _derived(reading, prefix, dead_letters)
+    names, regex = reading.get(TOPICS), reading.get(TOPICS_REGEX)
+    if not reading.entry(TOPICS) and not reading.entry(TOPICS_REGEX):
+        prefix = reading.get(TOPIC_PREFIX)
+        names, regex = (), prefix and _derived(reading, prefix, dead_letters)
+    if transactions is None:
+        return names, regex
+    return (*names, transactions) if names else (), f"(?:{regex})|{re.escape(transactions)}" if regex else None
 
 
 def _derived(reading: Reading, prefix: str, dead_letters: str) -> str:

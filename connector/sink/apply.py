@@ -1,20 +1,26 @@
-"""Folded changes -> rows and equality deletes of a table (design, section 4, "Apply to Iceberg"). On executors.
+"""Folded changes -> rows of a table, and what takes the rows before them out. On executors.
 
-Each surviving key gets an equality delete, and a row unless the change is a hard delete. A create is an upsert too: a
-redelivered create must not double a row. The delete is left out only for keys that the table provably does not hold.
+Each surviving key has its rows replaced, by one row or, with a hard delete, by none. A create is an upsert too: a
+redelivered create must not double a row. Only keys that the table provably does not hold have nothing to replace.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.iceberg.carried import to_spark
 from connector.iceberg.keys import KnownKeys
+from connector.iceberg.ranges import KeyRanges
 from connector.iceberg.writing import TableWriter
+from connector.sink import parcels
 from connector.sink.decode import DELETED
 from connector.sink.fold import Ints, Mask
+from connector.sink.parcels import Parcel
 from connector.sink.parts import Folded, Part, gather
 from connector.sink.plan import TablePlan
 
@@ -24,8 +30,8 @@ def write_append(writer: TableWriter, part: Part, table: TablePlan) -> None:
     writer.rows(_strict(part.rows, table.layout.columns))
 
 
-def write_upserts(writer: TableWriter, folded: Folded, table: TablePlan) -> None:
-    """Write the winners' rows, and an equality delete for each key that the table may hold."""
+def write_upserts(writer: TableWriter, folded: Folded, table: TablePlan) -> Iterator[Parcel]:
+    """Write the winners' rows; the rows that the table may hold under their keys go (`replace`)."""
     deleted = np.concatenate([part.deleted for part in folded.parts])
     gone = deleted[folded.winners]
     if table.keep_deletes:
@@ -35,7 +41,7 @@ def write_upserts(writer: TableWriter, folded: Folded, table: TablePlan) -> None
         _write_rows(writer, gather(folded.parts, folded.winners[~gone]), table)
         replaced = folded.winners
     for part in gather(folded.parts, replaced):
-        _write_deletes(writer, part, table)
+        yield from replace(writer, part.rows, table)
 
 
 def _write_soft(writer: TableWriter, folded: Folded, gone: Mask, table: TablePlan) -> None:
@@ -76,14 +82,23 @@ def _strict(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(rows.columns, schema=columns)
 
 
-def _write_deletes(writer: TableWriter, part: Part, table: TablePlan) -> None:
-    keys = [part.rows.column(name) for name in table.layout.keys]
-    wanted = may_exist(dict(zip(table.layout.keys, keys, strict=True)), table.known_keys)
-    if not wanted.any():
+def replace(writer: TableWriter, rows: pa.RecordBatch, table: TablePlan) -> Iterator[Parcel]:
+    """See to it that rows which the table may hold under the keys of these go.
+
+    By equality deletes at once; or the keys are handed on, and the rows are looked for when all are known
+    (`connector.sink.found`).
+    """
+    keys = [rows.column(name) for name in table.layout.keys]
+    if table.finds:
+        yield Parcel.of(parcels.RANGES, KeyRanges.of(rows.select(list(table.layout.keys))), table.index)
+        carried = pa.RecordBatch.from_arrays([to_spark(column) for column in keys], list(table.layout.keys))
+        yield Parcel.of_keys(carried, table.index)
         return
-    schema = pa.schema([table.layout.columns.field(name) for name in table.layout.keys])
-    batch = pa.RecordBatch.from_arrays(keys, schema=schema)
-    writer.deletes(batch if wanted.all() else batch.take(_indices(wanted)))
+    wanted = may_exist(dict(zip(table.layout.keys, keys, strict=True)), table.known_keys)
+    if wanted.any():
+        schema = pa.schema([table.layout.columns.field(name) for name in table.layout.keys])
+        batch = pa.RecordBatch.from_arrays(keys, schema=schema)
+        writer.deletes(batch if wanted.all() else batch.take(_indices(wanted)))
 
 
 def _indices(mask: Mask) -> pa.Array:

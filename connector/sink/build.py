@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import RetriableError
 from connector.iceberg.catalog import Catalog
+from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position
 from connector.kafka.cluster import Cluster
@@ -18,6 +19,10 @@ from connector.kafka.groups import Group
 from connector.retry import retried
 from connector.settings import SinkSettings
 from connector.sink.batch import Batches, Report
+from connector.sink.commits import Commits
+from connector.sink.indexing import Indexing
+from connector.sink.indices import Indices
+from connector.sink.landing import Destinations, Landing
 from connector.sink.prime import shapes
 from connector.sink.records import Batch
 from connector.sink.start import Seen, resume
@@ -31,7 +36,8 @@ class Sink:
 
     stream: Stream
     batches: Batches
-    targets: Targets
+    targets: Targets | Indices
+    landing: Landing
 
     def close(self) -> None:
         """Let go of the cluster; the Spark session is the caller's."""
@@ -52,7 +58,12 @@ def look(cluster: Cluster) -> Seen:
 
 
 def build(
-    spark: SparkSession, settings: SinkSettings, told: Callable[[Report], None], seen: Seen | None = None
+    spark: SparkSession,
+    settings: SinkSettings,
+    told: Callable[[Report], None],
+    seen: Seen | None = None,
+    *,
+    prime: bool = True,
 ) -> Sink:
     """Put a sink together at the position where it has to read on.
 
@@ -61,6 +72,7 @@ def build(
         settings: everything else.
         told: called after each batch.
         seen: the cluster, if it was looked at already.
+        prime: make the tables ready that the waiting events will need.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
@@ -69,17 +81,18 @@ def build(
     cluster = Cluster(settings.kafka)
     seen = seen or retried(lambda: look(cluster), settings.errors)
     catalog, offsets = retried(lambda: _opened(spark, settings), settings.errors)
-    targets = Targets(settings, catalog)
-    found = retried(lambda: targets.all_of(seen.topics), settings.errors)
-    tables = {targets[name].table.name: targets[name].stored.position for name in found}
-    position = resume(offsets.position, tables, offsets.tables, seen, settings.kafka.auto_offset_reset)
+    found = retried(lambda: _destinations(spark, settings, catalog, offsets, seen), settings.errors)
+    targets, landing, tables = found
+    noted = {name: told.position for name, told in offsets.tables.items()}
+    position = resume(offsets.position, tables, noted, seen, settings.kafka.auto_offset_reset)
     if offsets.position is None:
         # Where a first run began is known before anything is committed: a crash must not begin at another "latest".
         retried(lambda: offsets.save(position, {}), settings.errors)
     letters = DeadLetters(settings.name, settings.kafka, settings.errors, cluster)
     group = Group(settings.kafka)
-    batches = Batches(spark, settings, targets, offsets, cluster, letters, group, position)
-    _prime(settings, targets, batches, position, seen)
+    batches = Batches(spark, settings, targets, landing, offsets, cluster, letters, group, position)
+    if prime:
+        _prime(settings, targets, batches, position, seen)
     at_start = Position(position.cluster_id, position.topic_ids, {at: position.offsets[at] for at in seen.ends})
 
     def process(batch: Batch) -> Report:
@@ -87,7 +100,22 @@ def build(
         told(report)
         return report
 
-    return Sink(Stream(spark, settings, at_start, process), batches, targets)
+    return Sink(Stream(spark, settings, at_start, process), batches, targets, landing)
+
+
+def _destinations(
+    spark: SparkSession, settings: SinkSettings, catalog: Catalog, offsets: OffsetsTable, seen: Seen
+) -> tuple[Targets | Indices, Landing, dict[str, Position]]:
+    """Give the sink's tables or indexes, how batches land there, and where each table says that it stands."""
+    if settings.search is not None:
+        indices = Indices(settings, settings.search)
+        indices.check({name: told.position for name, told in offsets.tables.items()})
+        indices.find(seen.topics)
+        return indices, Indexing(spark, indices, settings.search), {}
+    targets = Targets(settings, catalog, offsets.tables, _deleted_keys(spark, settings, catalog))
+    found = targets.all_of(seen.topics)
+    stands = {targets[name].table.name: targets[name].stored.position for name in found}
+    return targets, Commits(spark, targets, settings.name), stands
 
 
 def _opened(spark: SparkSession, settings: SinkSettings) -> tuple[Catalog, OffsetsTable]:
@@ -95,7 +123,15 @@ def _opened(spark: SparkSession, settings: SinkSettings) -> tuple[Catalog, Offse
     return catalog, OffsetsTable(catalog, settings.table.offsets_table, settings.name)
 
 
-def _prime(settings: SinkSettings, targets: Targets, batches: Batches, position: Position, seen: Seen) -> None:
+def _deleted_keys(spark: SparkSession, settings: SinkSettings, catalog: Catalog) -> DeletedKeys | None:
+    """Open the table of deleted keys where deletes leave no row."""
+    rule = settings.table
+    if not rule.upsert or rule.keep_deletes or not rule.deleted_keys.retention:
+        return None
+    return DeletedKeys(spark, catalog, rule.deleted_keys.table, settings.name, rule.deleted_keys.retention)
+
+
+def _prime(settings: SinkSettings, targets: Destinations, batches: Batches, position: Position, seen: Seen) -> None:
     ends = Position(seen.cluster_id, {}, seen.ends)
     plan, _ = batches.plan(Batch(-1, position.offsets, seen.ends))
     needs = shapes(settings.kafka, plan, position, ends)

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.conversion import converted
-from connector.iceberg.evolution import grown
+from connector.iceberg.evolution import grown, holds
+from connector.iceberg.types import JSON, is_document
 from connector.kafka.registry import registry
 from connector.settings import EventSettings, RegistrySettings
 from connector.sink import raw_events
@@ -24,8 +25,9 @@ from connector.sink.plan import BatchPlan, Need, TablePlan
 from connector.sink.record_keys import RecordKeys, key_type, record_keys
 from connector.sink.rereading import read_again
 from connector.sink.routing import FieldRoutes, routed
-from connector.sink.rows import DELETED, Run, integers, part_of, tombstones_of
+from connector.sink.rows import DELETED, Run, dedup, integers, part_of, tombstones_of, uncommitted
 from connector.sink.truncates import OP, Truncate
+from connector.sink.watermarks import Seen
 from serde.bits import children
 from serde.block import Block, Decoded
 from serde.changes import Changes, Unwrap, changes, only
@@ -34,14 +36,16 @@ from serde.faults import Fault
 from serde.registry import Fetch
 from serde.shape import is_envelope
 
-__all__ = ["DELETED", "Outcome", "Run", "converters", "decode"]
+__all__ = ["DELETED", "Outcome", "Run", "converters", "decode", "transaction_converter"]
+
+_OF_TRANSACTIONS = frozenset({"op", "transaction.id", "source.db", "source.schema", "source.table"})
 
 
 @attrs.frozen(eq=False)
 class Outcome:
     """What became of a run: rows, shapes the table is not ready for, unusable records (by row of the run).
 
-    `tables` has the table of each part; `nulled` and `drift` are as in `Tally`.
+    `tables` has the table of each part; `nulled` and `drift` are as in `Tally`; `seen` tells how far the sources came.
     """
 
     parts: tuple[Part, ...] = ()
@@ -53,6 +57,7 @@ class Outcome:
     tables: tuple[int, ...] = ()
     nulled: int = 0
     drift: frozenset[tuple[int, str]] = frozenset()
+    seen: tuple[Seen, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -82,6 +87,11 @@ def converters(plan: BatchPlan) -> Converters:
     return _converters(plan.events, _unwrap(plan, keep_before=True).wanted | paths)
 
 
+def transaction_converter(plan: BatchPlan) -> Converter:
+    """Give the converter of values for who wants to know the transactions of events, and nothing else."""
+    return _converters(plan.events, _OF_TRANSACTIONS).value
+
+
 def _unwrap(plan: BatchPlan, *, keep_before: bool) -> Unwrap:
     return Unwrap(plan.events.add_fields, plan.events.add_fields_prefix, plan.op_field, keep_before)
 
@@ -95,14 +105,19 @@ def decode(run: Run, plan: BatchPlan) -> Outcome:
         return Outcome(faults=tuple(Fault(row, "TASK_PUT", plan.refused[run.topic]) for row in range(len(run.offset))))
     index = plan.routes.get(run.topic)
     table = None if index is None else plan.tables[index]
-    known = None if table is None else pa.struct(list(table.layout.columns))
+    known = None if table is None else _expected(table)
     if plan.raw_ms is not None:
         return _as_text(run, table, plan)
     reading = converters(plan)
     values = reading.value.decode(run.value, "VALUE_CONVERTER", known)
-    if not plan.evolve and known is not None:
+    if table is not None and known is not None and (table.layout.variants or not plan.evolve):
         values = read_again(values, run.value, reading.value, known)
     return _outcome(_Work(run, plan, reading), table, values)
+
+
+def _expected(table: TablePlan) -> pa.StructType:
+    """Give what messages without schema are read by; a variant takes what there is."""
+    return pa.struct([field for field in table.layout.columns if field.name not in table.layout.variants])
 
 
 def _as_text(run: Run, table: TablePlan | None, plan: BatchPlan) -> Outcome:
@@ -110,8 +125,7 @@ def _as_text(run: Run, table: TablePlan | None, plan: BatchPlan) -> Outcome:
         return Outcome(needs=(raw_events.need(run.topic),))
     rank = plan.ranks[run.topic, run.partition]
     part, faults = raw_events.part_of(run.topic, rank, run.offset, run.key, run.value, table, plan)
-    done = table.committed.get((run.topic, run.partition), 0)
-    part = part if not done else part.take(np.flatnonzero(part.order.offset >= done))
+    part = uncommitted(run, part, table)
     return Outcome((part,) if len(part) else (), faults=tuple(faults), tables=(table.index,) if len(part) else ())
 
 
@@ -126,6 +140,7 @@ class _Work:
         self.faults: list[Fault] = []
         self.truncates: list[Truncate] = []
         self.drift: set[tuple[int, str]] = set()
+        self.seen: list[Seen] = []
         self.ignored = self.nulled = 0
         self._keys: dict[int | None, RecordKeys] = {}
 
@@ -178,6 +193,7 @@ def _outcome(work: _Work, table: TablePlan | None, values: Decoded) -> Outcome:
         tuple(work.tables),
         work.nulled,
         frozenset(work.drift),
+        tuple(work.seen),
     )
 
 
@@ -228,10 +244,12 @@ def _taken(work: _Work, made: Changes, table: TablePlan | None, name: str | None
     elif need is not None:
         work.needs.append(need if name is None else attrs.evolve(need, table=name))
     elif table is not None:
-        part, unfit, nulled = part_of(run, change, keys, table, plan)
-        work.part(part, table)
-        work.faults.extend(unfit)
-        work.nulled += nulled
+        ready = part_of(run, change, keys, table, plan)
+        work.part(ready.part, table)
+        work.faults.extend(ready.faults)
+        work.nulled += ready.nulled
+        if ready.seen.dates or ready.seen.after_delete >= 0:
+            work.seen.append(ready.seen)
         if not plan.evolve:
             work.drift.update((table.index, field) for field in _strangers(change, table, plan))
 
@@ -289,8 +307,12 @@ def _need(
     topic: str, change: Changes, keys: RecordKeys | None, table: TablePlan | None, plan: BatchPlan
 ) -> Need | None:
     shape = _without(change.row.type, plan.excluded_columns)
+    if table is not None and holds(table.layout.columns, shape):
+        return None
     if plan.routing is not None:
         shape = _shown(shape, change)
+    if plan.variants:
+        shape = _with_documents(shape, change.documents, table)
     if table is not None:
         columns = table.layout.columns
         if not change.optional:
@@ -298,7 +320,18 @@ def _need(
         if grown(columns, shape, add=plan.evolve).equals(columns):
             return None
     key = keys.type if keys is not None and len(keys.columns) else None
-    return Need(topic, shape, key, change.optional)
+    return Need(topic, shape, key, change.optional, dated=dedup(change, plan.dedup_column).null_count == 0)
+
+
+def _with_documents(shape: pa.StructType, texts: frozenset[str], table: TablePlan | None) -> pa.StructType:
+    """Give the shape with what becomes a variant: nested fields, and texts that are JSON by their schema.
+
+    Columns that the table has keep their types.
+    """
+    there = frozenset[str]() if table is None else set(table.layout.columns.names) - table.layout.variants
+    return pa.struct(
+        [f.with_type(JSON) if f.name not in there and (f.name in texts or is_document(f.type)) else f for f in shape]
+    )
 
 
 def _as_in_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schema) -> pa.StructType:

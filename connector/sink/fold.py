@@ -96,10 +96,7 @@ def _placed(codes: Ints, order: Order) -> Order:
     missing = order.dedup == NONE
     if not missing.any() or missing.all():
         return order
-    sequence = np.lexsort((order.offset, order.partition, codes))
-    known, first = ~missing[sequence], first_of_runs(codes[sequence], order.partition[sequence])
-    before = np.empty_like(sequence)
-    before[sequence] = sequence[np.maximum.accumulate(np.where(known | first, np.arange(len(sequence)), 0))]
+    before = last_known(codes, order, ~missing)
 
     def filled(column: npt.NDArray[Any], unknown: int) -> npt.NDArray[Any]:
         return np.where(missing & (column == unknown), column[before], column)
@@ -111,6 +108,15 @@ def _placed(codes: Ints, order: Order) -> Order:
         total_order=filled(order.total_order, NONE),
         op=np.where(missing & (order.op[before] == ord("d")), order.op[before], order.op),
     )
+
+
+def last_known(codes: Ints, order: Order, known: Mask) -> Ints:
+    """Give for each change the last known one of its key and partition up to it; the first of all where none is."""
+    sequence = np.lexsort((order.offset, order.partition, codes))
+    first = first_of_runs(codes[sequence], order.partition[sequence])
+    before = np.empty_like(sequence)
+    before[sequence] = sequence[np.maximum.accumulate(np.where(known[sequence] | first, np.arange(len(sequence)), 0))]
+    return before
 
 
 def first_of_runs(*sorted_columns: npt.NDArray[np.integer]) -> Mask:

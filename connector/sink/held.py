@@ -16,16 +16,17 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from connector.iceberg.carried import carried, from_spark
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.picking import picked
+from connector.iceberg.retyped import VARIANT
 from connector.iceberg.scan import FILE, POSITION, Reader, column
 from connector.iceberg.scan_tasks import planned
 from connector.iceberg.schemas import SnapshotSchema
 from connector.iceberg.table import Table
-from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
-from connector.sink.as_spark import carried, from_spark
+from connector.sink.apply import replace
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Part, unpack
 from connector.sink.plan import TablePlan
@@ -54,19 +55,29 @@ def held(spark: SparkSession, table: Table, plan: TablePlan) -> Held:
     Raises:
         FatalError, RetriableError: its metadata cannot be read.
     """
-    document = orjson.loads(plan.layout.schema_json)
-    schema = SnapshotSchema(plan.layout.schema_json)
-    if not schema.flat and '"time"' in plan.layout.schema_json:
-        # Iceberg's reader of nested columns refuses a file with a time column, asked for or not; the one of primitive
-        # columns reads it as its number.
-        kept = [field for field in document["fields"] if isinstance(field["type"], str) and field["type"] != "variant"]
-        schema = SnapshotSchema(orjson.dumps({**document, "fields": kept}).decode())
+    schema = readable(plan.layout.schema_json)
     tasks = [] if plan.base is None else planned(spark, table, plan.base)
     reader = Reader(spark, table, schema)
     names = {name: column(place) for place, name in enumerate(schema.names)}
     deleted_in = [task for task in tasks if task.deletes]
     struck = reader.struck(deleted_in) if deleted_in else reader.nothing()
     return Held(reader.live(tasks), struck, names)
+
+
+def readable(schema_json: str) -> SnapshotSchema:
+    """Give the part of a schema that Spark can read and hand on to Python: no variants.
+
+    Iceberg's reader of nested columns refuses a file with a time column, asked for or not; the one of primitive columns
+    reads it as its number.
+    """
+    schema = SnapshotSchema(schema_json)
+    document = schema.document
+    kept = [field for field in document["fields"] if field["type"] != VARIANT]
+    if not schema.flat and '"time"' in schema_json:
+        kept = [field for field in kept if isinstance(field["type"], str)]
+    if len(kept) == len(document["fields"]):
+        return schema
+    return SnapshotSchema(orjson.dumps({**document, "fields": kept}).decode())
 
 
 def aliases(side: str, count: int) -> list[str]:
@@ -84,7 +95,7 @@ def unpacked(
     parcelled: DataFrame, table: TablePlan, made: StructType, rows: Callable[[Part], list[pa.Array]]
 ) -> DataFrame:
     """Give the parts in parcels as a frame of the schema `made`."""
-    layout = nullable(table.layout.columns)
+    layout = table.layout.rows
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -103,17 +114,18 @@ def found_under(rows: DataFrame, names: Names, keys: Sequence[str], under: Seque
     return condition
 
 
-def rewritten(layout: TableLayout, index: int, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
-    """Give the task that writes rows anew, and a delete for each key: frames of `rows`' columns -> parcels of files."""
+def rewritten(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
+    """Give the task that writes rows anew in place of those with their keys: frames of `rows`' columns -> parcels."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TableWriter(layout, label)
+        writer = TableWriter(table.layout, label)
         for batch in batches:
             made = rows(batch)
             writer.rows(made)
-            writer.deletes(made.select(list(layout.keys)))
+            for parcel in replace(writer, made, table):
+                yield parcels.batch([parcel])
         for description in writer.close():
-            yield parcels.batch([Parcel(parcels.FILE, description, index)])
+            yield parcels.batch([Parcel(parcels.FILE, description, table.index)])
 
     return task
 

@@ -19,6 +19,7 @@ from serde.bits import children, valid_of
 from serde.converter import converter
 
 HEADER = "__debezium.oldkey"
+NEW_KEY = "__debezium.newkey"
 
 CREATE, MOVED = ord("c"), ord("C")
 """The operation of a create, and of one that is known to be an update of another key's row."""
@@ -56,6 +57,29 @@ def moves(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array, table:
         return None
     columns = [found.get(f.name, pa.nulls(len(at), f.type)) for f in own.rows.schema]
     return attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
+
+
+def elsewhere(part: Part, offsets: npt.NDArray[np.int64], keys: pa.Array, table: TablePlan) -> tuple[Part, Part] | None:
+    """Give the changes of a part whose header names another key, and the same under that key; None without any.
+
+    Args:
+        part: changes of one run.
+        offsets: those of the run's records, ascending.
+        keys: the header's bytes of each of them, null without it.
+        table: tells the types of keys.
+    """
+    at = np.flatnonzero(valid_of(keys)[np.searchsorted(offsets, part.order.offset)])
+    if not len(at):
+        return None
+    own = part.take(at)
+    found = _columns(keys.take(pa.array(np.searchsorted(offsets, own.order.offset))), table)
+    if found is None:
+        return None
+    readable = np.logical_and.reduce([valid_of(column) for column in found.values()])
+    columns = [found.get(f.name, column) for f, column in zip(own.rows.schema, own.rows.columns, strict=True)]
+    other = attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
+    kept = np.flatnonzero(readable)
+    return (own.take(kept), other.take(kept)) if len(kept) else None
 
 
 def _columns(raw: pa.Array, table: TablePlan) -> dict[str, pa.Array] | None:

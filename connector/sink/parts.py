@@ -15,23 +15,31 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType
 
 from connector.iceberg.codes import key_codes
-from connector.sink.fold import Ints, Mask, Order, images, winners
+from connector.sink.fold import NONE, Ints, Mask, Order, images, last_known, winners
 
 _HASH: BucketTransform[int] = BucketTransform(2**31 - 1)
+JOINED_BYTES = 8 * 1024**2
+"""Arrow bytes of parts up to which copying them together pays."""
+
 _ORDER_NAMES = tuple(field.name for field in attrs.fields(Order))
+_MASKS = ("deleted", "image", "suspect")
 
 
 @attrs.frozen(eq=False)
 class Part:
     """Changes of one table, aligned: the table's columns, their order, and what kind of change each is.
 
-    `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not).
+    `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not);
+    `suspect` those that may be older than what the table holds (`connector.sink.watermarks`).
     """
 
     rows: pa.RecordBatch
     order: Order
     deleted: Mask
     image: Mask
+    suspect: Mask = attrs.field(
+        default=attrs.Factory(lambda self: np.zeros(len(self.deleted), np.bool_), takes_self=True)
+    )
 
     def __len__(self) -> int:
         return self.rows.num_rows
@@ -43,9 +51,15 @@ class Part:
 
     def take(self, indices: Ints) -> Part:
         """Give the same columns at `indices`."""
-        return Part(
-            self.rows.take(pa.array(indices)), self.order.take(indices), self.deleted[indices], self.image[indices]
-        )
+        rows, order = self.rows.take(pa.array(indices)), self.order.take(indices)
+        return Part(rows, order, *(getattr(self, name)[indices] for name in _MASKS))
+
+    @staticmethod
+    def concat(parts: Sequence[Part]) -> Part:
+        """Join parts end to end; at least one."""
+        rows = pa.concat_batches([part.rows for part in parts])
+        masks = (np.concatenate([getattr(part, name) for part in parts]) for name in _MASKS)
+        return Part(rows, Order.concat([part.order for part in parts]), *masks)
 
 
 @attrs.frozen(eq=False)
@@ -60,13 +74,31 @@ class Folded:
     images: Ints
 
 
+def joined(parts: Sequence[Part]) -> list[Part]:
+    """Make one part of several small ones: what is done per part and column costs more than few rows do."""
+    if len(parts) < 2 or sum(part.size_bytes for part in parts) > JOINED_BYTES:  # noqa: PLR2004
+        return list(parts)
+    return [Part.concat(parts)]
+
+
 def fold(parts: Sequence[Part], keys: Sequence[str]) -> Folded:
     """Find the winning change of each key among all parts (rules: `connector.sink.fold`)."""
     columns = [pa.concat_arrays([part.rows.column(name) for part in parts]) for name in keys]
     codes, order = key_codes(columns), Order.concat([part.order for part in parts])
-    winning = winners(codes, order)
+    winning = _meant(parts, codes, order, winners(codes, order))
     standing = images(codes, order, winning, np.concatenate([part.image for part in parts]))
     return Folded(tuple(parts), winning, standing)
+
+
+def _meant(parts: Sequence[Part], codes: Ints, order: Order, winning: Ints) -> Ints:
+    """Give for tombstones that only repeat the delete event before them that event: it has a date, they have none."""
+    bare = np.concatenate([part.deleted & ~part.image for part in parts]) & (order.dedup == NONE)
+    if not bare[winning].any() or bare.all():
+        return winning
+    before = last_known(codes, order, ~bare)
+    deleted = np.concatenate([part.deleted for part in parts])
+    repeats = bare & deleted[before] & ~bare[before]
+    return np.sort(np.where(repeats, before, np.arange(len(codes)))[winning])
 
 
 def survivors(folded: Folded, also: Ints | None = None) -> list[Part]:
@@ -74,6 +106,17 @@ def survivors(folded: Folded, also: Ints | None = None) -> list[Part]:
     known = folded.images[folded.images >= 0]
     kept = np.union1d(folded.winners, known)
     return gather(folded.parts, kept if also is None else np.union1d(kept, also))
+
+
+def last_deletes(parts: Sequence[Part]) -> Ints:
+    """Find the delete events that parts end with: tombstones of theirs may be in what another task reads.
+
+    Returns:
+        Indices that count through the parts in turn.
+    """
+    ends = np.cumsum([len(part) for part in parts]) - 1
+    dated = (part.deleted[-1] and part.order.dedup[-1] != NONE for part in parts)
+    return ends[np.fromiter(dated, np.bool_, len(ends))]
 
 
 def gather(parts: Sequence[Part], indices: Ints) -> list[Part]:
@@ -119,8 +162,8 @@ def _hash(column: pa.Array, kind: IcebergType) -> Ints:
 def pack(part: Part) -> bytes:
     """Give a part as one Arrow IPC stream."""
     columns = [pa.array(getattr(part.order, name)) for name in _ORDER_NAMES]
-    columns += [pa.array(part.deleted), pa.array(part.image)]
-    names = [*part.rows.schema.names, *_ORDER_NAMES, "deleted", "image"]
+    columns += [pa.array(getattr(part, name)) for name in _MASKS]
+    names = [*part.rows.schema.names, *_ORDER_NAMES, *_MASKS]
     batch = pa.RecordBatch.from_arrays([*part.rows.columns, *columns], names)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -135,4 +178,4 @@ def unpack(data: pa.Buffer | bytes, columns: pa.Schema) -> Part:
     width = len(columns)
     rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=columns)
     rest = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns[width:]]
-    return Part(rows, Order(*rest[: len(_ORDER_NAMES)]), rest[-2], rest[-1])
+    return Part(rows, Order(*rest[: len(_ORDER_NAMES)]), *rest[len(_ORDER_NAMES) :])

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.carried import from_spark, to_spark
 from connector.iceberg.picking import picked
 from connector.sink import parcels
-from connector.sink.as_spark import from_spark, to_spark
 from connector.sink.held import Held, aliases, rewritten, shape, unpacked
 from connector.sink.moves import MOVED
 from connector.sink.parts import Part
@@ -90,7 +90,7 @@ def patched(parcelled: DataFrame, table: TablePlan, held: Held, *, moved: bool, 
                     columns[field.name] = kept(columns[field.name], column)
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
 
-    return joined.select(*own, *found).mapInArrow(rewritten(layout, table.index, LABEL, filled), parcels.SCHEMA)
+    return joined.select(*own, *found).mapInArrow(rewritten(table, LABEL, filled), parcels.SCHEMA)
 
 
 def _may_be_unsent(kind: pa.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
@@ -10,12 +11,17 @@ import pyarrow as pa
 
 from connector.iceberg.keys import KnownKeys
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.position import TopicPartition
+from connector.iceberg.position import TopicPartition, Watermarks
 from connector.kafka.fetch import Feed
 from connector.settings import EventSettings
 from connector.settings.key_columns import KeysFrom
+from connector.settings.writes import WriteMode
+from connector.sink.outlet import Outlet
 from connector.sink.routing import FieldRoutes
 from connector.sink.truncates import Cut
+
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+"""Columns of a table that keeps history."""
 
 
 @attrs.frozen
@@ -27,7 +33,13 @@ class TablePlan:
     `patches` tells that its events are known to leave values out which the table may hold (`connector.sink.patch`):
     then the records come with the header that names the key before (`connector.sink.moves`).
     `cut` is where a truncate in the batch emptied it: what came before that is left out.
+    `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the reducers for
+    one with many.
+    `write_mode` tells how the rows that an upsert replaces go. `history` keeps every version of a row
+    (`connector.sink.history`).
     `committed` holds offsets below which this table already has everything; empty in the usual case.
+    `dated` tells whether its rows tell how old they are; then `watermarks` has the date that each source has come to
+    (`connector.sink.watermarks`). `after_delete` holds offsets at which a tombstone only repeats the delete before it.
     """
 
     index: int
@@ -41,11 +53,38 @@ class TablePlan:
     patches: bool = False
     cut: Cut | None = None
     keys_from: KeysFrom = "record"
+    buckets: int = 1
+    dated: bool = False
+    watermarks: Watermarks = attrs.field(factory=dict)
+    after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    write_mode: WriteMode = "equality-delete"
+    history: bool = False
 
     @property
     def keyed(self) -> bool:
         """Whether rows are told apart by the keys of their records."""
         return self.mode == "upsert" and self.keys_from == "record"
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell rows of the table apart."""
+        return (*self.layout.keys, VALID_FROM) if self.history else self.layout.keys
+
+    @property
+    def versioned(self) -> TablePlan:
+        """The same with `identity` for its key."""
+        return attrs.evolve(self, layout=attrs.evolve(self.layout, id_columns=self.identity))
+
+    @property
+    def finds(self) -> bool:
+        """Whether the rows that changes replace are looked for in the table (`connector.sink.found`)."""
+        return self.mode == "upsert" and self.write_mode in {"position-delete", "copy-on-write"}
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the table may have to be read for the batch."""
+        late = bool(self.dated and self.watermarks)
+        return self.finds or self.recalls or self.patches or self.history or late
 
     @property
     def recalls(self) -> bool:
@@ -58,13 +97,13 @@ class BatchPlan:
     """One job over one batch.
 
     `routes` gives the table of each topic that has one; `ranks` numbers the topic-partitions by name, for the fold.
-    `feed` tells what each map task reads; `buckets` is how many parts the keys are split into, `reducers` tasks write
-    them.
+    `feed` tells what each map task reads, `outlet` where rows go; `reducers` tasks write.
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
     `routing` is set where events name their tables themselves; `routes` is empty then.
     `record_keys` tells whether new tables are keyed by the keys of records, `upserts` whether any table keeps one row
     per key.
+    `variants` tells whether nested values become variants in new columns.
     `raw_ms` is the batch's time (epoch milliseconds) where events are kept as text (`icebergevents`), else None.
     """
 
@@ -80,7 +119,7 @@ class BatchPlan:
     refused: Mapping[str, str]
     ranks: Mapping[TopicPartition, int]
     feed: Feed
-    buckets: int
+    outlet: Outlet
     reducers: int
     max_letters: int
     routing: FieldRoutes | None = None
@@ -88,6 +127,7 @@ class BatchPlan:
     raw_ms: int | None = None
     record_keys: bool = True
     upserts: bool = True
+    variants: bool = False
 
     @property
     def patches(self) -> bool:
@@ -100,7 +140,8 @@ class Need:
     """A shape of events that a table is not ready for: the driver makes it ready, then the job runs again.
 
     `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key. `table` is
-    the name that events gave themselves, None where the topic decides.
+    the name that events gave themselves, None where the topic decides. `dated` tells whether the events have dedup
+    values.
     """
 
     topic: str
@@ -108,6 +149,7 @@ class Need:
     key: pa.StructType | None
     optional: Mapping[str, bool]
     table: str | None = None
+    dated: bool = True
 
 
 @attrs.frozen
@@ -126,7 +168,8 @@ class Tally:
     """What a task saw: counts of records.
 
     `nulled` counts values that became null as they could not be converted; `drift` names what events have and their
-    table does not take (table index, field).
+    table does not take (table index, field). `rows` counts the changes of each table, `size_bytes` the bytes of keys
+    and values; `late` counts keys whose changes were older than what their table has.
     """
 
     events: int = 0
@@ -136,6 +179,9 @@ class Tally:
     truncates: int = 0
     nulled: int = 0
     drift: frozenset[tuple[int, str]] = frozenset()
+    rows: Counter[int] = attrs.field(factory=Counter)
+    size_bytes: int = 0
+    late: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -146,4 +192,7 @@ class Tally:
             self.truncates + other.truncates,
             self.nulled + other.nulled,
             self.drift | other.drift,
+            self.rows + other.rows,
+            self.size_bytes + other.size_bytes,
+            self.late + other.late,
         )

@@ -6,8 +6,6 @@ a decision: a shape that they miss is met, and handled the same way, by the batc
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
 import structlog
 from confluent_kafka import Message
 
@@ -44,10 +42,4 @@ def _is_long(at: TopicPartition, position: Position, ends: Position) -> bool:
 
 
 def _run(at: TopicPartition, messages: list[Message]) -> Run:
-    return Run(
-        topic=at[0],
-        partition=at[1],
-        offset=np.array([message.offset() for message in messages], np.int64),
-        key=pa.array([message.key() for message in messages], pa.binary()),
-        value=pa.array([message.value() for message in messages], pa.binary()),
-    )
+    return Run.of_records(at, [(message.offset() or 0, message.key(), message.value()) for message in messages])

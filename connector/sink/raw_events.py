@@ -11,6 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from connector.settings.partitions import PartitionTerm
+from connector.settings.sorting import SortTerm
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
@@ -25,7 +26,7 @@ SCHEMA = Schema(
     NestedField(5, "event_sink_timestamptz", TimestamptzType()),
 )
 PARTITIONS = (PartitionTerm("event_destination", "identity"), PartitionTerm("event_sink_timestamptz", "hour"))
-SORTED_BY = ("event_sink_epoch_ms",)
+SORTED_BY = (SortTerm(PartitionTerm("event_sink_epoch_ms", "identity"), nulls_first=False),)
 _SHAPE = pa.struct([("event_destination", pa.string())])
 
 
@@ -61,11 +62,10 @@ def part_of(
         made[field.name].cast(field.type) if field.name in made else pa.nulls(len(offset), field.type)
         for field in table.layout.columns
     ]
-    schema = pa.schema([field.with_nullable(True) for field in table.layout.columns])
     unknown = np.full(len(offset), NONE, np.int64)
     order = Order(np.full(len(offset), at), offset, unknown, unknown, unknown, np.full(len(offset), ord("c"), np.uint8))
     there = np.ones(len(offset), np.bool_)
-    part = Part(pa.RecordBatch.from_arrays(columns, schema=schema), order, ~there, there)
+    part = Part(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~there, there)
     bad = bad_keys | bad_values
     faults = [Fault(int(row), "VALUE_CONVERTER", "key or value is no UTF-8 text") for row in np.flatnonzero(bad)]
     return (part.take(np.flatnonzero(~bad)) if bad.any() else part), faults

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.carried import to_spark
 from connector.sink.apply import mark_deleted
-from connector.sink.as_spark import to_spark
 from connector.sink.decode import DELETED
 from connector.sink.held import Held, aliases, found_under, rewritten, shape, unpacked, whole
 from connector.sink.parcels import SCHEMA
@@ -49,4 +49,4 @@ def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
         told = F.coalesce(F.col(names[DELETED]).cast("string"), F.lit("false"))
         live = live.where(~told.eqNullSafe("true"))
     joined = live.join(wanted, found_under(live, names, keys, under)).select(*names.values(), *place)
-    return joined.mapInArrow(rewritten(layout, table.index, LABEL, deleted), SCHEMA)
+    return joined.mapInArrow(rewritten(table, LABEL, deleted), SCHEMA)

@@ -22,6 +22,10 @@ class Batch:
         """How many offsets the batch spans; records are at most so many."""
         return sum(end - self.start.get(at, 0) for at, end in self.end.items())
 
+    def events_of(self, topic: str) -> int:
+        """How many of them are of one topic."""
+        return sum(end - self.start.get(at, 0) for at, end in self.end.items() if at[0] == topic)
+
     @property
     def topics(self) -> list[str]:
         """Topics that may have records in this batch."""

@@ -16,16 +16,18 @@ import pyarrow as pa
 
 from connector.errors import DataFault, FatalError
 from connector.iceberg.codes import key_codes
-from connector.iceberg.commit import Pending, commit
+from connector.iceberg.position import TopicPartition
 from connector.iceberg.writing import TableWriter
 from connector.kafka.cluster import Cluster
-from connector.kafka.letters import DeadLetter, between
-from connector.kafka.records import Records
+from connector.kafka.fetch import feed
+from connector.kafka.letters import DeadLetter
 from connector.settings import SinkSettings
 from connector.sink.apply import write_append, write_upserts
 from connector.sink.batch import MAX_ROUNDS, Batches
+from connector.sink.commits import Commits
 from connector.sink.decode import Outcome, Run, decode
 from connector.sink.fold import Ints, Mask
+from connector.sink.parcels import Parcel
 from connector.sink.parts import Part, fold
 from connector.sink.plan import BatchPlan
 from connector.sink.records import Batch
@@ -35,9 +37,8 @@ from connector.sink.unsent import filled, unknown
 REPLAYED = "icebridge.replayed"
 """Summary property of a commit: the ids of the letters that it put through, with commas."""
 
-_LATER_CHUNK = 20_000
-
-At = tuple[str, int]
+_Read = tuple[list[DeadLetter], Run]
+"""Letters of one topic-partition, and their records."""
 
 
 @attrs.frozen
@@ -57,12 +58,14 @@ class Replayer:
         settings: SinkSettings,
         targets: Targets,
         batches: Batches,
+        commits: Commits,
         cluster: Cluster,
         known: Sequence[DeadLetter] = (),
     ) -> None:
         """Work from where the sink stands; `known` are all letters: their records changed nothing, or as replayed."""
-        self._settings, self._targets, self._batches, self._cluster = settings, targets, batches, cluster
-        self._known = {letter.place: letter for letter in known}
+        self._settings, self._targets, self._batches = settings, targets, batches
+        self._commits, self._cluster = commits, cluster
+        self._known = sorted(known, key=lambda letter: letter.place)
 
     def replay(self, letters: Sequence[DeadLetter], *, execute: bool) -> Replay:
         """Put letters through, or tell what would become of them.
@@ -99,8 +102,8 @@ class Replayer:
         return Replay(tuple(sorted(done | nothing)), tuple(sorted(late - done)), dead)
 
     def _decoded(
-        self, runs: Mapping[At, tuple[list[DeadLetter], Run]], *, execute: bool
-    ) -> tuple[BatchPlan, list[str], dict[At, Outcome]]:
+        self, runs: Mapping[TopicPartition, _Read], *, execute: bool
+    ) -> tuple[BatchPlan, list[str], dict[TopicPartition, Outcome]]:
         start = {at: int(run.offset[0]) for at, (_, run) in runs.items()}
         end = {at: int(run.offset[-1]) + 1 for at, (_, run) in runs.items()}
         for _ in range(MAX_ROUNDS):
@@ -115,7 +118,10 @@ class Replayer:
         raise FatalError("tables could not be made ready for the letters; the log tells which")
 
     def _parts(
-        self, outcomes: Mapping[At, Outcome], runs: Mapping[At, tuple[list[DeadLetter], Run]], index: int
+        self,
+        outcomes: Mapping[TopicPartition, Outcome],
+        runs: Mapping[TopicPartition, _Read],
+        index: int,
     ) -> list[tuple[Part, list[str]]]:
         """Give a table's parts, with the letter of each row."""
         found = []
@@ -149,8 +155,8 @@ class Replayer:
                     keep[i] &= ~((part.order.offset < cut) & self._settings.table.truncate)
         return keep
 
-    def _later(self, plan: BatchPlan, at: At, start: int) -> Iterable[Outcome]:
-        """Decode the records from `start` to where the sink stands, some thousands at a time.
+    def _later(self, plan: BatchPlan, at: TopicPartition, start: int) -> Iterable[Outcome]:
+        """Decode the records from `start` to where the sink stands, a fetch at a time.
 
         Dead ones changed nothing; those replayed since count as they were put through.
         """
@@ -158,64 +164,47 @@ class Replayer:
         plan = attrs.evolve(plan, evolve=False)
         end = self._batches.position.offsets.get(at, 0)
         oldest = self._cluster.beginnings([at])[at]
+        known = [x for x in self._known if (x.topic, x.partition) == at and start <= x.offset < end]
         if start < end and oldest > start:
             raise FatalError(
                 f"{at[0]}-{at[1]} begins at offset {oldest}: records that came after a letter are gone, so nobody "
                 "knows whether they changed the same key; write the row by other means"
             )
-        with Records(self._settings.kafka) as records:
-            waiting: list[tuple[int, bytes | None, bytes | None]] = []
-            for message in between(records, at, start, end):
-                letter = self._known.get((*at, message.offset() or 0))
-                if letter is None:
-                    waiting.append((message.offset() or 0, message.key(), message.value()))
-                elif letter.replayed:
-                    waiting.append((letter.offset, letter.key, letter.value))
-                if len(waiting) == _LATER_CHUNK:
-                    yield decode(_run(at, waiting), plan)
-                    waiting = []
-            if waiting:
-                yield decode(_run(at, waiting), plan)
+        for chunk in feed(self._settings.kafka, {at: start}, {at: end}, 1).every() if start < end else ():
+            run = Run.of(chunk)
+            dead = np.isin(run.offset, [letter.offset for letter in known])
+            yield decode(run.only(np.flatnonzero(~dead)) if dead.any() else run, plan)
+        again = [(letter.offset, letter.key, letter.value) for letter in known if letter.replayed]
+        if again:
+            yield decode(Run.of_records(at, again), plan)
 
     def _write(self, plan: BatchPlan, index: int, name: str, parts: list[Part], ids: list[str]) -> None:
         table, target = plan.tables[index], self._targets[name]
-        writer = TableWriter(table.layout, "replay")
+        writer, asked = TableWriter(table.layout, "replay"), list[Parcel]()
         if table.mode == "append":
             for part in parts:
                 write_append(writer, part, table)
+        elif table.history:
+            raise DataFault(f"table {target.table.name} keeps history: letters cannot be put through again")
         else:
             folded = filled(fold(parts, table.layout.keys), table.layout.keys)
             if unknown(folded, keep_deletes=table.keep_deletes).any():
                 raise DataFault(
                     f"table {target.table.name}: a letter leaves out values that only its row has; add them"
                 )
-            write_upserts(writer, folded, table)
-        files = list(writer.close())
-        pending = Pending(
-            files,
-            target.stored.position,
-            target.stored,
-            target.base,
-            guarded=table.known_keys.certain,
-            replaces=target.upsert,
-            properties={REPLAYED: ",".join(ids)},
-        )
-        self._targets.committed(name, files, commit(target.table, pending, self._settings.name))
+            asked = list(write_upserts(writer, folded, table))
+        noted, position = {REPLAYED: ",".join(ids)}, target.stored.position
+        self._commits.commit(table, name, list(writer.close()), self._commits.asked(asked), position, properties=noted)
 
 
 _EARLY = "the sink has not committed the batch of this record yet: run it first"
 
 
-def _runs(letters: Iterable[DeadLetter]) -> dict[At, tuple[list[DeadLetter], Run]]:
-    by_at: dict[At, list[DeadLetter]] = {}
+def _runs(letters: Iterable[DeadLetter]) -> dict[TopicPartition, _Read]:
+    by_at: dict[TopicPartition, list[DeadLetter]] = {}
     for letter in sorted(letters, key=lambda letter: letter.place):
         by_at.setdefault((letter.topic, letter.partition), []).append(letter)
-    return {at: (own, _run(at, [(x.offset, x.key, x.value) for x in own])) for at, own in by_at.items()}
-
-
-def _run(at: At, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> Run:
-    offsets, keys, values = zip(*records, strict=True)
-    return Run(at[0], at[1], np.array(offsets, np.int64), pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
+    return {at: (own, Run.of_records(at, [(x.offset, x.key, x.value) for x in own])) for at, own in by_at.items()}
 
 
 def overtaken(part: Part, later: Sequence[Part], keys: Sequence[str]) -> Mask:

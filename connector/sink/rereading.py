@@ -1,5 +1,7 @@
 """Messages of another shape than the table -> blocks of their own, where tables do not follow their events.
 
+Or where a column takes values of every kind, as variants do.
+
 Messages without schema are read by the table's types, and what does not fit is a fault. With `allow-field-addition`
 off such a value may still be converted, or be null (`connector.iceberg.coercion`): so those messages are read anew,
 without expectation, together with those that differ from the table in the same way: read beside others, a number

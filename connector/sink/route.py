@@ -1,4 +1,4 @@
-"""Topic -> table name: the naming rule (pure).
+"""Topic -> name of its table or index: the naming rule (pure).
 
 `<namespace>.<prefix><topic>`, after the destination regexp, dots as underscores, then the case option
 (seed `debezium-iceberg-consumers`, "Iceberg Table Naming Rule").
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from connector.opensearch.names import index_of
 from connector.settings import TableSettings
 from connector.settings.regexps import compiled, template
 
@@ -16,8 +17,16 @@ _CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "low
 
 def table_name(topic: str, rule: TableSettings) -> str:
     """Give the name, without namespace, of the table that a topic's events go to."""
-    destination = topic
-    if rule.destination_regexp:
-        pattern = compiled(rule.destination_regexp)
-        destination = pattern.sub(template(rule.destination_regexp_replace, pattern), topic)
-    return _CASES[rule.case](rule.prefix + destination.replace(".", "_"))
+    return _CASES[rule.case](rule.prefix + _destination(topic, rule).replace(".", "_"))
+
+
+def _destination(topic: str, rule: TableSettings) -> str:
+    if not rule.destination_regexp:
+        return topic
+    pattern = compiled(rule.destination_regexp)
+    return pattern.sub(template(rule.destination_regexp_replace, pattern), topic)
+
+
+def index_name(topic: str, rule: TableSettings) -> str:
+    """Give the name of the index that a topic's documents go to: the same rule, in what OpenSearch allows for names."""
+    return index_of(rule.prefix + _destination(topic, rule))

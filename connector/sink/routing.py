@@ -97,6 +97,7 @@ def _taken(change: Changes, indices: Ints) -> Changes:
         ts_ns=change.ts_ns.take(places),
         lsn=change.lsn.take(places),
         total_order=change.total_order.take(places),
+        origin=change.origin.take(places),
     )
 
 
@@ -111,6 +112,7 @@ def _sliced(change: Changes, start: int, stop: int) -> Changes:
         ts_ns=change.ts_ns[cut],
         lsn=change.lsn[cut],
         total_order=change.total_order[cut],
+        origin=change.origin[cut],
     )
 
 

@@ -6,7 +6,7 @@ holds (`connector.iceberg.coercion`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 import numpy as np
@@ -15,26 +15,30 @@ import pyarrow.compute as pc
 
 from connector.iceberg.coercion import coerced, converted_by
 from connector.iceberg.conversion import converted
-from connector.iceberg.types import nullable
+from connector.iceberg.position import TopicPartition
+from connector.iceberg.variants import LONGEST_BYTES, as_text
 from connector.kafka.fetch import Chunk
 from connector.kafka.fetch.headers import header
 from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
-from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.plan import VALID_FROM, BatchPlan, TablePlan
 from connector.sink.record_keys import RecordKeys, put_keys
+from connector.sink.watermarks import Seen, latest, suspects
 from serde.bits import children
 from serde.changes import Changes
 from serde.faults import Fault
 
 DELETED = "__deleted"
 _NO_OP = np.uint8(0)
+_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
+"""Dedup columns that are Debezium's time of the source, and their units."""
 
 
 @attrs.frozen(eq=False)
 class Run:
     """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
 
-    `old_key` is the header of that name (`connector.sink.moves`), where it was asked for.
+    `old_key` and `new_key` are the headers of these names (`connector.sink.moves`), where they were asked for.
     """
 
     topic: str
@@ -43,24 +47,60 @@ class Run:
     key: pa.Array
     value: pa.Array
     old_key: pa.Array | None = None
+    new_key: pa.Array | None = None
+
+    @property
+    def at(self) -> TopicPartition:
+        """The topic-partition."""
+        return self.topic, self.partition
+
+    def only(self, places: Ints) -> Run:
+        """Give some of the records, by their places, ascending."""
+        rows = pa.array(places)
+        known = None if self.old_key is None else self.old_key.take(rows)
+        return attrs.evolve(
+            self, offset=self.offset[places], key=self.key.take(rows), value=self.value.take(rows), old_key=known
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of keys and values."""
+        return int(self.key.nbytes + self.value.nbytes)
 
     @classmethod
-    def of(cls, chunk: Chunk, old_key: str | None = None) -> Run:
-        """Take over what was fetched, and the header of that name if there is one."""
+    def of(cls, chunk: Chunk, old_key: str | None = None, new_key: str | None = None) -> Run:
+        """Take over what was fetched, and the headers of these names if there are any."""
         found = chunk.records
-        known = None if old_key is None else header(found, old_key)
-        return cls(chunk.topic, chunk.partition, found.offset, found.key, found.value, known)
+        known = [None if name is None else header(found, name) for name in (old_key, new_key)]
+        return cls(chunk.topic, chunk.partition, found.offset, found.key, found.value, *known)
+
+    @classmethod
+    def of_records(cls, at: TopicPartition, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> Run:
+        """Take over a few records, each as (offset, key, value)."""
+        offsets, keys, values = zip(*records, strict=True)
+        key, value = (pa.array(column, pa.binary()) for column in (keys, values))
+        return cls(*at, np.array(offsets, np.int64), key, value)
 
 
-def part_of(
-    run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
-) -> tuple[Part, list[Fault], int]:
-    """Make the table's rows of one block's changes; also gives how many values became null."""
+@attrs.frozen(eq=False)
+class Made:
+    """What one block's changes are for a table: its rows, those that cannot be, and how many values became null."""
+
+    part: Part
+    faults: list[Fault]
+    nulled: int
+    seen: Seen
+
+
+def part_of(run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan) -> Made:
+    """Make the table's rows of one block's changes."""
     columns, bad, nulled = _columns(change, table, plan)
     faults = [Fault(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
     image = np.asarray(change.row.is_valid())
     if table.keyed and keys is not None:
         faults += put_keys(columns, change.rows, keys, table)
+    if table.history:
+        faults += _set_time(columns, change)
     if table.mode == "upsert":
         _mark_deleted(columns, change.deleted, table)
     faults += _missing(columns, change, image, table)
@@ -68,7 +108,28 @@ def part_of(
     dropped = {fault.row for fault in faults}
     if table.mode == "append":
         dropped.update(change.rows[~image].tolist())
-    return _kept(run, part, change.rows, dropped, table), faults, nulled
+    keep = _kept(run, change.rows, dropped, table)
+    if not table.dated:
+        return Made(_taken(part, keep), faults, nulled, Seen(table.index, run.at))
+    known = table.watermarks.get(run.at, {})
+    part = attrs.evolve(part, suspect=suspects(part.order.dedup, change.origin, known))
+    return Made(_taken(part, keep), faults, nulled, _seen(run, change, part.order.dedup, keep, table))
+
+
+def _seen(run: Run, change: Changes, dates: Ints, keep: Mask, table: TablePlan) -> Seen:
+    """Tell how far the sources came, and whether the run ends with a delete event of the table."""
+    origin = change.origin if keep.all() else change.origin.filter(pa.array(keep))
+    ends = len(keep) > 0 and change.rows[-1] == len(run.offset) - 1 and bool(change.deleted[-1] & keep[-1])
+    return Seen(table.index, run.at, latest(dates[keep], origin), int(run.offset[-1]) + 1 if ends else -1)
+
+
+def _set_time(columns: dict[str, pa.Array], change: Changes) -> list[Fault]:
+    """Fill in from when a version is true: the source's time of its change, to the microsecond."""
+    since = pc.coalesce(change.ts_ns, dedup(change, "__source_ts_ns").cast(pa.int64()))
+    columns[VALID_FROM] = pc.divide(since, pa.scalar(1000, pa.int64())).cast(columns[VALID_FROM].type)
+    untold = np.flatnonzero(np.asarray(since.is_null()))
+    reason = "the event tells no source time (__source_ts_ns), and the table keeps history"
+    return [Fault(int(change.rows[i]), "TASK_PUT", reason) for i in untold]
 
 
 def _missing(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> list[Fault]:
@@ -104,6 +165,9 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
             result[field.name] = pa.nulls(len(change.rows), field.type)
             continue
         faults = None
+        if field.name in table.layout.variants:
+            column, long = _document(column, change)
+            bad.update((int(i), f"column {field.name}: a document of more than 16 MiB") for i in np.flatnonzero(long))
         guessed = not change.optional and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
         if plan.evolve or field.name in table.layout.keys or not field.nullable:
             result[field.name], faults = converted_by(column, field.type, lenient=not plan.evolve)
@@ -120,6 +184,11 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
             bad.update((int(i), reason) for i in np.flatnonzero(faults))
     return result, bad, nulled
+
+
+def _document(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]:
+    text = as_text(column, keep_nulls=bool(change.optional))
+    return text, np.asarray(pc.greater(pc.binary_length(text), LONGEST_BYTES).fill_null(False))
 
 
 def _without_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
@@ -170,19 +239,25 @@ def _order(run: Run, change: Changes, plan: BatchPlan) -> Order:
     return Order(
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],
-        dedup=integers(_dedup(change, plan.dedup_column)),
+        dedup=integers(dedup(change, plan.dedup_column)),
         lsn=integers(change.lsn),
         total_order=integers(change.total_order),
         op=change.op,
     )
 
 
-def _dedup(change: Changes, name: str) -> pa.Array:
+def dedup(change: Changes, name: str) -> pa.Array:
+    """Give the dedup value of each change, null where it is not known.
+
+    The source's time is told of deletes too, which may have no row.
+    """
     position = change.row.type.get_field_index(name) if name else -1
+    told = pc.divide(change.ts_ns, _UNITS_NS[name]) if name in _UNITS_NS else pa.nulls(len(change.rows), pa.int64())
     if position < 0:
-        return change.ts_ns if name == "__source_ts_ns" else pa.nulls(len(change.rows), pa.int64())
+        return told
     column = children(change.row)[position]
-    return column if pa.types.is_integer(column.type) else converted(column, pa.int64())[0]
+    dates = column if pa.types.is_integer(column.type) else converted(column, pa.int64())[0]
+    return pc.coalesce(dates.cast(pa.int64()), told) if dates.null_count else dates
 
 
 def integers(column: pa.Array) -> Ints:
@@ -191,27 +266,37 @@ def integers(column: pa.Array) -> Ints:
 
 
 def _assembled(columns: Mapping[str, pa.Array], order: Order, deleted: Mask, image: Mask, table: TablePlan) -> Part:
-    schema = nullable(table.layout.columns)
+    schema = table.layout.rows
     batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
     return Part(batch, order, np.asarray(deleted), image)
 
 
-def _kept(run: Run, part: Part, rows: Ints, dropped: set[int], table: TablePlan) -> Part:
-    """Leave out faulty rows, and what the table has from before (a batch that is replayed)."""
-    keep = np.ones(len(rows), np.bool_)
+def _kept(run: Run, rows: Ints, dropped: set[int], table: TablePlan) -> Mask:
+    """Mark the rows that are no faults, and that the table does not have from before (a batch that is replayed)."""
+    keep = run.offset[rows] >= table.committed.get(run.at, 0)
     if dropped:
         keep &= ~np.isin(rows, np.fromiter(dropped, np.int64))
-    done = table.committed.get((run.topic, run.partition), 0)
-    if done and len(rows):
-        keep &= part.order.offset >= done
+    return keep
+
+
+def _taken(part: Part, keep: Mask) -> Part:
     return part if keep.all() else part.take(np.flatnonzero(keep))
+
+
+def uncommitted(run: Run, part: Part, table: TablePlan) -> Part:
+    """Leave out what the table has from before (a batch that is replayed)."""
+    return _taken(part, part.order.offset >= table.committed.get(run.at, 0))
 
 
 def tombstones_of(
     run: Run, rows: Ints, keys: RecordKeys, table: TablePlan, plan: BatchPlan
 ) -> tuple[Part, list[Fault]]:
-    """Make changes without a row: the key is gone; a tombstone without key says nothing (tables without a key)."""
+    """Make changes without a row: the key is gone; a tombstone without key says nothing (tables without a key).
+
+    Nor does one behind the delete event that the batch before ended with.
+    """
     rows = rows[keys.usable[rows] | np.isin(rows, [fault.row for fault in keys.faults])]
+    rows = rows[run.offset[rows] != table.after_delete.get(run.at, -1)]
     columns = {field.name: pa.nulls(len(rows), field.type) for field in table.layout.columns}
     faults = put_keys(columns, rows, keys, table)
     unknown = np.full(len(rows), NONE, np.int64)
@@ -220,4 +305,4 @@ def tombstones_of(
     order = Order(rank, run.offset[rows], unknown, unknown, unknown, op)
     gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     part = _assembled(columns, order, gone, image, table)
-    return _kept(run, part, rows, {fault.row for fault in faults}, table), faults
+    return _taken(part, _kept(run, rows, {fault.row for fault in faults}, table)), faults

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from connector.errors import GapError
-from connector.iceberg.position import Position, TopicPartition
+from connector.iceberg.position import WAYS_OUT, Position, TopicPartition
 from connector.kafka.cluster import Topic
 
-_WAYS_OUT = "see `icebridge offsets show`, and `icebridge offsets reset` to start anew from what is there"
+_FROM_KAFKA = "see `icebridge offsets show`, and `icebridge offsets reset` to start anew from what is there"
 
 
 @attrs.frozen
@@ -68,21 +68,21 @@ def _check_tables(tables: Mapping[str, Position], noted: Mapping[str, Position])
             raise GapError(
                 f"table {name} stands at {position.offsets.get(behind[0], 0)} of {topic}-{partition} by its "
                 f"newest snapshot, and at {noted[name].offsets[behind[0]]} by the offsets table: the table was "
-                f"rolled back or replaced; {_WAYS_OUT}"
+                f"rolled back or replaced; {WAYS_OUT}"
             )
 
 
 def _check_identity(known: Position, seen: Seen) -> None:
     if known.cluster_id and known.cluster_id != seen.cluster_id:
         raise GapError(
-            f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {seen.cluster_id}; {_WAYS_OUT}"
+            f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {seen.cluster_id}; {_FROM_KAFKA}"
         )
     for name, topic in seen.topics.items():
         before = known.topic_ids.get(name, topic.id)
         if before != topic.id:
             raise GapError(
                 f"topic {name} was deleted and made again (its id was {before}, now {topic.id}): the stored "
-                f"offsets are of the old one; {_WAYS_OUT}"
+                f"offsets are of the old one; {_FROM_KAFKA}"
             )
 
 
@@ -90,9 +90,9 @@ def _check_range(known: Position, seen: Seen) -> None:
     for at, offset in sorted(known.offsets.items()):
         place = f"{at[0]}-{at[1]}"
         if at in seen.ends and offset > seen.ends[at]:
-            raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_WAYS_OUT}")
+            raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_FROM_KAFKA}")
         if at in seen.beginnings and offset < seen.beginnings[at]:
             raise GapError(
                 f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention was "
-                f"faster than the sink, records are lost to it; {_WAYS_OUT}"
+                f"faster than the sink, records are lost to it; {_FROM_KAFKA}"
             )

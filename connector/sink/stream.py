@@ -27,6 +27,7 @@ from connector.iceberg.position import Position, TopicPartition, flat, nested
 from connector.settings import SinkSettings
 from connector.settings.batch import Pace
 from connector.sink.batch import Report
+from connector.sink.cuts import Cuts
 from connector.sink.records import Batch
 
 Process = Callable[[Batch], Report]
@@ -46,6 +47,7 @@ class Stream:
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _error: BaseException | None = None
     _at: dict[TopicPartition, int] = attrs.field(factory=dict)
+    _batches: int = 0
 
     def run(self, *, once: bool) -> None:
         """Read until stopped; with `once`, up to the offsets that the topics have now.
@@ -68,7 +70,8 @@ class Stream:
         pace = self.settings.batch.pace
         options = self._options() if once else {**self._options(), **waiting(pace)}
         frame = self.spark.readStream.format("kafka").options(**options).load()
-        writer = frame.writeStream.foreachBatch(lambda _, number: self._batch(number, scratch))
+        cuts = Cuts(self.settings.batch.max_bytes)
+        writer = frame.writeStream.foreachBatch(lambda _, number: self._range(number, scratch, cuts))
         writer = writer.option("checkpointLocation", scratch.as_uri())
         interval = f"{pace.look_ms} milliseconds"
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
@@ -87,17 +90,31 @@ class Stream:
             "maxOffsetsPerTrigger": str(self.settings.batch.max_events),
         }
 
-    def _batch(self, number: int, scratch: Path) -> None:
+    def _range(self, number: int, scratch: Path, cuts: Cuts) -> None:
+        """Bring in what Spark's trigger spans: one batch, or several where its events are large."""
         with self._busy:
-            if self._stopping.is_set():
-                return
             end = _end_offsets(scratch, number)
-            try:
-                self.process(Batch(number, self._at, end))
-            except BaseException as error:
-                self._error = error
-                raise
-            self._at = {**self._at, **end}
+            stuck = False
+            while not self._stopping.is_set():
+                until = end if stuck else cuts.end(self._at, end)
+                before = self._at
+                report = self._batch(until)
+                cuts.note(report.events, report.size_bytes)
+                if until == end:
+                    return
+                # What is held back of a large transaction needs more than this to go on.
+                stuck = self._at == before
+
+    def _batch(self, end: dict[TopicPartition, int]) -> Report:
+        try:
+            report = self.process(Batch(self._batches, self._at, end))
+        except BaseException as error:
+            self._error = error
+            raise
+        self._batches += 1
+        # A batch may end before what was there for it: the rest comes with the next one.
+        self._at = {**self._at, **report.end}
+        return report
 
     def _watch(self, query: StreamingQuery) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
@@ -9,30 +10,37 @@ from typing import Literal, TypeVar
 import attrs
 import pyarrow as pa
 import structlog
-from pyiceberg.schema import Schema
 
-from connector.errors import DataFault, FatalError
+from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.commit import Committed, Stored, stored
+from connector.iceberg.continuity import Noted, standing
+from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.evolution import grown, union
 from connector.iceberg.keys import KnownKeys, known_keys, widened
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.position import TopicPartition
+from connector.iceberg.position import WAYS_OUT, TopicPartition
 from connector.iceberg.schema_log import SchemaLog
 from connector.iceberg.table import Table
-from connector.iceberg.types import arrow_schema, table_schema
-from connector.settings import SinkSettings, TableSettings
+from connector.iceberg.types import JSON, table_schema
+from connector.settings import SinkSettings
 from connector.settings.partitions import PartitionTerm, parse
-from connector.settings.table_schema import Column
-from connector.sink import raw_events
+from connector.settings.sorting import SortTerm
+from connector.settings.sorting import parse as parse_order
+from connector.settings.writes import WriteMode
+from connector.sink import contradictions, raw_events
 from connector.sink.decode import DELETED
+from connector.sink.files import Files
+from connector.sink.making import declared, identifiers, required_of, terms_of, with_keys
 from connector.sink.matching import merged
-from connector.sink.plan import Need, TablePlan
+from connector.sink.plan import IS_CURRENT, VALID_FROM, VALID_TO, Need, TablePlan
+from connector.sink.remembered import Memory
 from connector.sink.route import table_name
 
 T = TypeVar("T")
 
 TABLES_AT_ONCE = 8
+VARIANTS_SINCE = 3
 
 TOMBSTONES = "icebridge.tombstones"
 """Table property, set when a table is made for events that carry no deletes themselves: then tombstones are deletes."""
@@ -53,9 +61,20 @@ class Target:
 class Targets:
     """All tables of one sink, by name."""
 
-    def __init__(self, settings: SinkSettings, catalog: Catalog) -> None:
-        """Start with no table known."""
-        self._settings, self._catalog = settings, catalog
+    def __init__(
+        self,
+        settings: SinkSettings,
+        catalog: Catalog,
+        noted: Mapping[str, Noted] | None = None,
+        deleted_keys: DeletedKeys | None = None,
+    ) -> None:
+        """Start with no table known; `noted` is what the offsets table says of tables, by full name.
+
+        Tables are loaded on first sight. Raises then:
+            GapError: a table that was noted was rolled back, or dropped and made again.
+        """
+        self._settings, self._catalog, self._noted = settings, catalog, dict(noted or {})
+        self.deleted_keys = deleted_keys
         self._targets: dict[str, Target] = {}
         self.refused: dict[str, str] = {}
         self.refused_tables: dict[str, str] = {}
@@ -72,9 +91,28 @@ class Targets:
     def __iter__(self) -> Iterator[str]:
         return iter(self._targets)
 
+    @property
+    def outlet(self) -> Files:
+        """Where tasks write: files."""
+        if self.deleted_keys is None:
+            return Files()
+        return Files(Memory(self.deleted_keys.layout, self._settings.name, time.time_ns() // 1_000_000))
+
+    def label(self, name: str) -> str:
+        """Give a table's name with its namespace."""
+        return self._targets[name].table.name
+
+    def tables(self, names: Iterable[str]) -> list[Table]:
+        """Give the tables of these names."""
+        return [self._targets[name].table for name in names]
+
     def name(self, topic: str) -> str:
         """Give the name of a topic's table."""
         return raw_events.TABLE if self._settings.events_only else table_name(topic, self._settings.table)
+
+    def full_name(self, topic: str) -> str:
+        """Give the same with its namespace."""
+        return self._catalog.full_name(self.name(topic))
 
     def find(self, topics: Iterable[str]) -> dict[str, str]:
         """Give the table names of those topics whose table exists, loading what is new; none where events decide."""
@@ -122,20 +160,30 @@ class Targets:
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
         """Give the executors' view of a table for a batch that starts at `start`."""
-        target = self._targets[name]
+        target, history = self._targets[name], self._keeps_history(name)
         ahead = {at: o for at, o in target.stored.position.offsets.items() if o > start.get(at, o)}
         return TablePlan(
             index=index,
             layout=target.layout,
             mode="upsert" if target.upsert else "append",
-            keep_deletes=self._settings.table.keep_deletes,
-            tombstones=self._tombstones(target),
+            keep_deletes=self._settings.table.keep_deletes and not history,
+            tombstones="skip" if history else self._tombstones(target),
             base=target.base,
             known_keys=target.known_keys,
             committed=ahead,
-            patches=name in self._patched and target.upsert,
+            patches=name in self._patched and target.upsert and not history,
             keys_from=self._settings.table.keys.comes_from(name),
+            dated=target.upsert and not history and self._is_dated(target.layout),
+            watermarks=target.stored.position.watermarks,
+            after_delete=target.stored.position.after_delete,
+            write_mode=self._mode(name),
+            history=target.upsert and history,
         )
+
+    def _is_dated(self, layout: TableLayout) -> bool:
+        """Tell whether the table's rows say how old they are."""
+        column = self._settings.table.dedup_column
+        return column in layout.columns.names and pa.types.is_integer(layout.columns.field(column).type)
 
     def _tombstones(self, target: Target) -> Literal["delete", "skip"]:
         if not target.upsert:
@@ -146,7 +194,7 @@ class Targets:
     def committed(self, name: str, files: Iterable[bytes], done: Committed) -> None:
         """Take note of our own commit."""
         target = self._targets[name]
-        parent = target.table.java.currentSnapshot().parentId()
+        parent = target.table.java.snapshot(done.snapshot_id).parentId()
         ours = parent is None if target.base is None else parent is not None and int(parent) == target.base
         # After another writer's commit the bounds that we kept are not those of the whole table.
         keys = widened(target.known_keys, target.layout.schema, files) if ours else KnownKeys()
@@ -155,7 +203,27 @@ class Targets:
 
     def _loaded(self, name: str) -> Target | None:
         table = self._catalog.load(name)
-        return None if table is None else self._target(name, table)
+        if table is None:
+            return None
+        target = self._target(name, table)
+        self._compare(name, target)
+        return target
+
+    def _compare(self, name: str, target: Target) -> None:
+        """Compare a table that is there with what the settings say of tables that are made.
+
+        Raises:
+            FatalError: a declared column is there with another type.
+        """
+        rule = self._settings.table
+        faults = contradictions.of_types(declared(rule.columns), target.layout)
+        if faults:
+            raise FatalError(f"table {target.table.name}: {'; '.join(faults)}; correct it, or drop the table")
+        terms = [parse(term) for term in rule.partition_by_table.get(name, rule.partition_by)]
+        other = contradictions.of_partitions(terms, target.layout) if terms else None
+        if other is not None:
+            told = "the table keeps its partition spec; partition-by is for tables that are made"
+            self._log.warning(told, table=target.table.name, partitioned_by=other)
 
     def _satisfied(self, name: str, wanted: list[Need]) -> None:
         target = self._targets.get(name)
@@ -174,37 +242,79 @@ class Targets:
             self._log.warning("no table", table=name, topics=sorted({n.topic for n in wanted}), reason=str(fault))
 
     def _target(self, name: str, table: Table) -> Target:
-        if table.format_version < 2:  # noqa: PLR2004 - row-level deletes came with version 2
-            raise FatalError(f"table {table.name} is of format version 1, which holds no deletes; upgrade it to 2")
-        layout = self._layout(name, table)
-        upsert = self._settings.table.upsert and bool(layout.keys)
-        if upsert:
+        rule = self._settings.table
+        table.follow(rule.writes.branch_of(name, table.name))
+        layout, mode = self._layout(name, table), self._mode(name)
+        upsert = rule.upsert and mode != "append" and bool(layout.keys)
+        if upsert and mode != "copy-on-write" and table.format_version < 2:  # noqa: PLR2004 - deletes came with 2
+            raise FatalError(
+                f"table {table.name} is of format version 1, which holds no delete files: upgrade it to 2, or set its "
+                f"write-mode to copy-on-write or append ({mode} now)"
+            )
+        if upsert and mode == "equality-delete":
             self._catalog.ensure_delete_spec(table)
             layout = self._layout(name, table)
-        elif self._settings.table.upsert and name not in self._targets:
+        elif rule.upsert and mode != "append" and not upsert and name not in self._targets:
             self._log.warning("table has no key: its events are appended", table=table.name)
-        keys = known_keys(table, layout.schema) if upsert else KnownKeys()
-        return Target(table, layout, upsert, keys, stored(table, self._settings.name), table.snapshot_id)
+        if upsert and name not in self._targets and not self._is_dated(layout):
+            self._log.warning(
+                "table has no number column that dates its rows: a change that comes again after a newer one would win",
+                table=table.name,
+                column=rule.dedup_column,
+            )
+        keys = known_keys(table, layout.schema) if upsert and mode == "equality-delete" else KnownKeys()
+        return Target(table, layout, upsert, keys, self._stored(name, table), table.snapshot_id)
+
+    def _stored(self, name: str, table: Table) -> Stored:
+        """Give where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
+        before = self._targets.get(name)
+        if before is None:
+            return standing(table, self._settings.name, self._noted.get(table.name))
+        found = stored(table, self._settings.name)
+        return found if found.commit_id is not None else attrs.evolve(before.stored, commit_id=None)
+
+    def _keeps_history(self, name: str) -> bool:
+        return self._settings.table.writes.keeps_history(name, self._catalog.full_name(name))
+
+    def _mode(self, name: str) -> WriteMode:
+        return self._settings.table.writes.mode_of(name, self._catalog.full_name(name))
 
     def _layout(self, name: str, table: Table) -> TableLayout:
         """Give a table's layout with the key and write properties that are configured.
 
         Raises:
-            FatalError: a configured key column is none of the table's.
+            FatalError: a configured key column is none of the table's, or its identifier fields are nested.
         """
         rule = self._settings.table
         layout = table.layout()
         properties = {**layout.properties, **rule.write_properties}
-        layout = attrs.evolve(layout, properties=properties, id_columns=rule.keys.of(name) if rule.upsert else ())
+        ids = rule.keys.of(name) if rule.upsert else ()
+        if rule.upsert and self._keeps_history(name):
+            ids = _business_key(table, layout, ids)
+        layout = attrs.evolve(layout, properties=properties, id_columns=ids)
+        below = sorted(name for name in layout.variants if "." in name)
+        if below:
+            raise FatalError(f"table {table.name} has variants inside other columns ({', '.join(below)}): not written")
         missing = [column for column in layout.id_columns if column not in layout.columns.names]
         if missing:
             raise FatalError(f"table {table.name} has no column {', '.join(missing)}, which is configured as its key")
+        if rule.upsert and layout.nested_keys and not layout.id_columns:
+            raise FatalError(
+                f"table {table.name} has identifier fields within structs ({', '.join(layout.nested_keys)}), by which "
+                "rows cannot be told apart here; name columns of the top level in iceberg.tables.default-id-columns, "
+                "or set upsert=false"
+            )
         return layout
 
     def _created(self, name: str, needs: list[Need]) -> Target:
-        rule = self._settings.table
+        rule, full_name = self._settings.table, self._catalog.full_name(name)
+        if full_name in self._noted:
+            raise GapError(
+                f"table {full_name} was dropped since connector {self._settings.name} wrote to it: rows that were in "
+                f"it are gone; {WAYS_OUT}"
+            )
         if not rule.auto_create:
-            raise DataFault(f"table {self._catalog.full_name(name)} does not exist, and auto-create-enabled is false")
+            raise DataFault(f"table {full_name} does not exist, and auto-create-enabled is false")
         if self._settings.events_only:
             return self._target(name, self._created_for_text(name))
         columns = (
@@ -213,18 +323,20 @@ class Targets:
             else union(merged(need.row) if rule.case_insensitive else need.row for need in needs)
         )
         keys, properties = self._keys(name, needs, columns), self._properties()
-        columns = _with_keys(columns, needs, keys)
+        columns = with_keys(columns, needs, keys)
         if not len(columns):
             raise DataFault("its events have no columns that a table could have")
-        if rule.upsert and keys and rule.keep_deletes and DELETED not in columns.names:
+        upsert = rule.upsert and self._mode(name) != "append" and bool(keys)
+        if upsert and self._keeps_history(name):
+            columns, keys = _with_validity(columns), (*keys, VALID_FROM)
+        elif upsert and rule.keep_deletes and DELETED not in columns.names:
             columns = columns.append(pa.field(DELETED, pa.string()))
             properties[TOMBSTONES] = "delete"
-        required = _required(needs) if rule.preserve_required else frozenset()
+        required = required_of(needs) if rule.preserve_required else frozenset()
         required |= frozenset(column.name for column in rule.columns if column.required)
         schema = table_schema(columns, keys, required, nanoseconds=rule.format_version > 2)  # noqa: PLR2004
-        table = self._catalog.create(
-            name, schema, self._partitioning(name, needs, columns), properties, location=rule.location
-        )
+        spec, order = self._partitioning(name, needs, columns), self._sorting(name, needs, columns)
+        table = self._catalog.create(name, schema, spec, properties, sort_by=order, location=rule.location)
         self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
         self._changed.add(name)
         return self._target(name, table)
@@ -239,7 +351,7 @@ class Targets:
         if rule.keys.mode == "none":
             return ()
         if not wanted:
-            return _identifiers(needs, rule)
+            return identifiers(needs, rule)
         there = columns.names
         if rule.keys.comes_from(name) == "record":
             there = [field for need in needs if need.key is not None for field in need.key.names]
@@ -252,6 +364,8 @@ class Targets:
         before = columns = target.layout.columns
         for need in needs:
             columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
+        if JSON in columns.types and target.table.format_version < VARIANTS_SINCE:
+            raise DataFault(f"table {target.table.name} is of format version 2, which has no variant; upgrade it to 3")
         self._catalog.evolve(target.table, columns)
         new = (f for f in columns if f.name not in before.names or f.type != before.field(f.name).type)
         self.drifted(name, (field.name for field in new))
@@ -270,51 +384,47 @@ class Targets:
 
     def _partitioning(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[PartitionTerm, ...]:
         rule = self._settings.table
-        own = [rule.partition_by_table[k] for k in (name, *(n.topic for n in needs)) if k in rule.partition_by_table]
-        if own:
-            return tuple(parse(term) for term in own[0])
+        own = terms_of(rule.partition_by_table, name, needs)
+        if own is not None:
+            return tuple(parse(term) for term in own)
         terms = tuple(parse(term) for term in rule.partition_by)
-        missing = [term.column for term in terms if term.column not in columns.names]
-        if missing:
-            self._log.warning("partition-by names columns the table has not", table=name, columns=missing)
+        self._tell_missing("partition-by", name, [t.column for t in terms], columns)
         return tuple(term for term in terms if term.column in columns.names)
 
+    def _sorting(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[SortTerm, ...]:
+        rule = self._settings.table
+        own = terms_of(rule.sort_by_table, name, needs)
+        if own is not None:
+            return tuple(parse_order(term) for term in own)
+        terms = tuple(parse_order(term) for term in rule.sort_by)
+        self._tell_missing("sort-by", name, [t.by.column for t in terms], columns)
+        return tuple(term for term in terms if term.by.column in columns.names)
 
-def declared(columns: Iterable[Column]) -> pa.Schema:
-    """Give the columns that the settings declare, in Arrow's types."""
-    fields = [
-        {"id": place, "name": column.name, "required": column.required, "type": column.type}
-        for place, column in enumerate(columns, start=1)
-    ]
-    return arrow_schema(Schema.model_validate({"type": "struct", "fields": fields}))
+    def _tell_missing(self, option: str, name: str, wanted: list[str], columns: pa.Schema) -> None:
+        missing = [column for column in wanted if column not in columns.names]
+        if missing:
+            self._log.warning(f"{option} names columns the table has not", table=name, columns=missing)
+
+
+def _with_validity(columns: pa.Schema) -> pa.Schema:
+    """Add the columns that tell when a version was true."""
+    time = pa.timestamp("us", "UTC")
+    added = (pa.field(VALID_FROM, time), pa.field(VALID_TO, time), pa.field(IS_CURRENT, pa.bool_()))
+    taken = [field.name for field in added if field.name in columns.names]
+    if taken:
+        raise DataFault(f"its events have a field {', '.join(taken)}, which a table with history has for itself")
+    return pa.schema([*columns, *added])
+
+
+def _business_key(table: Table, layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the key columns of a table that keeps history: versions of one key differ in their time."""
+    missing = [name for name in (VALID_FROM, VALID_TO, IS_CURRENT) if name not in layout.columns.names]
+    if missing and (ids or layout.keys):
+        raise FatalError(f"table {table.name} has no column {', '.join(missing)}: scd-type=2 needs a table of its own")
+    return ids or tuple(name for name in layout.keys if name != VALID_FROM)
 
 
 def _beside(work: Callable[[str], T], names: Iterable[str]) -> list[T]:
     """Do the same for several tables at once: each waits for the catalog and the store most of the time."""
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
         return list(pool.map(work, names))
-
-
-def _identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:
-    # Records without key beside others that have one are single faults, not another kind of table.
-    keys = {tuple(need.key.names) for need in needs if need.key is not None}
-    if not rule.create_identifier_fields or not keys:
-        return ()
-    if len(keys) > 1:
-        raise DataFault(f"its events have keys of different fields: {', '.join(map(str, sorted(keys)))}")
-    return keys.pop()
-
-
-def _with_keys(columns: pa.Schema, needs: list[Need], keys: tuple[str, ...]) -> pa.Schema:
-    """Add key fields that the rows do not have, in front, and take the key's types for those that they have."""
-    shapes = [pa.struct([need.key.field(name) for name in keys]) for need in needs if need.key is not None and keys]
-    found = union(shapes)
-    if any(pa.types.is_nested(field.type) or pa.types.is_floating(field.type) for field in found):
-        raise DataFault("its key has a field of a type that identifies nothing (nested, or floating point)")
-    types = dict(zip(found.names, found.types, strict=True))
-    front = [field for field in found if field.name not in columns.names]
-    return pa.schema([*front, *(field.with_type(types.get(field.name, field.type)) for field in columns)])
-
-
-def _required(needs: list[Need]) -> frozenset[str]:
-    return frozenset(name for need in needs for name, optional in need.optional.items() if not optional)

@@ -1,70 +1,74 @@
 """The two tasks of a batch, as Spark runs them on executors.
 
-map:    offset ranges -> records -> decode -> fold -> parcels by bucket (upsert), or data files (append)
-reduce: parcels of a bucket -> fold -> data files and equality deletes
+map:    offset ranges -> records -> decode -> fold -> parcels by bucket (upsert), or rows to the outlet (append)
+reduce: parcels of a bucket -> fold -> winners to the outlet, those that may be late aside (`connector.sink.late`)
 
 Memory of a task is bounded: by one fetch, `CHUNK_BYTES` of rows, and one bucket.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-import attrs
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from connector.iceberg.types import nullable
-from connector.iceberg.writing import TableWriter
 from connector.runtime.workers import forget_archives
 from connector.sink import parcels
-from connector.sink.apply import mark_deleted, write_append, write_upserts
-from connector.sink.decode import Run, decode
-from connector.sink.moves import HEADER, marked, moves
+from connector.sink.decode import Outcome, Run, decode
+from connector.sink.late import set_aside
+from connector.sink.moves import HEADER as OLD_KEY
+from connector.sink.moves import NEW_KEY
+from connector.sink.outlet import Writers
 from connector.sink.parcels import Parcel, Task
-from connector.sink.parts import Folded, Part, by_bucket, fold, gather, pack, survivors, unpack
+from connector.sink.parts import Folded, Part, by_bucket, fold, joined, last_deletes, pack, survivors, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
-from connector.sink.unsent import filled, last_rows, needed, parted, unknown
+from connector.sink.unsent import filled, needed
+from connector.sink.watermarks import Seen, together
 
 CHUNK_BYTES = 48 * 1024**2
-"""Arrow bytes of decoded rows gathered per table before they are folded, and handed on if still more than half."""
+"""Arrow bytes of decoded rows gathered before they are folded, and handed on if still more than half."""
 
 
 def map_task(plan: BatchPlan) -> Task:
     """Give the map task: numbers of shares of the batch's offsets -> parcels."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        work = _Mapping(plan)
+        yield from parcels.sent(mapped(batches))
+        forget_archives()
+
+    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[Parcel]:
+        work, follows = _Mapping(plan), plan.outlet.follows_keys
+        headers = (OLD_KEY if plan.patches or follows else None, NEW_KEY if follows else None)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    yield from _sent(work.take(Run.of(chunk, HEADER if plan.patches else None)))
-        yield from _sent(work.finish())
-        forget_archives()
+                    yield from work.take(Run.of(chunk, *headers))
+        yield from work.finish()
 
     return task
 
 
 def reduce_task(plan: BatchPlan) -> Task:
-    """Give the reduce task: parcels sorted by (table, bucket) -> descriptions of files; other parcels pass through."""
+    """Give the reduce task: parcels sorted by (table, bucket) -> what the outlet says; other parcels pass through."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from parcels.sent(reduced(batches))
+        forget_archives()
+
+    def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[Parcel]:
         work = _Reducing(plan)
         for batch in batches:
             for kind, table, bucket, payload in parcels.rows(batch):
-                if kind == parcels.CHANGES:
-                    yield from _sent(work.take(table, bucket, payload))
+                if kind in (parcels.CHANGES, parcels.ELSEWHERE):
+                    yield from work.take(kind, table, bucket, payload)
                 else:
-                    yield parcels.batch([Parcel(kind, payload.to_pybytes(), table, bucket)])
-        yield from _sent(work.finish())
-        forget_archives()
+                    yield Parcel(kind, payload.to_pybytes(), table, bucket)
+        yield from work.finish()
 
     return task
-
-
-def _sent(items: Iterator[Parcel]) -> Iterator[pa.RecordBatch]:
-    for item in items:
-        yield parcels.batch([item])
 
 
 def _label(plan: BatchPlan) -> str:
@@ -73,12 +77,22 @@ def _label(plan: BatchPlan) -> str:
 
 
 def _folded(parts: list[Part], table: TablePlan) -> Folded:
-    return filled(fold(parts, table.layout.keys), table.layout.keys)
+    return filled(fold(parts, table.identity), table.layout.keys)
 
 
-def _survivors(parts: list[Part], table: TablePlan) -> list[Part]:
-    folded = _folded(parts, table)
-    return survivors(folded, needed(folded, table.layout.keys) if table.patches else None)
+def _survivors(parts: list[Part], table: TablePlan, *, last: bool = False) -> list[Part]:
+    """Fold; `last` keeps the last row of deleted keys too, which other keys' rows may need."""
+    folded = _folded(joined(parts), table)
+    also = last_deletes(parts) if table.tombstones == "delete" else np.zeros(0, np.int64)
+    more = table.patches or last
+    return survivors(folded, np.union1d(also, needed(folded, table.layout.keys)) if more else also)
+
+
+def _rows(outcome: Outcome) -> Counter[int]:
+    rows: Counter[int] = Counter()
+    for index, part in zip(outcome.tables, outcome.parts, strict=True):
+        rows[index] += len(part)
+    return rows
 
 
 class _Mapping:
@@ -87,16 +101,19 @@ class _Mapping:
     def __init__(self, plan: BatchPlan) -> None:
         self._plan = plan
         self._parts: dict[int, list[Part]] = {}
-        self._writers: dict[int, TableWriter] = {}
+        self._waiting_bytes = 0
+        self._writers: Writers | None = None
         self._tally = Tally()
         self._letters: list[Letter] = []
+        self._seen: tuple[Seen, ...] = ()
         self._blocked = False
+        self._moving: set[int] = set()
 
     def take(self, run: Run) -> Iterator[Parcel]:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
         outcome = decode(run, self._plan)
         counts = (len(outcome.faults), outcome.tombstones, outcome.ignored, len(outcome.truncates), outcome.nulled)
-        self._tally += Tally(len(run.offset), *counts, outcome.drift)
+        self._tally += Tally(len(run.offset), *counts, outcome.drift, _rows(outcome), run.size_bytes)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
@@ -106,88 +123,94 @@ class _Mapping:
             self._blocked = True
             yield Parcel.of(parcels.NEED, need)
         if not self._blocked:
+            self._seen = together((*self._seen, *outcome.seen))
             for index, part in zip(outcome.tables, outcome.parts, strict=True):
                 yield from self._changes(self._plan.tables[index], part, run)
+            if self._waiting_bytes > CHUNK_BYTES:
+                yield from self._made_room()
 
     def finish(self) -> Iterator[Parcel]:
         """Hand on what is left, and the counts."""
         if not self._blocked:
             for index in list(self._parts):
                 yield from self._handed_on(self._plan.tables[index])
-        for index, writer in self._writers.items():
-            yield from (Parcel(parcels.FILE, description, index) for description in writer.close())
+        if self._writers is not None:
+            yield from self._writers.close()
         yield Parcel.of(parcels.TALLY, self._tally)
+        if self._seen:
+            yield Parcel.of(parcels.SEEN, self._seen)
         if self._letters:
             yield Parcel.of(parcels.LETTER, self._letters)
 
     def _changes(self, table: TablePlan, part: Part, run: Run) -> Iterator[Parcel]:
+        if self._writers is None:
+            self._writers = self._plan.outlet.open(self._plan, _label(self._plan))
         if table.mode == "append":
-            if table.index not in self._writers:
-                self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
-            write_append(self._writers[table.index], part, table)
+            yield from self._writers.append(table, part)
             return
-        if table.patches and run.old_key is not None:
-            part = marked(part, run.offset, run.old_key)
-            moved = moves(part, run.offset, run.old_key, table)
-            if moved is not None:
-                yield Parcel(parcels.MOVED, pack(moved), table.index)
-        parts = self._parts.setdefault(table.index, [])
-        parts.append(part)
-        if sum(p.size_bytes for p in parts) > CHUNK_BYTES:
-            parts[:] = _survivors(parts, table)
-            if sum(p.size_bytes for p in parts) > CHUNK_BYTES // 2:
-                yield from self._handed_on(table, folded=True)
+        part, told = self._writers.moved(table, part, run)
+        for parcel in told:
+            self._moving.add(table.index)
+            yield parcel
+        self._parts.setdefault(table.index, []).append(part)
+        self._waiting_bytes += part.size_bytes
+
+    def _made_room(self) -> Iterator[Parcel]:
+        """Fold all that waits, and hand it on where that leaves too much."""
+        for index, parts in self._parts.items():
+            parts[:] = _survivors(parts, self._plan.tables[index], last=index in self._moving)
+        self._waiting_bytes = sum(part.size_bytes for parts in self._parts.values() for part in parts)
+        if self._waiting_bytes > CHUNK_BYTES // 2:
+            for index in list(self._parts):
+                yield from self._handed_on(self._plan.tables[index], folded=True)
+            self._waiting_bytes = 0
 
     def _handed_on(self, table: TablePlan, *, folded: bool = False) -> Iterator[Parcel]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        for part in parts if folded else _survivors(parts, table):
-            for bucket, piece in by_bucket(part, keys, self._plan.buckets):
+        for part in parts if folded else _survivors(parts, table, last=table.index in self._moving):
+            for bucket, piece in by_bucket(part, keys, table.buckets):
                 yield Parcel(parcels.CHANGES, pack(piece), table.index, bucket)
 
 
 class _Reducing:
-    """The state of one reduce task: the parts of the bucket at hand, and the open files of its table."""
+    """The state of one reduce task: the parts of the bucket at hand, and what is being written."""
 
     def __init__(self, plan: BatchPlan) -> None:
         self._plan = plan
         self._at: tuple[int, int] | None = None
         self._parts: list[Part] = []
-        self._writers: dict[int, TableWriter] = {}
+        self._elsewhere: list[bytes] = []
+        self._writers: Writers | None = None
 
-    def take(self, table: int, bucket: int, payload: pa.Buffer) -> Iterator[Parcel]:
-        """Gather the parts of one bucket; write the one before when the next begins."""
+    def take(self, kind: str, table: int, bucket: int, payload: pa.Buffer) -> Iterator[Parcel]:
+        """Gather the parts of one bucket, and other keys of theirs; write the one before when the next begins."""
         if self._at != (table, bucket):
             yield from self._write()
             self._at = (table, bucket)
-        self._parts.append(unpack(payload, nullable(self._plan.tables[table].layout.columns)))
+        if kind == parcels.ELSEWHERE:
+            self._elsewhere.append(payload.to_pybytes())
+            return
+        self._parts.append(unpack(payload, self._plan.tables[table].layout.rows))
 
     def finish(self) -> Iterator[Parcel]:
-        """Write the last bucket and give the descriptions of all files."""
+        """Write the last bucket, and hand on what there is to say of all."""
         yield from self._write()
-        for index, writer in self._writers.items():
-            yield from (Parcel(parcels.FILE, description, index) for description in writer.close())
+        if self._writers is not None:
+            yield from self._writers.close()
 
     def _write(self) -> Iterator[Parcel]:
-        if self._at is None or not self._parts:
+        parts, elsewhere = self._parts, self._elsewhere
+        self._parts, self._elsewhere = [], []
+        if self._at is None or not parts:
             return
-        table = self._plan.tables[self._at[0]]
-        if table.index not in self._writers:
-            self._writers[table.index] = TableWriter(table.layout, _label(self._plan))
-        folded = _folded(self._parts, table)
-        self._parts = []
-        missing = unknown(folded, keep_deletes=table.keep_deletes, suspicious=not table.patches)
-        if table.patches:
-            for part in gather(folded.parts, last_rows(folded, table.layout.keys)):
-                yield Parcel(parcels.LAST, pack(part), table.index)
-        if missing.any() and table.patches:
-            folded, rows = parted(folded, missing, table.layout.keys)
-            for part in rows:
-                whole = attrs.evolve(part, rows=mark_deleted(part.rows, part.deleted)) if part.deleted.any() else part
-                yield Parcel(parcels.PATCH, pack(whole), table.index)
-        elif missing.any():
-            yield Parcel(parcels.OPEN, b"", table.index)
-        write_upserts(self._writers[table.index], folded, table)
-        if table.recalls:
-            for part in gather(folded.parts, folded.winners[folded.images < 0]):
-                yield Parcel(parcels.RECALL, pack(part), table.index)
+        table, bucket, parts = self._plan.tables[self._at[0]], self._at[1], joined(parts)
+        folded, aside = set_aside(_folded(parts, table), table.layout.keys)
+        if aside is not None:
+            yield Parcel(parcels.SUSPECT, pack(aside), table.index, bucket)
+            yield Parcel.of(parcels.ASIDE, int(aside.suspect.sum()), table.index)
+        if folded is None:
+            return
+        if self._writers is None:
+            self._writers = self._plan.outlet.open(self._plan, _label(self._plan))
+        yield from self._writers.upsert(table, folded, elsewhere)

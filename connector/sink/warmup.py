@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from connector.kafka.fetch import Feed, feed
 from connector.settings import SinkSettings
+from connector.sink.files import Files
 from connector.sink.jobs import run
 from connector.sink.plan import BatchPlan
 from connector.sink.start import Seen
@@ -47,7 +48,7 @@ def _nowhere(settings: SinkSettings, seen: Seen, records: Feed) -> BatchPlan:
         refused={},
         ranks={at: rank for rank, at in enumerate(sorted(seen.ends))},
         feed=records,
-        buckets=1,
+        outlet=Files(),
         reducers=1,
         max_letters=0,
     )

@@ -12,11 +12,13 @@ from connector.iceberg.history import Snapshots
 from connector.iceberg.stored import StoredRows
 from connector.kafka.cluster import Cluster
 from connector.kafka.messages import Messages
+from connector.opensearch.indexes import Indexes
 from connector.retry import retried
 from connector.settings import SourceSettings
 from connector.source import discovery
+from connector.source.documents import Indexer
 from connector.source.emit import Emitter
-from connector.source.feed import Done, Feed
+from connector.source.feed import Done, Feed, Out
 from connector.source.run import Tables
 from connector.source.standings import Standings
 from connector.source.subjects import Subjects
@@ -35,12 +37,9 @@ def build(spark: SparkSession, settings: SourceSettings, told: Callable[[Done], 
         RetriableError: the cluster or the catalog is away.
     """
     settle(spark)
-    cluster = Cluster(settings.kafka)
-    retried(cluster.id, settings.errors)
     catalog = retried(lambda: Catalog(spark, settings.catalog), settings.errors)
     standings = retried(lambda: opened(catalog, settings), settings.errors)
-    messages = Messages(settings.kafka, cluster)
-    emitter = Emitter(settings, cluster, messages, Subjects(settings.outgoing))
+    out, beat = _out(settings)
 
     def open_(namespace: tuple[str, ...], name: str) -> Feed:
         table = catalog.find(namespace, name)
@@ -48,10 +47,20 @@ def build(spark: SparkSession, settings: SourceSettings, told: Callable[[Done], 
             full = ".".join((*namespace, name))
             raise FatalError(f"table {full} is not in catalog {settings.catalog.name}; check table.include.list")
         snapshots = Snapshots(spark, table, settings.capture.branch)
-        return Feed(spark, settings, table, snapshots, standings, emitter, told)
+        return Feed(spark, settings, table, snapshots, standings, out, told)
 
     own = catalog.full_name(settings.capture.offsets_table)
-    return Tables(settings, lambda: discovery.find(catalog, settings.capture, own), open_, emitter.heartbeat)
+    return Tables(settings, lambda: discovery.find(catalog, settings.capture, own), open_, beat)
+
+
+def _out(settings: SourceSettings) -> tuple[Out, Callable[[int], None]]:
+    """Give where changes go, and what sends heartbeats."""
+    if settings.search is not None:
+        return Indexer(settings, settings.search, Indexes(settings.search)), lambda _: None
+    cluster = Cluster(settings.kafka)
+    retried(cluster.id, settings.errors)
+    emitter = Emitter(settings, cluster, Messages(settings.kafka, cluster), Subjects(settings.outgoing))
+    return emitter, emitter.heartbeat
 
 
 def opened(catalog: Catalog, settings: SourceSettings) -> Standings:

@@ -14,6 +14,7 @@ from connector.settings import SourceSettings
 from connector.source.envelope import Wire, at, events
 from connector.source.numbering import numbered
 from connector.source.records import records
+from connector.source.shape import Shape
 from connector.source.subjects import Subjects
 from serde.emit.ddl import schema_change, schema_change_key
 from serde.emit.kinds import Record
@@ -30,15 +31,15 @@ class Emitter:
     subjects: Subjects
     _made: set[str] = attrs.field(factory=set)
 
-    def emit(self, changes: DataFrame, wire: Wire, *, reads: bool) -> None:
+    def emit(self, changes: DataFrame, shape: Shape, *, reads: bool) -> None:
         """Publish changes of one snapshot, or rows of a full read.
 
         Raises:
             RetriableError: cluster, registry or store are away; some events may be out, a retry gives the same ones.
             FatalError: an event or its schema was refused, or a file cannot be read.
         """
-        self._ensure(wire)
-        wire = self.subjects.on(wire)
+        self._ensure(shape.wire)
+        wire = self.subjects.on(shape.wire)
         if not wire.ordered:
             publish(records(changes, wire, reads=reads), wire.topic, self.settings.kafka)
             return
@@ -48,8 +49,9 @@ class Emitter:
             publish(records(found.changes, wire, reads=reads), wire.topic, self.settings.kafka)
             self._boundary(wire, begins=False, count=found.count)
 
-    def announce(self, wire: Wire, row: Record, *, creates: bool) -> None:
+    def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
         """Publish what a table looks like from this snapshot on."""
+        wire = shape.wire
         keys = [] if wire.key is None else [member.name for member in wire.key.record.members]
         key, value = schema_change_key(wire.origin.database), schema_change(wire.origin, row, keys, creates=creates)
         self._send(self.settings.outgoing.prefix, key, value)

@@ -1,15 +1,15 @@
-"""One table: what to do next -> its rows or changes -> published -> the standing moves on."""
+"""One table: what to do next -> its rows or changes -> out -> the standing moves on."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Protocol
 
 import attrs
 import structlog
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from connector.errors import GapError
 from connector.iceberg.history import Snapshots
@@ -24,16 +24,15 @@ from connector.source import initial
 from connector.source.changes import changes
 from connector.source.decide import Ancestor, Head, Position, Progress, SnapshotMode, decide
 from connector.source.describe import record
-from connector.source.emit import Emitter
-from connector.source.envelope import Wire
 from connector.source.faults import reading
 from connector.source.identity import identity
-from connector.source.keys import Keys
+from connector.source.shape import Shape
 from connector.source.standing import Standing
 from connector.source.standings import Standings
 from connector.source.warnings import warn
 from connector.source.watch import ancestor, head, history
 from connector.source.wire import At, stamp, wire_of
+from serde.emit.kinds import Record
 
 
 @attrs.frozen
@@ -49,25 +48,26 @@ class Done:
     parts: int = 0
 
 
-@attrs.frozen
-class Shape:
-    """A snapshot's schema, what identifies its rows, and how its events look."""
+class Out(Protocol):
+    """Where a table's changes go: topics (`emit.Emitter`), or an index (`documents.Indexer`)."""
 
-    schema: SnapshotSchema
-    keys: Keys
-    wire: Wire
+    def emit(self, changes: DataFrame, shape: Shape, *, reads: bool) -> None:
+        """Bring changes of one snapshot, or rows of a full read, there; they are acknowledged when it returns."""
+
+    def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
+        """Tell what a table looks like from this snapshot on."""
 
 
 @attrs.define(eq=False)
 class Feed:
-    """The way of one table to Kafka; one `step` at a time."""
+    """The way of one table out; one `step` at a time."""
 
     spark: SparkSession
     settings: SourceSettings
     table: Table
     snapshots: Snapshots
     standings: Standings
-    emitter: Emitter
+    out: Out
     told: Callable[[Done], None]
     _starting: bool = True
     _head: Head | None = None
@@ -113,6 +113,32 @@ class Feed:
         self._starting = False
         return True
 
+    def reload(self, out: Out, between: Callable[[], object]) -> Done:
+        """Read the newest snapshot in full into another place, and go on from there.
+
+        Args:
+            out: where the rows go.
+            between: called when all rows are there, before the position moves.
+
+        Raises:
+            GapError: the table has no snapshot.
+            RetriableError, FatalError: as `step`; the position is as it was.
+        """
+        began = time.monotonic()
+        current = head(self.table, self.snapshots).snapshot_id
+        if current is None:
+            raise GapError(f"table {self.name} has no snapshot to read")
+        before = self.standings.of(self.name) or Standing(Position(self.table.uuid, None))
+        at = _at(ancestor(self.snapshots.retained()[current]), before)
+        shape = self.shape(at, reads=True)
+        parts = self._parts_of(current, self._part_bytes(current))
+        for part in parts:
+            with self._staged(at):
+                out.emit(initial.rows(self.spark, self.table, current, part, shape.keys), shape, reads=True)
+        between()
+        self._moved(before, current, at.ts_ns, shape.schema)
+        return Done(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
+
     def _decided(self, standing: Standing | None, seen: Head) -> rules.Decision:
         position = None if standing is None else standing.position
         mode = SnapshotMode(self.settings.capture.snapshot_mode)
@@ -140,12 +166,12 @@ class Feed:
             # which rows that are out already may be gone.
             self._reading(before, Progress(at.snapshot_id, 0, part_bytes))
         if read.part < len(parts):
-            shape = self._shape(at, reads=True)
+            shape = self.shape(at, reads=True)
             if read.part == 0:
                 self._announce(shape, before)
             with self._staged(at):
                 rows = initial.rows(self.spark, self.table, at.snapshot_id, parts[read.part], shape.keys)
-                self.emitter.emit(rows, shape.wire, reads=True)
+                self.out.emit(rows, shape, reads=True)
         done = read.part + 1
         if done < len(parts):
             self._reading(before, Progress(at.snapshot_id, done, part_bytes))
@@ -162,11 +188,11 @@ class Feed:
         """Publish a snapshot's changes, then move on to it."""
         began = time.monotonic()
         at = _at(snapshot, before)
-        shape = self._shape(at, reads=False)
+        shape = self.shape(at, reads=False)
         self._announce(shape, before)
         with self._staged(at):
             found = changes(self.spark, self.table, at.snapshot_id, shape.keys)
-            self.emitter.emit(found, shape.wire, reads=False)
+            self.out.emit(found, shape, reads=False)
         self._moved(before, at.snapshot_id, at.ts_ns, shape.schema)
         self._tell("snapshot published", snapshot, began)
 
@@ -186,7 +212,7 @@ class Feed:
     def _announce(self, shape: Shape, before: Standing) -> None:
         """Publish the table's schema, where it is wanted and another than before."""
         if self.settings.outgoing.schema_changes and shape.schema.document.get("schema-id") != before.schema_id:
-            self.emitter.announce(shape.wire, record(shape.schema.document), creates=before.schema_id is None)
+            self.out.announce(shape, record(shape.schema.document), creates=before.schema_id is None)
 
     def _tell(
         self,
@@ -199,7 +225,8 @@ class Feed:
         seconds = time.monotonic() - began
         self.told(Done(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts))
 
-    def _shape(self, at: At, *, reads: bool) -> Shape:
+    def shape(self, at: At, *, reads: bool) -> Shape:
+        """Give the table's schema and key at a snapshot, and how its events look."""
         schema = snapshot_schema(self.spark, self.table, at.snapshot_id)
         configured = self.settings.capture.key_columns(self.name)
         current = current_schema(self.spark, self.table)

@@ -16,6 +16,8 @@ from serde.emit.envelope import Origin
 from serde.emit.kinds import Record
 
 MS_NS = 1_000_000
+STEP_NS = 1_000
+"""Between the times of two snapshots at least: what tells changes of one snapshot apart may be added to its time."""
 
 
 @attrs.frozen
@@ -35,7 +37,7 @@ def stamp(snapshot_ms: int, before_ns: int | None) -> int:
     `source.ts_ns` alone must not see two snapshots at one time, or a later one as the earlier.
     """
     own = snapshot_ms * MS_NS
-    return own if before_ns is None else max(own, before_ns + 1)
+    return own if before_ns is None else max(own, before_ns + STEP_NS)
 
 
 def wire_of(

@@ -87,7 +87,7 @@ class _Decoding:
         for row, reason in unfit:
             self._fault(row, reason)
         schema = writer.schema
-        self.blocks.append(Block(rows, fields, schema.id, schema.name, schema.optional))
+        self.blocks.append(Block(rows, fields, schema.id, schema.name, schema.optional, schema.documents))
 
     def _writer(self, number: int, rows: Rows) -> Writer | None:
         """The writer schema of these rows; None when they are all faults."""

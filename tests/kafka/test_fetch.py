@@ -38,8 +38,7 @@ def read(kafka: KafkaSettings, topic: str, start: int, end: int, partition: int 
     dealt = feed(kafka, {(topic, partition): start}, {(topic, partition): end}, 2)
     return [
         row
-        for task in range(len(dealt.shares))
-        for chunk in dealt.chunks(task)
+        for chunk in dealt.every()
         for row in zip(
             chunk.records.offset.tolist(), chunk.records.key.to_pylist(), chunk.records.value.to_pylist(), strict=True
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from attrs import evolve
@@ -30,13 +30,6 @@ OTHERS = ("events_nopk", "transaction", "message")
 BAD = "av.public.uuid_key"
 Result = tuple[Run, Lake, list[Record]]
 Ids = Mapping[int, int]
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
-    """A registry with Confluent's API."""
-    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def _records(topic: str, *values: dict[str, object] | None) -> list[Record]:
 
 
 def test_a_declared_table_is_made_and_kept(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
-    """Columns, required, key, partition, place and property are the declared ones; events are converted to them."""
+    """Columns, required, key, partition, order, place and property are the declared ones; events are made to fit."""
     rows = [{"id": "1", "at": 0, "price": "1.5", "more": 1}, {"id": 1, "at": "2024-05-06"}, {"at": 1}]
     topics.replay(_records("declared.t", *rows))
     space = make_workspace(
@@ -33,6 +33,7 @@ def test_a_declared_table_is_made_and_kept(topics: Topics, make_workspace: MakeW
             "debezium.sink.iceberg.upsert-keep-deletes": "false",
             "debezium.sink.iceberg.allow-field-addition": "false",
             "debezium.sink.iceberg.partition-by": "truncate(id, 10)",
+            "debezium.sink.iceberg.sort-by": "price desc, bucket(id, 4) nulls last, nothing",
             "iceberg.tables.auto-create-props.write.parquet.compression-codec": "gzip",
         },
     )
@@ -46,6 +47,9 @@ def test_a_declared_table_is_made_and_kept(topics: Topics, make_workspace: MakeW
     assert str(table.location()) == str(place)
     assert dict(table.properties())["write.parquet.compression-codec"] == "gzip"
     assert "truncate[10]" in str(table.spec().toString())
+    order = table.sortOrder()
+    assert [str(f.toString()) for f in order.fields()] == ["identity(3) DESC NULLS LAST", "bucket[4](1) ASC NULLS LAST"]
+    assert {file["sort_order_id"] for file in tables.files("declared_t") if not file["content"]} == {order.orderId()}
     assert [(r["id"], r["price"], r["note"]) for r in tables.rows("declared_t")] == [(1, None, None)]
     assert run.total("dead_letters") == 1
 

@@ -20,7 +20,7 @@ from tests.model.recordings import Record
 from tests.reading import Lake
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PARTITIONS = (1, 3)
 
@@ -105,7 +105,7 @@ def cut_runs(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> t
     for produced in ([_flat(1), _flat(2)], [*rest, attrs.evolve(_flat(1), value=None)]):
         topics.replay(produced, create=False)
         for space in spaces.values():
-            run = space.run()
+            run = space.run(timeout_s=400)
             assert run.code == 0, run.text[-6000:]
     return {mode: lake(space) for mode, space in spaces.items()}, expected
 

@@ -52,7 +52,10 @@ def test_max_batch_size_wait(topics: Topics, make_workspace: MakeWorkspace) -> N
 
 
 def test_going_on_where_another_connector_stood(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
-    """`offsets reset --to group`: a table that is appended to gets only what the group of that name had not read."""
+    """`offsets reset --to group`: a table that is appended to gets only what the group of that name had not read.
+
+    It is cut into batches of max-bytes.
+    """
     values = [b'{"id":%d}' % i for i in range(6)]
     topics.replay([Record("pace.before", 0, i, None, value, (), 1) for i, value in enumerate(values)])
     group = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": "connect-before"})
@@ -62,6 +65,8 @@ def test_going_on_where_another_connector_stood(topics: Topics, make_workspace: 
     command = [sys.executable, "-m", "connector", "offsets", "reset", str(space.file({})), "--to", "group", "--execute"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    run = space.run()
+    run = space.run({"debezium.sink.batch.max-bytes": "1000"})
     assert run.code == 0, run.text[-4000:]
     assert sorted(row["id"] for row in lake(space).rows("pace_before")) == [4, 5]
+    # An event is taken to be of 1,000 bytes before one was seen.
+    assert [line["events"] for line in run.batches] == [1, 1]

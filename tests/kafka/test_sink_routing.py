@@ -34,6 +34,7 @@ FILE = {
     "iceberg.tables.cdc-field": "op",
     "iceberg.tables.default-id-columns": "id",
     "iceberg.table.lake.log.id-columns": "",
+    "iceberg.table.lake.orders.write-mode": "position-delete",
     "iceberg.tables.default-partition-by": "bucket(id, 2)",
     "iceberg.tables.auto-create-props.write.parquet.compression-codec": "gzip",
     "iceberg.control.commit.interval-ms": "1000",
@@ -68,6 +69,7 @@ SECOND = [
     _event("lake.orders", 1, "u", amount=11, note="new column"),
     _event("other.fresh", 1, "c", x=1.5),
     _event("lake.people", 0, "index", name="again"),
+    _event("lake.orders", 8, "u", amount="many"),
 ]
 THIRD = [
     _event("lake.nowhere", 1, "c"),
@@ -83,6 +85,7 @@ REPAIRED: dict[str, dict[str, Any] | None] = {
     "lake.half": _event("lake.orders", 77, "create", amount=77),
     "zz": _event("lake.log", 2, "c", text="two"),
     "nowhere": None,
+    "many": _event("lake.orders", 8, "u", amount=88),
 }
 
 
@@ -132,7 +135,14 @@ def test_schemas_are_kept(runs: tuple[list[Run], Lake, list[Record]]) -> None:
 def test_what_cannot_be_routed_or_named_is_dead(runs: tuple[list[Run], Lake, list[Record]]) -> None:
     """An unknown operation, no route field, a table that may not be made: one dead letter each, with its reason."""
     reasons = [dict(letter.headers)["__connect.errors.exception.message"] or b"" for letter in runs[2]]
-    assert sorted(reason.split(b" ")[0] for reason in reasons) == [b"field", b"field", b"not", b"table", b"the"]
+    assert sorted(reason.split(b" ")[0] for reason in reasons) == [
+        b"column",
+        b"field",
+        b"field",
+        b"not",
+        b"table",
+        b"the",
+    ]
     assert any(b"does not exist" in reason for reason in reasons)
 
 
@@ -144,8 +154,26 @@ def test_drift_is_counted(runs: tuple[list[Run], Lake, list[Record]]) -> None:
     assert third.batches[-1]["nulled"] == 1
 
 
+def test_status_tells_each_tables_newest_commit(runs: tuple[list[Run], Lake, list[Record]], space: Workspace) -> None:
+    """`icebridge status --json`: per table snapshot and time of the newest commit, lag, and schema drift."""
+    told = json.loads(_said("status", "--json", str(space.file({}))))["tables"]
+    assert told.keys() == {"lake.orders", "lake.people", "lake.log", "other.fresh"}
+    orders = told["lake.orders"]
+    assert orders["snapshot_id"] == int(runs[1].java("orders", "lake").currentSnapshot().snapshotId())
+    assert {name: table["iceberg_schema_drift_count"] for name, table in told.items() if name != "lake.log"} == {
+        "lake.orders": 1,
+        "lake.people": 0,
+        "other.fresh": 0,
+    }
+    assert {table["lag"] for table in told.values()} == {0}
+
+
 def _dlq(*arguments: str) -> str:
-    command = [sys.executable, "-m", "connector", "dlq", *arguments]
+    return _said("dlq", *arguments)
+
+
+def _said(*arguments: str) -> str:
+    command = [sys.executable, "-m", "connector", *arguments]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False, env=WIDE)
     assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-1000:]
     return done.stdout
@@ -168,12 +196,13 @@ def test_letters_are_listed_repaired_and_replayed_once(
     before = {table: tables.summaries(table, "lake") for table in ("orders", "log")}
     assert "nothing was changed" in _dlq("replay", file, "--from", str(tmp_path))
     assert {table: tables.summaries(table, "lake") for table in before} == before
+    assert "nowhere" not in tables.names("lake")
     told = _dlq("replay", file, "--from", str(tmp_path), "--execute")
     assert told.count("left out") == 1
     assert told.count("in its table") == len(REPAIRED) - 1
     assert "no letters" in _dlq("replay", file, "--from", str(tmp_path), "--execute")
     orders = {row["id"]: row["amount"] for row in tables.rows("orders", "lake")}
-    assert (orders[5], orders[1], orders[77], len(orders)) == (55, 11, 77, 9)
+    assert (orders[5], orders[1], orders[77], orders[8], len(orders)) == (55, 11, 77, 88, 9)
     assert sorted(row["text"] for row in tables.rows("log", "lake")) == ["one", "two"]
     assert [row["id"] for row in tables.rows("nowhere", "lake")] == [1]
     marks = [

@@ -32,7 +32,7 @@ def test_a_truncate_empties_the_table(topics: Topics, make_workspace: MakeWorksp
     records = [attrs.evolve(r, topic=TOPIC) for r in recordings.load("json_schema_envelope", "trunc_me")]
     topics.replay(r for r in records if _is_before(r))
     extra = {"topics": TOPIC, "truncate.enabled": "true", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
-    space = make_workspace("truncating", extra)
+    space = make_workspace("truncating", {**extra, "debezium.sink.iceberg.write-mode": "position-delete"})
     _fine(space.run())
     assert _rows(space, lake) == [(1, "x"), (2, "y"), (3, "z")]
     topics.replay((r for r in records if not _is_before(r)), create=False)

@@ -56,11 +56,13 @@ def _dump(document: Any) -> bytes:
 
 
 def test_unsent_values_are_kept(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
-    """Unsent values come from the batch itself, later from the table; what was sent wins."""
+    """Unsent values come from the batch itself, later from the table; what was sent wins. Files are written anew."""
     unsent = {"a.b": PLACEHOLDER, "bin": WORD, "ints": CODES}
     first = [_record(n, n, "c") for n in range(1, 7)]
     topics.replay([*first, _record(1, 11, "u", **unsent), _record(2, 12, "u", **{**unsent, "a.b": "sent"})])
-    space = make_workspace("unsent", {"topics": "unsent", "debezium.sink.iceberg.upsert-keep-deletes": "false"})
+    copying = {"debezium.sink.iceberg.write-mode": "copy-on-write"}
+    extra = {"topics": "unsent", "debezium.sink.iceberg.upsert-keep-deletes": "false", **copying}
+    space = make_workspace("unsent", extra)
     run = space.run()
     assert run.code == 0, run.text[-6000:]
     later = [_record(n, 20 + n, "u", **unsent) for n in (1, 3, 4)]
@@ -102,12 +104,19 @@ BATCHES = (
 )
 
 
-@pytest.mark.parametrize("keep", ["false", "true"], ids=["hard", "soft"])
-def test_values_survive_batches(keep: str, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
+@pytest.mark.parametrize(
+    ("keep", "mode"),
+    [("false", "equality-delete"), ("true", "equality-delete"), ("true", "position-delete")],
+    ids=["hard", "soft", "soft by position"],
+)
+def test_values_survive_batches(
+    keep: str, mode: str, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
     """With a time column beside lists, whatever batch an old key's delete comes in, every value that was sent stays."""
-    name = f"batches_{keep}"
+    name = f"batches_{keep}_{mode.replace('-', '_')}"
     topics.replay(attrs.evolve(r, topic=name) for batch in BATCHES for r in batch)
     extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": keep, "debezium.sink.batch.max-events": "3"}
+    extra["debezium.sink.iceberg.write-mode"] = mode
     space = make_workspace(name, extra)
     run = space.run()
     assert run.code == 0, run.text[-6000:]

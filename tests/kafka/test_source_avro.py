@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -41,13 +41,6 @@ for arguments in (["show"], ["reset", "--to", "latest"], ["show"], ["reset", "--
     except SystemExit as end:
         print("code", end.code, flush=True)
 """
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
-    """A registry with Confluent's API."""
-    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

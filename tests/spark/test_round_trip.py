@@ -22,13 +22,14 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from connector.iceberg.carried import to_spark
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.types import table_schema
 from connector.kafka.fetch import feed
 from connector.settings import EventSettings, KafkaSettings
 from connector.settings.converters import Format
-from connector.sink.as_spark import to_spark
 from connector.sink.decode import Outcome, Run, decode
+from connector.sink.files import Files
 from connector.sink.plan import BatchPlan, TablePlan
 from connector.source import describe, values
 from connector.source.envelope import Wire
@@ -212,8 +213,8 @@ def read(keys: pa.Array, messages: pa.Array, target: TableLayout, fmt: Format, *
         routes={"t": 0},
         refused={},
         ranks={("t", 0): 0},
+        outlet=Files(),
         feed=feed(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
-        buckets=1,
         reducers=1,
         max_letters=100,
     )

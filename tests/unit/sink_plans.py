@@ -15,6 +15,7 @@ from connector.kafka.fetch import feed
 from connector.settings import EventSettings, KafkaSettings
 from connector.settings.routes import Routes
 from connector.sink.decode import Outcome, Run
+from connector.sink.files import Files
 from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.routing import FieldRoutes
 
@@ -53,7 +54,7 @@ def plan(*tables: TablePlan, **changed: Any) -> BatchPlan:
         "refused": {},
         "ranks": {("t", 0): 0},
         "feed": feed(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
-        "buckets": 1,
+        "outlet": Files(),
         "reducers": 1,
         "max_letters": 10,
     }

@@ -18,6 +18,7 @@ from benchmarks.generate import (
     append_events,
     final_rows,
     prefilled_rows,
+    spread,
     upsert_events,
 )
 from benchmarks.latency import Latency
@@ -55,6 +56,16 @@ def test_partition_is_positive_modulo() -> None:
     """A negative hash goes to the partition that clearing its sign bit gives, as in the Java client."""
     keys = list(KAFKA_HASHES)
     assert partitions_of(keys, 4).tolist() == [(value & 0x7FFFFFFF) % 4 for value in KAFKA_HASHES.values()]
+
+
+def test_spread_events_are_of_the_table_that_their_id_says() -> None:
+    """All changes of an id are of one source table, every table has some, and nothing else of an event changes."""
+    events = upsert_events(2_000, 400, 25, "many")
+    made = spread(events, ["a", "b", "c"], 25)
+    tables = dict(zip(made.ids.tolist(), made.rows["__table"].to_pylist(), strict=True))
+    assert made.rows["__table"].to_pylist() == [tables[number] for number in made.ids.tolist()]
+    assert set(tables.values()) == {"a", "b", "c"}
+    assert made.rows.drop_columns("__table").equals(events.rows.drop_columns("__table"))
 
 
 def test_offsets_count_within_each_partition() -> None:
@@ -133,7 +144,12 @@ def test_full_size_is_the_issues() -> None:
     """Without options there are 2,000,000 appends and 1,000,000 upserts in four batches, and ids over all rows."""
     sizes = Sizes()
     by_name = {case.name: case for case in cases(sizes)}
-    assert topic_events(sizes) == {"orders_append": 2_000_000, "orders_upsert": 1_000_000, "orders_large": 2_000_000}
+    assert topic_events(sizes) == {
+        "orders_append": 2_000_000,
+        "orders_upsert": 1_000_000,
+        "orders_large": 2_000_000,
+        "orders_many": 2_000_000,
+    }
     assert by_name["append-ours"].batch_events == by_name["append-from-json"].batch_events == 500_000
     assert by_name["upsert-full-ours"].batch_events == by_name["upsert-full-merge-mor"].batch_events == 250_000
     assert by_name["upsert-large-ours"].batch_events == 1_000_000
@@ -141,7 +157,7 @@ def test_full_size_is_the_issues() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patterns", "count"), [((), 10), (("append",), 3), (("*-ours",), 5), (("upsert-full", "append-o"), 4), (("x",), 0)]
+    ("patterns", "count"), [((), 13), (("append",), 3), (("*-ours",), 7), (("upsert-full", "append-o"), 5), (("x",), 0)]
 )
 def test_only_chooses_cases(patterns: tuple[str, ...], count: int) -> None:
     """A case is chosen by the start of its name or a pattern."""

@@ -160,14 +160,14 @@ def test_a_broken_memory_is_forgotten(maven: Path, tmp_path: Path, text: str) ->
 @pytest.mark.usefixtures("maven")
 def test_unknown_component() -> None:
     """An unknown component is an error that lists the known ones."""
-    with pytest.raises(FatalError, match="broker, connect, jdbc-sink, registry, spark"):
+    with pytest.raises(FatalError, match="broker, connect, jdbc-sink, registry, search, spark"):
         jars("nothing")
 
 
 def test_test_equipment_is_fetched_only_when_named() -> None:
     """Without names everyone's components are fetched; the interop tests' only by name, and a wrong name is refused."""
     known = parse(LOCK_FILE.read_text())
-    assert chosen([], known) == ("spark", "broker")
+    assert chosen([], known) == ("spark", "broker", "search")
     assert chosen(["jdbc-sink"], known) == ("jdbc-sink",)
     with pytest.raises(FatalError, match="no component sink in"):
         chosen(["sink"], known)

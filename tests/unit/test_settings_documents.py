@@ -8,7 +8,7 @@ import javaproperties
 import pytest
 
 from connector.settings import load, source
-from connector.settings.declared import NAMES, OPTIONS, PREFIXES
+from connector.settings.declared import NAMES, OPTIONS, PREFIXES, SCOPES, SEARCH_SCOPES, ScopeOfOptions
 from connector.settings.document import outputs
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +21,7 @@ ENVIRON = {
     "POSTGRES_PASSWORD": "p",
 }
 SINK = ROOT / "config/iceberg-sink.properties"
+SEARCH = ROOT / "config/opensearch-sink.properties"
 LAYERS = sorted((ROOT / "config/catalogs").glob("*.properties"))
 
 
@@ -58,30 +59,35 @@ def test_all_catalogs_are_there() -> None:
     assert [path.stem for path in LAYERS] == ["glue", "hadoop", "hive", "jdbc", "nessie", "rest"]
 
 
-def shown() -> dict[str, str]:
-    """Every key of the sink's file, set or commented out, and its text."""
-    lines = [line.removeprefix("#") for line in SINK.read_text("utf-8").splitlines() if not line.startswith("# ")]
+def shown(file: Path) -> dict[str, str]:
+    """Every key of a sink's file, set or commented out, and its text."""
+    lines = [line.removeprefix("#") for line in file.read_text("utf-8").splitlines() if not line.startswith("# ")]
     return javaproperties.loads("\n".join(lines))
 
 
-def test_sink_file_shows_every_option() -> None:
-    """The sink's file shows every declared key, and no other."""
-    assert set(shown()) == {option.name for option in OPTIONS} | {f"{prefix.name}<key>" for prefix in PREFIXES}
+@pytest.mark.parametrize(("file", "scopes"), [(SINK, SCOPES), (SEARCH, SEARCH_SCOPES)])
+def test_sink_file_shows_every_option(file: Path, scopes: tuple[ScopeOfOptions, ...]) -> None:
+    """A sink's file shows every key declared for it, and no other."""
+    options = {option.name for scope in scopes for option in scope.options}
+    assert set(shown(file)) == options | {f"{prefix.name}<key>" for scope in scopes for prefix in scope.prefixes}
 
 
-def test_shown_defaults_are_the_declared_ones() -> None:
-    """What the sink's file shows commented out is the declared default."""
-    active = javaproperties.loads(SINK.read_text("utf-8"))
-    defaults = {option.name: option.default_text for option in OPTIONS if option.name not in active}
-    assert {name: shown()[name] for name in defaults} == defaults
+@pytest.mark.parametrize(("file", "scopes"), [(SINK, SCOPES), (SEARCH, SEARCH_SCOPES)])
+def test_shown_defaults_are_the_declared_ones(file: Path, scopes: tuple[ScopeOfOptions, ...]) -> None:
+    """What a sink's file shows commented out is the declared default."""
+    active = javaproperties.loads(file.read_text("utf-8"))
+    options = [option for scope in scopes for option in scope.options]
+    defaults = {option.name: option.default_text for option in options if option.name not in active}
+    assert {name: shown(file)[name] for name in defaults} == defaults
 
 
-def test_switching_a_shown_default_on_changes_nothing(tmp_path: Path) -> None:
-    """The sink's file with every plain default switched on gives the same settings."""
+@pytest.mark.parametrize("file", [SINK, SEARCH])
+def test_switching_a_shown_default_on_changes_nothing(tmp_path: Path, file: Path) -> None:
+    """A sink's file with every plain default switched on gives the same settings."""
     full = tmp_path / "full.properties"
-    plain = {key: text for key, text in shown().items() if "<" not in key + text}
+    plain = {key: text for key, text in shown(file).items() if "<" not in key + text}
     full.write_text(javaproperties.dumps(plain, timestamp=False), "latin-1")
-    assert load([full], environ={}) == load([SINK], environ={})
+    assert load([full], environ={}) == load([file], environ={})
 
 
 def test_names_are_unique() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from connector.settings import load
+from connector.settings import load, sorting
 from connector.settings.partitions import PartitionTerm, parse, split_terms
 from connector.settings.regexps import compiled, template
+from connector.settings.sorting import SortTerm
 
 BASE = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 
@@ -54,6 +55,27 @@ def test_no_term(text: str) -> None:
     with pytest.raises(ValueError, match=r"term|column|transform") as caught:
         parse(text)
     assert not text or text not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("a", SortTerm(PartitionTerm("a", "identity"))),
+        ("a DESC", SortTerm(PartitionTerm("a", "identity"), descending=True, nulls_first=False)),
+        ("bucket(a, 4) asc nulls last", SortTerm(PartitionTerm("a", "bucket", 4), nulls_first=False)),
+        ("day(a) desc NULLS FIRST", SortTerm(PartitionTerm("a", "day"), descending=True)),
+    ],
+)
+def test_sort_term(text: str, term: SortTerm) -> None:
+    """A sort term is a partition term, a direction, and where nulls go; without words it is as Iceberg has it."""
+    assert sorting.parse(text) == term
+
+
+@pytest.mark.parametrize("text", ["", "a up", "a desc nulls", "nulls first first", "bucket(a)"])
+def test_no_sort_term(text: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ValueError, match=r"term|transform|bucket"):
+        sorting.parse(text)
 
 
 def test_terms_split_outside_parentheses() -> None:

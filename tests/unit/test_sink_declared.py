@@ -6,14 +6,17 @@ import pyarrow as pa
 
 from connector.iceberg.types import table_schema
 from connector.settings import load
-from connector.sink.targets import declared
+from connector.sink.making import declared
 
 GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 
 
 def test_declared_columns_become_the_tables() -> None:
     """Row "schema.columns": name, Iceberg type and required of each column, in their order."""
-    text = "id long required, name string, price decimal(9, 2), at timestamptz, u uuid REQUIRED, f fixed[4]"
+    text = (
+        "id long required, name string, price decimal(9, 2), at timestamptz, u uuid REQUIRED, f fixed[4],"
+        "at_home struct<City: string, at: list<decimal(9, 6)>> required, tags map<string, struct<n: long>>"
+    )
     settings = load([], GOOD | {"schema.columns": text, "table.location": "/lake/t"}, {}).table
     columns = declared(settings.columns)
     required = frozenset(column.name for column in settings.columns if column.required)
@@ -25,6 +28,8 @@ def test_declared_columns_become_the_tables() -> None:
         ("at", "timestamptz", False),
         ("u", "uuid", True),
         ("f", "fixed[4]", False),
+        ("at_home", "struct<9: City: optional string, 10: at: optional list<decimal(9, 6)>>", True),
+        ("tags", "map<string, struct<14: n: optional long>>", False),
     ]
     assert columns.field("price").type == pa.decimal128(9, 2)
     assert settings.location == "/lake/t"

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from connector.iceberg.layout import TableLayout
 from connector.settings import load
+from connector.settings.sorting import parse
 from connector.sink import raw_events
 from connector.sink.decode import Run, decode
 from connector.sink.plan import TablePlan
@@ -63,7 +64,7 @@ def test_the_table_is_the_seeds() -> None:
     ]
     terms = [(term.column, term.transform) for term in raw_events.PARTITIONS]
     assert terms == [("event_destination", "identity"), ("event_sink_timestamptz", "hour")]
-    assert (raw_events.TABLE, raw_events.SORTED_BY) == ("debezium_events", ("event_sink_epoch_ms",))
+    assert ("debezium_events", (parse("event_sink_epoch_ms nulls last"),)) == (raw_events.TABLE, raw_events.SORTED_BY)
 
 
 def test_the_seeds_settings_load() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.errors import FatalError, RetriableError
-from connector.sink.failures import of_tasks
+from connector.task_errors import of_tasks
 
 REPORT = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 from typing import Any
 
@@ -19,14 +20,19 @@ from connector.iceberg.types import table_schema
 from connector.kafka.cluster import Topic
 from connector.kafka.fetch import feed
 from connector.settings import ErrorSettings, EventSettings, KafkaSettings, TableSettings
+from connector.settings.routes import Routes
 from connector.sink.apply import may_exist
 from connector.sink.decode import Run, decode
+from connector.sink.files import Files
 from connector.sink.fold import NONE, Order
-from connector.sink.jobs import sizes
+from connector.sink.jobs import buckets, reducers
 from connector.sink.limits import Limits
-from connector.sink.parts import Part, by_bucket, fold, gather, pack, unpack
+from connector.sink.parts import JOINED_BYTES, Part, by_bucket, fold, gather, joined, pack, unpack
 from connector.sink.plan import BatchPlan, TablePlan, Tally
+from connector.sink.records import Batch
 from connector.sink.route import table_name
+from connector.sink.routing import FieldRoutes
+from connector.sink.shares import Shares
 from connector.sink.start import Seen, resume
 
 TABLE = TableSettings(
@@ -130,11 +136,21 @@ def test_limits_of_dead_letters() -> None:
 
 def test_sizes_of_a_job() -> None:
     """A small batch makes one file; a large one uses every core, and splits keys so that a task's memory is bounded."""
-    assert sizes(1, 8) == (1, 1)
-    assert sizes(1_000_000, 2) == (2, 6)
-    reducers, buckets = sizes(50_000_000, 4)
-    assert reducers == 4
-    assert buckets % reducers == 0
+    assert (reducers(1, 8), buckets(1, 1)) == (1, 1)
+    assert (reducers(1_000_000, 2), buckets(1_000_000, 2)) == (2, 6)
+    assert reducers(50_000_000, 4) == 4
+    assert buckets(50_000_000, 4) % 4 == 0
+
+
+def test_a_table_with_few_events_is_not_split() -> None:
+    """Of a batch over many tables each small one is one task's work, and the tasks share a large one."""
+    assert buckets(2_500, 2) == 1
+    names, routing = ["a", "b"], FieldRoutes(Routes(field="f", dynamic=True), {"a": 0, "b": 1}, {})
+    batch, shares = Batch(1, {}, {("t", 0): 600_000, ("u", 0): 400_000}), Shares()
+    assert shares.expected(batch, names, {}, routing) == [500_000, 500_000]
+    shares.note(names, Tally(events=100, rows=Counter({0: 98, 1: 2})))
+    assert shares.expected(batch, names, {}, routing) == [980_000, 20_000]
+    assert shares.expected(batch, names, {"t": 0, "u": 1}, None) == [600_000, 400_000]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +191,7 @@ def _plan(**changed: Any) -> BatchPlan:
         refused={"odd": "no table can be made"},
         ranks={("t", 0): 0, ("odd", 0): 1},
         feed=feed(KAFKA, {}, {}, 1),
-        buckets=1,
+        outlet=Files(),
         reducers=1,
         max_letters=10,
     )
@@ -303,6 +319,21 @@ def test_fold_over_parts_counts_through_them() -> None:
     assert folded.winners.tolist() == [1, 2, 3]
     assert folded.images.tolist() == [1, 0, 3]
     assert [r["id"] for p in gather(folded.parts, folded.winners) for r in p.rows.to_pylist()] == [2, 1, 3]
+
+
+def test_small_parts_joined_fold_as_they_do_alone() -> None:
+    """Parts of few bytes become one, with every row, place and mark; a single one and large ones stay as they are."""
+    parts = [_part([1, 2], [1, 2]), _part([1, 3], [3, 4], [False, True])]
+    (one,) = joined(parts)
+    assert one.rows.column("id").to_pylist() == [1, 2, 1, 3]
+    assert (one.order.offset.tolist(), one.image.tolist()) == ([1, 2, 3, 4], [True, True, False, True])
+    alone, together = fold(parts, ["id"]), fold([one], ["id"])
+    assert together.winners.tolist() == alone.winners.tolist()
+    assert together.images.tolist() == alone.images.tolist()
+    assert joined(parts[:1]) == parts[:1]
+    many = list(range(JOINED_BYTES // 40))
+    large = [_part([1] * len(many), many)] * 2
+    assert joined(large) == large
 
 
 def test_a_key_is_in_the_same_bucket_everywhere() -> None:

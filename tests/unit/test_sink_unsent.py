@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from connector.iceberg.carried import carried, from_spark, to_spark
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.picking import picked
-from connector.sink.as_spark import carried, from_spark, to_spark
 from connector.sink.fold import NONE, Order
 from connector.sink.parts import Folded, Part, fold, survivors
 from connector.sink.patch import kept
@@ -242,7 +242,7 @@ def test_rows_are_picked_by_file_and_position(tmp_path: Path, nested: bool) -> N
 
 def layout() -> TableLayout:
     """A layout whose files are local."""
-    return TableLayout("t", "u", "/", "{}", "{}", 0, {}, {})
+    return TableLayout("t", "u", "/", '{"fields":[]}', "{}", 0, {}, {})
 
 
 def test_the_tables_value_is_kept_where_it_has_one() -> None:

@@ -103,7 +103,7 @@ def test_subjects_are_confluents(strategy: Any, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("ms", "before", "expected"),
-    [(5, None, 5_000_000), (5, 4_999_999, 5_000_000), (5, 5_000_000, 5_000_001), (5, 7_000_000, 7_000_001)],
+    [(5, None, 5_000_000), (5, 4_999_000, 5_000_000), (5, 5_000_000, 5_001_000), (5, 7_000_000, 7_001_000)],
 )
 def test_times_of_snapshots_only_grow(ms: int, before: int | None, expected: int) -> None:
     """Two snapshots of one millisecond, or one that is dated back, still have rising event times."""

@@ -29,6 +29,7 @@ _FRAMED = {3: "lz4", 4: "zstd"}
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
 _ABORT = 0
+_MARKER_FIELDS = 5
 _MARKER_TYPE = struct.Struct(">hh")
 
 
@@ -118,9 +119,6 @@ def _is_abort(batch: Batch, data: memoryview) -> bool:
             at += 1
         at += 1
     return bool(_MARKER_TYPE.unpack_from(data, at)[1] == _ABORT)
-
-
-_MARKER_FIELDS = 5
 
 
 def unpacked(batch: Batch, data: memoryview) -> bytes | memoryview:

@@ -39,6 +39,11 @@ class Feed:
         for wanted in self.shares[task]:
             yield from chunks(client(self.address), wanted, self.how)
 
+    def every(self) -> Iterator[Chunk]:
+        """Give the records of all shares, one after the other; raises what `chunks` does."""
+        for task in range(len(self.shares)):
+            yield from self.chunks(task)
+
 
 def feed(kafka: KafkaSettings, start: Mapping[At, int], end: Mapping[At, int], cores: int) -> Feed:
     """Deal the offsets from `start` up to, not including, `end` out to tasks.

@@ -23,8 +23,6 @@ class Fetched:
     """What a broker gave of one topic-partition."""
 
     error: int
-    stable_offset: int
-    first_offset: int
     aborted: tuple[Aborted, ...]
     data: memoryview
 
@@ -132,8 +130,8 @@ def fetched(answer: Answer) -> tuple[int, int, dict[At, Fetched]]:
     for _ in range(answer.number("i")):
         topic = answer.text()
         for _ in range(answer.number("i")):
-            partition, fault, _, stable, first = answer.numbers("ihqqq")
+            partition, fault, *_ = answer.numbers("ihqqq")
             aborted = tuple(Aborted(*answer.numbers("qq")) for _ in range(answer.number("i")))
             answer.number("i")
-            found[topic, partition] = Fetched(fault, stable, first, aborted, answer.window(answer.number("i")))
+            found[topic, partition] = Fetched(fault, aborted, answer.window(answer.number("i")))
     return throttle_ms, error, found

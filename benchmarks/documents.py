@@ -1,0 +1,143 @@
+"""rows -> documents of a node, by this project's bulk requests and by opensearch-py's `parallel_bulk`, side by side.
+
+`python -m benchmarks.documents [rows]` starts a node of its own and prints documents per second, each way twice:
+one hot index, and 50 of them. Both send the same documents with the same ids and versions to indexes of the same
+mapping. Ours runs as the sink's tasks do, one process per core; `parallel_bulk` is fed from one Python process, with
+the dictionaries ready made, four threads and chunks of 2,000.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from opensearchpy import OpenSearch
+from opensearchpy.helpers import parallel_bulk
+
+from connector.embedded.search import SearchNode
+from connector.opensearch.actions import Style, indexing
+from connector.opensearch.bulk import Bulk
+from connector.opensearch.ids import document_ids
+from connector.opensearch.mappings import properties
+from connector.settings.search import BulkSettings, ConnectionSettings
+
+ROWS, BUCKET, INDEXES, ROUNDS = 200_000, 20_000, 50, 2
+VERSION = 1_700_000_000_000_000_000
+
+
+def rows(start: int, count: int) -> pa.RecordBatch:
+    """Rows of 13 columns: whole numbers, decimals, texts, times, a double and a boolean."""
+    ids = np.arange(start, start + count)
+    texts = [pa.array([f"{word} {number % 977} of {number}" for number in ids]) for word in ("name", "street", "town")]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(ids),
+            *texts,
+            *(pa.array(ids * factor % 10_007) for factor in (3, 7, 11)),
+            pa.array(ids * 1.25),
+            pa.array(ids).cast(pa.decimal128(20, 0)),
+            pa.array(1_700_000_000_000_000 + ids).cast(pa.timestamp("us", "UTC")),
+            pa.array((ids % 20_000).astype(np.int32)).cast(pa.date32()),
+            pa.array(ids % 2 == 0),
+            pa.array([f"note {number % 13}" for number in ids]),
+        ],
+        [*("id", "name", "street", "town", "a", "b", "c", "d", "price", "seen", "day", "live", "note")],
+    )
+
+
+def ours(url: str, index: Callable[[int], str], count: int) -> float:
+    """Seconds that the sink's way takes."""
+    starts = range(0, count, BUCKET)
+    jobs = [(url, index(place), start, min(BUCKET, count - start)) for place, start in enumerate(starts)]
+    cores = os.cpu_count() or 2
+    with ProcessPoolExecutor(cores, get_context("fork")) as pool:
+        list(pool.map(_warm, range(cores)))
+        began = time.monotonic()
+        list(pool.map(_bucket, jobs))
+        return time.monotonic() - began
+
+
+def _warm(_: int) -> None:
+    list(indexing(Style("x"), rows(0, 100), document_ids([pa.array(range(100))]), None, np.arange(100)))
+
+
+def _bucket(job: tuple[str, str, int, int]) -> None:
+    url, index, start, count = job
+    bulk = Bulk(ConnectionSettings((url,)), BulkSettings(), _refuse)
+    batch, versions = rows(start, count), np.full(count, VERSION)
+    for actions in indexing(Style(index), batch, document_ids([batch.column("id")]), versions, np.arange(count)):
+        bulk.send(actions)
+    assert bulk.finish().indexed == count
+
+
+def _refuse(tag: int, reason: str) -> None:
+    raise AssertionError(f"document {tag}: {reason}")
+
+
+def theirs(url: str, index: Callable[[int], str], count: int) -> float:
+    """Seconds that `parallel_bulk` takes; the dictionaries are made before."""
+    documents = [_plain(rows(start, min(BUCKET, count - start))) for start in range(0, count, BUCKET)]
+    client = OpenSearch([url], pool_maxsize=8, timeout=60)
+    began = time.monotonic()
+    found = sum(ok for ok, _ in parallel_bulk(client, _actions(documents, index), thread_count=4, chunk_size=2_000))
+    seconds = time.monotonic() - began
+    assert found == count
+    return seconds
+
+
+def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    made = batch.to_pylist()
+    for row in made:
+        row.update(price=str(row["price"]), seen=row["seen"].isoformat(), day=row["day"].isoformat())
+    return made
+
+
+def _actions(documents: list[list[dict[str, Any]]], index: Callable[[int], str]) -> Iterator[dict[str, Any]]:
+    for place, part in enumerate(documents):
+        for row in part:
+            yield {
+                "_index": index(place),
+                "_id": str(row["id"]),
+                "version": VERSION,
+                "version_type": "external_gte",
+                "_source": row,
+            }
+
+
+def main(count: int = ROWS) -> None:
+    """Measure, each way in turn, and print the medians and their ratio."""
+    with TemporaryDirectory() as home, SearchNode(Path(home)) as node:
+        client = OpenSearch([node.url], timeout=60)
+        mapping = {"properties": properties((field.name, field.type) for field in rows(0, 1).schema)}
+
+        def fresh(case: str, names: int) -> Callable[[int], str]:
+            for place in range(names):
+                client.indices.delete(index=f"{case}-{place}", ignore=[404])
+                client.indices.create(index=f"{case}-{place}", body={"mappings": mapping})
+            return lambda place: f"{case}-{place % names}"
+
+        ways = {"ours": ours, "parallel_bulk": theirs}
+        for title, names in (("one hot index", 1), (f"{INDEXES} indexes", INDEXES)):
+            seconds: dict[str, list[float]] = {way: [] for way in ways}
+            for round_ in range(ROUNDS + 1):
+                for way, measure in ways.items():
+                    spent = measure(node.url, fresh(way.replace("_", "-"), names), count)
+                    if round_:
+                        seconds[way].append(spent)
+            rates = {way: count / median(spent) for way, spent in seconds.items()}
+            said = ", ".join(f"{way} {rate:,.0f} documents/s" for way, rate in rates.items())
+            print(f"{title}: {said}, ratio {rates['ours'] / rates['parallel_bulk']:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))

@@ -1,0 +1,1 @@
+"""Wire formats: what reading and writing events costs in each, as ratios to JSON without schema blocks."""

@@ -1,0 +1,78 @@
+"""topics, one in each format -> Arrow columns, by the sink's own fetching and decoding: events per CPU second, no JVM.
+
+A process of its own (`python -m benchmarks.wire.decode JOB`), so that nothing else shares its caches. The columns that
+the formats give must be the same.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.topics import end_offsets, fill
+from benchmarks.wire.figures import FORMATS, JSON
+from benchmarks.wire.messages import SCHEMA_ID, Events, events, messages
+from connector.kafka.fetch.client import Address
+from connector.kafka.fetch.feed import Feed
+from connector.kafka.fetch.ranges import OffsetRange
+from connector.kafka.fetch.reading import Reading
+from serde.converter import Converter, converter
+
+ROUNDS = 4
+_PIECE = 50_000
+
+
+def main(job: dict[str, Any]) -> dict[str, Any]:
+    """Fill the topics, then read them in turns; `per_s` are events per CPU second, the best of the rounds."""
+    some = events(job["events"])
+    feeds = {name: _filled(job["bootstrap"], name, some) for name in FORMATS}
+    decoders = {name: converter(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__) for name in FORMATS}
+    read = {name: pa.concat_tables(_columns(feeds[name], decoders[name])) for name in FORMATS}
+    faults = [name for name in FORMATS if not _same(read[name], read[JSON], len(some.values))]
+    read.clear()
+    best = dict.fromkeys(FORMATS, float("inf"))
+    for _ in range(ROUNDS):
+        for name in FORMATS:
+            began = time.process_time()
+            for _ in _columns(feeds[name], decoders[name]):
+                pass
+            best[name] = min(best[name], time.process_time() - began)
+    fault = f"columns of {', '.join(faults)} differ from those of {JSON}" if faults else None
+    return {"per_s": {name: len(some.values) / seconds for name, seconds in best.items()}, "fault": fault}
+
+
+def _filled(bootstrap: str, name: str, some: Events) -> Feed:
+    topic, values = f"wire.{name}", list(messages(name, some))
+    pieces = range(0, len(values), _PIECE)
+    fill(bootstrap, topic, ([(b"%d" % i, v) for i, v in enumerate(values[at : at + _PIECE])] for at in pieces))
+    ranges = tuple(OffsetRange(topic, number, 0, end) for number, end in enumerate(end_offsets(bootstrap, topic)))
+    return Feed(Address.of({"bootstrap.servers": bootstrap}), Reading(), (ranges,))
+
+
+def _columns(feed: Feed, decoder: Converter) -> Iterator[pa.Table]:
+    for chunk in feed.chunks(0):
+        decoded = decoder.decode(chunk.records.value, "VALUE_CONVERTER")
+        if decoded.faults:
+            raise RuntimeError(f"{len(decoded.faults)} records of {chunk.topic} cannot be read")
+        for block in decoded.blocks:
+            yield pa.Table.from_struct_array(block.fields)
+
+
+def _same(found: pa.Table, expected: pa.Table, count: int) -> bool:
+    """Compare values; without a schema a timestamp is the number that it is sent as."""
+    if not found.num_rows == expected.num_rows == count or found.column_names != expected.column_names:
+        return False
+    pairs = zip(found.columns, expected.columns, strict=True)
+    return all(pc.all(pc.equal(one.cast(other.type), other)).as_py() for one, other in pairs)
+
+
+if __name__ == "__main__":
+    body = json.loads(Path(sys.argv[1]).read_text())
+    Path(body["result"]).write_text(json.dumps(main(body)))

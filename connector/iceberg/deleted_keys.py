@@ -1,0 +1,112 @@
+"""Keys that hard deletes removed -> a side table that remembers them for a while, and back. On the driver.
+
+A delete leaves no row that could tell how old a change is that comes again. Executors write the files; they are
+committed before the tables' own commits: what a crash leaves behind then is a key too many, whose delete comes again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+
+from connector.iceberg.catalog import Catalog
+from connector.iceberg.java import jvm, mapped
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.scan import Reader, column, release
+from connector.iceberg.scan_tasks import planned
+from connector.iceberg.schemas import SnapshotSchema
+from connector.iceberg.types import arrow_schema
+from connector.settings.partitions import PartitionTerm
+
+SCHEMA = Schema(
+    NestedField(1, "connector", StringType(), required=True),
+    NestedField(2, "table", StringType(), required=True),
+    NestedField(3, "key", StringType(), required=True),
+    NestedField(4, "date", LongType(), required=True),
+    NestedField(5, "noted_at", TimestamptzType(), required=True),
+)
+COLUMNS = arrow_schema(SCHEMA)
+PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
+"""So that what is forgotten goes as whole files, by metadata alone."""
+_PROPERTIES = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
+KEPT_SNAPSHOTS = 10
+SAVES_PER_TIDYING = 50
+"""Each save adds a small file per task; so many later they are merged."""
+
+
+class DeletedKeys:
+    """The deleted keys that one sink remembers; several sinks may share the table."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, table: str, name: str, retention: timedelta) -> None:
+        """Open the table, or create it.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        self._spark, self._name, self._retention = spark, name, retention
+        self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, _PROPERTIES)
+        self.layout: TableLayout = self._table.layout()
+        self._saves = 0
+
+    def add(self, files: Sequence[bytes]) -> None:
+        """Commit files that executors wrote.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        with mapped(f"remembering deleted keys in {self._table.name}"):
+            self._table.java.refresh()
+            update = self._table.java.newFastAppend()
+            for file in self._table.content_files(files):
+                update.appendFile(file)
+            update.commit()
+        self._saves += 1
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file that was not committed."""
+        self._table.delete_file(path)
+
+    def of(self, table: str) -> DataFrame:
+        """Give (key, date) of what is remembered of a table; `close` after the frame was used."""
+        self._table.refresh()
+        base = self._table.snapshot_id
+        reader = Reader(self._spark, self._table, SnapshotSchema(self.layout.schema_json))
+        rows = reader.live(planned(self._spark, self._table, base) if base is not None else [])
+        place = {name: F.col(column(i)) for i, name in enumerate(COLUMNS.names)}
+        mine = rows.where((place["connector"] == self._name) & (place["table"] == table))
+        return mine.select(place["key"].alias("key"), place["date"].alias("date"))
+
+    def close(self) -> None:
+        """Let go of what `of` gave."""
+        release(self._spark, self._table)
+
+    def tidy(self) -> None:
+        """Once in a while: forget what is older than the retention, merge small files, expire snapshots.
+
+        Raises:
+            RetriableError: another writer was faster; nothing is lost by leaving it for the next time.
+        """
+        if self._saves < SAVES_PER_TIDYING:
+            return
+        self._saves = 0
+        with mapped(f"tidying {self._table.name}"):
+            iceberg = jvm(self._spark).org.apache.iceberg
+            expressions, java = iceberg.expressions.Expressions, self._table.java
+            java.refresh()
+            mine = expressions.equal("connector", self._name)
+            first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
+            old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
+            java.newDelete().deleteFromRowFilter(old).commit()
+            iceberg.spark.actions.SparkActions.get().rewriteDataFiles(java).filter(mine).execute()
+            expiry = java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
+            expiry.retainLast(KEPT_SNAPSHOTS).commit()

@@ -1,0 +1,39 @@
+"""Rows -> the same in a table's sort order (spec, "Sorting"), a column at a time. On executors."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
+
+
+def sortable(order: SortOrder, schema: Schema) -> bool:
+    """Tell whether rows can be put in this order here: there is one, and all of its columns are of the top level."""
+    top = {field.field_id for field in schema.fields}
+    return bool(order.fields) and all(field.source_id in top for field in order.fields)
+
+
+def in_order(rows: pa.Table, order: SortOrder, schema: Schema) -> pa.Table:
+    """Sort rows.
+
+    Args:
+        rows: columns of the schema, by name.
+        order: a sortable one.
+        schema: the table's.
+
+    Cost: one sort of the keys, one gather of the rows.
+    """
+    columns: dict[str, pa.Array] = {}
+    keys: list[tuple[str, str]] = []
+    for place, field in enumerate(order.fields):
+        source = schema.find_field(field.source_id)
+        column = rows.column(source.name).combine_chunks()
+        column = field.transform.pyarrow_transform(source.field_type)(column)
+        columns[f"null{place}"] = pc.is_null(column)
+        columns[f"value{place}"] = column.storage if isinstance(column, pa.ExtensionArray) else column
+        first = field.null_order == NullOrder.NULLS_FIRST
+        down = field.direction == SortDirection.DESC
+        keys.append((f"null{place}", "descending" if first else "ascending"))
+        keys.append((f"value{place}", "descending" if down else "ascending"))
+    return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys))

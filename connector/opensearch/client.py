@@ -1,0 +1,127 @@
+"""Settings -> calls to an OpenSearch cluster, whose errors are ours. On the driver and in tasks.
+
+One client per process and settings: its connections are shared by the threads that send.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from opensearchpy import JSONSerializer, OpenSearch, Urllib3HttpConnection
+from opensearchpy.exceptions import (
+    ConnectionError as NoConnection,
+)
+from opensearchpy.exceptions import (
+    ConnectionTimeout,
+    OpenSearchException,
+    SerializationError,
+    TransportError,
+)
+
+from connector.errors import FatalError, RetriableError
+from connector.opensearch.sigv4 import Signer
+from connector.settings.search import ConnectionSettings
+
+_CONNECTIONS = 16
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
+_PASSING = frozenset({429, 500, 502, 503, 504})
+
+
+class _Json(JSONSerializer):
+    """Reads answers with orjson: those of bulk requests are large."""
+
+    def loads(self, s: str | bytes) -> Any:
+        """Read an answer."""
+        try:
+            return orjson.loads(s)
+        except ValueError as error:
+            raise SerializationError(s, error) from error
+
+
+@contextmanager
+def mapped(doing: str) -> Iterator[None]:
+    """Raise ours instead of the client's errors; an answer's own text stays out, it may quote a document.
+
+    Raises:
+        RetriableError: the cluster is away or busy.
+        FatalError: it does not let us in, or refuses the request.
+    """
+    try:
+        yield
+    except (NoConnection, ConnectionTimeout) as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            todo = "name their authority in connection.ssl.ca.location"
+            raise FatalError(f"{doing}: the nodes' certificates are not trusted; {todo}") from error
+        raise RetriableError(f"{doing}: the OpenSearch cluster does not answer ({type(error).__name__})") from error
+    except TransportError as error:
+        raise refused(doing, error) from error
+    except OpenSearchException as error:
+        raise FatalError(f"{doing}: {type(error).__name__}") from error
+
+
+def refused(doing: str, error: TransportError) -> RetriableError | FatalError:
+    """Give our error for an answer that is one."""
+    status, kind = error.status_code, error.error
+    if status in (_UNAUTHORIZED, _FORBIDDEN) and kind != "cluster_block_exception":
+        return FatalError(
+            f"{doing}: OpenSearch does not let us in (status {status}); check connection.username, "
+            "connection.password, or the certificate, and the user's rights on the indexes"
+        )
+    if status in _PASSING:
+        return RetriableError(f"{doing}: OpenSearch is busy (status {status}, {kind})")
+    return FatalError(f"{doing}: OpenSearch refuses it (status {status}, {kind}{_reason(error.info)})")
+
+
+def _reason(info: Any) -> str:
+    """The reason of an answer about an index; those about documents never come here."""
+    told = info.get("error") if isinstance(info, Mapping) else None
+    return f": {told['reason']}" if isinstance(told, Mapping) and "reason" in told else ""
+
+
+@lru_cache(maxsize=16)
+def client(settings: ConnectionSettings) -> OpenSearch:
+    """Give the client of these settings, one per process; nothing is asked yet.
+
+    Raises:
+        FatalError: a certificate cannot be read.
+    """
+    secure = any(url.startswith("https:") for url in settings.urls)
+    return OpenSearch(
+        list(settings.urls),
+        connection_class=Urllib3HttpConnection,
+        http_auth=_authentication(settings),
+        ssl_context=_context(settings) if secure else None,
+        ssl_show_warn=False,
+        http_compress=settings.compression,
+        pool_maxsize=_CONNECTIONS,
+        serializer=_Json(),
+        timeout=settings.read_timeout_ms / 1000,
+        # Whether to try again is decided where the documents are known.
+        max_retries=0,
+    )
+
+
+def _authentication(settings: ConnectionSettings) -> Signer | tuple[str, str | None] | None:
+    aws = settings.aws
+    if aws is not None:
+        return Signer(aws.region, aws.access_key, aws.secret_key, aws.session_token, aws.service)
+    return None if settings.username is None else (settings.username, settings.password)
+
+
+def _context(settings: ConnectionSettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.ca)
+        if settings.certificate is not None:
+            context.load_cert_chain(settings.certificate, settings.key)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (settings.ca, settings.certificate, settings.key)))
+        raise FatalError(f"the certificates cannot be read ({files}): {error}") from error
+    if settings.trust_all:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

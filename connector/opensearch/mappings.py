@@ -1,0 +1,66 @@
+"""Columns -> the mapping of an index (pure): the fixed table of the seed (section 4.4), made explicit.
+
+An explicit mapping can do what dynamic mapping cannot: doubles keep their range (a float refuses 1e300), bytes are
+binary, a decimal is a keyword and nothing else. Values that a field has no room for (NaN, a date of the year 20000)
+stay in the document and are left out of the index, rather than the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+Field = dict[str, Any]
+
+_TEXT: Field = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+_KEYWORD: Field = {"type": "keyword", "ignore_above": 8191}
+"""What dynamic mapping makes of text; and a keyword of at most 32,766 bytes, Lucene's limit of a term."""
+
+_SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], Field], ...] = (
+    (pa.types.is_boolean, {"type": "boolean"}),
+    (pa.types.is_integer, {"type": "long"}),
+    (pa.types.is_float64, {"type": "double", "ignore_malformed": True}),
+    (pa.types.is_floating, {"type": "float", "ignore_malformed": True}),
+    (pa.types.is_decimal, _KEYWORD),
+    (pa.types.is_date, {"type": "date", "ignore_malformed": True}),
+    (pa.types.is_timestamp, {"type": "date", "ignore_malformed": True}),
+    (pa.types.is_time, _KEYWORD),
+    (lambda t: isinstance(t, pa.UuidType), _TEXT),
+    (lambda t: pa.types.is_fixed_size_binary(t) or pa.types.is_binary(t), {"type": "binary"}),
+)
+
+
+def field_mapping(kind: pa.DataType) -> Field:
+    """Give the mapping of one column; a list has that of its items, as OpenSearch has no type for it."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return field_mapping(kind.value_type)
+    if pa.types.is_struct(kind):
+        return {"properties": properties((field.name, field.type) for field in kind)}
+    if pa.types.is_map(kind):
+        # Every key would be a field of its own, without end: keys and values are found as texts below one field.
+        return {"type": "flat_object"}
+    for matches, made in _SIMPLE:
+        if matches(kind):
+            return dict(made)
+    return dict(_TEXT)
+
+
+def properties(columns: Iterable[tuple[str, pa.DataType]]) -> dict[str, Field]:
+    """Give the mapping of columns by name."""
+    return {name: field_mapping(kind) for name, kind in columns}
+
+
+def added(known: Mapping[str, Any], wanted: Mapping[str, Field]) -> dict[str, Field]:
+    """Give what an index's properties lack of those wanted; a field that is there stays as it is, whatever its type."""
+    result: dict[str, Field] = {}
+    for name, field in wanted.items():
+        there = known.get(name)
+        if there is None:
+            result[name] = field
+        elif "properties" in field and "properties" in there:
+            inner = added(there["properties"], field["properties"])
+            if inner:
+                result[name] = {"properties": inner}
+    return result

@@ -1,0 +1,48 @@
+"""Items of a bulk response -> what to do with each (pure)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Verdict = Literal["done", "stale", "again", "malformed", "stop"]
+
+_MALFORMED = frozenset(
+    {
+        "mapper_parsing_exception",
+        "document_parsing_exception",
+        "illegal_argument_exception",
+        "strict_dynamic_mapping_exception",
+        "parsing_exception",
+        "x_content_parse_exception",
+        "json_parse_exception",
+        "parse_exception",
+        "invalid_index_template_exception",
+        "max_bytes_length_exceeded_exception",
+    }
+)
+"""The document is at fault, or the field that it would add."""
+
+_PASSING = frozenset({429, 502, 503, 504})
+_OK, _NOT_FOUND, _CONFLICT, _BAD, _FORBIDDEN = 300, 404, 409, 400, 403
+
+
+def verdict(status: int, kind: str | None) -> Verdict:
+    """Judge one item by its status and the type of its error, if it has one.
+
+    done       it is as it should be: indexed, deleted, or nothing there to delete
+    stale      the index holds a newer version: this change was overtaken, which is all right
+    again      the node is busy or its disk full: the same may succeed later
+    malformed  this document can never be indexed
+    stop       a person has to look (index closed or read-only, no rights)
+    """
+    if status < _OK or (status == _NOT_FOUND and kind is None):
+        return "done"
+    if status == _CONFLICT and kind == "version_conflict_engine_exception":
+        return "stale"
+    if status in _PASSING:
+        return "again"
+    if status == _FORBIDDEN and kind == "cluster_block_exception":
+        return "again"
+    if status == _BAD and kind in _MALFORMED:
+        return "malformed"
+    return "stop"

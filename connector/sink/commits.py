@@ -1,0 +1,190 @@
+"""A finished job's files -> one commit per table. On the driver.
+
+Files become visible table by table, each in one commit with the batch's end offsets; a batch that is replayed after a
+crash is filtered per table by these offsets (design, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+import orjson
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.errors import ConnectorError, RetriableError
+from connector.iceberg.commit import Found, Pending, commit
+from connector.iceberg.emptying import emptied
+from connector.iceberg.position import DRIFT, Position
+from connector.sink.fold import NONE
+from connector.sink.found import Asked, found
+from connector.sink.jobs import Result
+from connector.sink.landing import Landed
+from connector.sink.parcels import Parcel
+from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.targets import Targets
+from connector.sink.watermarks import Seen, risen
+
+COMMIT_THREADS = 8
+
+FINDS = 10
+"""How often rows are looked for while other writers are faster, before the whole batch is done again."""
+
+
+class Commits:
+    """Lands batches in the tables of one sink."""
+
+    def __init__(self, spark: SparkSession, targets: Targets, connector: str) -> None:
+        """Commit under the name of a connector."""
+        self._spark, self._targets, self._connector = spark, targets, connector
+        self._log = structlog.get_logger()
+
+    def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
+        """Commit every table; one that fails does not hold up the others, its error is raised after them."""
+        self._empty(plan, names)
+        self._remember(names, result)
+        come = {table.index: come_to(plan, table, result.seen, position) for table in plan.tables}
+        work = [table for table in plan.tables if _has_work(table, result, come[table.index])]
+        with ThreadPoolExecutor(COMMIT_THREADS) as pool:
+            futures = {t.index: pool.submit(self._land, t, names[t.index], result, come[t.index]) for t in work}
+        failed = [(index, error) for index, future in futures.items() if (error := future.exception())]
+        for index, error in failed:
+            # Only a refused commit is known to refer to no file; after any other error they are left alone.
+            if isinstance(error, RetriableError):
+                self._discard(names[index], result.files.get(index, ()))
+                self._targets.refresh(names[index])
+        if failed:
+            raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
+        done = {names[index]: future.result() for index, future in futures.items()}
+        return {name: landed for name, landed in done.items() if landed is not None}
+
+    def asked(self, parcelled: Sequence[Parcel]) -> Asked | None:
+        """Ask for the rows of a few keys; None for none."""
+        return Asked.of(self._spark, parcelled) if parcelled else None
+
+    def discard(self, names: list[str], result: Result) -> None:
+        """Delete files that no commit will refer to; what cannot be deleted is an orphan, and harmless."""
+        for index, files in result.files.items():
+            self._discard(names[index], files)
+        if self._targets.deleted_keys is not None:
+            self._discarded(self._targets.deleted_keys.delete_file, result.deleted)
+
+    def _discard(self, name: str, files: Iterable[bytes]) -> None:
+        self._discarded(self._targets[name].table.delete_file, files)
+
+    def _discarded(self, delete: Callable[[str], None], files: Iterable[bytes]) -> None:
+        # Deletion vectors share files.
+        for path in dict.fromkeys(orjson.loads(description)["file-path"] for description in files):
+            try:
+                delete(path)
+            except ConnectorError as error:
+                self._log.warning("a file is left behind", reason=str(error))
+
+    def _remember(self, names: list[str], result: Result) -> None:
+        """Note hard deletes before they are committed: a crash then leaves keys that are deleted again."""
+        if not result.deleted or self._targets.deleted_keys is None:
+            return
+        try:
+            self._targets.deleted_keys.add(result.deleted)
+        except RetriableError:
+            self.discard(names, result)
+            raise
+
+    def _empty(self, plan: BatchPlan, names: list[str]) -> None:
+        """Delete what tables held before they were truncated."""
+        for table in plan.tables:
+            if table.cut is not None:
+                target, column = self._targets[names[table.index]], plan.dedup_column
+                ordered = column == "__source_ts_ns" and column in table.layout.columns.names
+                until = (column, table.cut.ts_ns) if ordered and table.cut.ts_ns != NONE else None
+                emptied(self._spark, plan.catalog, target.table, until)
+                self._targets.refresh(names[table.index])
+                self._log.info("table emptied by a truncate at its source", table=target.table.name)
+
+    def _land(self, table: TablePlan, name: str, result: Result, position: Position) -> Landed | None:
+        asked = result.asked.get(table.index)
+        told = bool(position.watermarks or position.after_delete)
+        often = FINDS if asked is not None and table.index not in result.held else 1
+        return self.commit(table, name, result.files.get(table.index, []), asked, position, often=often, always=told)
+
+    def commit(
+        self,
+        table: TablePlan,
+        name: str,
+        files: Sequence[bytes],
+        asked: Asked | None,
+        position: Position,
+        *,
+        often: int = 1,
+        always: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Landed | None:
+        """Commit files to a table, and what takes the rows out that were asked for; None when there is nothing.
+
+        `always` commits then too, for what the position says.
+
+        Where another writer is faster the rows are looked for anew, as `often` as that: the files stay as they are, so
+        they must not hold anything that was looked up itself.
+
+        Raises:
+            RetriableError: another writer was faster each time.
+        """
+        for left in reversed(range(often)):
+            hits, replacing = self._found(name, table, asked)
+            if not files and not replacing and not (hits and hits.touched) and not always:
+                return None
+            target = self._targets[name]
+            pending = Pending(
+                files=[*files, *replacing],
+                position=target.stored.position.advanced(position),
+                expected=target.stored,
+                base=target.base,
+                guarded=table.known_keys.certain,
+                replaces=target.upsert,
+                properties={**(properties or {}), **self._drift(name)},
+                found=hits,
+            )
+            try:
+                done = commit(target.table, pending, self._connector)
+            except RetriableError as error:
+                self._discard(name, replacing)
+                if not left:
+                    raise
+                self._log.warning("rows are looked for again", table=name, reason=str(error))
+                self._targets.refresh(name)
+            else:
+                self._targets.committed(name, pending.files, done)
+                counts = {"data_files": done.data_files, "delete_files": done.delete_files}
+                place = target.table.uuid, done.snapshot_id, done.sequence_number
+                return Landed(target.table.name, done.stored.position, counts, *place)
+        raise AssertionError("unreachable")
+
+    def _drift(self, name: str) -> dict[str, str]:
+        fields = self._targets.drift.get(name)
+        return {DRIFT: str(len(fields))} if fields else {}
+
+    def _found(self, name: str, table: TablePlan, asked: Asked | None) -> tuple[Found | None, list[bytes]]:
+        """Look for the rows that have to go in the table as it is now; give what was found, and files without them."""
+        if asked is None:
+            return None, []
+        target = self._targets[name]
+        return found(self._spark, target.table, attrs.evolve(table.versioned, base=target.base), asked)
+
+
+def _has_work(table: TablePlan, result: Result, position: Position) -> bool:
+    return bool(
+        result.files.get(table.index) or table.index in result.asked or position.watermarks or position.after_delete
+    )
+
+
+def come_to(plan: BatchPlan, table: TablePlan, seen: Iterable[Seen], position: Position) -> Position:
+    """Give what of the batch's end position a table's commit says, and how far its sources came with it."""
+    topics = {topic for topic, index in plan.routes.items() if index == table.index}
+    if plan.routing is not None:
+        # Any topic may have events for any table.
+        topics = {topic for topic, _ in plan.ranks}
+    own = [one for one in seen if one.table == table.index]
+    ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
+    return attrs.evolve(position.only(topics), watermarks=risen(table.watermarks, own), after_delete=ends)

@@ -1,0 +1,286 @@
+"""Rows and winners of one task -> documents of indexes. Runs on executors.
+
+A change's version is its dedup value (`__source_ts_ns` by default), the very value that the fold goes by; where events
+have none, or tell of deletes by tombstones only, it is the record's offset (docs/decisions/0020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.types import nullable
+from connector.opensearch.actions import Style, deleting, indexing, written
+from connector.opensearch.bulk import Actions, Bulk
+from connector.opensearch.ids import document_ids, place_ids
+from connector.opensearch.lookup import Held, held
+from connector.opensearch.texts import json_texts
+from connector.settings.search import BulkSettings, ConnectionSettings
+from connector.sink import parcels, relocated
+from connector.sink.apply import mark_deleted
+from connector.sink.fold import NONE, Ints, Mask, Order
+from connector.sink.moves import marked
+from connector.sink.outlet import Writers
+from connector.sink.parcels import Parcel
+from connector.sink.parts import Folded, Part, gather, pack, unpack
+from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
+from connector.sink.rows import DELETED, Run
+from connector.sink.unsent import gaps, last_rows, unknown
+
+Versions = Literal["source", "offset"]
+
+LATE = b"late:"
+"""How a description begins that is rows, to be completed when the job is through."""
+
+_PLACES = 1_000
+_OFFSET_BITS = 44
+"""A tag holds a topic-partition's rank and an offset: offsets of 44 bits last for 17 trillion records."""
+
+
+@attrs.frozen
+class Target:
+    """How documents of one table are written: where to, and what their versions are."""
+
+    style: Style
+    versions: Versions
+
+
+@attrs.frozen
+class Documents:
+    """The outlet of indexes, by table name."""
+
+    connection: ConnectionSettings
+    bulk: BulkSettings
+    targets: Mapping[str, Target]
+    report: bool = True
+    follows_keys: bool = True
+
+    def open(self, plan: BatchPlan, label: str) -> Writers:  # noqa: ARG002 - requests need no names
+        """Begin in one task."""
+        return DocumentWriters(self, plan)
+
+
+class DocumentWriters:
+    """The bulk requests of one task, for any number of indexes."""
+
+    def __init__(self, outlet: Documents, plan: BatchPlan) -> None:
+        """Send nothing yet."""
+        self._outlet, self._plan = outlet, plan
+        self._places = {rank: at for at, rank in plan.ranks.items()}
+        self._dead: dict[int, str] = {}
+        self._refused = 0
+        self._bulk = Bulk(outlet.connection, outlet.bulk, self._refuse)
+        self._counts: dict[int, int] = {}
+
+    def append(self, table: TablePlan, part: Part) -> Iterator[Parcel]:
+        """Give every event a document of its own, named by where its record stands."""
+        if len(part):
+            topic, partition = self._places[int(part.order.partition[0])]
+            ids = place_ids(topic, partition, pa.array(part.order.offset))
+            for actions in indexing(self._target(table).style, part.rows, ids, None, _tags(part)):
+                self._send(table, actions)
+        yield from ()
+
+    def moved(self, table: TablePlan, part: Part, run: Run) -> tuple[Part, Iterator[Parcel]]:
+        """Mark creates that a change of key made, and tell the reducers of both keys of each other."""
+        if run.old_key is not None:
+            part = marked(part, run.offset, run.old_key)
+        return part, relocated.sent(part, run, table)
+
+    def upsert(self, table: TablePlan, folded: Folded, elsewhere: Sequence[bytes] = ()) -> Iterator[Parcel]:
+        """Put the winners' rows into the index, and take out, or mark, the documents of deleted keys."""
+        gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
+        keys = relocated.keys_of(elsewhere, table, nullable(table.layout.columns)) if elsewhere else relocated.Keys()
+        missing, style = unknown(folded), self._target(table).style
+        for part in gather(folded.parts, folded.winners[~gone & ~missing]):
+            self._index(part, table)
+        if keys.after and not table.keep_deletes:
+            self._relocate(folded, gone, keys, table)
+        for part in gather(folded.parts, folded.winners[missing]):
+            yield from self._complete(part, gaps(part), table, keys.before)
+        if table.keep_deletes:
+            marked = gone & (folded.images >= 0)
+            for part in standing(folded, marked):
+                self._index(part, table)
+            for part in gather(folded.parts, folded.winners[gone & ~marked]):
+                self._mark(part, table)
+        else:
+            for part in gather(folded.parts, folded.winners[gone]):
+                ids, versions = self._ids(part, table), self._versions(part, table)
+                self._send(table, deleting(style, ids, versions, _tags(part)))
+        yield from ()
+
+    def _index(self, part: Part, table: TablePlan) -> None:
+        ids, versions = self._ids(part, table), self._versions(part, table)
+        for actions in indexing(self._target(table).style, part.rows, ids, versions, _tags(part)):
+            self._send(table, actions)
+
+    def _mark(self, part: Part, table: TablePlan) -> None:
+        """Mark the documents of tombstones deleted, those that there are: what they hold is only in the index."""
+        names = [name for name in part.rows.schema.names if name not in (*table.layout.keys, DELETED)]
+        ids = self._ids(part, table)
+        found = self._held(table, ids.to_pylist(), names)
+        there = np.flatnonzero([document is not None for document in found])
+        if len(there):
+            kept = part.take(there)
+            kept = attrs.evolve(kept, rows=mark_deleted(kept.rows))
+            wanted = {name: np.ones(len(there), np.bool_) for name in names}
+            known = [found[row] for row in there]
+            self._send(table, self._filled(kept, ids.take(pa.array(there)), wanted, known, table))
+
+    def close(self) -> Iterator[Parcel]:
+        """Wait until every document is settled, and tell what became of them."""
+        counts = self._bulk.finish()
+        for index in self._counts:
+            yield Parcel(parcels.FILE, b"{}", index)
+        if self._counts:
+            yield Parcel(parcels.FILE, orjson.dumps(attrs.asdict(counts)), next(iter(self._counts)))
+        if self._outlet.report and self._refused:
+            yield Parcel.of(parcels.TALLY, Tally(dead=self._refused))
+            yield Parcel.of(parcels.LETTER, [self._letter(tag, reason) for tag, reason in self._dead.items()])
+
+    def _send(self, table: TablePlan, actions: Actions) -> None:
+        self._counts[table.index] = self._counts.get(table.index, 0) + len(actions)
+        self._bulk.send(actions)
+
+    def _relocate(self, folded: Folded, gone: Mask, keys: relocated.Keys, table: TablePlan) -> None:
+        """Put documents whose keys changed under their new ones, before they are deleted under the old."""
+        last = list(gather(folded.parts, last_rows(folded, table.layout.keys)))
+        rows = {text: (part, row) for part in last for row, text in enumerate(self._ids(part, table).to_pylist())}
+        for part in gather(folded.parts, folded.winners[gone]):
+            ids = self._ids(part, table).to_pylist()
+            wanted = [row for row, text in enumerate(ids) if text in keys.after]
+            unknown_ids = [ids[row] for row in wanted if ids[row] not in rows]
+            names = part.rows.schema.names
+            found = dict(zip(unknown_ids, self._held(table, unknown_ids, names), strict=True))
+            versions = source_versions(part.order) - 1 if self._target(table).versions == "source" else None
+            for row in wanted:
+                texts = relocated.texts(ids[row], rows, found, names)
+                if texts is None:
+                    continue
+                other, place = keys.after[ids[row]]
+                own = other.take(np.array([place]))
+                texts |= {name: json_texts(own.rows.column(name)) for name in table.layout.keys}
+                version = np.array([0 if versions is None else versions[row]])
+                style = self._target(table).style
+                self._bulk.send(
+                    written(style, list(texts), list(texts.values()), self._ids(own, table), version, _tags(own))
+                )
+        self._bulk.settle()
+
+    def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[Held | None]:
+        return list(held(self._outlet.connection, self._target(table).style.index, ids, fields))
+
+    def late(self, table: TablePlan, payload: bytes) -> None:
+        """Complete rows that waited for the documents of their keys before: by now they are where they belong.
+
+        Those are under the present keys; under the ones before where no delete tells that they are gone.
+        """
+        told, _, rows = payload.removeprefix(LATE).partition(b"\n")
+        part, before = unpack(rows, nullable(table.layout.columns)), orjson.loads(told)
+        unsent, ids = gaps(part), self._ids(part, table)
+        own, others = (self._held(table, some, list(unsent)) for some in (ids.to_pylist(), before))
+        found = [one or other for one, other in zip(own, others, strict=True)]
+        self._send(table, self._filled(part, ids, unsent, found, table))
+
+    def _complete(
+        self, part: Part, unsent: Mapping[str, Mask], table: TablePlan, before: Mapping[str, str]
+    ) -> Iterator[Parcel]:
+        """Send rows whose unsent values are those of the documents that there are (PostgreSQL's TOASTed columns).
+
+        `before` names the documents that rows whose key changed had: those are looked at first. Where neither is there
+        yet, another task is about to put it there: such rows are handed on, to be sent once the job is through.
+        """
+        ids = self._ids(part, table).to_pylist()
+        found = self._held(table, [before.get(text, text) for text in ids], list(unsent))
+        again = [row for row, one in enumerate(found) if one is None and ids[row] in before]
+        for row, one in zip(again, self._held(table, [ids[row] for row in again], list(unsent)), strict=True):
+            found[row] = one
+        waiting = np.array([one is None and ids[row] in before for row, one in enumerate(found)], np.bool_)
+        if waiting.any():
+            rows = np.flatnonzero(waiting)
+            told = orjson.dumps([before[ids[row]] for row in rows.tolist()])
+            yield Parcel(parcels.FILE, LATE + told + b"\n" + pack(part.take(rows)), table.index)
+            kept = np.flatnonzero(~waiting)
+            part, found = part.take(kept), [found[row] for row in kept.tolist()]
+            unsent = {name: mask[kept] for name, mask in unsent.items()}
+        if len(part):
+            self._send(table, self._filled(part, self._ids(part, table), unsent, found, table))
+
+    def _filled(
+        self,
+        part: Part,
+        ids: pa.StringArray,
+        unsent: Mapping[str, Mask],
+        found: Sequence[Held | None],
+        table: TablePlan,
+    ) -> Actions:
+        texts = {name: json_texts(part.rows.column(name)) for name in part.rows.schema.names}
+        for name, mask in unsent.items():
+            known = np.array([document is not None and name in document.fields for document in found])
+            rows = np.flatnonzero(mask & known).tolist()
+            values = [orjson.dumps(document.fields[name]) for row in rows if (document := found[row]) is not None]
+            chosen = np.zeros(len(part), np.bool_)
+            chosen[rows] = True
+            texts[name] = pc.replace_with_mask(texts[name], chosen, pa.array(values, pa.binary()).cast(pa.string()))
+        style, versions = self._target(table).style, self._versions(part, table)
+        return written(style, list(texts), list(texts.values()), ids, versions, _tags(part))
+
+    def _ids(self, part: Part, table: TablePlan) -> pa.StringArray:
+        return document_ids([part.rows.column(name) for name in table.layout.keys])
+
+    def _versions(self, part: Part, table: TablePlan) -> Ints:
+        """Give the version of each change; one without a dedup value has that of the document that it changes."""
+        target = self._target(table)
+        if target.versions == "offset":
+            return part.order.offset
+        versions = source_versions(part.order)
+        unknown_at = np.flatnonzero(part.order.dedup == NONE)
+        if len(unknown_at):
+            ids = self._ids(part, table).take(pa.array(unknown_at)).to_pylist()
+            found = self._held(table, ids, ())
+            versions[unknown_at] = [0 if document is None else document.version for document in found]
+        return versions
+
+    def _target(self, table: TablePlan) -> Target:
+        return self._outlet.targets[table.layout.name]
+
+    def _refuse(self, tag: int, reason: str) -> None:
+        self._refused += 1
+        if len(self._dead) <= self._plan.max_letters:
+            self._dead[tag] = reason
+
+    def _letter(self, tag: int, reason: str) -> Letter:
+        topic, partition = self._places[tag >> _OFFSET_BITS]
+        return Letter(topic, partition, tag & ((1 << _OFFSET_BITS) - 1), "TASK_PUT", reason)
+
+
+def source_versions(order: Order) -> Ints:
+    """Give dedup values, with the place in its transaction in the last three digits where a clock of microseconds
+    leaves them free: changes of one transaction share its time.
+    """
+    places = np.where(order.total_order == NONE, 0, np.clip(order.total_order, 0, _PLACES - 1))
+    return np.where(order.dedup % _PLACES == 0, order.dedup + places, order.dedup)
+
+
+def standing(folded: Folded, which: Mask) -> Iterator[Part]:
+    """Give the rows that some winners stand on, marked deleted, in the place of the winners."""
+    rows = folded.images[which]
+    sequence = np.argsort(rows)
+    order = Order.concat([part.order for part in folded.parts]).take(folded.winners[which][sequence])
+    start = 0
+    for part in gather(folded.parts, rows[sequence]):
+        own = np.arange(start, start + len(part))
+        yield attrs.evolve(part, rows=mark_deleted(part.rows), order=order.take(own))
+        start += len(part)
+
+
+def _tags(part: Part) -> Ints:
+    tags: Ints = (part.order.partition << _OFFSET_BITS) | part.order.offset
+    return tags

@@ -1,0 +1,105 @@
+"""A finished job's documents -> acknowledged: they are in their indexes already. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import orjson
+import pyarrow as pa
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.errors import FatalError
+from connector.iceberg.position import Position
+from connector.opensearch.emptying import emptied
+from connector.settings.search import SearchSettings
+from connector.sink.documents import LATE, Documents, DocumentWriters
+from connector.sink.fold import NONE
+from connector.sink.indices import Indices
+from connector.sink.jobs import Result
+from connector.sink.landing import Landed
+from connector.sink.plan import BatchPlan, TablePlan
+from connector.task_errors import of_tasks
+
+
+class Indexing:
+    """Lands batches in the indexes of one sink."""
+
+    def __init__(self, spark: SparkSession, indices: Indices, search: SearchSettings) -> None:
+        """Land in these."""
+        self._spark, self._indices, self._search = spark, indices, search
+        self._log = structlog.get_logger()
+
+    def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
+        """Empty the indexes that were truncated; every item is settled when a job is through, so say so.
+
+        Raises:
+            FatalError: a record without value, a refused document or an older change, where the settings say fail.
+        """
+        if result.tally.tombstones and self._search.null_values == "fail":
+            raise FatalError(f"{result.tally.tombstones} records have no value, and behavior.on.null.values is fail")
+        for table in plan.tables:
+            if table.cut is not None:
+                self._empty(table, names[table.index])
+        late = {i: [x for x in told if x.startswith(LATE)] for i, told in result.files.items()}
+        self._complete(plan, {index: payloads for index, payloads in late.items() if payloads})
+        landed = {}
+        for index, told in sorted(result.files.items()):
+            counts: dict[str, int] = {}
+            for text in (text for text in told if not text.startswith(LATE)):
+                for what, count in orjson.loads(text).items():
+                    counts[what] = counts.get(what, 0) + count
+            topics = sorted({t for t, i in plan.routes.items() if i == index} or {topic for topic, _ in plan.ranks})
+            landed[names[index]] = Landed(self._indices.label(names[index]), position.only(topics), counts)
+        self._judge(landed)
+        return landed
+
+    def discard(self, names: list[str], result: Result) -> None:
+        """Leave what a job wrote: the next run of it writes the same documents, or newer ones."""
+
+    def _complete(self, plan: BatchPlan, late: dict[int, list[bytes]]) -> None:
+        """Send what waited for other tasks' documents: few rows, of keys that changed with values left out."""
+        if not late:
+            return
+        assert isinstance(plan.outlet, Documents)
+        writers = DocumentWriters(plan.outlet, plan)
+        for index, payloads in late.items():
+            for payload in payloads:
+                writers.late(plan.tables[index], payload)
+        list(writers.close())
+
+    def _judge(self, landed: dict[str, Landed]) -> None:
+        rules = {
+            "malformed": (self._search.malformed, "the index refuses documents"),
+            "stale": (self._search.conflict, "the index holds newer versions"),
+        }
+        for what, (rule, text) in rules.items():
+            count = sum(one.counts.get(what, 0) for one in landed.values())
+            if count and rule == "fail":
+                raise FatalError(f"{text} of {count} changes, and the settings say fail; nothing is acknowledged")
+            if count and rule == "warn":
+                self._log.warning(text, count=count)
+
+    def _empty(self, table: TablePlan, name: str) -> None:
+        """Delete the documents from before a truncate, by executors; those of its own transaction stay."""
+        assert table.cut is not None
+        index, version = self._indices.label(name), table.cut.ts_ns - 1
+        if self._indices.versions(name) == "offset" or table.cut.ts_ns == NONE:
+            version = max(table.cut.offsets.values())
+        slices = self._spark.sparkContext.defaultParallelism
+        task = partial(_emptied, search=self._search, index=index, version=version, slices=slices)
+        with of_tasks():
+            rows = self._spark.range(0, slices, 1, slices).mapInArrow(task, "deleted long").collect()
+        self._log.info("index emptied by a truncate at its source", index=index, documents=sum(r.deleted for r in rows))
+
+
+def _emptied(
+    batches: Iterator[pa.RecordBatch], search: SearchSettings, index: str, version: int, slices: int
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        counts = [
+            emptied(search.connection, search.bulk, index, version, place, slices)
+            for place in batch.column(0).to_pylist()
+        ]
+        yield pa.RecordBatch.from_pydict({"deleted": pa.array(counts, pa.int64())})

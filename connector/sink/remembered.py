@@ -1,0 +1,96 @@
+"""Hard deletes of a batch -> rows of the table of deleted keys (`connector.iceberg.deleted_keys`). On executors.
+
+A hard delete leaves no row to compare a late change with; its key and date are kept for a while instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.codes import key_codes
+from connector.iceberg.deleted_keys import COLUMNS
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.position import TopicPartition
+from connector.sink.fold import NONE, Ints, Order
+from connector.sink.parts import Folded, gather
+from connector.sink.plan import TablePlan
+
+
+@attrs.frozen
+class Memory:
+    """Where deleted keys are noted: the table, the connector's name, and the time (epoch milliseconds)."""
+
+    layout: TableLayout
+    connector: str
+    noted_ms: int
+
+
+def remembered(folded: Folded, table: TablePlan, ranks: Mapping[TopicPartition, int], memory: Memory) -> pa.RecordBatch:
+    """Give a row for each key that the batch leaves deleted.
+
+    A delete without a date (a tombstone where events carry no deletes) gets the greatest that is known before it: of
+    its key in the batch, or else of its topic-partition. Without any the key is not remembered.
+    """
+    deleted = np.concatenate([part.deleted for part in folded.parts])
+    gone = folded.winners[deleted[folded.winners]]
+    dates = _dates(folded, gone, table, ranks)
+    parts = gather(folded.parts, gone[dates != NONE])
+    if not parts:
+        return pa.RecordBatch.from_pylist([], COLUMNS)
+    keys = pa.concat_arrays([key_text([part.rows.column(name) for name in table.layout.keys]) for part in parts])
+    dates = dates[dates != NONE]
+    noted = pa.scalar(memory.noted_ms * 1000, pa.timestamp("us", "UTC"))
+    names = (pa.repeat(pa.scalar(name), len(keys)) for name in (memory.connector, table.layout.name))
+    return pa.RecordBatch.from_arrays([*names, keys, pa.array(dates), pa.repeat(noted, len(keys))], schema=COLUMNS)
+
+
+def _dates(folded: Folded, gone: Ints, table: TablePlan, ranks: Mapping[TopicPartition, int]) -> Ints:
+    order = Order.concat([part.order for part in folded.parts])
+    dates = order.dedup[gone]
+    if not (dates == NONE).any():
+        return dates
+    codes = key_codes(
+        [pa.concat_arrays([part.rows.column(name) for part in folded.parts]) for name in table.layout.keys]
+    )
+    greatest = np.full(int(codes.max()) + 1, NONE, np.int64)
+    np.maximum.at(greatest, codes, order.dedup)
+    come_to = np.full(max(ranks.values()) + 1, NONE, np.int64)
+    for at, known in table.watermarks.items():
+        if at in ranks and known:
+            come_to[ranks[at]] = max(known.values())
+    of_key = greatest[codes[gone]]
+    return np.where(dates != NONE, dates, np.where(of_key != NONE, of_key, come_to[order.partition[gone]]))
+
+
+def key_text(columns: Sequence[pa.Array]) -> pa.StringArray:
+    """Give each key as one text: equal for equal keys, also after a column was widened, different for others."""
+    texts = [_escaped(_text(column)) for column in columns]
+    return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, ",")
+
+
+def _escaped(text: pa.StringArray) -> pa.StringArray:
+    return pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), ",", "\\,")
+
+
+def _text(column: pa.Array) -> pa.StringArray:
+    array = column.storage if isinstance(column, pa.ExtensionArray) else column
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    if pa.types.is_binary(array.type):
+        return _hex(array)
+    if pa.types.is_temporal(array.type):
+        array = array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64())  # noqa: PLR2004 - bits
+    return array.cast(pa.string())
+
+
+def _hex(array: pa.BinaryArray) -> pa.StringArray:
+    array = pa.concat_arrays([array])  # without an offset of its own
+    _, offsets, data = array.buffers()
+    starts = np.frombuffer(offsets, np.int32)[: len(array) + 1]
+    digits = (data.to_pybytes() if data is not None else b"").hex().encode()
+    return pa.StringArray.from_buffers(len(array), pa.py_buffer(starts * 2), pa.py_buffer(digits))

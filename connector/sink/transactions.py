@@ -1,0 +1,235 @@
+"""A batch's offsets -> where to end, so that no transaction of the source is cut. One light job before the batch's own.
+
+    records -> per transaction: how many events of each table, at which offsets; from the transaction topic: how many
+    there are -> transactions that are not all here -> the first offset of each, where its topic-partition is cut
+What a cut leaves of another transaction is not all here either, so cuts are made until nothing changes. What is behind
+them comes with a later batch: nothing is kept in memory, offsets tell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import reduce
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+
+from connector.iceberg.position import TopicPartition
+from connector.settings.transactions import TransactionSettings
+from connector.sink.decode import transaction_converter
+from connector.sink.operations import at
+from connector.sink.parcels import Task
+from connector.sink.plan import BatchPlan
+from connector.sink.records import Batch
+from connector.sink.rows import Run
+from connector.task_errors import of_tasks
+from serde.block import Block
+
+SCHEMA = (
+    "ends boolean, topic string, partition int, id string, said string, collection string, with_db string, "
+    "whole string, count long, first long, last long, ts_ms long"
+)
+_ARROW = pa.schema(
+    [
+        ("ends", pa.bool_()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("id", pa.string()),
+        ("said", pa.string()),
+        ("collection", pa.string()),
+        ("with_db", pa.string()),
+        ("whole", pa.string()),
+        ("count", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("ts_ms", pa.int64()),
+    ]
+)
+_POSTGRES_ID = r"^(\d+):\d+$"
+"""PostgreSQL's ids have the event's own position behind the transaction (debezium-events, 3)."""
+
+
+@attrs.frozen
+class Whole:
+    """A batch that cuts no transaction, and the last transaction that is complete with it, empty where none is told."""
+
+    batch: Batch
+    transaction: str = ""
+
+
+class Transactions:
+    """Cuts the batches of one sink."""
+
+    def __init__(self, spark: SparkSession, settings: TransactionSettings) -> None:
+        """Begin; nothing is waited for yet."""
+        self._spark, self._settings = spark, settings
+        self._waiting: tuple[Mapping[TopicPartition, int], float] | None = None
+        self._log = structlog.get_logger()
+
+    def whole(self, batch: Batch, plan: BatchPlan) -> Whole:
+        """Give the batch up to where transactions are complete.
+
+        One that stays incomplete for longer than `transaction.wait.ms` is let through, with a warning.
+
+        Raises:
+            RetriableError, GapError, FatalError: a task raised it.
+        """
+        count = len(plan.feed.shares)
+        tasks = self._spark.range(0, count, 1, max(1, count)).mapInArrow(_told(plan, self._settings.topic), SCHEMA)
+        told = tasks.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            with of_tasks():
+                cuts = _cuts(told)
+                if cuts and self._is_overdue(cuts):
+                    self._log.warning("transactions are not complete, and not waited for any longer", at=_places(cuts))
+                    cuts = {}
+                end = {at_: min(offset, cuts.get(at_, offset)) for at_, offset in batch.end.items()}
+                return Whole(attrs.evolve(batch, end=end), _last(told, cuts))
+        finally:
+            told.unpersist()
+
+    def _is_overdue(self, cuts: Mapping[TopicPartition, int]) -> bool:
+        now = time.monotonic()
+        if self._waiting is None or self._waiting[0] != cuts:
+            self._waiting = cuts, now
+        return now - self._waiting[1] >= self._settings.wait_ms / 1000
+
+
+def _places(cuts: Mapping[TopicPartition, int]) -> list[str]:
+    return [f"{topic}-{partition} offset {offset}" for (topic, partition), offset in sorted(cuts.items())]
+
+
+def _cuts(told: DataFrame) -> dict[TopicPartition, int]:
+    """Give the first offset to leave out, of the topic-partitions where there is one."""
+    open_ids = _incomplete(told)
+    cuts: dict[TopicPartition, int] = {}
+    while True:
+        first = told.join(open_ids, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
+        found = {(row.topic, row.partition): row.cut for row in first}
+        if found == cuts:
+            return cuts
+        cuts = found
+        behind = [
+            (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("last") >= cut)
+            for (topic, partition), cut in cuts.items()
+        ]
+        open_ids = told.where(reduce(lambda one, other: one | other, behind)).select("id").distinct()
+
+
+def _incomplete(told: DataFrame) -> DataFrame:
+    """Give the ids of transactions whose end is not here, or that have fewer events here than their end says."""
+    events, ends = told.where(~F.col("ends")), told.where(F.col("ends"))
+    endless = events.select("id").distinct().join(ends.select("id").distinct(), "id", "left_anti")
+    name = F.explode(F.array_distinct(F.array("collection", "with_db", "whole")))
+    named = events.select("id", name.alias("said"), "count")
+    here = named.groupBy("id", "said").agg(F.sum("count").alias("here"))
+    there = ends.groupBy("id", "said").agg(F.max("count").alias("there"), F.max("whole").alias("read"))
+    counted = there.join(here, ["id", "said"], "left")
+    # A table that is not read here counts no events, and is not waited for.
+    expected = F.col("here").isNotNull() | F.col("read").isNotNull()
+    short = counted.where(expected & (F.coalesce("here", F.lit(0)) < F.col("there")))
+    return endless.union(short.select("id")).distinct()
+
+
+def _last(told: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
+    """Give the id of the newest end that is not cut off."""
+    kept = told.where(F.col("ends"))
+    for (topic, partition), cut in cuts.items():
+        kept = kept.where(~((F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("first") >= cut)))
+    newest = kept.agg(F.max_by("id", F.struct("ts_ms", "first")).alias("id")).collect()
+    return str(newest[0].id or "")
+
+
+def _told(plan: BatchPlan, topic: str | None) -> Task:
+    """Give the task that tells of each transaction what a share of the records has of it."""
+    reading = transaction_converter(plan)
+    topics = tuple({name for name, _ in plan.ranks})
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for chunk in plan.feed.chunks(number):
+                    run = Run.of(chunk)
+                    for block in reading.decode(run.value, "VALUE_CONVERTER", None).blocks:
+                        made = _ends(run, block, topics) if run.topic == topic else _events(run, block, plan)
+                        if made is not None:
+                            yield made
+
+    return task
+
+
+def _text(fields: pa.StructArray, *paths: str) -> pa.StringArray:
+    """Give the first text column that is there, nulls without any."""
+    found = (column for path in paths if (column := at(fields, path)) is not None and pa.types.is_string(column.type))
+    return next(found, pa.nulls(len(fields), pa.string()))
+
+
+def _id(column: pa.StringArray) -> pa.StringArray:
+    return pc.replace_substring_regex(column, _POSTGRES_ID, r"\1")
+
+
+def _events(run: Run, block: Block, plan: BatchPlan) -> pa.RecordBatch | None:
+    """Count the events of each transaction and table; events outside of transactions are in none."""
+    fields, prefix = block.fields, plan.events.add_fields_prefix
+    ids = _text(fields, "transaction.id", f"{prefix}transaction_id")
+    if ids.null_count == len(ids):
+        return None
+    names = ("db", "schema", "table")
+    parts = {name: _text(fields, f"source.{name}", f"{prefix}{name}").fill_null("") for name in names}
+    offsets = run.offset[block.rows]
+    joined = {
+        "collection": pc.binary_join_element_wise(parts["schema"], parts["table"], "."),
+        "with_db": pc.binary_join_element_wise(parts["db"], parts["table"], "."),
+        "whole": pc.binary_join_element_wise(parts["db"], parts["schema"], parts["table"], "."),
+    }
+    table = pa.table({"id": _id(ids), **joined, "offset": pa.array(offsets)})
+    told = table.filter(pc.is_valid(table["id"]))
+    grouped = told.group_by(["id", *joined]).aggregate([("offset", "count"), ("offset", "min"), ("offset", "max")])
+    count = len(grouped)
+    constant = {"ends": False, "topic": run.topic, "partition": run.partition, "said": None, "ts_ms": None}
+    columns = {name: pa.repeat(pa.scalar(value, _ARROW.field(name).type), count) for name, value in constant.items()}
+    renamed = {"count": "offset_count", "first": "offset_min", "last": "offset_max"}
+    for name in ("id", *joined, *renamed):
+        columns[name] = grouped[renamed.get(name, name)].combine_chunks()
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)
+
+
+def _ends(run: Run, block: Block, topics: tuple[str, ...]) -> pa.RecordBatch | None:
+    """Give what END events say: a row per transaction and table. `whole` is set for tables that have a topic here."""
+    fields = block.fields
+    if not {"status", "id", "data_collections"} <= set(fields.type.names):
+        return None
+    rows = np.flatnonzero(np.asarray(pc.equal(fields.field("status"), "END").fill_null(False)))
+    lists = fields.field("data_collections")
+    if not len(rows) or not pa.types.is_list(lists.type):
+        return None
+    picked = pa.array(rows)
+    chosen = lists.take(picked)
+    parents = np.asarray(pc.list_parent_indices(chosen))
+    items = pc.list_flatten(chosen)
+    said, counts = items.field("data_collection"), items.field("event_count").cast(pa.int64())
+    known = [any(name.endswith(f".{text}") for name in topics) for text in said.to_pylist()]
+    offsets = pa.array(run.offset[block.rows][rows][parents])
+    times = fields.field("ts_ms").take(picked).cast(pa.int64()).take(pa.array(parents))
+    columns = {
+        "ends": pa.repeat(pa.scalar(True), len(said)),
+        "topic": pa.repeat(pa.scalar(run.topic), len(said)),
+        "partition": pa.repeat(pa.scalar(run.partition, pa.int32()), len(said)),
+        "id": _id(fields.field("id").take(picked)).take(pa.array(parents)),
+        "said": said,
+        "collection": pa.nulls(len(said), pa.string()),
+        "with_db": pa.nulls(len(said), pa.string()),
+        "whole": pc.if_else(pa.array(known, pa.bool_()), said, pa.scalar(None, pa.string())),
+        "count": counts,
+        "first": offsets,
+        "last": offsets,
+        "ts_ms": times,
+    }
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)

@@ -1,0 +1,283 @@
+"""Changes of a snapshot -> documents of the table's index, all settled when it returns: the way without Kafka.
+
+A document's version is the time of its snapshot's events, as on the way through Kafka. Deletes of a key come before
+what follows them in the same snapshot: they are settled before the next rows are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.errors import FatalError
+from connector.iceberg.carried import from_spark
+from connector.iceberg.schemas import SnapshotSchema
+from connector.iceberg.types import arrow_schema
+from connector.opensearch.actions import Style, deleting, written
+from connector.opensearch.bulk import Bulk, Counts
+from connector.opensearch.fields import Fields, fields
+from connector.opensearch.ids import document_ids
+from connector.opensearch.indexes import Indexes
+from connector.opensearch.mappings import properties
+from connector.opensearch.names import index_of
+from connector.opensearch.texts import json_texts, quoted
+from connector.settings import SourceSettings
+from connector.settings.search import BulkSettings, ConnectionSettings, SearchSettings
+from connector.source.keys import KeyKind
+from connector.source.shape import Shape
+from connector.task_errors import of_tasks
+from serde.bits import Ints
+from serde.emit.kinds import Record
+
+OPERATIONS = {"r": "INSERT", "c": "INSERT", "u": "UPDATE_AFTER"}
+"""The seed's words (RFC, "Event format"); deletes leave no document that could hold theirs."""
+
+_METADATA_TYPES = {"iceberg_snapshot_id": "long"}
+_SHOWN = 3
+
+
+@attrs.frozen
+class Plan:
+    """What a task needs to know.
+
+    The frame has `op`, the key's columns (`key_types`), those of the key before, then the row's (`types`; None for one
+    that comes as JSON text). Without a key documents have ids that OpenSearch makes up.
+    """
+
+    connection: ConnectionSettings
+    bulk: BulkSettings
+    style: Style
+    key_types: tuple[pa.DataType, ...]
+    names: tuple[str, ...]
+    types: tuple[pa.DataType | None, ...]
+    version: int
+    metadata: tuple[str, ...]
+    table: str
+    snapshot_id: int
+
+
+@attrs.define(eq=False)
+class Indexer:
+    """Brings the changes of a source's tables into their indexes; `place` gives a topic's index."""
+
+    settings: SourceSettings
+    search: SearchSettings
+    indexes: Indexes
+    place: Callable[[str], str] = index_of
+    _ready: dict[str, tuple[str, Fields]] = attrs.field(factory=dict)
+
+    def emit(self, changes: DataFrame, shape: Shape, *, reads: bool) -> None:  # noqa: ARG002 - op says it
+        """Bring changes of one snapshot, or rows of a full read, into the index.
+
+        Raises:
+            RetriableError: cluster or store are away; some documents may be there, a retry gives the same ones.
+            FatalError: the index refuses a document, or a file cannot be read.
+        """
+        plan = self._plan(shape)
+        skipped = shape.wire.skipped
+        kept = changes.filter(~F.col("op").isin(*skipped)) if skipped else changes
+        frame = kept.select(*_columns(shape, plan))
+        with of_tasks():
+            told = frame.mapInArrow(partial(_sent, plan=plan), "told binary").collect()
+        self._judge(plan, [orjson.loads(bytes(row.told)) for row in told])
+
+    def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
+        """Nothing to tell: the mapping says what an index looks like."""
+
+    def _judge(self, plan: Plan, told: list[dict[str, Any]]) -> None:
+        counts = {name: sum(one["counts"][name] for one in told) for name in attrs.fields_dict(Counts)}
+        reasons = sorted({reason for one in told for reason in one["reasons"]})[:_SHOWN]
+        log, where = structlog.get_logger(), f"table {plan.table}, snapshot {plan.snapshot_id}"
+        log.info("documents settled", table=plan.table, snapshot_id=plan.snapshot_id, **counts)
+        if counts["malformed"] and self.search.malformed in ("report", "fail"):
+            raise FatalError(
+                f"{where}: index {plan.style.index} refuses {counts['malformed']} documents ({'; '.join(reasons)}); "
+                "put its mapping right, or set behavior.on.malformed.documents=warn to leave them out"
+            )
+        if counts["malformed"] and self.search.malformed == "warn":
+            log.warning("documents left out", table=plan.table, count=counts["malformed"], reasons=reasons)
+        if counts["stale"] and self.search.conflict == "fail":
+            raise FatalError(f"{where}: index {plan.style.index} holds newer versions of {counts['stale']} documents")
+        if counts["stale"] and self.search.conflict == "warn":
+            log.warning("older changes left out", table=plan.table, count=counts["stale"])
+
+    def _plan(self, shape: Shape) -> Plan:
+        wire, schema = shape.wire, shape.schema
+        index = self.place(wire.topic)
+        names = self._made(index, schema)
+        kept = {member.name for member in wire.row.members}
+        chosen = [place for place, name in enumerate(schema.names) if name in kept]
+        kinds = arrow_schema(schema.iceberg)
+        ids = [column["id"] for column in schema.document["fields"]]
+        types = [None if ids[place] in schema.variants else kinds.field(place).type for place in chosen]
+        return Plan(
+            connection=self.search.connection,
+            bulk=self.search.bulk,
+            style=Style(index, self.search.partial),
+            key_types=_key_types(shape),
+            names=tuple(names[place] for place in chosen),
+            types=tuple(types),
+            version=wire.origin.ts_ns,
+            metadata=self.search.metadata,
+            table=f"{wire.origin.schema}.{wire.origin.table}",
+            snapshot_id=wire.origin.snapshot_id,
+        )
+
+    def _made(self, index: str, schema: SnapshotSchema) -> list[str]:
+        """See that the index is there and has the schema's fields; give them in order of the columns."""
+        seen, made = self._ready.get(index, ("", Fields({})))
+        if seen != schema.json:
+            made = self._grown(index, schema)
+            self._ready[index] = schema.json, made
+        return made.columns(schema.document)
+
+    def _grown(self, index: str, schema: SnapshotSchema) -> Fields:
+        found = self.indexes.find(index)
+        noted = {} if found is None else found.noted
+        if noted.get("versions", "source") != "source":
+            raise FatalError(f"index {index} goes by Kafka offsets, not by snapshots; give the source another index")
+        made = fields(schema.document, {int(number): name for number, name in noted.get("names", {}).items()})
+        kinds = zip(made.columns(schema.document), arrow_schema(schema.iceberg).types, strict=True)
+        told = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
+        mapping = {} if self.search.schema_ignore else {**properties(kinds), **made.aliases(schema.document), **told}
+        note = {
+            "schema": schema.document,
+            "names": {str(number): name for number, name in made.names.items()},
+            "versions": "source",
+            "tombstones": False,
+        }
+        if found is None:
+            self.indexes.create(index, mapping, note)
+            structlog.get_logger().info("index created", index=index, fields=len(mapping))
+        else:
+            self.indexes.grow(found, mapping, note)
+        return made
+
+
+def _key_types(shape: Shape) -> tuple[pa.DataType, ...]:
+    if shape.keys.kind == KeyKind.NONE:
+        return ()
+    if shape.keys.kind == KeyKind.ROW_ID:
+        return (pa.int64(),)
+    found = [shape.schema.iceberg.find_field(name) for name in shape.keys.columns]
+    own = Schema(*(NestedField(n, f"k{n}", field.field_type, required=False) for n, field in enumerate(found, 1)))
+    return tuple(arrow_schema(own).types)
+
+
+def _columns(shape: Shape, plan: Plan) -> list[Column]:
+    """Select what a task gets, under names that have no dots."""
+    before, after = F.col("before"), F.col("after")
+    if shape.keys.kind == KeyKind.ROW_ID:
+        keys = [F.col("row_id")]
+        old = [F.lit(None).cast("long")]
+    else:
+        paths = [_path(shape, name) for name in shape.keys.columns]
+        keys = [F.coalesce(_at(after, path), _at(before, path)) for path in paths]
+        old = [F.when(F.col("op") == "u", _at(before, path)) for path in paths]
+    kept = [member.name for member in shape.wire.row.members]
+    order = [name for name in shape.schema.names if name in set(kept)]
+    rows = [
+        F.to_json(after[name]) if kind is None else after[name] for name, kind in zip(order, plan.types, strict=True)
+    ]
+    sides = {"k": keys, "o": old, "c": rows}
+    named = [column.alias(f"{side}{place}") for side, found in sides.items() for place, column in enumerate(found)]
+    return [F.col("op"), *named]
+
+
+def _path(shape: Shape, name: str) -> tuple[str, ...]:
+    return (name,) if name in shape.schema.names else tuple(name.split("."))
+
+
+def _at(image: Column, path: tuple[str, ...]) -> Column:
+    for part in path:
+        image = image[part]
+    return image
+
+
+def _sent(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """Send a task's changes; one row tells what became of them."""
+    reasons: set[str] = set()
+    bulk = Bulk(plan.connection, plan.bulk, lambda _, reason: reasons.add(reason))
+    for batch in batches:
+        if batch.num_rows:
+            _send(batch, plan, bulk)
+    counts = attrs.asdict(bulk.finish())
+    yield pa.RecordBatch.from_pydict({"told": [orjson.dumps({"counts": counts, "reasons": sorted(reasons)})]})
+
+
+def _send(batch: pa.RecordBatch, plan: Plan, bulk: Bulk) -> None:
+    width = len(plan.key_types)
+    ops, keys = batch.column(0), batch.columns[1 : 1 + width]
+    old, columns = batch.columns[1 + width : 1 + 2 * width], batch.columns[1 + 2 * width :]
+    gone = pc.equal(ops, "d")
+    if width:
+        ids = _ids(keys, plan)
+        left = pa.concat_arrays([ids.filter(gone), _moved(ids, old, plan)])
+        if len(left):
+            bulk.send(deleting(plan.style, left, _versions(plan, len(left)), np.arange(len(left))))
+            bulk.settle()
+    else:
+        ids = None
+    live = pc.invert(gone)
+    kept = [column.filter(live) for column in columns]
+    count = pc.sum(live).as_py() or 0
+    if count:
+        texts = [_texts(column, kind) for column, kind in zip(kept, plan.types, strict=True)]
+        own = None if ids is None else ids.filter(live)
+        more = _metadata(plan, ops.filter(live), own)
+        versions = None if own is None else _versions(plan, count)
+        names = [*plan.names, *more]
+        bulk.send(written(plan.style, names, [*texts, *more.values()], own, versions, np.arange(count)))
+
+
+def _versions(plan: Plan, count: int) -> Ints:
+    return np.full(count, plan.version, np.int64)
+
+
+def _ids(keys: list[pa.Array], plan: Plan) -> pa.StringArray:
+    typed = [from_spark(key, kind) for key, kind in zip(keys, plan.key_types, strict=True)]
+    return document_ids(typed)
+
+
+def _moved(ids: pa.StringArray, old: list[pa.Array], plan: Plan) -> pa.StringArray:
+    """Give the ids that updated rows had before, where they have another now."""
+    there = old[0].is_valid()
+    if not pc.any(there).as_py():
+        return ids.slice(0, 0)
+    before = _ids([column.filter(there) for column in old], plan)
+    return before.filter(pc.not_equal(before, ids.filter(there)))
+
+
+def _texts(column: pa.Array, kind: pa.DataType | None) -> pa.StringArray:
+    return pc.fill_null(column, "null") if kind is None else json_texts(from_spark(column, kind))
+
+
+def _metadata(plan: Plan, ops: pa.StringArray, ids: pa.StringArray | None) -> dict[str, pa.StringArray]:
+    """Give the seed's attributes that are wanted as fields."""
+    made: dict[str, pa.StringArray] = {}
+    for name in plan.metadata:
+        if name == "iceberg_operation":
+            place = pc.index_in(ops, pa.array(list(OPERATIONS)))
+            made[name] = pa.array([quoted(word) for word in OPERATIONS.values()]).take(place)
+        elif name == "document_id" and ids is not None:
+            made[name] = json_texts(ids)
+        elif name != "document_id":
+            constant = {
+                "iceberg_table_name": quoted(plan.table),
+                "iceberg_snapshot_id": str(plan.snapshot_id),
+                "bulk_action": quoted("INDEX"),
+            }[name]
+            made[name] = pc.if_else(ops.is_valid(), constant, constant)
+    return made

@@ -1,0 +1,53 @@
+"""properties -> a run of the sink in the tests' own process and Spark session -> its reports, or what it ended with.
+
+Some seconds cheaper than a process of its own, and its steps can be interrupted; broker, catalog and tables are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from attrs import frozen
+from pyspark.sql import SparkSession
+
+from connector.settings import SinkSettings, load
+from connector.sink.batch import Report
+from connector.sink.build import Sink, build
+from tests.reading import Lake
+from tests.running import Workspace
+
+
+@frozen
+class Inside:
+    """Runs the sink of a workspace."""
+
+    spark: SparkSession
+    space: Workspace
+
+    @property
+    def lake(self) -> Lake:
+        """The workspace's tables; also tells the session of their catalog."""
+        return Lake(self.spark, self.space.name, self.space.catalog)
+
+    def settings(self, extra: Mapping[str, str] | None = None) -> SinkSettings:
+        """The sink's settings, `extra` on top."""
+        return load([self.space.file(extra or {})])
+
+    def sink(self, extra: Mapping[str, str] | None = None, told: Callable[[Report], object] = lambda _: None) -> Sink:
+        """A sink at its starting position, to be closed; `told` gets each batch's report."""
+        assert self.lake
+
+        def tell(report: Report) -> None:
+            told(report)
+
+        return build(self.spark, self.settings(extra), tell)
+
+    def run(self, extra: Mapping[str, str] | None = None) -> list[Report]:
+        """Run the sink once, up to the offsets at its start; raises what ended it."""
+        reports: list[Report] = []
+        sink = self.sink(extra, reports.append)
+        try:
+            sink.stream.run(once=True)
+        finally:
+            sink.close()
+        return reports

@@ -1,0 +1,95 @@
+"""a stream into an index, and SIGKILL of the sink and of the node -> every document is the source's, none is lost.
+
+Every start costs a JVM, so a few kills run by default; ICEBRIDGE_KILLS=20 runs as many as the issue asks for.
+ICEBRIDGE_SEED repeats a run's plan (not its timing).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from connector.embedded.search import SearchNode
+from tests.conftest import MakeWorkspace
+from tests.model.events import COLUMNS, Database, row
+from tests.running import Sink
+from tests.searching import Search
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
+
+KILLS = int(os.environ.get("ICEBRIDGE_KILLS", "4"))
+KEYS, EVENTS = 300, 9_000
+TOPIC = "struck.public.t"
+
+
+def _stream(rng: random.Random) -> Database:
+    db = Database(TOPIC, 3)
+    while len(db.log) < EVENTS:
+        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
+        if key not in db.rows:
+            db.transaction(("c", row(key, f"c{len(db.log)}", rng.randrange(1000))))
+        elif rng.random() < 0.7:
+            db.transaction(("u", row(key, f"u{len(db.log)}", rng.randrange(1000))))
+        elif other not in db.rows and rng.random() < 0.5:
+            db.transaction(("k", key, other))
+        else:
+            db.transaction(("d", key), *((("c", row(key, "again")),) if rng.random() < 0.3 else ()))
+    return db
+
+
+def test_killed_again_and_again_every_document_is_the_sources(
+    topics: Topics, make_workspace: MakeWorkspace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Sink and node killed in turn at random moments, the index ends with exactly the source's rows."""
+    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
+    sys.stdout.write(f"seed {seed}\n")
+    rng = random.Random(seed)
+    db = _stream(rng)
+    topics.replay(db.log)
+    home: Path = tmp_path_factory.mktemp("struck-node")
+    with SearchNode(home) as node:
+        extra = {
+            "debezium.sink.type": "opensearch",
+            "connection.url": node.url,
+            "topics": TOPIC,
+            "debezium.sink.batch.max-events": "150",
+            "debezium.sink.batch.interval-ms": "50",
+            "batch.size": "40",
+        }
+        space = make_workspace("struck", extra)
+        sink = space.start()
+        for number in range(KILLS):
+            done = sink.commits()
+            assert sink.wait_until(lambda sink=sink, done=done: sink.commits() > done, timeout_s=120), sink.text()[
+                -6000:
+            ]
+            time.sleep(rng.uniform(0, 0.5))
+            if number % 2:
+                node.kill()
+                time.sleep(rng.uniform(0, 2))
+                node.start()
+            else:
+                sink.kill()
+                sink = space.start()
+        _leave(sink)
+        last = space.run({"debezium.sink.batch.max-events": "5000"})
+        assert last.code == 0, last.text[-6000:]
+        search = Search(node.url)
+        found = {i: tuple(d.get(c) for c in COLUMNS) for i, d in search.documents(TOPIC).items()}
+        assert found == {str(key): tuple(one.get(c) for c in COLUMNS) for key, one in db.rows.items()}
+
+
+def _past(sink: Sink, done: int) -> bool:
+    return sink.commits() > done
+
+
+def _leave(sink: Sink) -> None:
+    """A node that was killed must not have ended the sink."""
+    assert sink.process.poll() is None, f"the sink ended by itself:\n{sink.text()[-6000:]}"
+    assert sink.terminate().code == 0, sink.text()[-6000:]

@@ -1,0 +1,450 @@
+"""random changes, cut at random places, with crashes -> every write mode ends in the source's rows (formats v2 and v3).
+
+The sink runs inside of this process, so that batches can be cut anywhere, and stopped just before or after a commit.
+All modes and layouts are tables of one sink: each has a topic of its own with the same kind of changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import pytest
+from attrs import define, field
+from pyiceberg.catalog import load_catalog
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+import connector.sink.commits
+from connector.errors import FatalError
+from connector.settings import load
+from connector.sink.build import Sink, build
+from connector.sink.records import Batch
+from connector.spark import catalog_conf
+from tests.conftest import MakeWorkspace, OpenLake
+from tests.model.events import Database, row
+from tests.reading import Lake
+from tests.running import Workspace
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+MODES = ("equality-delete", "position-delete", "copy-on-write")
+LAYOUTS = {"flat": "", "moving": "region, bucket(id, 3)"}
+KEYS = 40
+REGIONS = ("north", "south", None)
+Row = dict[str, Any]
+
+
+class Crashed(BaseException):
+    """Stands for SIGKILL: nothing of the sink catches it."""
+
+
+@define
+class Inside:
+    """A sink in this process: batches are cut where the test says; `crashes` counts how often it died at a commit."""
+
+    spark: SparkSession
+    space: Workspace
+    rng: random.Random
+    crashes: int = 0
+    _sink: Sink | None = field(default=None)
+
+    def sink(self) -> Sink:
+        """The sink as it is after a start."""
+        if self._sink is None:
+            settings = load([self.space.file({})])
+            for key, value in catalog_conf(settings.catalog).items():
+                self.spark.conf.set(key, value)
+            ensure_callback_server_started(self.spark.sparkContext._gateway)
+            self._sink = build(self.spark, settings, lambda _: None)
+        return self._sink
+
+    def close(self) -> None:
+        """Stop as a sink does that is told to."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+    def read(self, ends: dict[tuple[str, int], int], batches: int) -> None:
+        """Bring everything up to `ends` into the tables, in about so many batches."""
+        while any(self.sink().batches.position.offsets.get(at, 0) < end for at, end in ends.items()):
+            start = {at: self.sink().batches.position.offsets.get(at, 0) for at in ends}
+            span = {
+                at: end if batches == 1 else 1 + self.rng.randrange(2 * end // batches + 2) for at, end in ends.items()
+            }
+            cut = {at: min(end, start[at] + span[at]) for at, end in ends.items()}
+            try:
+                self.sink().batches.process(Batch(0, start, cut))
+            except Crashed:
+                self.crashes += 1
+                self._sink = None
+
+
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[random.Random, float], None]:
+    """dying(rng, chance) lets a commit end in a crash, before or after it is made."""
+    commit = connector.sink.commits.commit
+
+    def arm(rng: random.Random, chance: float) -> None:
+        def mortal(*arguments: Any) -> Any:
+            fate = rng.random()
+            if fate < chance / 2:
+                raise Crashed
+            done = commit(*arguments)
+            if fate < chance:
+                raise Crashed
+            return done
+
+        monkeypatch.setattr(connector.sink.commits, "commit", mortal)
+
+    return arm
+
+
+def _changes(rng: random.Random, db: Database, events: int, *, extra: bool) -> None:
+    """Random transactions; rows move between regions; with `extra` a column comes in that rows had not."""
+
+    def made(key: int) -> Row:
+        more = {"extra": rng.choice([None, rng.randrange(9)])} if extra else {}
+        return row(key, f"e{len(db.log)}", rng.randrange(1000), rng.choice(REGIONS)) | more
+
+    target = len(db.log) + events
+    while len(db.log) < target:
+        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
+        if key not in db.rows:
+            short = rng.random() < 0.2
+            db.transaction(("c", made(key)), *([("d", key)] if short else []))
+        elif rng.random() < 0.6:
+            db.transaction(("u", made(key)))
+        elif other not in db.rows and rng.random() < 0.4:
+            db.transaction(("k", key, other))
+        else:
+            db.transaction(("d", key), *([("c", made(key))] if rng.random() < 0.4 else []))
+
+
+def _name(version: int, mode: str, layout: str) -> str:
+    return f"modes{version}.public.{mode.replace('-', '_')}_{layout}"
+
+
+@pytest.mark.parametrize(("version", "soft"), [(2, False), (3, True)])
+def test_every_mode_ends_in_the_rows_of_the_source(
+    spark: SparkSession,
+    topics: Topics,
+    make_workspace: MakeWorkspace,
+    lake: OpenLake,
+    dying: Callable[[random.Random, float], None],
+    version: int,
+    soft: bool,
+) -> None:
+    """Cut and killed anywhere, partitions and columns changing, each table holds exactly what its source holds."""
+    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
+    sys.stdout.write(f"seed {seed}\n")
+    rng = random.Random(seed)
+    tag = version * 10 + soft
+    tables = {_name(tag, mode, layout): (mode, terms) for mode in MODES for layout, terms in LAYOUTS.items()}
+    databases = {topic: Database(topic, 2) for topic in tables}
+    topics.create(dict.fromkeys(tables, 2))
+    space = make_workspace(f"modes_{tag}", {**_settings(tables, tag), **_general(version, soft)})
+    inside = Inside(spark, space, rng)
+    for phase in range(3):
+        dying(rng, 0.03 if phase else 0.0)
+        for db in databases.values():
+            start = len(db.log)
+            _changes(rng, db, 120, extra=phase > 0)
+            topics.replay(db.log[start:], create=False)
+        inside.read(_ends(databases.values()), batches=3)
+        inside.close()
+        opened = lake(space)
+        for topic, (mode, _) in tables.items():
+            name = topic.replace(".", "_")
+            _assert_rows(_read(opened, space, name, mode), databases[topic], soft=soft)
+            _assert_files(opened, name, mode, version)
+    sys.stdout.write(f"{inside.crashes} crashes\n")
+
+
+def _settings(tables: dict[str, tuple[str, str]], tag: int) -> dict[str, str]:
+    found = {"topics.regex": rf"modes{tag}\..*"}
+    for topic, (mode, terms) in tables.items():
+        name = topic.replace(".", "_")
+        found[f"iceberg.table.{name}.write-mode"] = mode
+        if terms:
+            found[f"debezium.sink.iceberg.partition-by.{name}"] = terms
+    return found
+
+
+def _general(version: int, soft: bool) -> dict[str, str]:
+    return {
+        "debezium.sink.iceberg.format-version": str(version),
+        "debezium.sink.iceberg.upsert-keep-deletes": str(soft).lower(),
+        "debezium.sink.iceberg.excluded-columns": "__db",
+        "errors.retry.timeout": "20000",
+    }
+
+
+def _ends(databases: Any) -> dict[tuple[str, int], int]:
+    ends: dict[tuple[str, int], int] = {}
+    for db in databases:
+        for record in db.log:
+            at = (record.topic, record.partition)
+            ends[at] = max(ends.get(at, 0), record.offset + 1)
+    return ends
+
+
+def _read(opened: Lake, space: Workspace, name: str, mode: str) -> list[Row]:
+    """By Spark, and by PyIceberg too where it can: both must give the same."""
+    rows = opened.many(name)
+    if mode != "equality-delete":
+        uri = f"sqlite:///{space.home / 'catalog.db'}"
+        catalog = load_catalog(space.name, type="sql", uri=uri, warehouse=str(space.warehouse))
+        found = catalog.load_table(f"default.{name}").scan().to_arrow().to_pylist()
+        assert sorted(map(str, found)) == sorted(map(str, rows))
+    return rows
+
+
+def _assert_rows(rows: list[Row], db: Database, *, soft: bool) -> None:
+    alive = [r for r in rows if r.get("__deleted") != "true"] if soft else rows
+    assert sorted(map(_plain, alive)) == sorted(map(_plain, db.rows.values()))
+    assert len({r["id"] for r in rows}) == len(rows)
+    assert not rows or "__db" not in rows[0]
+    if soft:
+        gone = {_id(record.key) for record in db.log} - set(db.rows)
+        assert {r["id"] for r in rows if r["__deleted"] == "true"} == gone
+
+
+def _id(key: bytes | None) -> int:
+    return int(json.loads(key or b"{}")["id"])
+
+
+def _assert_files(opened: Lake, name: str, mode: str, version: int) -> None:
+    """The mode decides which kind of delete files a table has."""
+    files = opened.files(name)
+    kinds = {file["content"] for file in files}
+    allowed = {"equality-delete": {0, 2}, "position-delete": {0, 1}, "copy-on-write": {0}}[mode]
+    assert kinds <= allowed, (name, kinds)
+    vectors = [file for file in files if file["content"] == 1]
+    assert all((file["file_format"] == "PUFFIN") == (version == 3) for file in vectors)
+    assert len({file.get("referenced_data_file") for file in vectors}) == len(vectors)
+
+
+def _plain(found: Row) -> tuple[str, ...]:
+    return tuple(str(found.get(c)) for c in ("id", "name", "n", "region", "extra"))
+
+
+OTHERS = {"compacts": 2, "deletes": 2, "inserts": 2, "adds": 1}
+"""What another writer does, and how often a commit is tried then: a row of another range of keys is none of ours."""
+
+
+def test_what_another_writer_does_between_finding_and_commit_is_not_lost(
+    spark: SparkSession,
+    topics: Topics,
+    make_workspace: MakeWorkspace,
+    lake: OpenLake,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A compaction, a delete or new rows that come in between: found again, every change of both is in the table.
+
+    Half of the tables were upgraded to version 3 before, so that their vectors take older delete files in.
+    """
+    tables = {
+        f"other.public.{mode}_{other}_{version}".replace("-", "_"): (mode, other, version)
+        for mode in MODES[1:]
+        for other in OTHERS
+        for version in (2, 3)
+        if other != "adds" or version == 3
+    }
+    databases = {topic: Database(topic, 1) for topic in tables}
+    topics.create(dict.fromkeys(tables, 1))
+    modes = {f"iceberg.table.{topic.replace('.', '_')}.write-mode": mode for topic, (mode, *_) in tables.items()}
+    space = make_workspace("other", {"topics.regex": r"other\..*", **modes, **_general(2, False)})
+    inside = Inside(spark, space, random.Random(1))
+    opened = lake(space)
+    for step in range(3):
+        for db in databases.values():
+            start = len(db.log)
+            for key in range(0, 12, step + 1):
+                db.transaction(("cuu"[step], row(key, f"step {step}", step)))
+            topics.replay(db.log[start:], create=False)
+        if step == 2:
+            for topic, (*_, version) in tables.items():
+                opened.java(topic.replace(".", "_")).updateProperties().set("format-version", str(version)).commit()
+            tried = _interfere(monkeypatch, spark, space, opened, tables)
+        inside.read(_ends(databases.values()), batches=1)
+        inside.close()
+    for topic, (mode, other, _) in tables.items():
+        name, rows = topic.replace(".", "_"), dict(databases[topic].rows)
+        rows |= {100: row(100, "other")} if other == "adds" else {}
+        if other == "deletes":
+            del rows[1]
+        found = _read(opened, space, name, mode)
+        assert sorted(map(_plain, found)) == sorted(map(_plain, rows.values())), name
+        assert tried[name] == OTHERS[other], (name, tried)
+        assert {file["content"] for file in opened.files(name)} <= {0, 1}, name
+
+
+def _interfere(
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
+    space: Workspace,
+    opened: Lake,
+    tables: dict[str, tuple[str, str, int]],
+) -> dict[str, int]:
+    """Let another writer be faster at the first commit to each table; gives how often each commit was tried."""
+    commit, tried = connector.sink.commits.commit, dict[str, int]()
+    others = {topic.replace(".", "_"): other for topic, (_, other, _) in tables.items()}
+
+    def slower(table: Any, *rest: Any) -> Any:
+        name = table.name.rpartition(".")[2]
+        tried[name] = tried.get(name, 0) + 1
+        if tried[name] == 1:
+            full = f"{space.name}.`default`.`{name}`"
+            if others[name] == "compacts":
+                actions = spark._jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
+                actions.rewriteDataFiles(opened.java(name)).option("rewrite-all", "true").execute()
+            elif others[name] == "deletes":
+                opened.java(name).updateProperties().set("write.delete.mode", "merge-on-read").commit()
+                spark.sql(f"DELETE FROM {full} WHERE id = 1")
+            else:
+                columns = ", ".join(
+                    f"CAST(NULL AS {f.dataType.simpleString()})"
+                    if f.name not in ("id", "name", "n")
+                    else {"id": "3L" if others[name] == "inserts" else "100L", "name": "'other'", "n": "0L"}[f.name]
+                    for f in spark.table(full).schema.fields
+                )
+                spark.sql(f"INSERT INTO {full} SELECT {columns}")
+        return commit(table, *rest)
+
+    monkeypatch.setattr(connector.sink.commits, "commit", slower)
+    return tried
+
+
+def test_commits_go_to_the_branch(
+    spark: SparkSession, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
+    """A new table gets the branch, an older one must have it; rows, positions and lookups are the branch's."""
+    database = Database("branch.public.t", 1)
+    topics.create({database.topic: 1})
+    branch = {"iceberg.tables.default-commit-branch": "audit", "debezium.sink.iceberg.write-mode": "position-delete"}
+    space = make_workspace("branch", {"topics": database.topic, **branch, **_general(3, False)})
+    inside, opened = Inside(spark, space, random.Random(1)), lake(space)
+    for step in range(3):
+        start = len(database.log)
+        for key in range(9):
+            database.transaction(("cuu"[step], row(key, f"step {step}")))
+        database.transaction(("d", step))
+        topics.replay(database.log[start:], create=False)
+        inside.read(_ends([database]), batches=1)
+        inside.close()
+    name = "branch_public_t"
+    table = opened.java(name)
+    audited = spark.read.format("iceberg").option("branch", "audit").load(f"{space.name}.default.{name}")
+    assert sorted(_plain(r.asDict()) for r in audited.collect()) == sorted(map(_plain, database.rows.values()))
+    assert table.currentSnapshot() is None
+    table.manageSnapshots().createBranch("main", table.snapshot("audit").snapshotId()).commit()
+    absent = Inside(spark, attrs.evolve(space, properties={**space.properties, **OTHER_BRANCH}), random.Random(1))
+    with pytest.raises(FatalError, match="no branch absent"):
+        absent.sink()
+
+
+OTHER_BRANCH = {"iceberg.tables.default-commit-branch": "absent"}
+
+
+def test_a_table_with_history_has_every_version_of_a_key(
+    spark: SparkSession,
+    topics: Topics,
+    make_workspace: MakeWorkspace,
+    lake: OpenLake,
+    dying: Callable[[random.Random, float], None],
+) -> None:
+    """In every mode each change closes the version before it, deletes only close; batches and crashes do not show."""
+    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
+    sys.stdout.write(f"seed {seed}\n")
+    rng = random.Random(seed)
+    tables = {f"scd.public.{mode.replace('-', '_')}": (mode, "") for mode in MODES}
+    databases = {topic: Database(topic, 2) for topic in tables}
+    topics.create(dict.fromkeys(tables, 2))
+    kinds = {"debezium.sink.iceberg.scd-type": "2", "topics.regex": r"scd\..*"}
+    space = make_workspace("scd", {**_settings(tables, 0), **_general(3, False), **kinds})
+    inside, opened = Inside(spark, space, rng), lake(space)
+    for phase in range(2):
+        dying(rng, 0.1 if phase else 0.0)
+        for db in databases.values():
+            start = len(db.log)
+            _changes(rng, db, 120, extra=phase > 0)
+            topics.replay(db.log[start:], create=False)
+        inside.read(_ends(databases.values()), batches=3)
+        inside.close()
+        for topic, (mode, _) in tables.items():
+            rows = _read(opened, space, topic.replace(".", "_"), mode)
+            assert sorted(map(_version, rows)) == _versions(databases[topic]), topic
+
+
+def _version(found: Row) -> tuple[str, ...]:
+    times = (str(found[name] and found[name].timestamp()) for name in ("valid_from", "valid_to"))
+    return (*_plain(found), *times, str(found["is_current"]))
+
+
+def _versions(db: Database) -> list[tuple[str, ...]]:
+    """What the source's log says by itself: of changes of a key in one transaction the last counts."""
+    by_key: dict[int, dict[int, Row | None]] = {}
+    for record in db.log:
+        if record.value is not None:
+            event = json.loads(record.value)
+            gone = event["op"] == "d"
+            by_key.setdefault(_id(record.key), {})[event["source"]["ts_ns"]] = None if gone else event["after"]
+    found = []
+    for changes in by_key.values():
+        times = [*sorted(changes), None]
+        for since, until in itertools.pairwise(times):
+            after = changes[since]
+            if after is not None:
+                end = None if until is None else datetime.fromtimestamp(until / 1e9, UTC)
+                start = datetime.fromtimestamp(since / 1e9, UTC)
+                found.append(_version({**after, "valid_from": start, "valid_to": end, "is_current": end is None}))
+    return sorted(found)
+
+
+def test_a_table_of_version_1_takes_copy_on_write_only(
+    spark: SparkSession, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
+    """Modes with delete files stop with an error that says what to do; copied files need none."""
+    database = Database("one.public.t", 1)
+    topics.create({database.topic: 1})
+    space = make_workspace("one", {"topics": database.topic, **_general(2, False)})
+    opened, name = lake(space), "one_public_t"
+    spark.sql(f"CREATE NAMESPACE {space.name}.`default`")
+    columns = "id BIGINT NOT NULL, name STRING, n BIGINT, region STRING"
+    spark.sql(f"CREATE TABLE {space.name}.`default`.{name} ({columns}) TBLPROPERTIES ('format-version' = '1')")
+    opened.java(name).updateSchema().setIdentifierFields(["id"]).commit()
+
+    def inside(mode: str) -> Inside:
+        mode_only = {**space.properties, "debezium.sink.iceberg.write-mode": mode}
+        return Inside(spark, attrs.evolve(space, properties=mode_only), random.Random(1))
+
+    for mode in ("equality-delete", "position-delete"):
+        with pytest.raises(FatalError, match="format version 1"):
+            inside(mode).sink()
+    copying = inside("copy-on-write")
+    for op in "cu":
+        start = len(database.log)
+        database.transaction(*((op, row(key, op)) for key in range(3)))
+        topics.replay(database.log[start:], create=False)
+        copying.read(_ends([database]), batches=1)
+    database.transaction(("d", 1))
+    topics.replay(database.log[-2:], create=False)
+    copying.read(_ends([database]), batches=1)
+    before = {file["file_path"] for file in opened.files(name)}
+    database.transaction(("c", row(9, "short")), ("d", 9))
+    topics.replay(database.log[-3:], create=False)
+    copying.read(_ends([database]), batches=1)
+    after = {file["file_path"] for file in opened.files(name)}
+    assert after == before, "a row that was made and deleted within a batch leaves nothing"
+    copying.close()
+    assert sorted(map(_plain, opened.many(name))) == sorted(map(_plain, database.rows.values()))

@@ -1,0 +1,63 @@
+"""A table that refuses a commit, beside others that do not."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from tests.conftest import MakeWorkspace, OpenLake
+from tests.model.recordings import Record
+from tests.running import Workspace
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+TOPIC, TABLES = "refused.t", ("good", "other", "taken")
+
+
+def _more(topics: Topics, first: int, count: int, *, create: bool = False) -> None:
+    values = [
+        (f'{{"id":{key},"table":"lake.{table}"}}').encode() for key in range(first, first + count) for table in TABLES
+    ]
+    topics.replay([Record(TOPIC, 0, i, None, value, (), 1) for i, value in enumerate(values)], create=create)
+
+
+def _taken(space: Workspace) -> None:
+    """Commit to one table as a second sink of the same name would."""
+    properties = {"uri": f"sqlite:///{space.home / 'catalog.db'}", "warehouse": str(space.warehouse)}
+    table = SqlCatalog(space.name, **properties).load_table(("lake", "taken"))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    said = {**snapshot.summary.additional_properties, "icebridge.commit-id": uuid.uuid4().hex}
+    ours = {key: value for key, value in said.items() if key.startswith("icebridge.")}
+    table.append(table.scan().to_arrow().slice(0, 0), snapshot_properties=ours)
+
+
+def test_a_table_that_refuses_its_commit_holds_up_no_other(
+    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
+    """The others get the batch, the sink ends with the table's name, and goes on without loss or double rows."""
+    _more(topics, 0, 3, create=True)
+    routes = {"iceberg.tables.dynamic-enabled": "true", "iceberg.tables.route-field": "table"}
+    space = make_workspace("refused", {"topics": TOPIC, "debezium.sink.iceberg.upsert": "false", **routes})
+    sink = space.start()
+    try:
+        assert sink.wait_until(lambda: sink.commits() == 1, 120), sink.text()[-4000:]
+        _taken(space)
+        _more(topics, 3, 2)
+        run = sink.wait(120)
+    finally:
+        sink.kill()
+    assert run.code == 1
+    assert [line["faults"] for line in run.lines if "lake.taken" in str(line.get("faults"))], run.text[-4000:]
+    tables = lake(space)
+    ids = {name: sorted(row["id"] for row in tables.rows(name, "lake")) for name in TABLES}
+    assert ids == {"good": [0, 1, 2, 3, 4], "other": [0, 1, 2, 3, 4], "taken": [0, 1, 2]}
+    _more(topics, 5, 1)
+    again = space.run()
+    assert again.code == 0, again.text[-4000:]
+    assert {name: sorted(row["id"] for row in tables.rows(name, "lake")) for name in TABLES} == {
+        name: [0, 1, 2, 3, 4, 5] for name in TABLES
+    }

@@ -1,0 +1,270 @@
+"""any old part of the stream again, any cut, any crash -> the same table: laws of the watermark.
+
+The sink's own decoding, fold, watermarks and memory of deleted keys; the table is a dict, and the join with it a
+look-up. What Spark and Iceberg do in their place: tests/kafka/test_sink_replays.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connector.iceberg.position import Position
+from connector.iceberg.types import nullable
+from connector.settings import EventSettings
+from connector.sink import parcels
+from connector.sink.commits import come_to
+from connector.sink.late import set_aside
+from connector.sink.parts import Folded, Part, fold, unpack
+from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.remembered import Memory, remembered
+from connector.sink.rows import Run
+from connector.sink.tasks import _Mapping
+from connector.sink.watermarks import Seen, together
+from tests.model import reference
+from tests.model.events import Database, row
+from tests.model.recordings import Record
+from tests.unit.sink_plans import layout, plan, upsert
+
+pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
+
+KEYS, PARTITIONS, TOPIC = 4, 2, "late.public.t"
+COLUMNS = {
+    "id": pa.int64(),
+    "name": pa.string(),
+    "n": pa.int64(),
+    "region": pa.string(),
+    "__deleted": pa.string(),
+    "__source_ts_ns": pa.int64(),
+}
+MEMORY = Memory(layout({}), "late", 0)
+Cell = tuple[int, Any, bool]
+
+
+def _cut(records: Sequence[Any], rng: random.Random, most: int) -> list[Sequence[Any]]:
+    """Cut in up to so many places, anywhere."""
+    if not records:
+        return []
+    points = sorted({rng.randrange(len(records) + 1) for _ in range(rng.randint(0, most))} - {0, len(records)})
+    return [records[a:b] for a, b in zip([0, *points], [*points, len(records)], strict=True)]
+
+
+# --- the sink ----------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class Model:
+    """A sink with one table of rows by key: (date, n, whether it is marked deleted), and the deleted keys' dates."""
+
+    keep: bool
+    rng: random.Random
+    rows: dict[int, Cell] = attrs.field(factory=dict)
+    gone: dict[str, int] = attrs.field(factory=dict)
+    stored: Position = attrs.field(factory=Position)
+    late: int = 0
+    tasks_of: Callable[[Sequence[Record], random.Random, int], list[Sequence[Record]]] = _cut
+
+    def batch(self, records: Sequence[Record], start: dict[tuple[str, int], int]) -> None:
+        """Take the records from `start` on in; what the table has already is among them after a crash."""
+        end = {**start, **{(r.topic, r.partition): r.offset + 1 for r in records}}
+        known = self.stored.offsets
+        table = upsert(
+            0,
+            COLUMNS,
+            ("id",),
+            keep_deletes=self.keep,
+            tombstones="skip" if self.keep else "delete",
+            dated=True,
+            buckets=2,
+            watermarks=self.stored.watermarks,
+            after_delete=self.stored.after_delete,
+            committed={at: offset for at, offset in known.items() if offset > start.get(at, 0)},
+        )
+        ranks = {(TOPIC, number): number for number in range(PARTITIONS)}
+        events = EventSettings("auto", "auto", ("source.ts_ns",), "__")
+        job = plan(table, routes={TOPIC: 0}, ranks=ranks, events=events)
+        parts, seen = self._mapped(job, records)
+        for bucket in sorted(parts):
+            self._reduced(parts[bucket], table, job)
+        at = come_to(job, table, seen, Position("", {}, end))
+        self.stored = self.stored.advanced(at)
+
+    def _mapped(self, job: BatchPlan, records: Sequence[Record]) -> tuple[dict[int, list[Part]], tuple[Seen, ...]]:
+        """Run map tasks over pieces of each partition."""
+        parts: dict[int, list[Part]] = {}
+        seen: list[Seen] = []
+        for number in range(PARTITIONS):
+            lane = [r for r in records if r.partition == number]
+            for piece in self.tasks_of(lane, self.rng, 2):
+                task = _Mapping(job)
+                made = [*(p for run in _cut(piece, self.rng, 2) for p in task.take(_run(run))), *task.finish()]
+                for parcel in made:
+                    if parcel.kind == parcels.CHANGES:
+                        part = unpack(pa.py_buffer(parcel.payload), nullable(job.tables[0].layout.columns))
+                        parts.setdefault(parcel.bucket, []).append(part)
+                seen += task._seen
+        return parts, together(seen)
+
+    def _reduced(self, parts: list[Part], table: TablePlan, job: BatchPlan) -> None:
+        rest, aside = set_aside(fold(parts, ("id",)), ("id",))
+        if rest is not None:
+            self._write(rest, table, job)
+        if aside is not None and (standing := self._standing(aside)):
+            self._write(fold([standing], ("id",)), table, job)
+
+    def _standing(self, aside: Part) -> Part | None:
+        asked = [(_key(aside, at), _date(aside, at)) for at in np.flatnonzero(aside.suspect)]
+        lost = {key for key, date in asked if self._newer(key, date)}
+        self.late += len(lost)
+        keys = aside.rows.column("id").to_pylist()
+        keep = np.array([at for at, key in enumerate(keys) if key not in lost], np.int64)
+        return aside.take(keep) if len(keep) else None
+
+    def _newer(self, key: int, date: int) -> bool:
+        held = self.rows[key][0] if key in self.rows else -1
+        return max(held, self.gone.get(str(key), -1)) > date
+
+    def _write(self, folded: Folded, table: TablePlan, job: BatchPlan) -> None:
+        whole = Part.concat(folded.parts)
+        for winner, image in zip(folded.winners, folded.images, strict=True):
+            key = _key(whole, winner)
+            if not whole.deleted[winner]:
+                self.rows[key] = (_date(whole, image), _n(whole, image), False)
+            elif not self.keep:
+                self.rows.pop(key, None)
+            elif image >= 0:
+                self.rows[key] = (_date(whole, image), _n(whole, image), True)
+        if not self.keep:
+            for one in remembered(folded, table, job.ranks, MEMORY).to_pylist():
+                self.gone[one["key"]] = max(one["date"], self.gone.get(one["key"], -1))
+
+
+def _key(part: Part, index: int) -> int:
+    return int(part.rows.column("id")[int(index)].as_py())
+
+
+def _date(part: Part, index: int) -> int:
+    return int(part.order.dedup[index])
+
+
+def _n(part: Part, index: int) -> Any:
+    return part.rows.column("n")[int(index)].as_py()
+
+
+def _run(records: Sequence[Record]) -> Run:
+    at = (records[0].topic, records[0].partition)
+    return Run.of_records(at, [(r.offset, r.key, r.value) for r in records])
+
+
+# --- streams -----------------------------------------------------------------------------------------------------
+
+
+def _stream(rng: random.Random) -> tuple[list[Record], list[int]]:
+    """A random life of a few keys, and the places behind its transactions."""
+    db, ends = Database(TOPIC, PARTITIONS), []
+    for _ in range(rng.randint(1, 14)):
+        db.transaction(*_changes(rng, set(db.rows)))
+        ends.append(len(db.log))
+    return db.log, ends
+
+
+def _changes(rng: random.Random, alive: set[int]) -> Iterator[tuple[Any, ...]]:
+    for _ in range(rng.randint(1, 4)):
+        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
+        if key not in alive:
+            alive.add(key)
+            yield "c", row(key, "c", rng.randrange(10**6))
+        elif rng.random() < 0.4:
+            yield "u", row(key, "u", rng.randrange(10**6))
+        elif other not in alive and rng.random() < 0.5:
+            alive ^= {key, other}
+            yield "k", key, other
+        else:
+            alive.remove(key)
+            yield "d", key
+
+
+def _with_old_parts(log: list[Record], ends: list[int], rng: random.Random) -> list[Record]:
+    """The log with old parts of it again behind some transactions, each from an event on to a transaction's end."""
+    out: list[Record] = []
+    for start, end in zip([0, *ends], ends, strict=False):
+        out += log[start:end]
+        for _ in range(rng.choice([0, 0, 1, 2])):
+            last = rng.choice([e for e in ends if e <= end])
+            first = rng.choice([at for at in range(last) if log[at].value is not None])
+            out += log[first:last]
+    place = Counter[int]()
+    placed = []
+    for record in out:
+        placed.append(attrs.evolve(record, offset=place[record.partition]))
+        place[record.partition] += 1
+    return placed
+
+
+# --- the law -----------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_old_parts_leave_the_table_as_it_was(seed: int, keep: bool) -> None:
+    """Whatever old part comes again, however batches and tasks are cut, whatever crashes repeat: the source's table."""
+    rng = random.Random(seed)
+    log, ends = _stream(rng)
+    records = _with_old_parts(log, ends, rng)
+    sink = Model(keep, rng)
+    done = 0
+    start: dict[tuple[str, int], int] = {}
+    for batch in _cut(records, rng, 8):
+        after = done + len(batch)
+        # A crash before the offsets were saved: the next batch begins where this one did, and the table is ahead.
+        for _ in range(1 + (rng.random() < 0.3)):
+            sink.batch(records[done:after], start)
+        done, start = after, {**start, **{(r.topic, r.partition): r.offset + 1 for r in batch}}
+    truth = reference.upsert(log, keep_deletes=keep).rows
+    wanted = {dict(k)["id"]: (r["n"], r.get("__deleted") == "true") for k, r in truth.items()}
+    assert {key: (n, gone) for key, (_, n, gone) in sink.rows.items()} == wanted
+
+
+@pytest.mark.parametrize("between", ["batches", "tasks"])
+def test_a_delete_and_its_tombstone_may_be_parted(between: str) -> None:
+    """Wherever batches or tasks end, a tombstone that comes again with its old delete takes no newer row away."""
+    db = Database(TOPIC, PARTITIONS)
+    for change in (("c", row(1, "c", 1)), ("d", 1), ("c", row(1, "c", 2))):
+        db.transaction(change)
+    again = [attrs.evolve(record, offset=4 + place) for place, record in enumerate(db.log[1:3])]
+    at, records = (db.log[0].topic, db.log[0].partition), [*db.log, *again]
+    for cut in range(1, len(records)):
+        sink = Model(keep=False, rng=random.Random(1))
+        pieces = [records[:cut], records[cut:]]
+        if between == "tasks":
+            sink.tasks_of = lambda lane, *_, pieces=pieces: pieces if lane else []  # type: ignore[misc]
+            sink.batch(records, {})
+        else:
+            sink.batch(pieces[0], {})
+            sink.batch(pieces[1], {at: cut})
+        assert {key: n for key, (_, n, _) in sink.rows.items()} == {1: 2}
+
+
+def test_the_law_can_fail() -> None:
+    """Without a watermark an old update that comes again wins, and brings a deleted row back."""
+    db = Database(TOPIC, PARTITIONS)
+    db.transaction(("c", row(1, "c", 1)))
+    db.transaction(("d", 1))
+    records = [*db.log, attrs.evolve(db.log[0], offset=len(db.log))]
+    for forgetful, found in ((False, {}), (True, {1: 1})):
+        sink = Model(keep=False, rng=random.Random(1))
+        at = (db.log[0].topic, db.log[0].partition)
+        sink.batch(records[:-1], {})
+        if forgetful:
+            sink.stored = attrs.evolve(sink.stored, watermarks={})
+        sink.batch(records[-1:], {at: records[-1].offset})
+        assert {key: n for key, (_, n, _) in sink.rows.items()} == found

@@ -1,0 +1,84 @@
+"""Laws of what leaves data files out: ranges of keys, and deletion vectors."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.table.puffin import PuffinFile
+from pyroaring import BitMap64
+
+from connector.iceberg import vectors
+from connector.iceberg.ranges import MOST_RANGES, KeyRanges
+from connector.iceberg.types import table_schema
+
+KEYS = st.lists(
+    st.tuples(st.integers(-(2**63), 2**63 - 1), st.text(max_size=3), st.dates(date(1900, 1, 1), date(2100, 1, 1))),
+    min_size=1,
+    max_size=120,
+)
+COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())])
+
+
+def _batch(rows: list[tuple[int, str, date]], first: str) -> pa.RecordBatch:
+    batch = pa.RecordBatch.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in rows], COLUMNS)
+    return batch.select([first, *(name for name in COLUMNS.names if name != first)])
+
+
+def _holds(ranges: KeyRanges, row: dict[str, Any]) -> bool:
+    return any(all(low <= row[name] <= high for name, (low, high) in each.items()) for each in ranges.ranges)
+
+
+@settings(deadline=None)
+@given(st.lists(KEYS, min_size=1, max_size=4), st.sampled_from(COLUMNS.names))
+def test_every_key_lies_in_a_range(tasks: list[list[tuple[int, str, date]]], first: str) -> None:
+    """Whatever the keys, their tasks and the first column: no key is outside of the ranges, which stay few."""
+    batches = [_batch(rows, first) for rows in tasks]
+    ranges = KeyRanges.joined(map(KeyRanges.of, batches))
+    assert all(_holds(ranges, row) for batch in batches for row in batch.to_pylist())
+    assert ranges.count == sum(map(len, tasks))
+    assert len(ranges.ranges) <= MOST_RANGES
+
+
+def test_ranges_leave_out_what_lies_between_groups_of_keys() -> None:
+    """Keys in two places far apart give ranges that hold nothing of what is between."""
+    keys = pa.record_batch({"id": pa.array([*range(100), *range(10_000, 10_100)])})
+    ranges = KeyRanges.of(keys)
+    assert not any(low <= 5_000 <= high for each in ranges.ranges for low, high in each.values())
+    schema = table_schema(pa.schema([("id", pa.int64())]), ("id",), frozenset(), nanoseconds=False)
+    assert orjson.loads(ranges.filter(schema) or "")["type"] == "or"
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.time64("us"), pa.bool_()])
+def test_keys_without_an_order_in_bounds_may_be_anywhere(kind: pa.DataType) -> None:
+    """A key of a type that bounds do not order leaves no file out."""
+    schema = table_schema(pa.schema([("k", kind)]), ("k",), frozenset(), nanoseconds=False)
+    assert KeyRanges.of(pa.record_batch({"k": pa.nulls(2, kind)})).filter(schema) is None
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, 2**40), min_size=1))
+def test_a_vector_comes_back_as_it_was_written(positions: set[int]) -> None:
+    """Any set of positions survives, for us and for PyIceberg's reader of Puffin files."""
+    blob = vectors.encoded(BitMap64(positions))
+    assert set(vectors.decoded(blob)) == positions
+    place = vectors.Blob("file:/x.parquet", len(vectors.BEGIN), len(blob), len(positions))
+    puffin = PuffinFile(vectors.BEGIN + blob + vectors.footer([place]))
+    found = puffin.footer.blobs[0]
+    assert found.properties == {"referenced-data-file": "file:/x.parquet", "cardinality": str(len(positions))}
+    assert puffin.get_blob_payload(found) == blob
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.integers(1, 255))
+def test_a_damaged_vector_is_refused(place: int, change: int) -> None:
+    """One changed byte anywhere in a blob is noticed."""
+    blob = bytearray(vectors.encoded(BitMap64(range(0, 90, 2))))
+    blob[place % len(blob)] ^= change
+    with pytest.raises(ValueError, match="damaged"):
+        vectors.decoded(bytes(blob))

@@ -1,0 +1,117 @@
+"""Calls to a cluster without one: errors by what is to be done, certificates, AWS signatures, no secret shown."""
+
+from __future__ import annotations
+
+import calendar
+from pathlib import Path
+
+import pytest
+from opensearchpy.exceptions import (
+    AuthenticationException,
+    AuthorizationException,
+    ConnectionTimeout,
+    RequestError,
+    TransportError,
+)
+from opensearchpy.exceptions import ConnectionError as NoConnection
+
+from connector.errors import ConfigError, FatalError, RetriableError
+from connector.opensearch.client import client, mapped
+from connector.opensearch.sigv4 import Signer
+from connector.settings import load
+from connector.settings.search import ConnectionSettings
+
+FILE = """\
+bootstrap.servers=localhost:9092
+topics=t
+connector.class=io.aiven.kafka.connect.opensearch.OpensearchSinkConnector
+connection.url=https://a:9200,https://b:9200
+debezium.sink.iceberg.warehouse=warehouse
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted", "text"),
+    [
+        (NoConnection("N/A", "refused", OSError()), RetriableError, "does not answer"),
+        (ConnectionTimeout("TIMEOUT", "slow", OSError()), RetriableError, "does not answer"),
+        (TransportError(429, "rejected_execution_exception", {}), RetriableError, "busy"),
+        (TransportError(503, "x", {}), RetriableError, "busy"),
+        (AuthenticationException(401, "x", {}), FatalError, "check connection.username"),
+        (AuthorizationException(403, "security_exception", {}), FatalError, "rights"),
+        (RequestError(400, "x", {"error": {"reason": "because"}}), FatalError, "because"),
+        (NoConnection("N/A", "[SSL: CERTIFICATE_VERIFY_FAILED]", OSError()), FatalError, "ssl.ca.location"),
+    ],
+)
+def test_errors_are_classed_by_what_to_do(error: Exception, wanted: type[Exception], text: str) -> None:
+    """Away and busy are tried again; wrong credentials, no rights and refusals stop with what to do."""
+    with pytest.raises(wanted, match=text), mapped("asking"):
+        raise error
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A CA file that cannot be read stops the sink with its name."""
+    settings = ConnectionSettings(("https://a:9200",), ca=str(tmp_path / "no.pem"))
+    with pytest.raises(FatalError, match=r"no\.pem"):
+        client(settings)
+
+
+def test_a_signature_is_awss() -> None:
+    """AWS's own example (test suite, get-vanilla) gets AWS's own signature."""
+    at = calendar.timegm((2015, 8, 30, 12, 36, 0))
+    secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+    signer = Signer("us-east-1", "AKIDEXAMPLE", secret, None, "service", content=False, now=lambda: at)
+    told = signer("GET", "https://example.amazonaws.com/", None)["Authorization"]
+    assert told.endswith("Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31")
+    assert secret not in repr(signer)
+
+
+def test_a_file_of_aivens_sink(tmp_path: Path) -> None:
+    """A file with that sink's class and names is the OpenSearch sink's; what only steers its buffers is noted."""
+    file = tmp_path / "s.properties"
+    file.write_text(FILE + "batch.size=100\nmax.in.flight.requests=2\nlinger.ms=5\nbehavior.on.null.values=ignore\n")
+    settings = load([file], environ={})
+    assert settings.search is not None
+    assert (settings.search.bulk.max_documents, settings.search.bulk.in_flight) == (100, 2)
+    assert (settings.search.null_values, settings.table.keep_deletes) == ("ignore", False)
+    assert any("linger.ms" in note for note in settings.notes)
+
+
+def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
+    """A password comes from a provider, and no representation has it."""
+    file = tmp_path / "s.properties"
+    file.write_text(FILE + "connection.username=u\nconnection.password=${env:PASS}\n")
+    settings = load([file], environ={"PASS": "s3cret"})
+    assert settings.search is not None and settings.search.connection.password == "s3cret"
+    assert "s3cret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("connection.url=localhost", "is not a list of URLs"),
+        ("connection.url=https://u:p@a:9200", "has a user in it"),
+        ("connection.password=x", "stands alone"),
+        ("connection.ssl.key.location=k.pem", "connection.ssl.certificate.location is missing"),
+        ("aws.region=eu-west-1", "aws.access.key.id"),
+        ("data.stream.enabled=true", "is not a known key"),
+        ("topic.index.map=a", "is not a list of pairs"),
+    ],
+)
+def test_wrong_settings_say_what_to_do(tmp_path: Path, line: str, text: str) -> None:
+    """Each wrong value of the connection is a fault with its place."""
+    file = tmp_path / "s.properties"
+    file.write_text(FILE.replace("connection.url", "#connection.url") if line.startswith("connection.url") else FILE)
+    file.write_text(file.read_text() + line + "\n")
+    with pytest.raises(ConfigError, match=text):
+        load([file], environ={})
+
+
+def test_options_of_another_sink_are_refused(tmp_path: Path) -> None:
+    """An option of the OpenSearch sink in an Iceberg sink's file is a mistake, and says so."""
+    file = tmp_path / "s.properties"
+    file.write_text(
+        "bootstrap.servers=a:1\ntopics=t\ndebezium.sink.iceberg.warehouse=w\nconnection.url=http://a:9200\n"
+    )
+    with pytest.raises(ConfigError, match=r"set debezium\.sink\.type=opensearch"):
+        load([file], environ={})

@@ -1,0 +1,188 @@
+"""What tasks send to an index, without a node: recorded events through map and reduce into an index of the test's own.
+
+The index keeps OpenSearch's rules for external versions; the real ones are met in tests/kafka/test_search_fixtures.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from connector.iceberg.evolution import union
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.types import table_schema
+from connector.opensearch.actions import Style
+from connector.opensearch.bulk import Actions, Counts
+from connector.opensearch.lookup import Held
+from connector.settings.search import BulkSettings, ConnectionSettings
+from connector.sink import documents, parcels
+from connector.sink.decode import Run, decode
+from connector.sink.documents import LATE, Documents, DocumentWriters, Target
+from connector.sink.making import with_keys
+from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.tasks import _Mapping, _Reducing
+from tests.model import recordings, truth
+from tests.model.recordings import Record
+from tests.searching import typed
+from tests.unit.sink_plans import plan
+
+Row = dict[str, Any]
+HEADERS = ("__debezium.oldkey", "__debezium.newkey")
+TOMBSTONES = ("json_unwrap_tombstone", "json_unwrap_drop")
+"""Variants whose deletes are tombstones, if anything."""
+
+
+class Index:
+    """Documents by id with their versions, and the versions of deleted ones."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[int, Row]] = {}
+        self.gone: dict[str, int] = {}
+
+    def take(self, body: bytes) -> None:
+        """A bulk request's lines."""
+        lines = iter(body.decode().splitlines())
+        for line in lines:
+            ((action, told),) = json.loads(line).items()
+            document = json.loads(next(lines)) if action == "index" else None
+            known = max(self.held.get(told["_id"], (-1,))[0], self.gone.get(told["_id"], -1))
+            if told["version"] < known:
+                continue
+            self.held.pop(told["_id"], None)
+            if document is None:
+                self.gone[told["_id"]] = told["version"]
+            else:
+                self.held[told["_id"]] = told["version"], document
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Index:
+    """An index that bulk requests and look-ups of tasks go to."""
+    made = Index()
+
+    class Bulk:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def send(self, actions: Actions) -> None:
+            made.take(actions.body)
+
+        def settle(self) -> None:
+            pass
+
+        def finish(self) -> Counts:
+            return Counts()
+
+    def held(_: object, __: str, ids: Sequence[str], fields: Sequence[str]) -> Iterator[Held | None]:
+        for one in ids:
+            found = made.held.get(one)
+            kept = None if found is None else {name: found[1][name] for name in fields if name in found[1]}
+            yield None if found is None or kept is None else Held(found[0], kept)
+
+    monkeypatch.setattr(documents, "Bulk", Bulk)
+    monkeypatch.setattr(documents, "held", held)
+    return made
+
+
+def _runs(records: Sequence[Record]) -> list[Run]:
+    runs = []
+    for at in sorted({(r.topic, r.partition) for r in records}):
+        own = [r for r in records if (r.topic, r.partition) == at]
+        raw = [[r.key for r in own], [r.value for r in own]]
+        raw += [[dict(r.headers).get(name) for r in own] for name in HEADERS]
+        columns = [pa.array(column, pa.binary()) for column in raw]
+        runs.append(Run(*at, np.array([r.offset for r in own], np.int64), *columns))
+    return runs
+
+
+def _plan(runs: Sequence[Run], buckets: int, *, tombstones: bool = False) -> BatchPlan:
+    target = Target(Style("i"), "offset" if tombstones else "source")
+    outlet = Documents(ConnectionSettings(()), BulkSettings(), {"i": target})
+    ranks = {(run.topic, run.partition): rank for rank, run in enumerate(runs)}
+    empty = plan(routes={}, ranks=ranks, outlet=outlet)
+    needs = [need for run in runs for need in decode(run, empty).needs]
+    keys = tuple(next(need.key for need in needs if need.key is not None).names)
+    columns = with_keys(union(need.row for need in needs), needs, keys)
+    schema = table_schema(columns, keys, frozenset(), nanoseconds=True).model_dump_json()
+    layout, deletes = TableLayout.of_rows("i", schema), "delete" if tombstones else "skip"
+    table = TablePlan(0, layout, "upsert", keep_deletes=False, tombstones=deletes, buckets=buckets)
+    return attrs.evolve(empty, tables=(table,), routes={runs[0].topic: 0})
+
+
+def _brought_in(batch: BatchPlan, runs: Sequence[Run]) -> None:
+    """One batch: a map task for each run, one reduce task for each bucket."""
+    handed = []
+    for run in runs:
+        work = _Mapping(batch)
+        handed += [*work.take(run), *work.finish()]
+    reducing = _Reducing(batch)
+    kept = [p for p in handed if p.kind in (parcels.CHANGES, parcels.ELSEWHERE)]
+    told = []
+    for parcel in sorted(kept, key=lambda p: p.bucket):
+        told += reducing.take(parcel.kind, parcel.table, parcel.bucket, pa.py_buffer(parcel.payload))
+    told += reducing.finish()
+    writers = DocumentWriters(batch.outlet, batch)
+    for parcel in told:
+        if parcel.payload.startswith(LATE):
+            writers.late(batch.tables[0], parcel.payload)
+
+
+def _batches(records: Sequence[Record], size: int, *, swapped: bool) -> Iterator[list[Record]]:
+    """Records in the order of the source, so many at a time; swapped: creates before deletes of their transaction."""
+
+    def place(record: Record) -> tuple[int, int, int]:
+        last[record.key] = json.loads(record.value)["source"]["ts_ns"] if record.value else last.get(record.key, 0)
+        created = record.value is not None and json.loads(record.value)["op"] != "d"
+        return last[record.key], int(not created) if swapped else int(created), record.offset
+
+    last: dict[bytes | None, int] = {}
+    ordered = sorted(records, key=place)
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]
+
+
+def _faults(index: Index, batch: BatchPlan, variant: str, table: str) -> list[str]:
+    schema = json.loads(batch.tables[0].layout.schema_json)
+    kinds = {field["name"]: field["type"] for field in schema["fields"]}
+    rows = [{n: typed(v, kinds.get(n)) for n, v in row.items()} for _, row in index.held.values()]
+    return truth.faults(variant, table, rows)
+
+
+@pytest.mark.parametrize("table", ["customers", "toasty", "full_pk", "order_lines"])
+@pytest.mark.parametrize("buckets", [1, 7])
+@pytest.mark.parametrize("variant", ["json_envelope", *TOMBSTONES])
+def test_a_recording_in_one_batch(index: Index, table: str, buckets: int, variant: str) -> None:
+    """The recorded events in one batch end in the recorded rows: unsent values and changed keys included."""
+    runs = _runs(recordings.load(variant, table))
+    batch = _plan(runs, buckets, tombstones=variant in TOMBSTONES)
+    _brought_in(batch, runs)
+    assert _faults(index, batch, variant, table) == []
+
+
+@pytest.mark.parametrize("table", ["customers", "toasty"])
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_recording_in_many_batches(index: Index, table: str, size: int, swapped: bool) -> None:
+    """In batches of few records, whichever half of a change of key comes first, they end in the same rows."""
+    records = recordings.load("json_envelope", table)
+    batch = _plan(_runs(records), 3)
+    for some in _batches(records, size, swapped=swapped):
+        _brought_in(batch, _runs(sorted(some, key=lambda r: (r.partition, r.offset))))
+    assert _faults(index, batch, "json_envelope", table) == []
+
+
+def test_old_changes_that_come_again_change_nothing(index: Index) -> None:
+    """Each recorded event sent once more, the last ones first and each in a batch of its own, leaves every document."""
+    records = recordings.load("json_envelope", "customers")
+    batch = _plan(_runs(records), 3)
+    _brought_in(batch, _runs(records))
+    before = dict(index.held)
+    for record in reversed([r for r in records if r.value is not None]):
+        _brought_in(batch, _runs([record]))
+    assert index.held == before

@@ -1,0 +1,171 @@
+"""Rules of the OpenSearch sink without a node: type mapping, verdicts, ids, names, versions."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from connector.opensearch.actions import Style, deleting, indexing
+from connector.opensearch.ids import document_ids, place_ids
+from connector.opensearch.mappings import added, properties
+from connector.opensearch.names import index_of
+from connector.opensearch.texts import json_texts
+from connector.opensearch.verdicts import verdict
+from connector.sink.documents import source_versions
+from connector.sink.fold import NONE, Order
+
+TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+SEED = [
+    (pa.bool_(), "boolean"),
+    (pa.int32(), "long"),
+    (pa.int64(), "long"),
+    (pa.float32(), "float"),
+    (pa.string(), "text"),
+    (pa.uuid(), "text"),
+    (pa.date32(), "date"),
+    (pa.timestamp("us"), "date"),
+    (pa.timestamp("us", "UTC"), "date"),
+    (pa.decimal128(38, 10), "keyword"),
+    (pa.binary(), "binary"),
+    (pa.binary(16), "binary"),
+    (pa.list_(pa.int64()), "long"),
+]
+
+
+@pytest.mark.parametrize(("kind", "wanted"), SEED)
+def test_the_seeds_type_mapping(kind: pa.DataType, wanted: str) -> None:
+    """RFC "Event format and type mapping": each Iceberg type has the OpenSearch type of the seed's table."""
+    assert properties([("c", kind)])["c"]["type"] == wanted
+
+
+def test_a_double_keeps_its_range() -> None:
+    """RFC "Event format and type mapping" says float for double, as dynamic mapping does; a float refuses 1e300."""
+    assert properties([("c", pa.float64())])["c"]["type"] == "double"
+
+
+def test_text_is_searched_by_words_and_as_a_whole() -> None:
+    """RFC "Event format and type mapping": text and uuids are text with a keyword below."""
+    assert properties([("c", pa.string())])["c"] == TEXT
+
+
+def test_structs_are_objects_and_maps_do_not_make_fields_without_end() -> None:
+    """RFC "Event format and type mapping": structs are objects; a map is one flat object, its keys are no fields."""
+    made = properties([("s", pa.struct([("a", pa.int64())])), ("m", pa.map_(pa.string(), pa.string()))])
+    assert made == {"s": {"properties": {"a": {"type": "long"}}}, "m": {"type": "flat_object"}}
+
+
+def test_only_new_fields_are_added() -> None:
+    """A field that an index has stays as it is, whatever its type; new ones are added, inside of objects too."""
+    there = {"a": {"type": "keyword"}, "s": {"properties": {"x": {"type": "long"}}}}
+    wanted = {"a": TEXT, "b": TEXT, "s": {"properties": {"x": TEXT, "y": TEXT}}}
+    assert added(there, wanted) == {"b": TEXT, "s": {"properties": {"y": TEXT}}}
+
+
+ISO = [
+    (Decimal("1.50"), pa.decimal128(10, 2), "1.50"),
+    (date(2024, 2, 3), pa.date32(), "2024-02-03"),
+    (datetime(2024, 2, 3, 4, 5, 6, 7), pa.timestamp("us"), "2024-02-03T04:05:06.000007"),
+    (datetime(2024, 2, 3, 4, 5, tzinfo=UTC), pa.timestamp("us", "UTC"), "2024-02-03T04:05:00.000000Z"),
+    (time(4, 5, 6), pa.time64("us"), "04:05:06.000000"),
+    (b"\x00\xff", pa.binary(), "AP8="),
+    (float("nan"), pa.float64(), "NaN"),
+    (float("-inf"), pa.float64(), "-Infinity"),
+]
+
+
+@pytest.mark.parametrize(("value", "kind", "text"), ISO)
+def test_values_that_json_has_no_form_for_are_texts(value: Any, kind: pa.DataType, text: str) -> None:
+    """RFC "Event format and type mapping": dates ISO 8601, decimals with all digits, bytes base64."""
+    assert json.loads(json_texts(pa.array([value], kind))[0].as_py()) == text
+
+
+def test_a_year_beyond_iso_stays_a_number() -> None:
+    """A date that has no ISO form keeps its number of days rather than Arrow's words for it."""
+    assert json_texts(pa.array([20_000_000], pa.int32()).cast(pa.date32())).to_pylist() == ['"20000000"']
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    [
+        ([["us"], ["electronics"]], "us-electronics"),
+        ([["u-s"], ["a\\b"]], "u\\-s-a\\\\b"),
+        ([["a-b"]], "a-b"),
+        ([[""]], "\\e"),
+        ([[1], [-2]], "1-\\-2"),
+        ([[Decimal("1.10")]], "1.10"),
+        ([[b"\x00\xff"]], "AP8="),
+        ([[datetime(2024, 1, 1)]], "2024-01-01T00:00:00.000000"),
+    ],
+)
+def test_a_document_id_is_made_of_the_keys_values(columns: list[list[Any]], wanted: str) -> None:
+    """RFC "Event format", document_id: the values of the key with - between them, escaped so that none collide."""
+    assert document_ids([pa.array(column) for column in columns]).to_pylist() == [wanted]
+
+
+def test_a_long_id_is_hashed() -> None:
+    """An id over 512 bytes becomes a hash that no plain id can be."""
+    (long,) = document_ids([pa.array(["x" * 513])]).to_pylist()
+    assert long.startswith("\\#") and len(long) == 66
+    assert document_ids([pa.array([long])]).to_pylist() != [long]
+
+
+def test_records_without_key_are_named_by_their_place() -> None:
+    """`key.ignore`: topic+partition+offset, as Aiven's sink names documents."""
+    assert place_ids("t", 2, pa.array([5])).to_pylist() == ["t+2+5"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "wanted"),
+    [
+        (201, None, "done"),
+        (200, None, "done"),
+        (404, None, "done"),
+        (409, "version_conflict_engine_exception", "stale"),
+        (400, "mapper_parsing_exception", "malformed"),
+        (400, "illegal_argument_exception", "malformed"),
+        (400, "strict_dynamic_mapping_exception", "malformed"),
+        (400, "index_closed_exception", "stop"),
+        (403, "cluster_block_exception", "again"),
+        (403, "security_exception", "stop"),
+        (404, "index_not_found_exception", "stop"),
+        (429, "rejected_execution_exception", "again"),
+        (429, "cluster_block_exception", "again"),
+        (503, "unavailable_shards_exception", "again"),
+        (500, "something_else", "stop"),
+    ],
+)
+def test_verdicts(status: int, kind: str | None, wanted: str) -> None:
+    """Each item of a bulk response is judged alone: an older version is success, a busy node is asked again."""
+    assert verdict(status, kind) == wanted
+
+
+def test_lines_of_a_bulk_request() -> None:
+    """An action names index, id and version in one line, its document stands in the next."""
+    rows = pa.RecordBatch.from_pydict({"a": [1], 'q"': ["x\n"]})
+    (made,) = indexing(Style("i"), rows, pa.array(["k"]), np.array([7]), np.array([0]))
+    head, document = made.body.decode().splitlines()
+    told = {"_index": "i", "_id": "k", "version": 7, "version_type": "external_gte"}
+    assert (json.loads(head), json.loads(document)) == ({"index": told}, {"a": 1, 'q"': "x\n"})
+    gone = deleting(Style("i"), pa.array(["k"]), np.array([8]), np.array([0]))
+    assert json.loads(gone.body) == {"delete": {**told, "version": 8}}
+
+
+def test_names_are_what_opensearch_allows() -> None:
+    """Small letters, dots kept, forbidden characters replaced, no leading -, _ or +."""
+    assert index_of("Shop.Public.Orders") == "shop.public.orders"
+    assert index_of('_-a/b*c "d"') == "a_b_c__d_"
+    assert index_of("___") == "index"
+
+
+def test_changes_of_one_transaction_have_versions_in_their_order() -> None:
+    """A version is the dedup value; its free digits hold the place in the transaction, a finer clock keeps its own."""
+    none = np.full(4, NONE)
+    dedup = np.array([5_000, 5_000, 5_007, 5_000])
+    order = Order(none, none, dedup, none, np.array([1, 2_000, 3, NONE]), np.zeros(4, np.uint8))
+    assert source_versions(order).tolist() == [5_001, 5_999, 5_007, 5_000]

@@ -1,0 +1,64 @@
+"""How tables are written, and on which branch: what the keys say together."""
+
+from __future__ import annotations
+
+import pytest
+
+from connector.errors import ConfigError
+from connector.settings import load
+
+GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+MODE, UPSERT = "debezium.sink.iceberg.write-mode", "debezium.sink.iceberg.upsert"
+CONNECT = {"connector.class": "org.apache.iceberg.connect.IcebergSinkConnector", "iceberg.tables": "a.b"}
+
+
+@pytest.mark.parametrize(
+    ("given", "mode", "upsert"),
+    [
+        ({}, "equality-delete", True),
+        ({UPSERT: "false"}, "append", False),
+        ({MODE: "append"}, "append", False),
+        ({MODE: "position-delete"}, "position-delete", True),
+        ({MODE: "copy-on-write", UPSERT: "true"}, "copy-on-write", True),
+        ({**CONNECT}, "append", False),
+        ({**CONNECT, MODE: "copy-on-write"}, "copy-on-write", True),
+        ({UPSERT: "false", "iceberg.table.a.b.write-mode": "position-delete"}, "append", True),
+        ({"primary.key.mode": "none", MODE: "position-delete"}, "position-delete", False),
+    ],
+)
+def test_upsert_is_a_way_to_say_the_mode(given: dict[str, str], mode: str, upsert: bool) -> None:
+    """Without a write mode `upsert` decides between equality deletes and append; another mode of any table upserts."""
+    table = load([], GOOD | given, {}).table
+    assert (table.writes.mode, table.upsert) == (mode, upsert)
+
+
+def test_single_tables_have_their_own_mode_and_branch() -> None:
+    """What is given for a table, by its name with or without namespace, wins over what is given for all."""
+    given = {
+        MODE: "position-delete",
+        "iceberg.table.a.write-mode": "append",
+        "iceberg.tables.default-commit-branch": "audit",
+        "iceberg.table.shop.b.commit-branch": "staging",
+    }
+    rule = load([], GOOD | given, {}).table.writes
+    assert [rule.mode_of(name, f"shop.{name}") for name in "ab"] == ["append", "position-delete"]
+    assert [rule.branch_of(name, f"shop.{name}") for name in "ab"] == ["audit", "staging"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({MODE: "merge-on-read"}, "position-delete"),
+        ({MODE: "position-delete", UPSERT: "false"}, "says something else"),
+        ({MODE: "append", UPSERT: "true"}, "says something else"),
+        ({"iceberg.table.a.b.write-mode": "fast"}, "not known"),
+        ({"spark.wap.id": "x"}, "default-commit-branch"),
+        ({"spark.wap.branch": "x"}, "default-commit-branch"),
+    ],
+)
+def test_what_cannot_be_is_one_fault(given: dict[str, str], says: str) -> None:
+    """An unknown mode, two keys that contradict each other, and staged snapshots are refused with what to do."""
+    with pytest.raises(ConfigError) as caught:
+        load([], GOOD | given, {})
+    (fault,) = caught.value.faults
+    assert says in fault
