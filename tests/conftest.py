@@ -52,6 +52,13 @@ def topics(broker: Broker) -> Topics:
 
 
 @pytest.fixture(scope="session")
+def recorded(topics: Topics) -> None:
+    """Every recorded JSON topic under its own name, partition by partition as recorded; for tests that only read."""
+    cases = [(v, t) for v in recordings.ALL_VARIANTS for t in (*recordings.tables(v), *recordings.OTHERS)]
+    topics.replay(r for case in cases for r in recordings.load(*case))
+
+
+@pytest.fixture(scope="session")
 def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     """One OpenSearch node for all tests; each test has indexes of its own."""
     with SearchNode(tmp_path_factory.mktemp("search"), settings={"cluster.max_shards_per_node": "10000"}) as running:

@@ -21,10 +21,8 @@ Result = tuple[Run, Workspace]
 
 
 @pytest.fixture(scope="module")
-def done(topics: Topics, make_workspace: MakeWorkspace, search: Search) -> Result:
+def done(recorded: None, make_workspace: MakeWorkspace, search: Search) -> Result:
     """One run over every recorded topic with a key."""
-    cases = [(v, t) for v in recordings.ALL_VARIANTS for t in recordings.tables(v)]
-    topics.replay(r for case in cases for r in recordings.load(*case))
     extra = {
         "debezium.sink.type": "opensearch",
         "connection.url": search.url,

@@ -21,7 +21,6 @@ PREFIXES = "|".join(recordings.ALL_VARIANTS.values())
 KEYED = rf"({PREFIXES})\.public\.({'|'.join(recordings.KEYED)})"
 # The variants of which the other modes read every topic; of the others they read the tables in `recordings.TABLES`.
 WHOLE = ("json_schema_envelope", "json_envelope", "json_unwrap_rewrite")
-OTHERS = ("events_nopk", "transaction", "message")
 SOFT = ("Weird_Table", "defaults_t", "toasty")
 ALL = pytest.mark.parametrize(
     ("variant", "table"), [(v, t) for v in recordings.ALL_VARIANTS for t in recordings.tables(v)]
@@ -36,14 +35,7 @@ Result = tuple[Run, Lake, Workspace]
 
 
 @pytest.fixture(scope="module")
-def replayed(topics: Topics) -> None:
-    """Every recorded topic, partition by partition as recorded."""
-    cases = [(v, t) for v in recordings.ALL_VARIANTS for t in (*recordings.tables(v), *OTHERS)]
-    topics.replay(r for case in cases for r in recordings.load(*case))
-
-
-@pytest.fixture(scope="module")
-def hard(replayed: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
+def hard(recorded: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
     """Deleted rows go; columns whose values Iceberg's types have no room for are text."""
     extra = {"debezium.sink.iceberg.upsert-keep-deletes": "false", "truncate.enabled": "true"}
     extra |= {"debezium.sink.iceberg.temporal-as-text": ",".join(truth.AS_TEXT)}
@@ -51,7 +43,7 @@ def hard(replayed: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Resul
 
 
 @pytest.fixture(scope="module")
-def soft(replayed: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
+def soft(recorded: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
     """Deleted rows stay, marked: the default."""
     whole = "|".join(recordings.ALL_VARIANTS[v] for v in WHOLE)
     topics = rf"({PREFIXES})\.public\.({'|'.join(recordings.TABLES)})|({whole})\.public\.({'|'.join(SOFT)})"
@@ -59,7 +51,7 @@ def soft(replayed: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Resul
 
 
 @pytest.fixture(scope="module")
-def append(replayed: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
+def append(recorded: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
     """Every event is a row; here the topics without row events are read too."""
     whole = "|".join(recordings.ALL_VARIANTS[v] for v in WHOLE)
     named = "|".join((*recordings.TABLES, "events_nopk"))
@@ -87,7 +79,7 @@ def _loosened(table: str, row: dict[str, Any]) -> dict[str, Any]:
 
 @ALL
 def test_hard_delete_ends_in_the_recorded_state(hard: Result, variant: str, table: str) -> None:
-    """A replayed recording ends in PostgreSQL's recorded rows, deleted rows gone."""
+    """A recorded recording ends in PostgreSQL's recorded rows, deleted rows gone."""
     assert truth.faults(variant, table, hard[1].rows(_table(variant, table))) == []
 
 

@@ -20,6 +20,8 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 TABLES = ("customers", "order_lines", "full_pk", "uuid_key", "evolve")
 # All recorded tables with a key, by topic; some were recorded for one variant less.
 KEYED = (*TABLES, "Weird_Table", "defaults_t", "trunc_me", "toasty", "exotic", "debezium_signal")
+# Recorded topics without a key.
+OTHERS = ("events_nopk", "transaction", "message")
 # Topic prefix of each recorded JSON variant.
 VARIANTS = {
     "json_schema_envelope": "js",
