@@ -79,7 +79,7 @@ def _loosened(table: str, row: dict[str, Any]) -> dict[str, Any]:
 
 @ALL
 def test_hard_delete_ends_in_the_recorded_state(hard: Result, variant: str, table: str) -> None:
-    """A recorded recording ends in PostgreSQL's recorded rows, deleted rows gone."""
+    """A replayed recording ends in PostgreSQL's recorded rows, deleted rows gone."""
     assert truth.faults(variant, table, hard[1].rows(_table(variant, table))) == []
 
 
