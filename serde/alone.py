@@ -111,9 +111,10 @@ def _blocks(texts: Texts, rows: np.ndarray[tuple[int], np.dtype[np.int64]], name
         document = _schema(prefix)
         if alone(document):
             front = b'{"schema":' + orjson.dumps(framed(document, name)) + b',"payload":{' + orjson.dumps(name) + b":"
-            payloads = _array(chosen.pick(same).cut(len(prefix), 1))
+            closed = same & (chosen.last() == ord("}"))
+            payloads = _array(chosen.pick(closed).cut(len(prefix), 1))
             single = _is_single(payloads)
-            made[prefix] = (todo[same][single].tolist(), _joined(front, payloads.filter(pa.array(single)), b"}}"))
+            made[prefix] = (todo[closed][single].tolist(), _joined(front, payloads.filter(pa.array(single)), b"}}"))
         todo = todo[~same]
     return made
 

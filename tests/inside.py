@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from attrs import frozen
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from connector.settings import SinkSettings, load
@@ -36,6 +37,9 @@ class Inside:
     def sink(self, extra: Mapping[str, str] | None = None, told: Callable[[Report], object] = lambda _: None) -> Sink:
         """A sink at its starting position, to be closed; `told` gets each batch's report."""
         assert self.lake
+
+        # Iceberg's commits call back into Python; a sink that is not run as a stream needs that too.
+        ensure_callback_server_started(self.spark.sparkContext._gateway)
 
         def tell(report: Report) -> None:
             told(report)

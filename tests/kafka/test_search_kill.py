@@ -16,7 +16,8 @@ import pytest
 
 from connector.embedded.search import SearchNode
 from tests.conftest import MakeWorkspace
-from tests.model.events import COLUMNS, Database, row
+from tests.model.events import COLUMNS, Database
+from tests.model.life import Life
 from tests.running import Sink
 from tests.searching import Search
 from tests.topics import Topics
@@ -28,21 +29,6 @@ KEYS, EVENTS = 300, 9_000
 TOPIC = "struck.public.t"
 
 
-def _stream(rng: random.Random) -> Database:
-    db = Database(TOPIC, 3)
-    while len(db.log) < EVENTS:
-        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
-        if key not in db.rows:
-            db.transaction(("c", row(key, f"c{len(db.log)}", rng.randrange(1000))))
-        elif rng.random() < 0.7:
-            db.transaction(("u", row(key, f"u{len(db.log)}", rng.randrange(1000))))
-        elif other not in db.rows and rng.random() < 0.5:
-            db.transaction(("k", key, other))
-        else:
-            db.transaction(("d", key), *((("c", row(key, "again")),) if rng.random() < 0.3 else ()))
-    return db
-
-
 def test_killed_again_and_again_every_document_is_the_sources(
     topics: Topics, make_workspace: MakeWorkspace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -50,7 +36,8 @@ def test_killed_again_and_again_every_document_is_the_sources(
     seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
     sys.stdout.write(f"seed {seed}\n")
     rng = random.Random(seed)
-    db = _stream(rng)
+    db = Database(TOPIC, 3)
+    Life(KEYS).live(rng, db, EVENTS)
     topics.replay(db.log)
     home: Path = tmp_path_factory.mktemp("struck-node")
     with SearchNode(home) as node:
@@ -83,10 +70,6 @@ def test_killed_again_and_again_every_document_is_the_sources(
         search = Search(node.url)
         found = {i: tuple(d.get(c) for c in COLUMNS) for i, d in search.documents(TOPIC).items()}
         assert found == {str(key): tuple(one.get(c) for c in COLUMNS) for key, one in db.rows.items()}
-
-
-def _past(sink: Sink, done: int) -> bool:
-    return sink.commits() > done
 
 
 def _leave(sink: Sink) -> None:

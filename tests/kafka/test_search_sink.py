@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeWorkspace
-from tests.model.events import COLUMNS, Database, row
+from tests.model.events import COLUMNS, Database
+from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.running import Run, Workspace
 from tests.searching import Search
@@ -26,17 +27,8 @@ def _space(make: MakeWorkspace, search: Search, name: str, extra: dict[str, str]
 
 def _history(seed: int, topic: str) -> Database:
     """Random transactions over some keys: creates, updates, deletes, deletes with a new create, keys that change."""
-    rng, db = random.Random(seed), Database(topic, 3)
-    for _ in range(400):
-        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
-        if key not in db.rows:
-            db.transaction(("c", row(key, f"c{len(db.log)}", rng.randrange(1000))))
-        elif rng.random() < 0.6:
-            db.transaction(("u", row(key, f"u{len(db.log)}", rng.randrange(1000))))
-        elif other not in db.rows and rng.random() < 0.5:
-            db.transaction(("k", key, other))
-        else:
-            db.transaction(("d", key), *((("c", row(key, "again")),) if rng.random() < 0.3 else ()))
+    db = Database(topic, 3)
+    Life(KEYS, updated=0.6).live(random.Random(seed), db, 500)
     return db
 
 

@@ -22,6 +22,7 @@ from attrs import frozen
 
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.events import COLUMNS, Database, row
+from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.reading import Lake
 from tests.running import Sink, Workspace
@@ -62,25 +63,11 @@ def _stream(seed: int) -> Stream:
     records: list[Record] = []
     while len(keyed.log) < KEYED_EVENTS:
         done = len(keyed.log), len(plain.log)
-        _transaction(rng, keyed)
+        Life(KEYS).live(rng, keyed, rng.randint(1, 4))
         if rng.random() < PLAIN_EVENTS / KEYED_EVENTS:
             plain.transaction(*(("c", row(len(plain.rows) + i, "logged", i)) for i in range(rng.randint(1, 3))))
         records += keyed.log[done[0] :] + plain.log[done[1] :]
     return Stream(keyed, plain, tuple(records))
-
-
-def _transaction(rng: random.Random, db: Database) -> None:
-    for _ in range(rng.randint(1, 4)):
-        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
-        if key not in db.rows:
-            db.transaction(("c", row(key, f"c{len(db.log)}", rng.randrange(1000))))
-        elif rng.random() < 0.7:
-            db.transaction(("u", row(key, f"u{len(db.log)}", rng.randrange(1000))))
-        elif other not in db.rows and rng.random() < 0.5:
-            db.transaction(("k", key, other))
-        else:
-            again = rng.random() < 0.3
-            db.transaction(("d", key), *((("c", row(key, "again")),) if again else ()))
 
 
 @contextmanager

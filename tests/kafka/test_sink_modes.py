@@ -20,17 +20,16 @@ import attrs
 import pytest
 from attrs import define, field
 from pyiceberg.catalog import load_catalog
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 import connector.sink.commits
 from connector.errors import FatalError
-from connector.settings import load
-from connector.sink.build import Sink, build
+from connector.sink.build import Sink
 from connector.sink.records import Batch
-from connector.spark import catalog_conf
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.inside import Inside
 from tests.model.events import Database, row
+from tests.model.life import Life
 from tests.reading import Lake
 from tests.running import Workspace
 from tests.topics import Topics
@@ -49,11 +48,10 @@ class Crashed(BaseException):
 
 
 @define
-class Inside:
+class Cut:
     """A sink in this process: batches are cut where the test says; `crashes` counts how often it died at a commit."""
 
-    spark: SparkSession
-    space: Workspace
+    inside: Inside
     rng: random.Random
     crashes: int = 0
     _sink: Sink | None = field(default=None)
@@ -61,11 +59,7 @@ class Inside:
     def sink(self) -> Sink:
         """The sink as it is after a start."""
         if self._sink is None:
-            settings = load([self.space.file({})])
-            for key, value in catalog_conf(settings.catalog).items():
-                self.spark.conf.set(key, value)
-            ensure_callback_server_started(self.spark.sparkContext._gateway)
-            self._sink = build(self.spark, settings, lambda _: None)
+            self._sink = self.inside.sink()
         return self._sink
 
     def close(self) -> None:
@@ -109,25 +103,18 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[random.Random, float], N
     return arm
 
 
-def _changes(rng: random.Random, db: Database, events: int, *, extra: bool) -> None:
-    """Random transactions; rows move between regions; with `extra` a column comes in that rows had not."""
+def _made(rng: random.Random, key: int) -> Row:
+    return row(key, f"e{rng.randrange(10**6)}", rng.randrange(1000), rng.choice(REGIONS))
 
-    def made(key: int) -> Row:
-        more = {"extra": rng.choice([None, rng.randrange(9)])} if extra else {}
-        return row(key, f"e{len(db.log)}", rng.randrange(1000), rng.choice(REGIONS)) | more
 
-    target = len(db.log) + events
-    while len(db.log) < target:
-        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
-        if key not in db.rows:
-            short = rng.random() < 0.2
-            db.transaction(("c", made(key)), *([("d", key)] if short else []))
-        elif rng.random() < 0.6:
-            db.transaction(("u", made(key)))
-        elif other not in db.rows and rng.random() < 0.4:
-            db.transaction(("k", key, other))
-        else:
-            db.transaction(("d", key), *([("c", made(key))] if rng.random() < 0.4 else []))
+def _wider(rng: random.Random, key: int) -> Row:
+    return _made(rng, key) | {"extra": rng.choice([None, rng.randrange(9)])}
+
+
+def _live(rng: random.Random, db: Database, phase: int) -> None:
+    """Random transactions; rows move between regions; after the first phase a column comes in that rows had not."""
+    life = Life(KEYS, updated=0.6, moved=0.4, again=0.4, brief=0.2, made=_wider if phase else _made)
+    life.live(rng, db, 120)
 
 
 def _name(version: int, mode: str, layout: str) -> str:
@@ -153,12 +140,12 @@ def test_every_mode_ends_in_the_rows_of_the_source(
     databases = {topic: Database(topic, 2) for topic in tables}
     topics.create(dict.fromkeys(tables, 2))
     space = make_workspace(f"modes_{tag}", {**_settings(tables, tag), **_general(version, soft)})
-    inside = Inside(spark, space, rng)
+    inside = Cut(Inside(spark, space), rng)
     for phase in range(3):
         dying(rng, 0.03 if phase else 0.0)
         for db in databases.values():
             start = len(db.log)
-            _changes(rng, db, 120, extra=phase > 0)
+            _live(rng, db, phase)
             topics.replay(db.log[start:], create=False)
         inside.read(_ends(databases.values()), batches=3)
         inside.close()
@@ -264,7 +251,7 @@ def test_what_another_writer_does_between_finding_and_commit_is_not_lost(
     topics.create(dict.fromkeys(tables, 1))
     modes = {f"iceberg.table.{topic.replace('.', '_')}.write-mode": mode for topic, (mode, *_) in tables.items()}
     space = make_workspace("other", {"topics.regex": r"other\..*", **modes, **_general(2, False)})
-    inside = Inside(spark, space, random.Random(1))
+    inside = Cut(Inside(spark, space), random.Random(1))
     opened = lake(space)
     for step in range(3):
         for db in databases.values():
@@ -333,7 +320,7 @@ def test_commits_go_to_the_branch(
     topics.create({database.topic: 1})
     branch = {"iceberg.tables.default-commit-branch": "audit", "debezium.sink.iceberg.write-mode": "position-delete"}
     space = make_workspace("branch", {"topics": database.topic, **branch, **_general(3, False)})
-    inside, opened = Inside(spark, space, random.Random(1)), lake(space)
+    inside, opened = Cut(Inside(spark, space), random.Random(1)), lake(space)
     for step in range(3):
         start = len(database.log)
         for key in range(9):
@@ -348,12 +335,8 @@ def test_commits_go_to_the_branch(
     assert sorted(_plain(r.asDict()) for r in audited.collect()) == sorted(map(_plain, database.rows.values()))
     assert table.currentSnapshot() is None
     table.manageSnapshots().createBranch("main", table.snapshot("audit").snapshotId()).commit()
-    absent = Inside(spark, attrs.evolve(space, properties={**space.properties, **OTHER_BRANCH}), random.Random(1))
     with pytest.raises(FatalError, match="no branch absent"):
-        absent.sink()
-
-
-OTHER_BRANCH = {"iceberg.tables.default-commit-branch": "absent"}
+        Inside(spark, space).sink({"iceberg.tables.default-commit-branch": "absent"})
 
 
 def test_a_table_with_history_has_every_version_of_a_key(
@@ -372,12 +355,12 @@ def test_a_table_with_history_has_every_version_of_a_key(
     topics.create(dict.fromkeys(tables, 2))
     kinds = {"debezium.sink.iceberg.scd-type": "2", "topics.regex": r"scd\..*"}
     space = make_workspace("scd", {**_settings(tables, 0), **_general(3, False), **kinds})
-    inside, opened = Inside(spark, space, rng), lake(space)
+    inside, opened = Cut(Inside(spark, space), rng), lake(space)
     for phase in range(2):
         dying(rng, 0.1 if phase else 0.0)
         for db in databases.values():
             start = len(db.log)
-            _changes(rng, db, 120, extra=phase > 0)
+            _live(rng, db, phase)
             topics.replay(db.log[start:], create=False)
         inside.read(_ends(databases.values()), batches=3)
         inside.close()
@@ -423,15 +406,11 @@ def test_a_table_of_version_1_takes_copy_on_write_only(
     columns = "id BIGINT NOT NULL, name STRING, n BIGINT, region STRING"
     spark.sql(f"CREATE TABLE {space.name}.`default`.{name} ({columns}) TBLPROPERTIES ('format-version' = '1')")
     opened.java(name).updateSchema().setIdentifierFields(["id"]).commit()
-
-    def inside(mode: str) -> Inside:
-        mode_only = {**space.properties, "debezium.sink.iceberg.write-mode": mode}
-        return Inside(spark, attrs.evolve(space, properties=mode_only), random.Random(1))
-
     for mode in ("equality-delete", "position-delete"):
         with pytest.raises(FatalError, match="format version 1"):
-            inside(mode).sink()
-    copying = inside("copy-on-write")
+            Inside(spark, space).sink({"debezium.sink.iceberg.write-mode": mode})
+    copied = {**space.properties, "debezium.sink.iceberg.write-mode": "copy-on-write"}
+    copying = Cut(Inside(spark, attrs.evolve(space, properties=copied)), random.Random(1))
     for op in "cu":
         start = len(database.log)
         database.transaction(*((op, row(key, op)) for key in range(3)))

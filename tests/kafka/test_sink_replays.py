@@ -13,14 +13,15 @@ from pyspark.sql import SparkSession
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model import reference
-from tests.model.events import Database, row
+from tests.model.events import Database
+from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.modes import WRITE_MODES
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
-KEYS = 12
+LIFE = Life(12, updated=0.5, moved=0.3, again=0.0)
 SMALL = {"debezium.sink.batch.max-events": "60"}
 
 
@@ -36,7 +37,7 @@ class Source:
     def change(self, transactions: int) -> list[Record]:
         """Make transactions, and give their records."""
         for _ in range(transactions):
-            self.db.transaction(*self._changes(set(self.db.rows)))
+            self.db.transaction(*LIFE.steps(self.rng, set(self.db.rows), 4))
             self.ends.append(len(self.db.log))
         fresh, self.sent = self.db.log[self.sent :], len(self.db.log)
         return fresh
@@ -49,21 +50,6 @@ class Source:
         end = self.rng.choice(self.ends[1:])
         start = self.rng.choice([at for at in range(end) if self.db.log[at].value is not None])
         return self.db.log[start:end]
-
-    def _changes(self, alive: set[int]) -> Iterable[tuple[Any, ...]]:
-        for _ in range(self.rng.randint(1, 4)):
-            key, other = self.rng.randrange(KEYS), self.rng.randrange(KEYS)
-            if key not in alive:
-                alive.add(key)
-                yield "c", row(key, "c", self.rng.randrange(10**6))
-            elif self.rng.random() < 0.5:
-                yield "u", row(key, "u", self.rng.randrange(10**6))
-            elif other not in alive and self.rng.random() < 0.3:
-                alive ^= {key, other}
-                yield "k", key, other
-            else:
-                alive.remove(key)
-                yield "d", key
 
 
 @pytest.mark.parametrize("keep", ["false", "true"], ids=["hard", "soft"])

@@ -21,6 +21,7 @@ from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model import reference
 from tests.model.events import Database, row
+from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.modes import WRITE_MODES
 from tests.topics import Topics
@@ -147,8 +148,7 @@ def test_writers_compaction_and_the_sink_at_once(
     end = time.monotonic() + SECONDS
     while time.monotonic() < end and not failures:
         sent = len(db.log)
-        for _ in range(20):
-            _change(db, rng)
+        Life(300, moved=0.0).live(rng, db, 20)
         topics.replay(db.log[sent:], create=False)
         time.sleep(0.5)
     over.set()
@@ -164,16 +164,6 @@ def test_writers_compaction_and_the_sink_at_once(
     assert {r["id"]: r["n"] for r in rows if r["id"] < OTHERS} == truth
     assert {r["id"] for r in rows if r["id"] >= OTHERS} == theirs[1] | theirs[2]
     assert theirs[1] and theirs[2]
-
-
-def _change(db: Database, rng: random.Random) -> None:
-    key = rng.randrange(300)
-    if key not in db.rows:
-        db.transaction(("c", row(key, "c", rng.randrange(10**6))))
-    elif rng.random() < 0.3:
-        db.transaction(("d", key))
-    else:
-        db.transaction(("u", row(key, "u", rng.randrange(10**6))))
 
 
 def _until(over: threading.Event, step: Callable[[], None]) -> None:

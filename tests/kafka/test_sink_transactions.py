@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -15,12 +14,14 @@ from connector.sink.batch import Report
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.events import START_NS, Database, row
+from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 TOPIC, ENDS = "whole.public.t", "whole.transaction"
+LIFE = Life(30, moved=0.0, again=0.0)
 
 
 @attrs.define
@@ -49,19 +50,6 @@ class Source:
         return [*made, Record(ENDS, len(self.after) % 2, 0, key, json.dumps(value).encode())]
 
 
-def _changes(rng: random.Random, alive: set[int]) -> Iterator[tuple[Any, ...]]:
-    for _ in range(rng.randint(1, 8)):
-        key = rng.randrange(30)
-        if key not in alive:
-            alive.add(key)
-            yield "c", row(key, "c", rng.randrange(10**6))
-        elif rng.random() < 0.7:
-            yield "u", row(key, "u", rng.randrange(10**6))
-        else:
-            alive.remove(key)
-            yield "d", key
-
-
 def test_commits_hold_whole_transactions(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -72,7 +60,7 @@ def test_commits_hold_whole_transactions(
     source, rng = Source(), random.Random(5)
     topics.create({TOPIC: 3, ENDS: 2})
     for _ in range(40):
-        topics.replay(source.transaction(*_changes(rng, set(source.db.rows))), create=False)
+        topics.replay(source.transaction(*LIFE.steps(rng, set(source.db.rows), 8)), create=False)
     extra = {"topics": TOPIC, "transaction.topic": ENDS, "debezium.sink.batch.max-events": "45"}
     inside = Inside(spark, plain_workspace("whole", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"}))
     named: list[str] = []

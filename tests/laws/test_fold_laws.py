@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from connector.sink.fold import NONE, Order, images, winners
 from tests.model import reference
-from tests.model.events import Database, row
+from tests.model.events import Database
+from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.model.reference import Event
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(120)]
 
-KEYS = 4
+LIFE = Life(4, updated=0.4, again=0.0)
 Rows = dict[reference.Key, reference.Row]
 seeds = st.integers(0, 2**32 - 1)
 
@@ -80,27 +81,8 @@ def _stream(seed: int, partitions: int) -> list[Record]:
     """A short random life of a few keys, key changes and several changes per transaction included."""
     rng, db = random.Random(seed), Database("law.public.t", partitions)
     for _ in range(rng.randint(1, 12)):
-        db.transaction(*_changes(rng, set(db.rows)))
+        db.transaction(*LIFE.steps(rng, set(db.rows), 4))
     return db.log
-
-
-def _changes(rng: random.Random, alive: set[int]) -> list[tuple[Any, ...]]:
-    """Up to four changes that are legal one after the other; `alive` follows them."""
-    changes: list[tuple[Any, ...]] = []
-    for _ in range(rng.randint(1, 4)):
-        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
-        if key not in alive:
-            changes.append(("c", row(key, "c", rng.randrange(99))))
-            alive.add(key)
-        elif rng.random() < 0.4:
-            changes.append(("u", row(key, "u", rng.randrange(99))))
-        elif other not in alive and rng.random() < 0.5:
-            changes.append(("k", key, other))
-            alive ^= {key, other}
-        else:
-            changes.append(("d", key))
-            alive.remove(key)
-    return changes
 
 
 def _interleaved(records: Sequence[Record], rng: random.Random) -> list[Record]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -32,12 +32,13 @@ from connector.sink.tasks import _Mapping
 from connector.sink.watermarks import Seen, together
 from tests.model import reference
 from tests.model.events import Database, row
+from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.unit.sink_plans import layout, plan, upsert
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
 
-KEYS, PARTITIONS, TOPIC = 4, 2, "late.public.t"
+LIFE, PARTITIONS, TOPIC = Life(4, updated=0.4, again=0.0), 2, "late.public.t"
 COLUMNS = {
     "id": pa.int64(),
     "name": pa.string(),
@@ -172,25 +173,9 @@ def _stream(rng: random.Random) -> tuple[list[Record], list[int]]:
     """A random life of a few keys, and the places behind its transactions."""
     db, ends = Database(TOPIC, PARTITIONS), []
     for _ in range(rng.randint(1, 14)):
-        db.transaction(*_changes(rng, set(db.rows)))
+        db.transaction(*LIFE.steps(rng, set(db.rows), 4))
         ends.append(len(db.log))
     return db.log, ends
-
-
-def _changes(rng: random.Random, alive: set[int]) -> Iterator[tuple[Any, ...]]:
-    for _ in range(rng.randint(1, 4)):
-        key, other = rng.randrange(KEYS), rng.randrange(KEYS)
-        if key not in alive:
-            alive.add(key)
-            yield "c", row(key, "c", rng.randrange(10**6))
-        elif rng.random() < 0.4:
-            yield "u", row(key, "u", rng.randrange(10**6))
-        elif other not in alive and rng.random() < 0.5:
-            alive ^= {key, other}
-            yield "k", key, other
-        else:
-            alive.remove(key)
-            yield "d", key
 
 
 def _with_old_parts(log: list[Record], ends: list[int], rng: random.Random) -> list[Record]:

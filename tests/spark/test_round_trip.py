@@ -25,12 +25,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.iceberg.carried import to_spark
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.types import table_schema
-from connector.kafka.fetch import feed
-from connector.settings import EventSettings, KafkaSettings
+from connector.settings import EventSettings
 from connector.settings.converters import Format
 from connector.sink.decode import Outcome, Run, decode
-from connector.sink.files import Files
-from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.plan import TablePlan
 from connector.source import describe, values
 from connector.source.envelope import Wire
 from connector.source.records import records
@@ -40,6 +38,7 @@ from serde.emit.datums import Avro
 from serde.emit.envelope import Origin
 from serde.emit.forms import LOSES, Binaries, Decimals, Modes, Times, form
 from serde.emit.kinds import Items, Kind, Pairs, Plain, Record
+from tests.unit import sink_plans
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -201,23 +200,8 @@ def _avro(schema: Document, constant: dict[str, Any]) -> Avro:
 
 def read(keys: pa.Array, messages: pa.Array, target: TableLayout, fmt: Format, *, evolve: bool = False) -> Outcome:
     """What the sink makes of them for a table that exists."""
-    plan = BatchPlan(
-        label="",
-        catalog="c",
-        events=EventSettings(fmt, fmt, (), "__"),
-        dedup_column="__source_ts_ns",
-        op_field="__op",
-        excluded_columns=frozenset(),
-        evolve=evolve,
-        tables=(TablePlan(0, target, "upsert", keep_deletes=False),),
-        routes={"t": 0},
-        refused={},
-        ranks={("t", 0): 0},
-        outlet=Files(),
-        feed=feed(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
-        reducers=1,
-        max_letters=100,
-    )
+    table = TablePlan(0, target, "upsert", keep_deletes=False)
+    plan = sink_plans.plan(table, events=EventSettings(fmt, fmt, (), "__"), evolve=evolve, max_letters=100)
     return decode(Run("t", 0, np.arange(len(keys)), keys, messages), plan)
 
 

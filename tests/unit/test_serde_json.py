@@ -357,3 +357,11 @@ def test_a_key_that_is_neither_is_a_fault(message: bytes) -> None:
     decoded = keys(b"1", message, b"2", expected=pa.struct([("id", pa.int64())]))
     assert [fault.row for fault in decoded.faults] == [1]
     assert rows(decoded) == {0: {"id": 1}, 2: {"id": 2}}
+
+
+def test_a_key_behind_a_block_is_closed() -> None:
+    """What a fuzz found: one value behind a schema block counts only where the message ends with its brace."""
+    number = _single({"type": "int64", "optional": False}, 5)
+    decoded = keys(number, number[:-1] + b"{", expected=pa.struct([("id", pa.int64())]))
+    assert rows(decoded) == {0: {"id": 5}}
+    assert [fault.row for fault in decoded.faults] == [1]

@@ -14,26 +14,24 @@ import pytest
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.keys import KnownKeys
-from connector.iceberg.layout import TableLayout
 from connector.iceberg.position import Position
 from connector.iceberg.types import table_schema
 from connector.kafka.cluster import Topic
-from connector.kafka.fetch import feed
-from connector.settings import ErrorSettings, EventSettings, KafkaSettings, TableSettings
+from connector.settings import ErrorSettings, KafkaSettings, TableSettings
 from connector.settings.routes import Routes
 from connector.sink.apply import may_exist
 from connector.sink.decode import Run, decode
-from connector.sink.files import Files
 from connector.sink.fold import NONE, Order
 from connector.sink.jobs import buckets, reducers
 from connector.sink.limits import Limits
 from connector.sink.parts import JOINED_BYTES, Part, by_bucket, fold, gather, joined, pack, unpack
-from connector.sink.plan import BatchPlan, TablePlan, Tally
+from connector.sink.plan import BatchPlan, Tally
 from connector.sink.records import Batch
 from connector.sink.route import table_name
 from connector.sink.routing import FieldRoutes
 from connector.sink.shares import Shares
 from connector.sink.start import Seen, resume
+from tests.unit import sink_plans
 
 TABLE = TableSettings(
     prefix="cdc_",
@@ -170,31 +168,10 @@ def test_only_provably_new_keys_need_no_delete(known: KnownKeys, expected: list[
 
 
 def _plan(**changed: Any) -> BatchPlan:
-    schema = table_schema(
-        pa.schema([("id", pa.int64()), ("v", pa.int32()), ("__deleted", pa.string())]),
-        ("id",),
-        frozenset(),
-        nanoseconds=False,
-    )
-    layout = TableLayout("d.t", "u", "/nowhere", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
-    table = TablePlan(0, layout, "upsert", keep_deletes=False, **changed)
-    return BatchPlan(
-        label="x",
-        catalog="c",
-        events=EventSettings("auto", "auto", (), "__"),
-        dedup_column="__source_ts_ns",
-        op_field="__op",
-        excluded_columns=frozenset(),
-        evolve=True,
-        tables=(table,),
-        routes={"t": 0},
-        refused={"odd": "no table can be made"},
-        ranks={("t", 0): 0, ("odd", 0): 1},
-        feed=feed(KAFKA, {}, {}, 1),
-        outlet=Files(),
-        reducers=1,
-        max_letters=10,
-    )
+    columns = {"id": pa.int64(), "v": pa.int32(), "__deleted": pa.string()}
+    ranks = {("t", 0): 0, ("odd", 0): 1}
+    table = sink_plans.upsert(0, columns, ("id",), **changed)
+    return sink_plans.plan(table, refused={"odd": "no table can be made"}, ranks=ranks)
 
 
 def _run(*records: tuple[Any, Any], topic: str = "t", first: int = 100) -> Run:
