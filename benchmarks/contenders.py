@@ -101,8 +101,7 @@ def write_properties(case: Case, place: Place) -> Path:
     }
     if case.routed:
         options |= {"iceberg.tables.dynamic-enabled": "true", "iceberg.tables.route-field": "source.table"}
-    if case.write_mode is not None:
-        options["debezium.sink.iceberg.write-mode"] = case.write_mode
+    options |= case.properties
     options |= {f"debezium.sink.iceberg.{key}": value for key, value in catalog_properties(place.warehouse).items()}
     file = place.work / f"{case.name}.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in (options | SPARK).items()))

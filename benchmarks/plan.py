@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -13,6 +13,10 @@ Contender = Literal["ours", "from-json", "merge-mor", "merge-cow"]
 APPEND, UPSERT, LARGE, LATENCY = "orders_append", "orders_upsert", "orders_large", "orders_latency"
 MANY, TABLES = "orders_many", 200
 APPEND_BATCHES = UPSERT_BATCHES = 4
+POSITIONS = {"debezium.sink.iceberg.write-mode": "position-delete"}
+UNDATED = {"debezium.sink.iceberg.upsert-dedup-column": "no_such_column"}
+"""Without dates a table has no watermarks: what they cost is the difference."""
+
 LATENCY_RATE_PER_S, LATENCY_SECONDS, FIRST_EVENTS = 5_000, 60, 1_000
 
 
@@ -50,8 +54,8 @@ class Sizes:
 class Case:
     """One run: a contender on a topic. `batches` limits a slow one; `prefilled` starts from the big table.
 
-    `routed` sends each event to the table that its source names, of which there are `TABLES`. `write_mode` is ours to
-    heed (None: the sink's default).
+    `routed` sends each event to the table that its source names, of which there are `TABLES`. `properties`
+    are further ones of our sink.
     """
 
     name: str
@@ -62,7 +66,7 @@ class Case:
     prefilled: bool = False
     batches: int | None = None
     routed: bool = False
-    write_mode: str | None = None
+    properties: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def namespace(self) -> str:
@@ -108,10 +112,11 @@ def cases(sizes: Sizes) -> list[Case]:
         Case("append-from-json", "from-json", APPEND, append, upsert=False),
         Case("append-large-ours", "ours", APPEND, -(-sizes.append // 2), upsert=False),
         Case("upsert-empty-ours", "ours", UPSERT, upsert),
+        Case("upsert-empty-undated-ours", "ours", UPSERT, upsert, properties=UNDATED),
         Case("upsert-empty-merge-mor", "merge-mor", UPSERT, upsert),
         Case("upsert-empty-merge-cow", "merge-cow", UPSERT, upsert),
         Case("upsert-full-ours", "ours", UPSERT, upsert, prefilled=True),
-        Case("upsert-full-positions-ours", "ours", UPSERT, upsert, prefilled=True, write_mode="position-delete"),
+        Case("upsert-full-positions-ours", "ours", UPSERT, upsert, prefilled=True, properties=POSITIONS),
         Case("upsert-full-merge-mor", "merge-mor", UPSERT, upsert, prefilled=True, batches=3),
         Case("upsert-full-merge-cow", "merge-cow", UPSERT, upsert, prefilled=True, batches=2),
         Case("upsert-large-ours", "ours", LARGE, sizes.upsert),

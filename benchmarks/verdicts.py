@@ -10,7 +10,7 @@ import attrs
 from benchmarks.figures import Run
 from benchmarks.latency import Latency
 
-APPEND_RATIO, EMPTY_RATIO, FULL_RATIO, MANY_RATIO, POSITIONS_RATIO = 1.8, 4.0, 8.0, 0.5, 3.0
+APPEND_RATIO, EMPTY_RATIO, FULL_RATIO, MANY_RATIO, POSITIONS_RATIO, WATERMARKS = 1.8, 4.0, 8.0, 0.5, 3.0, 1.05
 APPEND_CPU_S_PER_MILLION, FULL_TO_EMPTY, FIRST_TO_WARM = 11.0, 1.2, 2.0
 HEAP_MB, WORKER_MB, P95_MS, FIRST_COMMIT_S = 2_048, 600, 4_000, 25
 FLINK_APPEND, FLINK_UPSERT = 137_000, 58_000
@@ -50,14 +50,13 @@ def verdicts(runs: Mapping[str, Run], latency: Latency | None) -> list[Verdict]:
 
 
 def _speed(runs: Mapping[str, Run]) -> list[Verdict]:
-    append, empty = runs.get("append-ours"), runs.get("upsert-empty-ours")
-    cpu = append.warm.cpu_s_per_million if append and append.warm else None
+    append, empty, undated = (runs.get(f"{name}-ours") for name in ("append", "upsert-empty", "upsert-empty-undated"))
     positions = _over(rate(runs.get("upsert-full-positions-ours")), rate(runs.get("upsert-full-merge-mor")))
     full_to_empty = _over(batch_s(runs.get("upsert-full-ours")), batch_s(empty))
     return [
         Verdict("append / from_json + append", _times(runs, "append", "from-json"), APPEND_RATIO, "at least", "x"),
         Verdict("append / Flink 2.1 (other machine)", _over(rate(append), FLINK_APPEND), 1.0, "at least", "x"),
-        Verdict("append CPU per million, broker included", cpu, APPEND_CPU_S_PER_MILLION, "at most", "s"),
+        Verdict("append CPU per million, broker included", _cpu(append), APPEND_CPU_S_PER_MILLION, "at most", "s"),
         Verdict(
             "upsert, empty / MERGE merge-on-read",
             _times(runs, "upsert-empty", "merge-mor"),
@@ -71,8 +70,13 @@ def _speed(runs: Mapping[str, Run]) -> list[Verdict]:
         Verdict("upsert by position deletes, full / MERGE merge-on-read", positions, POSITIONS_RATIO, "at least", "x"),
         Verdict("upsert, empty / Flink 2.1 (other machine)", _over(rate(empty), FLINK_UPSERT), 1.0, "at least", "x"),
         Verdict("upsert batch time, full / empty", full_to_empty, FULL_TO_EMPTY, "at most", "x"),
+        Verdict("CPU with watermarks / without", _over(_cpu(empty), _cpu(undated)), WATERMARKS, "at most", "x"),
         Verdict("200 tables / one table", _times(runs, "tables", "one"), MANY_RATIO, "at least", "x"),
     ]
+
+
+def _cpu(run: Run | None) -> float | None:
+    return run.warm.cpu_s_per_million if run and run.warm else None
 
 
 def _memory(runs: Mapping[str, Run]) -> list[Verdict]:

@@ -22,6 +22,11 @@ COMMITTED = "batch committed"
 Line = dict[str, Any]
 
 
+def kills(few: int) -> int:
+    """How often a test kills what it tests: `few` times, or as often as ICEBRIDGE_KILLS says."""
+    return int(os.environ.get("ICEBRIDGE_KILLS", few))
+
+
 @frozen
 class Workspace:
     """A warehouse of its own with a JDBC catalog on SQLite, and the properties of the sink that fills it."""

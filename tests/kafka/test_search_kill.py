@@ -1,6 +1,6 @@
 """a stream into an index, and SIGKILL of the sink and of the node -> every document is the source's, none is lost.
 
-Every start costs a JVM, so a few kills run by default; ICEBRIDGE_KILLS=20 runs as many as the issue asks for.
+Every start costs a JVM, so `make test` has a few kills only; `make soak` has more. The seed is printed;
 ICEBRIDGE_SEED repeats a run's plan (not its timing).
 """
 
@@ -18,13 +18,13 @@ from connector.embedded.search import SearchNode
 from tests.conftest import MakeWorkspace
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
-from tests.running import Sink
+from tests.running import Sink, kills
 from tests.searching import Search
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
+KILLS = kills(4)
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]
 
-KILLS = int(os.environ.get("ICEBRIDGE_KILLS", "4"))
 KEYS, EVENTS = 300, 9_000
 TOPIC = "struck.public.t"
 

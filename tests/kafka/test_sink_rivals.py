@@ -26,9 +26,9 @@ from tests.model.recordings import Record
 from tests.modes import WRITE_MODES
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
-
 SECONDS = float(os.environ.get("ICEBRIDGE_CONCURRENCY_S", "20"))
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600 + 2 * SECONDS)]
+
 OTHERS = 10**9
 """Keys from here on are other writers' own."""
 
