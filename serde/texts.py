@@ -103,6 +103,8 @@ class Texts:
 def windows(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.BinaryArray | pa.LargeBinaryArray:
     """Windows of a buffer as a binary array; not copied when they touch each other."""
     count = len(starts)
+    if not count:
+        return pa.array([], pa.binary())
     base = int(starts[0])
     wide = int(ends[-1]) - base > _INT32_MAX
     kind, width = (pa.large_binary(), np.int64) if wide else (pa.binary(), np.int32)

@@ -365,3 +365,4 @@ def test_a_key_behind_a_block_is_closed() -> None:
     decoded = keys(number, number[:-1] + b"{", expected=pa.struct([("id", pa.int64())]))
     assert rows(decoded) == {0: {"id": 5}}
     assert [fault.row for fault in decoded.faults] == [1]
+    assert [fault.row for fault in keys(number[:-1] + b"{").faults] == [0]
