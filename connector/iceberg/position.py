@@ -27,6 +27,7 @@ DRIFT = "icebridge.schema-drift-count"
 WATERMARKS = "icebridge.watermarks"
 AFTER_DELETE = "icebridge.kafka.after-delete"
 TRANSACTION = "icebridge.transaction"
+TRUNCATED = "icebridge.truncated"
 
 WAYS_OUT = (
     "see `icebridge offsets show`; `icebridge offsets reset` with --to tables reads again what the table lost, with "
@@ -41,7 +42,8 @@ class Position:
 
     `transaction` is the last one of the source that is complete with it, where transactions are followed.
     Of a table's position also: `watermarks`, the greatest dedup value that the table took in per topic-partition and
-    source; `after_delete`, offsets behind a delete event, where a tombstone would only repeat it.
+    source; `after_delete`, offsets behind a delete event, where a tombstone would only repeat it; `truncated`, the
+    source's time of the last truncate (epoch nanoseconds), 0 without.
     """
 
     cluster_id: str = ""
@@ -50,6 +52,12 @@ class Position:
     watermarks: Watermarks = attrs.field(factory=dict)
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     transaction: str = ""
+    truncated: int = 0
+
+    @property
+    def dated(self) -> bool:
+        """Whether it says more of a table than offsets, so that a table without rows of the batch is told too."""
+        return bool(self.watermarks or self.after_delete or self.truncated)
 
     def advanced(self, other: Position) -> Position:
         """Give this position moved on to `other`, which knows some or all of the topic-partitions."""
@@ -61,6 +69,7 @@ class Position:
             {**self.watermarks, **other.watermarks},
             {at: o for at, o in {**self.after_delete, **other.after_delete}.items() if o == offsets.get(at)},
             other.transaction or self.transaction,
+            max(other.truncated, self.truncated),
         )
 
     def only(self, topics: Iterable[str]) -> Position:
@@ -73,6 +82,7 @@ class Position:
             {at: dates for at, dates in self.watermarks.items() if at[0] in wanted},
             {at: offset for at, offset in self.after_delete.items() if at[0] in wanted},
             self.transaction,
+            self.truncated,
         )
 
     def behind(self, other: Position) -> list[TopicPartition]:
@@ -90,6 +100,7 @@ class Position:
             "watermarks": nested(self.watermarks),
             "after-delete": nested(self.after_delete),
             "transaction": self.transaction,
+            "truncated": self.truncated,
         }
         return orjson.dumps({**document, **{k: v for k, v in more.items() if v}}, option=orjson.OPT_SORT_KEYS)
 
@@ -104,6 +115,7 @@ class Position:
             flat(document.get("watermarks", {})),
             flat(document.get("after-delete", {})),
             document.get("transaction", ""),
+            document.get("truncated", 0),
         )
 
     def summary(self, name: str, commit_id: str) -> dict[str, str]:
@@ -118,6 +130,8 @@ class Position:
         told = {key: part for key, part in parts.items() if part or key in (TOPIC_IDS, OFFSETS)}
         if self.transaction:
             own[TRANSACTION] = self.transaction
+        if self.truncated:
+            own[TRUNCATED] = str(self.truncated)
         return own | {key: orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode() for key, part in told.items()}
 
     @staticmethod
@@ -133,6 +147,7 @@ class Position:
             flat(read[WATERMARKS]),
             flat(read[AFTER_DELETE]),
             summary.get(TRANSACTION, ""),
+            int(summary.get(TRUNCATED, "0")),
         )
 
 

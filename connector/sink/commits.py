@@ -25,6 +25,7 @@ from connector.sink.landing import Landed
 from connector.sink.parcels import Parcel
 from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.targets import Targets
+from connector.sink.truncates import CLOCK
 from connector.sink.watermarks import Seen, risen
 
 COMMIT_THREADS = 8
@@ -97,7 +98,7 @@ class Commits:
         for table in plan.tables:
             if table.cut is not None:
                 target, column = self._targets[names[table.index]], plan.dedup_column
-                ordered = column == "__source_ts_ns" and column in table.layout.columns.names
+                ordered = column == CLOCK and column in table.layout.columns.names
                 until = (column, table.cut.ts_ns) if ordered and table.cut.ts_ns != NONE else None
                 emptied(self._spark, plan.catalog, target.table, until)
                 self._targets.refresh(names[table.index])
@@ -105,9 +106,8 @@ class Commits:
 
     def _land(self, table: TablePlan, name: str, result: Result, position: Position) -> Landed | None:
         asked = result.asked.get(table.index)
-        told = bool(position.watermarks or position.after_delete)
-        often = FINDS if asked is not None and table.index not in result.held else 1
-        return self.commit(table, name, result.files.get(table.index, []), asked, position, often=often, always=told)
+        files, often = result.files.get(table.index, []), FINDS if asked and table.index not in result.held else 1
+        return self.commit(table, name, files, asked, position, often=often, always=position.dated)
 
     def commit(
         self,
@@ -174,9 +174,7 @@ class Commits:
 
 
 def _has_work(table: TablePlan, result: Result, position: Position) -> bool:
-    return bool(
-        result.files.get(table.index) or table.index in result.asked or position.watermarks or position.after_delete
-    )
+    return bool(result.files.get(table.index) or table.index in result.asked or position.dated)
 
 
 def come_to(plan: BatchPlan, table: TablePlan, seen: Iterable[Seen], position: Position) -> Position:
@@ -187,4 +185,6 @@ def come_to(plan: BatchPlan, table: TablePlan, seen: Iterable[Seen], position: P
         topics = {topic for topic, _ in plan.ranks}
     own = [one for one in seen if one.table == table.index]
     ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
-    return attrs.evolve(position.only(topics), watermarks=risen(table.watermarks, own), after_delete=ends)
+    truncated = table.cut.ts_ns if table.cut is not None and table.cut.ts_ns != NONE else 0
+    watermarks = risen(table.watermarks, own)
+    return attrs.evolve(position.only(topics), watermarks=watermarks, after_delete=ends, truncated=truncated)

@@ -276,12 +276,14 @@ def _keeps_before(table: TablePlan | None) -> bool:
 
 
 def _truncates(run: Run, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:
-    """Give the truncates among changes, but those that a replay brings again."""
+    """Give the truncates among changes, but those that a replay or their source brings again."""
     for index in np.flatnonzero(change.op == OP).tolist():
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
             place = (integers(column)[index] for column in (change.ts_ns, change.lsn, change.total_order))
-            yield Truncate(run.topic, run.partition, offset, *map(int, place))
+            found = Truncate(run.topic, run.partition, offset, *map(int, place))
+            if table is None or not 0 < found.ts_ns < table.truncated:
+                yield found
 
 
 def _true_after(run: Run, change: Changes, table: TablePlan | None) -> Changes | None:

@@ -26,6 +26,7 @@ from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Folded, Part, fold, pack, unpack
 from connector.sink.plan import TablePlan, Tally
 from connector.sink.remembered import key_text
+from connector.sink.truncates import CLOCK
 
 BROADCAST = 500_000
 """So many suspects at most go to where the table's rows are read, instead of the rows coming to them."""
@@ -64,6 +65,8 @@ def standing(
     live, names = held.live, held.names
     dates = live.withColumn("_held", F.col(names[dedup_column]).cast("bigint"))
     lost = _later(dates.join(suspects, found_under(live, names, table.layout.keys, keys)))
+    if table.truncated and dedup_column == CLOCK:
+        lost = lost.union(suspects.where(F.col("_date") < table.truncated).select("_bucket", "_row"))
     if gone is not None:
         dates = gone.withColumnRenamed("date", "_held")
         lost = lost.union(_later(dates.join(suspects, F.col("key") == F.col("_text"))))

@@ -40,6 +40,7 @@ class TablePlan:
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     `dated` tells whether its rows tell how old they are; then `watermarks` has the date that each source has come to
     (`connector.sink.watermarks`). `after_delete` holds offsets at which a tombstone only repeats the delete before it.
+    `truncated` is the source's time of the last truncate of an earlier batch (epoch nanoseconds), 0 without.
     """
 
     index: int
@@ -57,6 +58,7 @@ class TablePlan:
     dated: bool = False
     watermarks: Watermarks = attrs.field(factory=dict)
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    truncated: int = 0
     write_mode: WriteMode = "equality-delete"
     history: bool = False
 

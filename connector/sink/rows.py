@@ -23,6 +23,7 @@ from connector.sink.fold import NONE, Ints, Mask, Order
 from connector.sink.parts import Part
 from connector.sink.plan import VALID_FROM, BatchPlan, TablePlan
 from connector.sink.record_keys import RecordKeys, put_keys
+from connector.sink.truncates import CLOCK
 from connector.sink.watermarks import Seen, latest, suspects
 from serde.bits import children
 from serde.changes import Changes
@@ -112,7 +113,10 @@ def part_of(run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan
     if not table.dated:
         return Made(_taken(part, keep), faults, nulled, Seen(table.index, run.at))
     known = table.watermarks.get(run.at, {})
-    part = attrs.evolve(part, suspect=suspects(part.order.dedup, change.origin, known))
+    suspect = suspects(part.order.dedup, change.origin, known)
+    if table.truncated and plan.dedup_column == CLOCK:
+        suspect |= (part.order.dedup < table.truncated) & (part.order.dedup != NONE)
+    part = attrs.evolve(part, suspect=suspect)
     return Made(_taken(part, keep), faults, nulled, _seen(run, change, part.order.dedup, keep, table))
 
 

@@ -176,6 +176,7 @@ class Targets:
             dated=target.upsert and not history and self._is_dated(target.layout),
             watermarks=target.stored.position.watermarks,
             after_delete=target.stored.position.after_delete,
+            truncated=target.stored.position.truncated,
             write_mode=self._mode(name),
             history=target.upsert and history,
         )

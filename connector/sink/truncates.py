@@ -14,6 +14,8 @@ from connector.iceberg.position import TopicPartition
 from connector.sink.fold import NONE, Ints, Mask
 
 OP = ord("t")
+CLOCK = "__source_ts_ns"
+"""The dedup column whose values and a truncate's time can be compared."""
 
 
 @attrs.frozen

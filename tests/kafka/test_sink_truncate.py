@@ -6,8 +6,10 @@ import json
 
 import attrs
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.inside import Inside
 from tests.model import recordings
 from tests.model.recordings import Record
 from tests.running import Run
@@ -48,6 +50,23 @@ def test_a_truncate_empties_the_table(topics: Topics, make_workspace: MakeWorksp
     ignored = _fine(ignoring.run())
     assert _rows(ignoring, lake) == [(1, "after truncate"), (2, "y"), (3, "z")]
     assert "truncates are ignored" in ignored.text and ignored.total("dead_letters") == 0
+
+
+def test_what_comes_again_after_a_truncate_changes_nothing(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """Rows from before a truncate that the source sends again stay away, and its truncate takes no newer row."""
+    name = "emptied_again"
+    records = [attrs.evolve(r, topic=name) for r in recordings.load("json_schema_envelope", "trunc_me")]
+    extra = {"topics": name, "truncate.enabled": "true", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    sink = Inside(spark, plain_workspace(name, extra))
+    topics.replay(records)
+    sink.run()
+    for part in (records, [r for r in records if r.value is not None and _is_before(r)]):
+        topics.replay((r for r in part if r.value is None or b"after truncate" not in r.value), create=False)
+        (report,) = sink.run()
+        assert report.late > 0
+        assert [(r["id"], r["v"]) for r in sink.lake.many(name)] == [(1, "after truncate")]
 
 
 def _fine(run: Run) -> Run:

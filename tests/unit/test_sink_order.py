@@ -63,8 +63,8 @@ def test_very_many_sources_share_one_watermark() -> None:
 
 
 def test_a_position_travels_as_it_is() -> None:
-    """Watermarks, places behind deletes and the last transaction come back from offsets table and summaries."""
-    position = Position("c", {"t": "i"}, {AT: 4}, {AT: {"a.b": 7}}, {AT: 4}, "77")
+    """Watermarks, places behind deletes, last transaction and truncate: back from offsets table and summaries."""
+    position = Position("c", {"t": "i"}, {AT: 4}, {AT: {"a.b": 7}}, {AT: 4}, "77", 1_700_000_000)
     assert Position.parse(position.json()) == position
     assert Position.of_summary(position.summary("n", "id"), "n") == position
     plain = Position("c", {"t": "i"}, {AT: 4})
