@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -169,6 +170,7 @@ def test_garbage_is_a_fault_of_its_own(case: tuple[Any, list[bytes], list[bytes]
     check(*case)
 
 
+@pytest.mark.timeout(FUZZ_S + 300)
 def test_fuzzing() -> None:
     """The same for as long as ICEBRIDGE_FUZZ_S says."""
     end = time.monotonic() + FUZZ_S

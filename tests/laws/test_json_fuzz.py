@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -146,6 +147,7 @@ def test_spoilt_keys_of_one_value(keys: list[bytes]) -> None:
     check_keys(keys)
 
 
+@pytest.mark.timeout(FUZZ_S + 300)
 def test_fuzzing() -> None:
     """The same for as long as ICEBRIDGE_FUZZ_S says."""
     end = time.monotonic() + FUZZ_S
