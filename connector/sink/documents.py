@@ -15,7 +15,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types import nullable
 from connector.opensearch.actions import Style, deleting, indexing, written
 from connector.opensearch.bulk import Actions, Bulk
 from connector.opensearch.ids import document_ids, place_ids
@@ -24,7 +23,7 @@ from connector.opensearch.texts import json_texts
 from connector.settings.search import BulkSettings, ConnectionSettings
 from connector.sink import parcels, relocated
 from connector.sink.apply import mark_deleted
-from connector.sink.fold import NONE, Ints, Mask, Order
+from connector.sink.fold import NONE, Order
 from connector.sink.moves import marked
 from connector.sink.outlet import Writers
 from connector.sink.parcels import Parcel
@@ -32,6 +31,7 @@ from connector.sink.parts import Folded, Part, gather, pack, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
 from connector.sink.rows import DELETED, Run
 from connector.sink.unsent import gaps, last_rows, unknown
+from serde.bits import Ints, Mask
 
 Versions = Literal["source", "offset"]
 
@@ -96,7 +96,7 @@ class DocumentWriters:
     def upsert(self, table: TablePlan, folded: Folded, elsewhere: Sequence[bytes] = ()) -> Iterator[Parcel]:
         """Put the winners' rows into the index, and take out, or mark, the documents of deleted keys."""
         gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
-        keys = relocated.keys_of(elsewhere, table, nullable(table.layout.columns)) if elsewhere else relocated.Keys()
+        keys = relocated.keys_of(elsewhere, table, table.layout.rows) if elsewhere else relocated.Keys()
         missing, style = unknown(folded), self._target(table).style
         for part in gather(folded.parts, folded.winners[~gone & ~missing]):
             self._index(part, table)
@@ -183,7 +183,7 @@ class DocumentWriters:
         Those are under the present keys; under the ones before where no delete tells that they are gone.
         """
         told, _, rows = payload.removeprefix(LATE).partition(b"\n")
-        part, before = unpack(rows, nullable(table.layout.columns)), orjson.loads(told)
+        part, before = unpack(rows, table.layout.rows), orjson.loads(told)
         unsent, ids = gaps(part), self._ids(part, table)
         own, others = (self._held(table, some, list(unsent)) for some in (ids.to_pylist(), before))
         found = [one or other for one, other in zip(own, others, strict=True)]

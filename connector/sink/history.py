@@ -22,7 +22,6 @@ from connector.iceberg.ranges import KeyRanges
 from connector.iceberg.scan import FILE, POSITION, Reader, column
 from connector.iceberg.scan_tasks import planned
 from connector.iceberg.table import Table
-from connector.iceberg.types import nullable
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
 from connector.sink.apply import replace
@@ -85,13 +84,12 @@ def _packing(table: TablePlan, names: dict[str, str]) -> Task:
     """Give the task that packs versions of the table: frames of its rows -> parcels by bucket."""
     layout, index = table.layout, table.index
     keys = [(name, layout.schema.find_type(name)) for name in layout.keys]
-    columns = nullable(layout.columns)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
                 arrays = list(whole(layout, batch, names, (FILE, POSITION)).values())
-                part = as_part(pa.RecordBatch.from_arrays(arrays, schema=columns))
+                part = as_part(pa.RecordBatch.from_arrays(arrays, schema=layout.rows))
                 for bucket, piece in by_bucket(part, keys, table.buckets):
                     yield parcels.batch([Parcel(parcels.HELD, pack(piece), index, bucket)])
 
@@ -101,7 +99,6 @@ def _packing(table: TablePlan, names: dict[str, str]) -> Task:
 def _bringing_up(table: TablePlan) -> Task:
     """Give the task that makes histories: parcels sorted by bucket -> parcels of files, and of keys to replace."""
     versioned, keys = table.versioned, table.layout.keys
-    columns = nullable(table.layout.columns)
 
     def written(writer: TableWriter, came: list[Part], held: list[Part]) -> Iterator[pa.RecordBatch]:
         if came:
@@ -118,7 +115,7 @@ def _bringing_up(table: TablePlan) -> Task:
                 if bucket != at:
                     yield from written(writer, came, held)
                     at, came, held = bucket, [], []
-                (came if kind == parcels.VERSIONS else held).append(unpack(payload, columns))
+                (came if kind == parcels.VERSIONS else held).append(unpack(payload, table.layout.rows))
         yield from written(writer, came, held)
         for description in writer.close():
             yield parcels.batch([Parcel(parcels.FILE, description, table.index)])

@@ -19,7 +19,6 @@ from pyspark.sql.types import StructType
 
 from connector.iceberg.carried import to_spark
 from connector.iceberg.codes import key_codes
-from connector.iceberg.types import nullable
 from connector.sink import parcels
 from connector.sink.held import Held, aliases, found_under, shape
 from connector.sink.parcels import Parcel, Task
@@ -89,11 +88,11 @@ def _shape(table: TablePlan) -> StructType:
 
 def _dated(table: TablePlan) -> Task:
     """Give the task that tells of each suspect its place, date and key."""
-    layout, columns = table.layout, nullable(table.layout.columns)
+    layout = table.layout
     names = ["_bucket", "_row", "_date", "_text", *aliases("key", len(layout.keys))]
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for bucket, part in _unpacked(batches, columns):
+        for bucket, part in _unpacked(batches, layout.rows):
             rows = np.flatnonzero(part.suspect)
             keys = [part.rows.column(name).take(pa.array(rows)) for name in layout.keys]
             place = [pa.repeat(pa.scalar(bucket, pa.int32()), len(rows)), pa.array(rows, pa.int64())]
@@ -105,12 +104,12 @@ def _dated(table: TablePlan) -> Task:
 
 def _let_through(table: TablePlan) -> Task:
     """Give the task that leaves out the changes of keys that lost."""
-    layout, columns = table.layout, nullable(table.layout.columns)
+    layout = table.layout
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         late = 0
         for batch in batches:
-            for (bucket, part), lost in zip(_unpacked([batch], columns), batch.column("lost"), strict=True):
+            for (bucket, part), lost in zip(_unpacked([batch], layout.rows), batch.column("lost"), strict=True):
                 rows = np.array(lost.as_py() or [], np.int64)
                 late += len(rows)
                 codes = key_codes([part.rows.column(name) for name in layout.keys])

@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.iceberg.position import Position
-from connector.iceberg.types import nullable
 from connector.settings import EventSettings
 from connector.sink import parcels
 from connector.sink.commits import come_to
@@ -110,7 +109,7 @@ class Model:
                 made = [*(p for run in _cut(piece, self.rng, 2) for p in task.take(_run(run))), *task.finish()]
                 for parcel in made:
                     if parcel.kind == parcels.CHANGES:
-                        part = unpack(pa.py_buffer(parcel.payload), nullable(job.tables[0].layout.columns))
+                        part = unpack(pa.py_buffer(parcel.payload), job.tables[0].layout.rows)
                         parts.setdefault(parcel.bucket, []).append(part)
                 seen += task._seen
         return parts, together(seen)
