@@ -14,10 +14,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from serde.bits import Ints, Mask
 from serde.faults import Unfit
 from serde.framing import block_prefix
 from serde.rows import load
-from serde.texts import Mask, Texts, texts_of, windows
+from serde.texts import Texts, texts_of, windows
 
 _HEAD = b'{"schema":{"'
 _NESTED = frozenset({"struct", "array", "map"})
@@ -82,7 +83,7 @@ def _whole(texts: Texts, nulls: Mask) -> pa.LargeBinaryArray:
 _Made = dict[bytes, tuple[list[int], pa.LargeBinaryArray]]
 
 
-def _bare(texts: Texts, rows: np.ndarray[tuple[int], np.dtype[np.int64]], name: str) -> _Made:
+def _bare(texts: Texts, rows: Ints, name: str) -> _Made:
     """Values without schema: not in braces, not in brackets."""
     first = texts.pick(rows).first()
     own = rows[~np.isin(first, np.frombuffer(b"{[\0", np.uint8))]
@@ -95,7 +96,7 @@ def _bare(texts: Texts, rows: np.ndarray[tuple[int], np.dtype[np.int64]], name: 
     }
 
 
-def _blocks(texts: Texts, rows: np.ndarray[tuple[int], np.dtype[np.int64]], name: str) -> _Made:
+def _blocks(texts: Texts, rows: Ints, name: str) -> _Made:
     """Values behind a schema block, one block after the other."""
     made: _Made = {}
     todo = rows[texts.pick(rows).starts_with(_HEAD)]

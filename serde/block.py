@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from serde.bits import Ints
 from serde.faults import Fault
 
-Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
+Rows = Ints
 
 
 @frozen(eq=False)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
-from serde.bits import Mask, children, parts, valid_of
+from serde.bits import Bytes, Mask, children, parts, valid_of
 from serde.block import Block, Rows
 from serde.cloud import is_cloud, opened
 from serde.faults import Fault
@@ -21,7 +21,7 @@ from serde.shape import is_envelope, is_other
 OPS = b"crudtm"
 _DELETE, _MESSAGE = ord("d"), ord("m")
 DELETED = "__deleted"
-Ops = np.ndarray[tuple[int], np.dtype[np.uint8]]
+Ops = Bytes
 _POSITION = frozenset({"op", "source.ts_ns", "source.ts_us", "source.ts_ms", "source.lsn", "transaction.total_order"})
 _ORIGIN = ("name", "db", "table")
 """What names a source: its server (`topic.prefix`), database and table."""

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field
 
-from serde.bits import children
+from serde.bits import Mask, children
 from serde.block import Rows
-from serde.node import Bad, Leaf, List, Map, Node, Struct, is_plain
+from serde.node import Leaf, List, Map, Node, Struct, is_plain
 
 _REASON = "value cannot be represented"
 
@@ -49,7 +49,7 @@ def _leaf(array: pa.Array, node: Leaf, path: str, rows: Rows | None, misfits: Mi
     return made
 
 
-def _top(bad: Bad, rows: Rows | None) -> Rows:
+def _top(bad: Mask, rows: Rows | None) -> Rows:
     where = np.flatnonzero(bad).astype(np.int64)
     return where if rows is None else rows[where]
 

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field, frozen
 
+from serde.bits import Mask
 from serde.block import Rows
 from serde.faults import Fault, Stage, Unfit
 from serde.rows import load
 from serde.schema import Schema, parse, parse_document
-from serde.texts import Mask, Texts
+from serde.texts import Texts
 
 Format = Literal["auto", "json", "json-schema"]
 _HEAD = b'{"schema":'

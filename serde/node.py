@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from attrs import define, frozen
 
-Bad = np.ndarray[tuple[int], np.dtype[np.bool_]]
-Convert = Callable[[pa.Array], tuple[pa.Array, Bad | None]]
+from serde.bits import Mask
+
+Convert = Callable[[pa.Array], tuple[pa.Array, Mask | None]]
 """Wire array -> logical array of the same length, and a mask of the values that cannot be represented (None:
 all can).
 """

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from attrs import define, field
 from pyarrow import json as arrow_json
 
-from serde.bits import children
-from serde.texts import Ints, Texts
+from serde.bits import Ints, children
+from serde.texts import Texts
 
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 14

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+from serde.bits import Bytes, Ints, Mask
+
 _NEWLINE = 10
 _INT32_MAX = 2**31 - 1
 
@@ -32,7 +32,7 @@ class Texts:
         return self.ends - self.starts
 
     @property
-    def view(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    def view(self) -> Bytes:
         """The value buffer as bytes, not copied."""
         return np.frombuffer(self.data, np.uint8)
 
@@ -48,15 +48,15 @@ class Texts:
         """Every window shortened by `head` bytes in front and `tail` behind."""
         return Texts(self.data, self.starts + head, self.ends - tail)
 
-    def first(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    def first(self) -> Bytes:
         """First byte of each window, 0 for an empty one."""
         return self._at(self.starts)
 
-    def last(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    def last(self) -> Bytes:
         """Last byte of each window, 0 for an empty one."""
         return self._at(self.ends - 1)
 
-    def _at(self, where: Ints) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    def _at(self, where: Ints) -> Bytes:
         filled = self.ends > self.starts
         out = np.zeros(len(self), np.uint8)
         out[filled] = self.view[where[filled]]

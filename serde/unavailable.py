@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.bits import Mask, parts, valid_of
+from serde.bits import Ints, Mask, parts, valid_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _PAIR = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
@@ -64,7 +64,7 @@ def _one_below(column: pa.ListArray | pa.MapArray, values: pa.Array) -> Mask | N
     return None if inner is None else _mask(len(column), single[inner])
 
 
-def _mask(count: int, hits: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Mask | None:
+def _mask(count: int, hits: Ints) -> Mask | None:
     if not len(hits):
         return None
     mask = np.zeros(count, np.bool_)

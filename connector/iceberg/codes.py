@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Codes = npt.NDArray[np.int64]
+from serde.bits import Ints
 
 
-def key_codes(columns: Sequence[pa.Array]) -> Codes:
+def key_codes(columns: Sequence[pa.Array]) -> Ints:
     """Give each row a number that is equal for equal tuples and different for different ones.
 
     Args:
@@ -26,6 +25,6 @@ def key_codes(columns: Sequence[pa.Array]) -> Codes:
     return result
 
 
-def _dense(column: pa.Array) -> Codes:
+def _dense(column: pa.Array) -> Ints:
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     return np.asarray(storage.dictionary_encode(null_encoding="encode").indices, dtype=np.int64)

@@ -10,14 +10,11 @@ convertible.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.conversion import converted
-from serde.bits import binary, children, uuid
-
-Mask = npt.NDArray[np.bool_]
+from serde.bits import Mask, binary, children, uuid
 
 _DAY_MS = 86_400_000
 _SOME_DAY = "1970-01-01T"

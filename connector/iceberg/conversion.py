@@ -6,14 +6,11 @@ A value that the column cannot hold exactly is reported by its row, not rounded,
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.bits import uuid
+from serde.bits import Mask, uuid
 from serde.temporal import clock
-
-Mask = npt.NDArray[np.bool_]
 
 
 def converted(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:

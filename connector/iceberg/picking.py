@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,8 +17,8 @@ from connector.errors import FatalError
 from connector.iceberg.conversion import converted
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.variants import decoded
+from serde.bits import Ints
 
-Ints = npt.NDArray[np.int64]
 _FIELD_ID = b"PARQUET:field_id"
 
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import attrs
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from connector.opensearch.bulk import Actions
 from connector.opensearch.texts import escaped, joined, json_texts, object_texts, quoted
-
-Ints = npt.NDArray[np.int64]
+from serde.bits import Ints
 
 ROWS = 5_000
 """Rows that are made into text at once: columns small enough for the processor's caches."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from opensearchpy import OpenSearch
@@ -24,8 +23,7 @@ from connector.errors import FatalError, RetriableError
 from connector.opensearch.client import client, mapped
 from connector.opensearch.verdicts import verdict
 from connector.settings.search import BulkSettings, ConnectionSettings
-
-Ints = npt.NDArray[np.int64]
+from serde.bits import Ints
 
 _TOO_LARGE = 413
 _ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"

@@ -19,10 +19,10 @@ from connector.iceberg.ranges import KeyRanges
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
 from connector.sink.decode import DELETED
-from connector.sink.fold import Ints, Mask
 from connector.sink.parcels import Parcel
 from connector.sink.parts import Folded, Part, gather
 from connector.sink.plan import TablePlan
+from serde.bits import Ints, Mask
 
 
 def write_append(writer: TableWriter, part: Part, table: TablePlan) -> None:

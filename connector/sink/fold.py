@@ -19,8 +19,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from serde.bits import Ints, Mask
 
 NONE = np.iinfo(np.int64).min
 """Stands for "not known" in the order columns; real values are positive."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from connector.iceberg.conversion import converted
 from connector.sink.fold import NONE
 from connector.sink.parts import Part
 from connector.sink.plan import TablePlan
-from serde.bits import children, valid_of
+from serde.bits import Ints, children, valid_of
 from serde.converter import converter
 
 HEADER = "__debezium.oldkey"
@@ -29,7 +28,7 @@ _JSON = converter("auto")
 """Debezium writes the header with the connector's header converter: as JSON, by default."""
 
 
-def marked(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array) -> Part:
+def marked(part: Part, offsets: Ints, old_keys: pa.Array) -> Part:
     """Give creates with an old key the operation `MOVED`; events that do not tell their operation count by the header.
 
     Args:
@@ -45,7 +44,7 @@ def marked(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array) -> Pa
     return attrs.evolve(part, order=attrs.evolve(part.order, op=op))
 
 
-def moves(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array, table: TablePlan) -> Part | None:
+def moves(part: Part, offsets: Ints, old_keys: pa.Array, table: TablePlan) -> Part | None:
     """Give, for each moved create, a change of its place whose key is the old one; None without any."""
     at = np.flatnonzero(part.order.op == MOVED)
     if not len(at):
@@ -59,7 +58,7 @@ def moves(part: Part, offsets: npt.NDArray[np.int64], old_keys: pa.Array, table:
     return attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
 
 
-def elsewhere(part: Part, offsets: npt.NDArray[np.int64], keys: pa.Array, table: TablePlan) -> tuple[Part, Part] | None:
+def elsewhere(part: Part, offsets: Ints, keys: pa.Array, table: TablePlan) -> tuple[Part, Part] | None:
     """Give the changes of a part whose header names another key, and the same under that key; None without any.
 
     Args:

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.sink.fold import Mask
-from serde.bits import children
+from serde.bits import Ints, Mask, children
 from serde.changes import Changes, only
 from serde.faults import Fault
 
@@ -52,14 +51,14 @@ def named(change: Changes, field: str) -> tuple[Changes | None, list[Fault]]:
     return _with_codes(change, place, open_, bad, field, missing)
 
 
-def _places(text: pa.StringArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _places(text: pa.StringArray) -> Ints:
     found = pc.index_in(pc.ascii_lower(text), value_set=_KNOWN)
     return np.asarray(found.fill_null(-1), np.int64)
 
 
 def _with_codes(
     change: Changes,
-    place: np.ndarray[tuple[int], np.dtype[np.int64]],
+    place: Ints,
     open_: Mask,
     bad: Mask,
     field: str,

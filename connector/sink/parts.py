@@ -15,7 +15,8 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType
 
 from connector.iceberg.codes import key_codes
-from connector.sink.fold import NONE, Ints, Mask, Order, images, last_known, winners
+from connector.sink.fold import NONE, Order, images, last_known, winners
+from serde.bits import Ints, Mask
 
 _HASH: BucketTransform[int] = BucketTransform(2**31 - 1)
 JOINED_BYTES = 8 * 1024**2

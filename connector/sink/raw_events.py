@@ -12,9 +12,10 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from connector.settings.partitions import PartitionTerm
 from connector.settings.sorting import SortTerm
-from connector.sink.fold import NONE, Ints, Mask, Order
+from connector.sink.fold import NONE, Order
 from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
+from serde.bits import Ints, Mask
 from serde.faults import Fault
 
 TABLE = "debezium_events"

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown
-from connector.sink.fold import Ints, Mask
 from connector.sink.plan import TablePlan
+from serde.bits import Ints, Mask
 from serde.block import Decoded
 from serde.faults import Fault
 

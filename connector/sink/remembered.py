@@ -16,9 +16,10 @@ from connector.iceberg.codes import key_codes
 from connector.iceberg.deleted_keys import COLUMNS
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.position import TopicPartition
-from connector.sink.fold import NONE, Ints, Order
+from connector.sink.fold import NONE, Order
 from connector.sink.parts import Folded, gather
 from connector.sink.plan import TablePlan
+from serde.bits import Ints
 
 
 @attrs.frozen

@@ -26,13 +26,13 @@ from connector.sink.apply import write_append, write_upserts
 from connector.sink.batch import MAX_ROUNDS, Batches
 from connector.sink.commits import Commits
 from connector.sink.decode import Outcome, Run, decode
-from connector.sink.fold import Ints, Mask
 from connector.sink.parcels import Parcel
 from connector.sink.parts import Part, fold
 from connector.sink.plan import BatchPlan
 from connector.sink.records import Batch
 from connector.sink.targets import Targets
 from connector.sink.unsent import filled, unknown
+from serde.bits import Ints, Mask
 
 REPLAYED = "icebridge.replayed"
 """Summary property of a commit: the ids of the letters that it put through, with commas."""

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from connector.settings.regexps import compiled
 from connector.settings.routes import Routes, parts
-from connector.sink.fold import Ints
 from connector.sink.operations import at
+from serde.bits import Ints
 from serde.block import Block
 from serde.changes import Changes
 from serde.faults import Fault

@@ -19,13 +19,13 @@ from connector.iceberg.position import TopicPartition
 from connector.iceberg.variants import LONGEST_BYTES, as_text
 from connector.kafka.fetch import Chunk
 from connector.kafka.fetch.headers import header
-from connector.sink.fold import NONE, Ints, Mask, Order
+from connector.sink.fold import NONE, Order
 from connector.sink.parts import Part
 from connector.sink.plan import VALID_FROM, BatchPlan, TablePlan
 from connector.sink.record_keys import RecordKeys, put_keys
 from connector.sink.truncates import CLOCK
 from connector.sink.watermarks import Seen, latest, suspects
-from serde.bits import children
+from serde.bits import Ints, Mask, children
 from serde.changes import Changes
 from serde.faults import Fault
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from connector.iceberg.position import TopicPartition
-from connector.sink.fold import NONE, Ints, Mask
+from connector.sink.fold import NONE
+from serde.bits import Ints, Mask
 
 OP = ord("t")
 CLOCK = "__source_ts_ns"

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.codes import key_codes
-from connector.sink.fold import Ints, Mask, Order, first_of_runs, winners
+from connector.sink.fold import Order, first_of_runs, winners
 from connector.sink.moves import CREATE, MOVED
 from connector.sink.parts import Folded, Part, gather
+from serde.bits import Ints, Mask
 from serde.unavailable import unavailable
 
 _READ, _DELETE = ord("r"), ord("d")

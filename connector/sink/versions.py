@@ -18,11 +18,12 @@ from connector.iceberg.carried import to_spark
 from connector.iceberg.codes import key_codes
 from connector.iceberg.ranges import KeyRanges
 from connector.sink import parcels
-from connector.sink.fold import NONE, Ints, Mask, Order, first_of_runs
+from connector.sink.fold import NONE, Order, first_of_runs
 from connector.sink.parcels import Parcel
 from connector.sink.parts import Folded, Part, by_bucket, gather, pack
 from connector.sink.plan import IS_CURRENT, VALID_FROM, VALID_TO, TablePlan
 from connector.sink.unsent import filled
+from serde.bits import Ints, Mask
 
 _CHANGED, _NS_PER_US = ord("u"), 1000
 

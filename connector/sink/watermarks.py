@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.position import TopicPartition, Watermarks
-from connector.sink.fold import NONE, Ints, Mask
+from connector.sink.fold import NONE
+from serde.bits import Ints, Mask
 
 MAX_SOURCES = 200
 """Sources of one topic-partition that are kept apart in a commit's summary; beyond it they share one watermark, which

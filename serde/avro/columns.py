@@ -27,8 +27,8 @@ from serde.avro.codec import (
     Sized,
     Union,
 )
-from serde.avro.cursor import SHORT, SLOW, TEXT, UNFIT, Cursor, Ints, Mask
-from serde.bits import valid_of
+from serde.avro.cursor import SHORT, SLOW, TEXT, UNFIT, Cursor
+from serde.bits import Ints, Mask, valid_of
 from serde.texts import windows
 
 _FEW, _ROUNDS = 32, 16

@@ -12,12 +12,12 @@ from serde.alone import field_name, may_be
 from serde.avro.codec import Optional
 from serde.avro.reader import read
 from serde.avro.schema import Writer, parse
-from serde.bits import valid_of
+from serde.bits import Mask, valid_of
 from serde.block import Block, Decoded, Rows
 from serde.faults import Fault, Stage
 from serde.images import logical_rows
 from serde.registry import Fetch, UnknownSchema
-from serde.texts import Mask, Texts, texts_of
+from serde.texts import Texts, texts_of
 from serde.words import worded
 
 _HEAD = 5

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from attrs import define
 
-Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
-Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+from serde.bits import Bytes, Ints, Mask
+
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 PADDING = 64
 SHORT, LONG, UNFIT, TEXT, SLOW = 1, 2, 3, 4, 5

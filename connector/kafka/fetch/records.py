@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from connector.kafka.fetch.batches import Unreadable
+from serde.bits import Bytes, Ints
 
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 _MORE = 0x80
 _INLINE = 12
 """Values up to this size stand in an Arrow view itself."""
