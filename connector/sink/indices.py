@@ -6,13 +6,11 @@ as the rows of a table are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 
 import attrs
 import orjson
 import pyarrow as pa
-import structlog
 
 from connector.errors import DataFault, GapError
 from connector.iceberg.deleted_keys import DeletedKeys
@@ -29,12 +27,11 @@ from connector.settings import SinkSettings
 from connector.settings.search import SearchSettings
 from connector.sink.decode import DELETED
 from connector.sink.documents import Documents, Target, Versions
+from connector.sink.known import Known
 from connector.sink.making import identifiers, with_keys
 from connector.sink.matching import merged
 from connector.sink.plan import Need, TablePlan
 from connector.sink.route import index_name
-
-INDEXES_AT_ONCE = 8
 
 
 @attrs.frozen
@@ -51,22 +48,17 @@ class Noted:
         return {"schema": schema, "versions": self.versions, "tombstones": self.tombstones}
 
 
-class Indices:
+class Indices(Known[Noted]):
     """All indexes of one sink, by name; events that name their tables themselves name indexes here."""
+
+    KIND = "index"
 
     def __init__(self, settings: SinkSettings, search: SearchSettings) -> None:
         """Start with no index known."""
-        self._settings, self._search = settings, search
+        super().__init__(settings)
+        self._search = search
         self._indexes = Indexes(search)
-        self._known: dict[str, Noted] = {}
-        self.refused: dict[str, str] = {}
-        self.refused_tables: dict[str, str] = {}
-        self.drift: dict[str, set[str]] = {}
         self.deleted_keys: DeletedKeys | None = None
-        self._log = structlog.get_logger()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
 
     @property
     def outlet(self) -> Documents:
@@ -89,21 +81,6 @@ class Indices:
         """Give the name of a topic's index."""
         return self._search.existing.get(topic) or index_name(topic, self._settings.table)
 
-    def find(self, topics: Iterable[str]) -> dict[str, str]:
-        """Give the index names of those topics whose index is known; none where events decide."""
-        if self._settings.table.routes is not None:
-            return {}
-        names = {topic: self.name(topic) for topic in topics}
-        self._load(names.values())
-        return {topic: name for topic, name in names.items() if name in self._known}
-
-    def routed(self) -> list[str]:
-        """Give the indexes known of those that events name themselves: the configured ones, and those met so far."""
-        rule = self._settings.table.routes
-        if rule is not None:
-            self._load(name for name, _ in rule.tables)
-        return [] if rule is None else sorted(self._known)
-
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:  # noqa: ARG002 - no commits
         """Give the executors' view of an index."""
         noted, rule = self._known[name], self._settings.table
@@ -117,14 +94,6 @@ class Indices:
             tombstones="delete" if deletes else "skip",
             keys_from=rule.keys.comes_from(name),
         )
-
-    def satisfy(self, needs: Iterable[Need]) -> None:
-        """Make indexes, and add fields, for shapes of events that they were not ready for."""
-        by_index: dict[str, list[Need]] = {}
-        for need in needs:
-            by_index.setdefault(need.table or self.name(need.topic), []).append(need)
-        with ThreadPoolExecutor(INDEXES_AT_ONCE) as pool:
-            list(pool.map(lambda name: self._satisfied(name, by_index[name]), by_index))
 
     def versions(self, name: str) -> Versions:
         """Tell what an index goes by."""
@@ -146,21 +115,13 @@ class Indices:
     def patch(self, name: str) -> None:
         """Nothing to note: tasks look documents up whenever an event leaves values out."""
 
-    def drifted(self, name: str, fields: Iterable[str]) -> None:
-        """Take note of fields in which events and index differ."""
-        self.drift.setdefault(name, set()).update(fields)
-
     def _place(self, name: str) -> str:
         """The index of a name that events gave: small letters, and nothing that no index may be called."""
         return name if self._settings.table.routes is None else index_of(name)
 
-    def _load(self, names: Iterable[str]) -> None:
-        unknown = [name for name in dict.fromkeys(names) if name not in self._known]
-        with ThreadPoolExecutor(INDEXES_AT_ONCE) as pool:
-            found = list(pool.map(lambda name: self._indexes.find(self._place(name)), unknown))
-        for name, index in zip(unknown, found, strict=True):
-            if index is not None and index.noted:
-                self._known[name] = self._noted(name, index.noted)
+    def _loaded(self, name: str) -> Noted | None:
+        found = self._indexes.find(self._place(name))
+        return self._noted(name, found.noted) if found is not None and found.noted else None
 
     def _noted(self, name: str, noted: Mapping[str, object]) -> Noted:
         schema = orjson.dumps(noted["schema"]).decode()
@@ -168,17 +129,6 @@ class Indices:
         layout = TableLayout.of_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
         versions: Versions = "offset" if noted["versions"] == "offset" else "source"
         return Noted(layout, versions, tombstones=bool(noted["tombstones"]))
-
-    def _satisfied(self, name: str, needs: list[Need]) -> None:
-        try:
-            known = self._known.get(name)
-            self._known[name] = self._made(name, needs) if known is None else self._evolved(name, known, needs)
-        except DataFault as fault:
-            if needs[0].table is not None:
-                self.refused_tables[name] = str(fault)
-            else:
-                self.refused.update(dict.fromkeys((need.topic for need in needs), str(fault)))
-            self._log.warning("no index", index=name, topics=sorted({n.topic for n in needs}), reason=str(fault))
 
     def _made(self, name: str, needs: list[Need]) -> Noted:
         """Make an index, or take one over that is there, from the shapes of its events."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import attrs
 import pyarrow as pa
-import structlog
 
 from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog import Catalog
@@ -31,15 +29,13 @@ from connector.settings.writes import WriteMode
 from connector.sink import contradictions, raw_events
 from connector.sink.decode import DELETED
 from connector.sink.files import Files
+from connector.sink.known import Known
 from connector.sink.making import declared, identifiers, required_of, terms_of, with_keys
 from connector.sink.matching import merged
 from connector.sink.plan import IS_CURRENT, VALID_FROM, VALID_TO, Need, TablePlan
 from connector.sink.remembered import Memory
 from connector.sink.route import table_name
 
-T = TypeVar("T")
-
-TABLES_AT_ONCE = 8
 VARIANTS_SINCE = 3
 
 TOMBSTONES = "icebridge.tombstones"
@@ -58,8 +54,10 @@ class Target:
     base: int | None
 
 
-class Targets:
+class Targets(Known[Target]):
     """All tables of one sink, by name."""
+
+    KIND = "table"
 
     def __init__(
         self,
@@ -73,23 +71,16 @@ class Targets:
         Tables are loaded on first sight. Raises then:
             GapError: a table that was noted was rolled back, or dropped and made again.
         """
-        self._settings, self._catalog, self._noted = settings, catalog, dict(noted or {})
+        super().__init__(settings)
+        self._catalog, self._noted = catalog, dict(noted or {})
         self.deleted_keys = deleted_keys
-        self._targets: dict[str, Target] = {}
-        self.refused: dict[str, str] = {}
-        self.refused_tables: dict[str, str] = {}
-        self.drift: dict[str, set[str]] = {}
         self._patched: set[str] = set()
         self._changed: set[str] = set()
         history = settings.table.history_table
         self._history = SchemaLog(catalog, history, settings.name) if history else None
-        self._log = structlog.get_logger()
 
     def __getitem__(self, table: str) -> Target:
-        return self._targets[table]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._targets)
+        return self._known[table]
 
     @property
     def outlet(self) -> Files:
@@ -100,11 +91,11 @@ class Targets:
 
     def label(self, name: str) -> str:
         """Give a table's name with its namespace."""
-        return self._targets[name].table.name
+        return self._known[name].table.name
 
     def tables(self, names: Iterable[str]) -> list[Table]:
         """Give the tables of these names."""
-        return [self._targets[name].table for name in names]
+        return [self._known[name].table for name in names]
 
     def name(self, topic: str) -> str:
         """Give the name of a topic's table."""
@@ -114,39 +105,16 @@ class Targets:
         """Give the same with its namespace."""
         return self._catalog.full_name(self.name(topic))
 
-    def find(self, topics: Iterable[str]) -> dict[str, str]:
-        """Give the table names of those topics whose table exists, loading what is new; none where events decide."""
-        if self._settings.table.routes is not None:
-            return {}
-        names = {topic: self.name(topic) for topic in topics}
-        self._load(names.values())
-        return {topic: name for topic, name in names.items() if name in self._targets}
-
-    def routed(self) -> list[str]:
-        """Give the tables known of those that events name themselves: the configured ones, and those met so far."""
-        rule = self._settings.table.routes
-        if rule is not None:
-            self._load(name for name, _ in rule.tables)
-        return [] if rule is None else sorted(self._targets)
-
     def all_of(self, topics: Iterable[str]) -> list[str]:
         """Give the tables there are of these topics, or of those that events name themselves."""
         return sorted(set(self.find(topics).values())) or self.routed()
 
-    def _load(self, names: Iterable[str]) -> None:
-        unknown = [name for name in dict.fromkeys(names) if name not in self._targets]
-        loaded = zip(unknown, _beside(self._loaded, unknown), strict=True)
-        self._targets.update((name, target) for name, target in loaded if target is not None)
-
     def satisfy(self, needs: Iterable[Need]) -> None:
         """Create and evolve tables for shapes of events that they were not ready for."""
-        by_table: dict[str, list[Need]] = {}
-        for need in needs:
-            by_table.setdefault(need.table or self.name(need.topic), []).append(need)
-        _beside(lambda name: self._satisfied(name, by_table[name]), by_table)
+        super().satisfy(needs)
         changed, self._changed = sorted(self._changed), set()
         if self._history is not None:
-            self._history.note([self._targets[name].table for name in changed])
+            self._history.note([self._known[name].table for name in changed])
 
     def patch(self, name: str) -> None:
         """Take note that a table's events leave out values that the table may hold."""
@@ -154,13 +122,13 @@ class Targets:
 
     def refresh(self, name: str) -> None:
         """Read a table again, after a conflict."""
-        table = self._targets[name].table
+        table = self._known[name].table
         table.refresh()
-        self._targets[name] = self._target(name, table)
+        self._known[name] = self._target(name, table)
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
         """Give the executors' view of a table for a batch that starts at `start`."""
-        target, history = self._targets[name], self._keeps_history(name)
+        target, history = self._known[name], self._keeps_history(name)
         ahead = {at: o for at, o in target.stored.position.offsets.items() if o > start.get(at, o)}
         return TablePlan(
             index=index,
@@ -194,7 +162,7 @@ class Targets:
 
     def committed(self, name: str, files: Iterable[bytes], done: Committed) -> None:
         """Take note of our own commit."""
-        target = self._targets[name]
+        target = self._known[name]
         parent = target.table.java.snapshot(done.snapshot_id).parentId()
         ours = parent is None if target.base is None else parent is not None and int(parent) == target.base
         # After another writer's commit the bounds that we kept are not those of the whole table.
@@ -226,22 +194,6 @@ class Targets:
             told = "the table keeps its partition spec; partition-by is for tables that are made"
             self._log.warning(told, table=target.table.name, partitioned_by=other)
 
-    def _satisfied(self, name: str, wanted: list[Need]) -> None:
-        target = self._targets.get(name)
-        try:
-            if target is not None:
-                self._targets[name] = self._evolved(name, target, wanted)
-            else:
-                # Events may name a table that is there and that no batch has met yet.
-                found = self._loaded(name) if wanted[0].table is not None else None
-                self._targets[name] = found or self._created(name, wanted)
-        except DataFault as fault:
-            if wanted[0].table is not None:
-                self.refused_tables[name] = str(fault)
-            else:
-                self.refused.update(dict.fromkeys((need.topic for need in wanted), str(fault)))
-            self._log.warning("no table", table=name, topics=sorted({n.topic for n in wanted}), reason=str(fault))
-
     def _target(self, name: str, table: Table) -> Target:
         rule = self._settings.table
         table.follow(rule.writes.branch_of(name, table.name))
@@ -255,9 +207,9 @@ class Targets:
         if upsert and mode == "equality-delete":
             self._catalog.ensure_delete_spec(table)
             layout = self._layout(name, table)
-        elif rule.upsert and mode != "append" and not upsert and name not in self._targets:
+        elif rule.upsert and mode != "append" and not upsert and name not in self._known:
             self._log.warning("table has no key: its events are appended", table=table.name)
-        if upsert and name not in self._targets and not self._is_dated(layout):
+        if upsert and name not in self._known and not self._is_dated(layout):
             self._log.warning(
                 "table has no number column that dates its rows: a change that comes again after a newer one would win",
                 table=table.name,
@@ -268,7 +220,7 @@ class Targets:
 
     def _stored(self, name: str, table: Table) -> Stored:
         """Give where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
-        before = self._targets.get(name)
+        before = self._known.get(name)
         if before is None:
             return standing(table, self._settings.name, self._noted.get(table.name))
         found = stored(table, self._settings.name)
@@ -306,6 +258,11 @@ class Targets:
                 "or set upsert=false"
             )
         return layout
+
+    def _made(self, name: str, needs: list[Need]) -> Target:
+        # Events may name a table that is there and that no batch has met yet.
+        found = self._loaded(name) if needs[0].table is not None else None
+        return found or self._created(name, needs)
 
     def _created(self, name: str, needs: list[Need]) -> Target:
         rule, full_name = self._settings.table, self._catalog.full_name(name)
@@ -361,22 +318,18 @@ class Targets:
             raise DataFault(f"its events have no field {', '.join(missing)}, which is configured as its key")
         return wanted
 
-    def _evolved(self, name: str, target: Target, needs: list[Need]) -> Target:
-        before = columns = target.layout.columns
+    def _evolved(self, name: str, known: Target, needs: list[Need]) -> Target:
+        before = columns = known.layout.columns
         for need in needs:
             columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
-        if JSON in columns.types and target.table.format_version < VARIANTS_SINCE:
-            raise DataFault(f"table {target.table.name} is of format version 2, which has no variant; upgrade it to 3")
-        self._catalog.evolve(target.table, columns)
+        if JSON in columns.types and known.table.format_version < VARIANTS_SINCE:
+            raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")
+        self._catalog.evolve(known.table, columns)
         new = (f for f in columns if f.name not in before.names or f.type != before.field(f.name).type)
         self.drifted(name, (field.name for field in new))
         self._changed.add(name)
-        self._log.info("table evolved", table=target.table.name, columns=len(columns))
-        return attrs.evolve(target, layout=self._layout(name, target.table))
-
-    def drifted(self, name: str, fields: Iterable[str]) -> None:
-        """Take note of fields whose events differed from the table: added, widened, or left out."""
-        self.drift.setdefault(name, set()).update(fields)
+        self._log.info("table evolved", table=known.table.name, columns=len(columns))
+        return attrs.evolve(known, layout=self._layout(name, known.table))
 
     def _properties(self) -> dict[str, str]:
         rule = self._settings.table
@@ -423,9 +376,3 @@ def _business_key(table: Table, layout: TableLayout, ids: tuple[str, ...]) -> tu
     if missing and (ids or layout.keys):
         raise FatalError(f"table {table.name} has no column {', '.join(missing)}: scd-type=2 needs a table of its own")
     return ids or tuple(name for name in layout.keys if name != VALID_FROM)
-
-
-def _beside(work: Callable[[str], T], names: Iterable[str]) -> list[T]:
-    """Do the same for several tables at once: each waits for the catalog and the store most of the time."""
-    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
-        return list(pool.map(work, names))
