@@ -7,7 +7,6 @@ have none, or tell of deletes by tombstones only, it is the record's offset (doc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
 import attrs
 import numpy as np
@@ -19,6 +18,7 @@ from connector.opensearch.actions import Style, deleting, indexing, written
 from connector.opensearch.bulk import Actions, Bulk
 from connector.opensearch.ids import document_ids, place_ids
 from connector.opensearch.lookup import Held, held
+from connector.opensearch.notes import Versions
 from connector.opensearch.texts import json_texts
 from connector.settings.search import BulkSettings, ConnectionSettings
 from connector.sink import parcels, relocated
@@ -32,8 +32,6 @@ from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
 from connector.sink.rows import DELETED, Run
 from connector.sink.unsent import gaps, last_rows, unknown
 from serde.bits import Ints, Mask
-
-Versions = Literal["source", "offset"]
 
 LATE = b"late:"
 """How a description begins that is rows, to be completed when the job is through."""

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from connector.errors import FatalError
 from connector.iceberg.position import Position
 from connector.opensearch.emptying import emptied
+from connector.opensearch.outcomes import judge
 from connector.settings.search import SearchSettings
 from connector.sink.documents import LATE, Documents, DocumentWriters
 from connector.sink.fold import NONE
@@ -76,10 +77,8 @@ class Indexing:
         }
         for what, (rule, text) in rules.items():
             count = sum(one.counts.get(what, 0) for one in landed.values())
-            if count and rule == "fail":
-                raise FatalError(f"{text} of {count} changes, and the settings say fail; nothing is acknowledged")
-            if count and rule == "warn":
-                self._log.warning(text, count=count)
+            fault = f"{text} of {count} changes, and the settings say fail; nothing is acknowledged"
+            judge(rule, count, fault, text)
 
     def _empty(self, table: TablePlan, name: str) -> None:
         """Delete the documents from before a truncate, by executors; those of its own transaction stay."""

@@ -23,10 +23,11 @@ from connector.opensearch.actions import Style
 from connector.opensearch.indexes import Index, Indexes
 from connector.opensearch.mappings import properties
 from connector.opensearch.names import index_of
+from connector.opensearch.notes import Note, Versions
 from connector.settings import SinkSettings
 from connector.settings.search import SearchSettings
 from connector.sink.decode import DELETED
-from connector.sink.documents import Documents, Target, Versions
+from connector.sink.documents import Documents, Target
 from connector.sink.known import Known
 from connector.sink.making import identifiers, with_keys
 from connector.sink.matching import merged
@@ -44,8 +45,7 @@ class Noted:
 
     def document(self) -> dict[str, object]:
         """Give it as the index keeps it."""
-        schema = orjson.loads(self.layout.schema_json)
-        return {"schema": schema, "versions": self.versions, "tombstones": self.tombstones}
+        return Note(orjson.loads(self.layout.schema_json), self.versions, self.tombstones).document()
 
 
 class Indices(Known[Noted]):
@@ -124,11 +124,10 @@ class Indices(Known[Noted]):
         return self._noted(name, found.noted) if found is not None and found.noted else None
 
     def _noted(self, name: str, noted: Mapping[str, object]) -> Noted:
-        schema = orjson.dumps(noted["schema"]).decode()
-        rule = self._settings.table
+        note, rule = Note.read(noted), self._settings.table
+        schema = orjson.dumps(note.schema).decode()
         layout = TableLayout.of_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
-        versions: Versions = "offset" if noted["versions"] == "offset" else "source"
-        return Noted(layout, versions, tombstones=bool(noted["tombstones"]))
+        return Noted(layout, note.versions, note.tombstones)
 
     def _made(self, name: str, needs: list[Need]) -> Noted:
         """Make an index, or take one over that is there, from the shapes of its events."""

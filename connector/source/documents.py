@@ -32,6 +32,8 @@ from connector.opensearch.ids import document_ids
 from connector.opensearch.indexes import Indexes
 from connector.opensearch.mappings import properties
 from connector.opensearch.names import index_of
+from connector.opensearch.notes import Note
+from connector.opensearch.outcomes import judge
 from connector.opensearch.texts import json_texts, quoted
 from connector.settings import SourceSettings
 from connector.settings.search import BulkSettings, ConnectionSettings, SearchSettings
@@ -99,26 +101,23 @@ class Indexer:
     def _judge(self, plan: Plan, told: list[dict[str, Any]]) -> None:
         counts = {name: sum(one["counts"][name] for one in told) for name in attrs.fields_dict(Counts)}
         reasons = sorted({reason for one in told for reason in one["reasons"]})[:_SHOWN]
-        log, where = structlog.get_logger(), f"table {plan.table}, snapshot {plan.snapshot_id}"
-        log.info("documents settled", table=plan.table, snapshot_id=plan.snapshot_id, **counts)
-        if counts["malformed"] and self.search.malformed in ("report", "fail"):
-            raise FatalError(
-                f"{where}: index {plan.style.index} refuses {counts['malformed']} documents ({'; '.join(reasons)}); "
-                "put its mapping right, or set behavior.on.malformed.documents=warn to leave them out"
-            )
-        if counts["malformed"] and self.search.malformed == "warn":
-            log.warning("documents left out", table=plan.table, count=counts["malformed"], reasons=reasons)
-        if counts["stale"] and self.search.conflict == "fail":
-            raise FatalError(f"{where}: index {plan.style.index} holds newer versions of {counts['stale']} documents")
-        if counts["stale"] and self.search.conflict == "warn":
-            log.warning("older changes left out", table=plan.table, count=counts["stale"])
+        structlog.get_logger().info("documents settled", table=plan.table, snapshot_id=plan.snapshot_id, **counts)
+        where = f"table {plan.table}, snapshot {plan.snapshot_id}: index {plan.style.index}"
+        refused = (
+            f"{where} refuses {counts['malformed']} documents ({'; '.join(reasons)}); put its mapping right, or set "
+            "behavior.on.malformed.documents=warn to leave them out"
+        )
+        # There are no records here that dead letters could hold.
+        rule = "fail" if self.search.malformed == "report" else self.search.malformed
+        judge(rule, counts["malformed"], refused, "documents left out", table=plan.table, reasons=reasons)
+        older = f"{where} holds newer versions of {counts['stale']} documents"
+        judge(self.search.conflict, counts["stale"], older, "older changes left out", table=plan.table)
 
     def _plan(self, shape: Shape) -> Plan:
         wire, schema = shape.wire, shape.schema
         index = self.place(wire.topic)
         names = self._made(index, schema)
-        kept = {member.name for member in wire.row.members}
-        chosen = [place for place, name in enumerate(schema.names) if name in kept]
+        chosen = _chosen(shape)
         kinds = arrow_schema(schema.iceberg)
         ids = [column["id"] for column in schema.document["fields"]]
         types = [None if ids[place] in schema.variants else kinds.field(place).type for place in chosen]
@@ -145,19 +144,14 @@ class Indexer:
 
     def _grown(self, index: str, schema: SnapshotSchema) -> Fields:
         found = self.indexes.find(index)
-        noted = {} if found is None else found.noted
-        if noted.get("versions", "source") != "source":
+        before = Note.read(found.noted) if found is not None and found.noted else Note({}, "source")
+        if before.versions != "source":
             raise FatalError(f"index {index} goes by Kafka offsets, not by snapshots; give the source another index")
-        made = fields(schema.document, {int(number): name for number, name in noted.get("names", {}).items()})
+        made = fields(schema.document, before.names)
         kinds = zip(made.columns(schema.document), arrow_schema(schema.iceberg).types, strict=True)
         told = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
         mapping = {} if self.search.schema_ignore else {**properties(kinds), **made.aliases(schema.document), **told}
-        note = {
-            "schema": schema.document,
-            "names": {str(number): name for number, name in made.names.items()},
-            "versions": "source",
-            "tombstones": False,
-        }
+        note = Note(schema.document, "source", names=made.names).document()
         if found is None:
             self.indexes.create(index, mapping, note)
             structlog.get_logger().info("index created", index=index, fields=len(mapping))
@@ -176,6 +170,12 @@ def _key_types(shape: Shape) -> tuple[pa.DataType, ...]:
     return tuple(arrow_schema(own).types)
 
 
+def _chosen(shape: Shape) -> list[int]:
+    """Give the places of the columns that documents have, in the schema's order."""
+    kept = {member.name for member in shape.wire.row.members}
+    return [place for place, name in enumerate(shape.schema.names) if name in kept]
+
+
 def _columns(shape: Shape, plan: Plan) -> list[Column]:
     """Select what a task gets, under names that have no dots."""
     before, after = F.col("before"), F.col("after")
@@ -186,11 +186,8 @@ def _columns(shape: Shape, plan: Plan) -> list[Column]:
         paths = [_path(shape, name) for name in shape.keys.columns]
         keys = [F.coalesce(_at(after, path), _at(before, path)) for path in paths]
         old = [F.when(F.col("op") == "u", _at(before, path)) for path in paths]
-    kept = [member.name for member in shape.wire.row.members]
-    order = [name for name in shape.schema.names if name in set(kept)]
-    rows = [
-        F.to_json(after[name]) if kind is None else after[name] for name, kind in zip(order, plan.types, strict=True)
-    ]
+    columns = [after[shape.schema.names[place]] for place in _chosen(shape)]
+    rows = [F.to_json(column) if kind is None else column for column, kind in zip(columns, plan.types, strict=True)]
     sides = {"k": keys, "o": old, "c": rows}
     named = [column.alias(f"{side}{place}") for side, found in sides.items() for place, column in enumerate(found)]
     return [F.col("op"), *named]

@@ -1,0 +1,37 @@
+"""What an index is for <-> what it says of itself: the note that both ways to an index keep in it (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+Versions = Literal["source", "offset"]
+"""What versions of documents are: the time of the change at its source, or its offset in Kafka."""
+
+
+@attrs.frozen
+class Note:
+    """The columns that an index was made for (Iceberg's JSON), what its versions are, and whether tombstones delete.
+
+    `names` gives the fields that columns are kept under, by their ids, where the way follows columns by id.
+    """
+
+    schema: Mapping[str, Any]
+    versions: Versions
+    tombstones: bool = False
+    names: Mapping[int, str] = attrs.field(factory=dict)
+
+    def document(self) -> dict[str, object]:
+        """Give it as the index keeps it."""
+        told: dict[str, object] = {"schema": self.schema, "versions": self.versions, "tombstones": self.tombstones}
+        names = {str(number): name for number, name in self.names.items()}
+        return told | {"names": names} if names else told
+
+    @staticmethod
+    def read(noted: Mapping[str, Any]) -> Note:
+        """Read what an index keeps; one that the other way made has all that both need."""
+        names = {int(number): name for number, name in noted.get("names", {}).items()}
+        versions: Versions = "offset" if noted.get("versions") == "offset" else "source"
+        return Note(noted["schema"], versions, bool(noted.get("tombstones")), names)

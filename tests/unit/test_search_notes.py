@@ -1,0 +1,33 @@
+"""What indexes keep of what they are for, and what becomes of documents that they refuse."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from connector.errors import FatalError
+from connector.opensearch.notes import Note
+from connector.opensearch.outcomes import judge
+
+pytestmark = pytest.mark.unit
+
+SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
+
+
+@pytest.mark.parametrize(
+    "note",
+    [Note(SCHEMA, "offset", tombstones=True), Note(SCHEMA, "source"), Note(SCHEMA, "source", names={1: "number"})],
+)
+def test_a_note_is_read_as_it_was_written(note: Note) -> None:
+    """A note comes back from the texts that an index keeps."""
+    kept = {key: orjson.loads(orjson.dumps(value)) for key, value in note.document().items()}
+    assert Note.read(kept) == note
+
+
+def test_documents_that_an_index_refuses_stop_only_where_the_rule_says_so() -> None:
+    """Only `fail` stops, and only where there are such documents."""
+    for rule in ("ignore", "warn", "report"):
+        judge(rule, 3, "refused", "left out")
+    judge("fail", 0, "refused", "left out")
+    with pytest.raises(FatalError, match="refused"):
+        judge("fail", 3, "refused", "left out")
