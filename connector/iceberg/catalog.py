@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, RetriableError
-from connector.iceberg.java import as_map, each, iceberg_catalog, java_exception_name, jvm, mapped, strings
+from connector.iceberg.java import each, iceberg_catalog, java_exception_name, jvm, mapped, strings
 from connector.iceberg.table import Table
 from connector.iceberg.types import JSON, table_schema
 from connector.settings import CatalogSettings
@@ -108,7 +108,7 @@ class Catalog:
             with mapped(f"creating table {name}"):
                 parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
                 builder = self._java.buildTable(self._identifier(table), parsed)
-                builder = builder.withProperties(as_map(self._spark, properties or {}))
+                builder = builder.withProperties(dict(properties or {}))
                 if location:
                     builder = builder.withLocation(location)
                 transaction = builder.createTransaction()

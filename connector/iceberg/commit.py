@@ -192,7 +192,7 @@ def _replace(table: Table, update: Any, found: Found) -> None:
     if found.rewritten:
         update.validateNoConflictingDeleteFiles()
     else:
-        update.validateDataFilesExist(table.strings([task.path for task in found.touched]))
+        update.validateDataFilesExist([task.path for task in found.touched])
     for task in found.touched:
         java = task.java()
         if found.rewritten:

@@ -5,7 +5,7 @@ Only the driver has a JVM beside it; executors never import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -121,16 +121,8 @@ def as_dict(java_map: Any) -> dict[str, str]:
     return {str(entry.getKey()): str(entry.getValue()) for entry in each(java_map.entrySet())}
 
 
-def as_map(spark: SparkSession, values: Mapping[str, str]) -> Any:
-    """Copy to a Java map."""
-    result = jvm(spark).java.util.HashMap()
-    for key, value in values.items():
-        result.put(key, value)
-    return result
-
-
 def strings(spark: SparkSession, values: tuple[str, ...]) -> Any:
-    """Copy to a Java array of strings."""
+    """Copy to a Java array of strings; lists and dicts need no such step, PySpark's gateway copies them by itself."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001
     assert gateway is not None
     array = gateway.new_array(jvm(spark).java.lang.String, len(values))

@@ -83,13 +83,12 @@ class Reader:
 
     def _staged(self, tasks: Sequence[Task], extra: dict[str, tuple[int, str]]) -> DataFrame:
         java = jvm(self.spark)
-        listed = java.java.util.ArrayList()
-        for task in tasks:
-            listed.add(task.java())
         key = f"{_KEY}{uuid.uuid4().hex}"
         with mapped(f"preparing a read of {self.table.name}"):
             table = self._stand_in(extra)
-            java.org.apache.iceberg.spark.ScanTaskSetManager.get().stageTasks(table, key, listed)
+            java.org.apache.iceberg.spark.ScanTaskSetManager.get().stageTasks(
+                table, key, [task.java() for task in tasks]
+            )
             _table_cache(self.spark).add(key, table)
             reader = self.spark.read.format("iceberg").option("split-size", str(self._split_bytes(tasks)))
             return reader.load(key)

@@ -140,13 +140,6 @@ class Table:
         parser = jvm(self._spark).org.apache.iceberg.expressions.ExpressionParser
         return parser.fromJson(where, self.java.schema())
 
-    def strings(self, values: Iterable[str]) -> Any:
-        """Copy to a Java list of strings."""
-        result = jvm(self._spark).java.util.ArrayList()
-        for value in values:
-            result.add(value)
-        return result
-
     def content_files(self, descriptions: Iterable[bytes]) -> Iterator[Any]:
         """Make Iceberg's content files from their JSON descriptions."""
         iceberg = jvm(self._spark).org.apache.iceberg
