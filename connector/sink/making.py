@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from connector.errors import DataFault
+from connector.errors import DataFault, FatalError
 from connector.iceberg.evolution import union
+from connector.iceberg.layout import TableLayout
 from connector.iceberg.types import arrow_schema
 from connector.settings import TableSettings
 from connector.settings.table_schema import Column, Nested
-from connector.sink.plan import Need
+from connector.sink.plan import IS_CURRENT, VALID_FROM, VALID_TO, Need
 
 
 def declared(columns: Iterable[Column]) -> pa.Schema:
@@ -77,3 +78,29 @@ def with_keys(columns: pa.Schema, needs: list[Need], keys: tuple[str, ...]) -> p
 def required_of(needs: list[Need]) -> frozenset[str]:
     """Give the columns that a schema block says are never null."""
     return frozenset(name for need in needs for name, optional in need.optional.items() if not optional)
+
+
+def with_validity(columns: pa.Schema) -> pa.Schema:
+    """Add the columns that tell when a version was true.
+
+    Raises:
+        DataFault: the events have such fields themselves.
+    """
+    time = pa.timestamp("us", "UTC")
+    added = (pa.field(VALID_FROM, time), pa.field(VALID_TO, time), pa.field(IS_CURRENT, pa.bool_()))
+    taken = [field.name for field in added if field.name in columns.names]
+    if taken:
+        raise DataFault(f"its events have a field {', '.join(taken)}, which a table with history has for itself")
+    return pa.schema([*columns, *added])
+
+
+def business_key(layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the key columns of a table that keeps history: versions of one key differ in their time.
+
+    Raises:
+        FatalError: the table is there, and keeps no history.
+    """
+    missing = [name for name in (VALID_FROM, VALID_TO, IS_CURRENT) if name not in layout.columns.names]
+    if missing and (ids or layout.keys):
+        raise FatalError(f"table {layout.name} has no column {', '.join(missing)}: scd-type=2 needs a table of its own")
+    return ids or tuple(name for name in layout.keys if name != VALID_FROM)

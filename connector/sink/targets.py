@@ -30,9 +30,9 @@ from connector.sink import contradictions, raw_events
 from connector.sink.decode import DELETED
 from connector.sink.files import Files
 from connector.sink.known import Known
-from connector.sink.making import declared, identifiers, required_of, terms_of, with_keys
+from connector.sink.making import business_key, declared, identifiers, required_of, terms_of, with_keys, with_validity
 from connector.sink.matching import merged
-from connector.sink.plan import IS_CURRENT, VALID_FROM, VALID_TO, Need, TablePlan
+from connector.sink.plan import VALID_FROM, Need, TablePlan
 from connector.sink.remembered import Memory
 from connector.sink.route import table_name
 
@@ -243,7 +243,7 @@ class Targets(Known[Target]):
         properties = {**layout.properties, **rule.write_properties}
         ids = rule.keys.of(name) if rule.upsert else ()
         if rule.upsert and self._keeps_history(name):
-            ids = _business_key(table, layout, ids)
+            ids = business_key(layout, ids)
         layout = attrs.evolve(layout, properties=properties, id_columns=ids)
         below = sorted(name for name in layout.variants if "." in name)
         if below:
@@ -286,7 +286,7 @@ class Targets(Known[Target]):
             raise DataFault("its events have no columns that a table could have")
         upsert = rule.upsert and self._mode(name) != "append" and bool(keys)
         if upsert and self._keeps_history(name):
-            columns, keys = _with_validity(columns), (*keys, VALID_FROM)
+            columns, keys = with_validity(columns), (*keys, VALID_FROM)
         elif upsert and rule.keep_deletes and DELETED not in columns.names:
             columns = columns.append(pa.field(DELETED, pa.string()))
             properties[TOMBSTONES] = "delete"
@@ -358,21 +358,3 @@ class Targets(Known[Target]):
         missing = [column for column in wanted if column not in columns.names]
         if missing:
             self._log.warning(f"{option} names columns the table has not", table=name, columns=missing)
-
-
-def _with_validity(columns: pa.Schema) -> pa.Schema:
-    """Add the columns that tell when a version was true."""
-    time = pa.timestamp("us", "UTC")
-    added = (pa.field(VALID_FROM, time), pa.field(VALID_TO, time), pa.field(IS_CURRENT, pa.bool_()))
-    taken = [field.name for field in added if field.name in columns.names]
-    if taken:
-        raise DataFault(f"its events have a field {', '.join(taken)}, which a table with history has for itself")
-    return pa.schema([*columns, *added])
-
-
-def _business_key(table: Table, layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the key columns of a table that keeps history: versions of one key differ in their time."""
-    missing = [name for name in (VALID_FROM, VALID_TO, IS_CURRENT) if name not in layout.columns.names]
-    if missing and (ids or layout.keys):
-        raise FatalError(f"table {table.name} has no column {', '.join(missing)}: scd-type=2 needs a table of its own")
-    return ids or tuple(name for name in layout.keys if name != VALID_FROM)
