@@ -12,21 +12,10 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, read_manifest_list
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DateType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import NestedField, PrimitiveType
 
+from connector.iceberg.spans import ORDERED, Span
 from connector.iceberg.table import Table
-
-Span = tuple[Any, Any]
-_COMPARABLE = (IntegerType, LongType, DateType, StringType, TimestampType, TimestamptzType)
 
 
 def changed_bounds(
@@ -36,7 +25,7 @@ def changed_bounds(
 
     Only top-level columns of types with an order that Iceberg's bounds keep; strings may be cut, outwards.
     """
-    fields = [f for f in schema.fields if f.name in columns and isinstance(f.field_type, _COMPARABLE)]
+    fields = [f for f in schema.fields if f.name in columns and isinstance(f.field_type, ORDERED)]
     if not fields:
         return {}
     place = str(table.java.snapshot(snapshot_id).manifestListLocation())
@@ -61,6 +50,4 @@ def _spans(file: DataFile, fields: Sequence[NestedField]) -> dict[str, Span]:
 
 
 def _value(field: NestedField, stored: bytes) -> Any:
-    # A widened column's older files keep the narrower form.
-    kind = IntegerType() if isinstance(field.field_type, LongType) and len(stored) < 8 else field.field_type  # noqa: PLR2004
-    return from_bytes(cast("PrimitiveType", kind), stored)
+    return from_bytes(cast("PrimitiveType", field.field_type), stored)

@@ -14,23 +14,13 @@ import orjson
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DateType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import PrimitiveType
 
+from connector.iceberg.spans import ORDERED
 from connector.iceberg.table import Table
 
 MAX_MANIFESTS = 500
 """Above this many manifests nothing is claimed to be known: reading them would hold up the start."""
-
-_COMPARABLE = (IntegerType, LongType, DateType, DecimalType, StringType, TimestampType, TimestamptzType)
 
 
 @attrs.frozen
@@ -86,7 +76,7 @@ def widened(known: KnownKeys, schema: Schema, descriptions: Iterable[bytes]) -> 
 
 def _columns(schema: Schema) -> tuple[tuple[str, int, PrimitiveType], ...]:
     fields = (field for field in schema.fields if field.field_id in schema.identifier_field_ids)
-    return tuple((f.name, f.field_id, f.field_type) for f in fields if isinstance(f.field_type, _COMPARABLE))
+    return tuple((f.name, f.field_id, f.field_type) for f in fields if isinstance(f.field_type, ORDERED))
 
 
 def _widened(

@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 from pyiceberg.conversions import to_json
 from pyiceberg.schema import Schema
 
+from connector.iceberg.spans import Span, is_ordered, touching
+
 MOST_RANGES = 32
 """Ranges of a task, and of all together: each is looked at for every file."""
 
-Range = Mapping[str, tuple[Any, Any]]
+Range = Mapping[str, Span]
 
 
 @attrs.frozen
@@ -37,7 +39,7 @@ class KeyRanges:
     @staticmethod
     def of(keys: pa.RecordBatch) -> KeyRanges:
         """Cut keys where the gaps between them are widest."""
-        ordered = [field.name for field in keys.schema if _ordered(field.type)]
+        ordered = [field.name for field in keys.schema if is_ordered(field.type)]
         if not ordered or not keys.num_rows:
             return KeyRanges(keys.num_rows, keys.nbytes)
         rows = keys.select(ordered).take(pc.sort_indices(keys.column(ordered[0])))
@@ -53,7 +55,7 @@ class KeyRanges:
         found = [each for part in parts for each in part.ranges]
         if found:
             first = next(iter(found[0]))
-            found = _fewer(_merged(sorted(found, key=lambda each: each[first][0]), first))
+            found = _fewer([_hull(group) for group in touching(found, lambda each: each[first])])
         return KeyRanges(sum(part.count for part in parts), sum(part.size_bytes for part in parts), tuple(found))
 
     def filter(self, schema: Schema) -> str | None:
@@ -61,12 +63,6 @@ class KeyRanges:
         if not self.ranges:
             return None
         return orjson.dumps(_tree("or", [_within(each, schema) for each in self.ranges])).decode()
-
-
-def _ordered(kind: pa.DataType) -> bool:
-    types = pa.types
-    timestamp = types.is_timestamp(kind) and kind.unit == "us"
-    return types.is_integer(kind) or types.is_date(kind) or types.is_string(kind) or types.is_decimal(kind) or timestamp
 
 
 def _starts(column: pa.Array) -> list[int]:
@@ -83,16 +79,6 @@ def _starts(column: pa.Array) -> list[int]:
 def _range(rows: pa.RecordBatch) -> Range:
     found = {name: pc.min_max(column) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
     return {name: (span["min"].as_py(), span["max"].as_py()) for name, span in found.items()}
-
-
-def _merged(ranges: Sequence[Range], first: str) -> list[Range]:
-    result: list[Range] = []
-    for each in ranges:
-        if result and each[first][0] <= result[-1][first][1]:
-            result.append(_hull([result.pop(), each]))
-        else:
-            result.append(each)
-    return result
 
 
 def _fewer(ranges: Sequence[Range]) -> list[Range]:

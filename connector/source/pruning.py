@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-Span = tuple[Any, Any]
+from connector.iceberg.spans import Span, touching
+
 Spans = Mapping[str, Span]
 
 
@@ -21,20 +21,9 @@ def alone(files: Sequence[Spans], others: Sequence[Spans], columns: Iterable[str
         spans = [other.get(column) for other in others]
         known = [span for span in spans if span is not None]
         if len(known) == len(spans):
-            merged = _merged(known)
+            merged = [(group[0][0], max(high for _, high in group)) for group in touching(known, lambda span: span)]
             result = [done or _apart(file.get(column), merged) for done, file in zip(result, files, strict=True)]
     return result
-
-
-def _merged(spans: list[Span]) -> list[Span]:
-    """Join spans that touch, in order."""
-    merged: list[Span] = []
-    for low, high in sorted(spans):
-        if merged and low <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
-    return merged
 
 
 def _apart(span: Span | None, merged: list[Span]) -> bool:

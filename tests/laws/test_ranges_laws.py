@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from pyroaring import BitMap64
 
 from connector.iceberg import vectors
 from connector.iceberg.ranges import MOST_RANGES, KeyRanges
+from connector.iceberg.spans import touching
 from connector.iceberg.types import table_schema
 
 KEYS = st.lists(
@@ -82,3 +84,16 @@ def test_a_damaged_vector_is_refused(place: int, change: int) -> None:
     blob[place % len(blob)] ^= change
     with pytest.raises(ValueError, match="damaged"):
         vectors.decoded(bytes(blob))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))
+@settings(deadline=None)
+def test_groups_are_apart_and_touch_within(lengths: list[tuple[int, int]]) -> None:
+    """Every span is in one group; between two groups is a gap, and in none is one."""
+    spans = [(low, low + length) for low, length in lengths]
+    groups = touching(spans, lambda span: span)
+    assert sorted(span for group in groups for span in group) == sorted(spans)
+    hulls = [(group[0][0], max(high for _, high in group)) for group in groups]
+    assert all(one[1] < other[0] for one, other in pairwise(hulls))
+    inside = {number for low, high in spans for number in range(low, high + 1)}
+    assert {number for low, high in hulls for number in range(low, high + 1)} == inside
