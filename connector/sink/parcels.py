@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 ELSEWHERE = "elsewhere"
 CHANGES, RECALL, PATCH, MOVED, LAST, OPEN = "changes", "recall", "patch", "moved", "last", "open"
@@ -24,8 +25,8 @@ FILE, NEED, TRUNCATES, LETTER, TALLY = "file", "need", "truncates", "letter", "t
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What Spark's `mapInArrow` runs."""
 
-SCHEMA = "kind string, table int, bucket int, payload binary"
 _ARROW = pa.schema([("kind", pa.string()), ("table", pa.int32()), ("bucket", pa.int32()), ("payload", pa.binary())])
+SCHEMA = from_arrow_schema(_ARROW)
 
 
 @attrs.frozen(eq=False)

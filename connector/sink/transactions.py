@@ -20,6 +20,7 @@ import structlog
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from connector.iceberg.position import TopicPartition
 from connector.settings.transactions import TransactionSettings
@@ -32,11 +33,7 @@ from connector.sink.rows import Run
 from connector.task_errors import of_tasks
 from serde.block import Block
 
-SCHEMA = (
-    "ends boolean, topic string, partition int, id string, said string, collection string, with_db string, "
-    "whole string, count long, first long, last long, ts_ms long"
-)
-_ARROW = pa.schema(
+SCHEMA = pa.schema(
     [
         ("ends", pa.bool_()),
         ("topic", pa.string()),
@@ -52,6 +49,7 @@ _ARROW = pa.schema(
         ("ts_ms", pa.int64()),
     ]
 )
+SHAPE = from_arrow_schema(SCHEMA)
 _POSTGRES_ID = r"^(\d+):\d+$"
 """PostgreSQL's ids have the event's own position behind the transaction (debezium-events, 3)."""
 
@@ -82,7 +80,7 @@ class Transactions:
             RetriableError, GapError, FatalError: a task raised it.
         """
         count = len(plan.feed.shares)
-        tasks = self._spark.range(0, count, 1, max(1, count)).mapInArrow(_told(plan, self._settings.topic), SCHEMA)
+        tasks = self._spark.range(0, count, 1, max(1, count)).mapInArrow(_told(plan, self._settings.topic), SHAPE)
         told = tasks.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             with of_tasks():
@@ -194,11 +192,11 @@ def _events(run: Run, block: Block, plan: BatchPlan) -> pa.RecordBatch | None:
     grouped = told.group_by(["id", *joined]).aggregate([("offset", "count"), ("offset", "min"), ("offset", "max")])
     count = len(grouped)
     constant = {"ends": False, "topic": run.topic, "partition": run.partition, "said": None, "ts_ms": None}
-    columns = {name: pa.repeat(pa.scalar(value, _ARROW.field(name).type), count) for name, value in constant.items()}
+    columns = {name: pa.repeat(pa.scalar(value, SCHEMA.field(name).type), count) for name, value in constant.items()}
     renamed = {"count": "offset_count", "first": "offset_min", "last": "offset_max"}
     for name in ("id", *joined, *renamed):
         columns[name] = grouped[renamed.get(name, name)].combine_chunks()
-    return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
 
 
 def _ends(run: Run, block: Block, topics: tuple[str, ...]) -> pa.RecordBatch | None:
@@ -232,4 +230,4 @@ def _ends(run: Run, block: Block, topics: tuple[str, ...]) -> pa.RecordBatch | N
         "last": offsets,
         "ts_ms": times,
     }
-    return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)

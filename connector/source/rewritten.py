@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from connector.iceberg.scan import FILE, POSITION, ROW_ID, ROW_ID_FIELD, Reader, column
@@ -33,8 +34,21 @@ SMALLEST_ROWS = 200_000
 BATCH_ROWS = 1 << 16
 _HEAD_ROWS = 16
 _SIDE = "side"
-_GROUPS_SHAPE = "file int, row_group int, heads array<string>, readable boolean"
-_SEEN_SHAPE = "before int, row_group int, after int, first_row long, last_row long, readable boolean"
+_HEADS_SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.int32()),
+        pa.field("row_group", pa.int32()),
+        pa.field("heads", pa.list_(pa.string())),
+        pa.field("readable", pa.bool_()),
+    ]
+)
+_SEEN_SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.int32()) for name in ("before", "row_group", "after")),
+        *(pa.field(name, pa.int64()) for name in ("first_row", "last_row")),
+        pa.field("readable", pa.bool_()),
+    ]
+)
 _KEY_TYPES = (pa.types.is_int32, pa.types.is_int64, pa.types.is_string, pa.types.is_date32)
 
 
@@ -80,11 +94,11 @@ def unpaired(reader: Reader, files: FileChanges, keys: Keys) -> tuple[DataFrame,
     if plan is None:
         return None
     spark = reader.spark
-    heads = _run(reader, plan, len(plan.before), _heads, _GROUPS_SHAPE).collect()
+    heads = _run(reader, plan, len(plan.before), _heads, _HEADS_SCHEMA).collect()
     if not all(row.readable for row in heads):
         return None
     known = [(row.file, row.row_group, list(row.heads)) for row in heads]
-    seen = _run(reader, plan, len(plan.after), partial(_sightings, known=known), _SEEN_SHAPE).collect()
+    seen = _run(reader, plan, len(plan.after), partial(_sightings, known=known), _SEEN_SCHEMA).collect()
     if not all(row.readable for row in seen):
         return None
     sightings = [
@@ -126,9 +140,9 @@ def _by_path(tasks: Sequence[Task]) -> list[Task]:
     return sorted(tasks, key=lambda task: task.path)
 
 
-def _run(reader: Reader, files: Files, count: int, work: Callable[..., Any], shape: str) -> DataFrame:
+def _run(reader: Reader, files: Files, count: int, work: Callable[..., Any], schema: pa.Schema) -> DataFrame:
     slots = min(count, 4 * reader.spark.sparkContext.defaultParallelism)
-    return reader.spark.range(0, count, 1, slots).mapInArrow(partial(work, files=files), shape)
+    return reader.spark.range(0, count, 1, slots).mapInArrow(partial(work, files=files), from_arrow_schema(schema))
 
 
 def _heads(batches: Iterator[pa.RecordBatch], files: Files) -> Iterator[pa.RecordBatch]:
@@ -290,20 +304,3 @@ def _for_spark(array: pa.Array) -> pa.Array:
 def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     for batch in batches:
         yield from batch.column(0).to_pylist()
-
-
-_HEADS_SCHEMA = pa.schema(
-    [
-        pa.field("file", pa.int32()),
-        pa.field("row_group", pa.int32()),
-        pa.field("heads", pa.list_(pa.string())),
-        pa.field("readable", pa.bool_()),
-    ]
-)
-_SEEN_SCHEMA = pa.schema(
-    [
-        *(pa.field(name, pa.int32()) for name in ("before", "row_group", "after")),
-        *(pa.field(name, pa.int64()) for name in ("first_row", "last_row")),
-        pa.field("readable", pa.bool_()),
-    ]
-)
