@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from connector.embedded.ports import LOOPBACK, answers, free_ports, is_free
+from connector.embedded.ports import LOOPBACK, answers, kept_ports
 from connector.embedded.process import Child
 from connector.embedded.server import Server
 from connector.errors import FatalError
@@ -111,11 +111,10 @@ class Broker(Server):
             future.result(self.ready_s)
 
     def _launch(self) -> Child:
-        self._port, controller_port = self._choose_ports()
+        self._port, controller_port = kept_ports(self.home / "ports", self._wanted_port)
         config = self.home / "server.properties"
         values = server_properties(self.home, self._port, controller_port, self.properties)
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
-        (self.home / "ports").write_text(f"{self._port} {controller_port}\n", encoding="utf-8")
         if not (self.home / "data" / "meta.properties").exists():
             self._format(config)
         return self._java("kafka.Kafka", str(config), heap_mb=self.heap_mb)
@@ -123,13 +122,6 @@ class Broker(Server):
     def _is_worth_another_start(self) -> bool:
         # Somebody else may have taken a port between choosing and listening.
         return self._wanted_port is None and "BindException" in self.log_end()
-
-    def _choose_ports(self) -> tuple[int, int]:
-        file = self.home / "ports"
-        old = tuple(map(int, file.read_text(encoding="utf-8").split())) if file.exists() else ()
-        fresh = iter(free_ports(2))
-        port = self._wanted_port or next((port for port in old[:1] if is_free(port)), 0) or next(fresh)
-        return port, next((port for port in old[1:] if is_free(port)), 0) or next(fresh)
 
     def _format(self, config: Path) -> None:
         cluster = cluster_id()

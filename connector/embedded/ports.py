@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import socket
 from contextlib import ExitStack
+from pathlib import Path
 
 from connector.errors import FatalError
 
@@ -34,6 +35,16 @@ def free_ports(count: int) -> tuple[int, ...]:
             if len(chosen) == count:
                 return tuple(chosen)
     raise FatalError(f"no {count} free ports on {LOOPBACK} between {_LOW} and {_HIGH}; stop what holds them")
+
+
+def kept_ports(file: Path, wanted: int | None = None) -> tuple[int, int]:
+    """Choose two ports, those of the last start where they are free, and keep them in `file`; `wanted` is the first."""
+    old = tuple(map(int, file.read_text(encoding="utf-8").split())) if file.exists() else ()
+    fresh = iter(free_ports(2))
+    first = wanted or next((port for port in old[:1] if is_free(port)), 0) or next(fresh)
+    second = next((port for port in old[1:] if is_free(port)), 0) or next(fresh)
+    file.write_text(f"{first} {second}\n", encoding="utf-8")
+    return first, second
 
 
 def answers(port: int, timeout_s: float = 0.2) -> bool:

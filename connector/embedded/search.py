@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from connector.embedded.ports import LOOPBACK, free_ports, is_free
+from connector.embedded.ports import LOOPBACK, kept_ports
 from connector.embedded.process import Child
 from connector.embedded.server import Server
 from connector.runtime.jars import jars
@@ -61,7 +61,7 @@ class SearchNode(Server):
         return f"http://{LOOPBACK}:{self.port}"
 
     def _launch(self) -> Child:
-        self._port, transport = self._choose_ports()
+        self._port, transport = kept_ports(self.home / "ports")
         for folder in ("config", "data", "tmp"):
             (self.home / folder).mkdir(exist_ok=True)
         class_path = self._install()
@@ -111,15 +111,6 @@ class SearchNode(Server):
             *(f"-D{name}={value}" for name, value in defined.items()),
             *("-cp", os.pathsep.join(map(str, class_path)), "org.opensearch.bootstrap.OpenSearch"),
         ]
-
-    def _choose_ports(self) -> tuple[int, int]:
-        file = self.home / "ports"
-        old = tuple(map(int, file.read_text(encoding="utf-8").split())) if file.exists() else ()
-        fresh = iter(free_ports(2))
-        port = next((port for port in old[:1] if is_free(port)), 0) or next(fresh)
-        transport = next((port for port in old[1:] if is_free(port)), 0) or next(fresh)
-        file.write_text(f"{port} {transport}\n", encoding="utf-8")
-        return port, transport
 
     def _is_worth_another_start(self) -> bool:
         return "BindException" in self.log_end(60)
