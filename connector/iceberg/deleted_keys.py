@@ -6,7 +6,6 @@ committed before the tables' own commits: what a crash leaves behind then is a k
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.java import jvm, mapped
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.own_tables import OFTEN_SAVED, expire
 from connector.iceberg.scan import Reader, column, release
 from connector.iceberg.scan_tasks import planned
 from connector.iceberg.schemas import SnapshotSchema
@@ -34,12 +34,6 @@ SCHEMA = Schema(
 COLUMNS = arrow_schema(SCHEMA)
 PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
 """So that what is forgotten goes as whole files, by metadata alone."""
-_PROPERTIES = {
-    "format-version": "2",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "10",
-}
-KEPT_SNAPSHOTS = 10
 SAVES_PER_TIDYING = 50
 """Each save adds a small file per task; so many later they are merged."""
 
@@ -54,7 +48,7 @@ class DeletedKeys:
             RetriableError: the catalog is away.
         """
         self._spark, self._name, self._retention = spark, name, retention
-        self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, _PROPERTIES)
+        self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, OFTEN_SAVED)
         self.layout: TableLayout = self._table.layout()
         self._saves = 0
 
@@ -108,5 +102,4 @@ class DeletedKeys:
             old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
             java.newDelete().deleteFromRowFilter(old).commit()
             iceberg.spark.actions.SparkActions.get().rewriteDataFiles(java).filter(mine).execute()
-            expiry = java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
-            expiry.retainLast(KEPT_SNAPSHOTS).commit()
+            expire(java)

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
 from connector.iceberg.catalog import Catalog
-from connector.iceberg.files import FileKind, describe
+from connector.iceberg.files import FileKind
 from connector.iceberg.java import mapped
-from connector.iceberg.partitions import UNPARTITIONED
-from connector.iceberg.stored import statistics
+from connector.iceberg.own_tables import written
 from connector.iceberg.table import Table
 from connector.iceberg.types import arrow_schema
 
@@ -53,19 +51,11 @@ class SchemaLog:
             made = self._catalog.load(self._table_name)
             self._table = made or self._catalog.create(self._table_name, SCHEMA, properties={"format-version": "2"})
         rows = pa.Table.from_pylist([self._row(table) for table in tables], _COLUMNS)
-        sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink, compression="zstd")
-        data = sink.getvalue().to_pybytes()
         java = self._table.java
         with mapped(f"noting schemas in {self._table.name}"):
             java.refresh()
-            path = f"{java.location()}/data/{uuid.uuid4().hex}.parquet"
-            stream = java.io().newOutputFile(path).createOrOverwrite()
-            stream.write(data)
-            stream.close()
-            file = describe(_KIND, UNPARTITIONED, path, len(data), statistics(rows.num_rows))
             append = java.newAppend()
-            for made in self._table.content_files([file]):
+            for made in self._table.content_files([written(java, _KIND, rows)]):
                 append.appendFile(made)
             append.commit()
 

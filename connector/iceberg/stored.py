@@ -7,7 +7,6 @@ each save replaces, so any engine can read them without applying deletes.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
@@ -17,9 +16,9 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 
 from connector.errors import RetriableError
 from connector.iceberg.catalog import Catalog
-from connector.iceberg.files import FileKind, describe
+from connector.iceberg.files import FileKind
 from connector.iceberg.java import mapped
-from connector.iceberg.partitions import UNPARTITIONED
+from connector.iceberg.own_tables import OFTEN_SAVED, described, expire, written
 from connector.iceberg.types import arrow_schema
 
 SCHEMA = Schema(
@@ -28,12 +27,6 @@ SCHEMA = Schema(
     NestedField(3, "record_insert_ts", TimestamptzType(), required=False),
 )
 _COLUMNS = arrow_schema(SCHEMA)
-_PROPERTIES = {
-    "format-version": "2",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "10",
-}
-KEPT_SNAPSHOTS = 10
 SAVES_PER_EXPIRY = 50
 
 
@@ -46,7 +39,7 @@ class StoredRows:
         Raises:
             RetriableError: the catalog is away.
         """
-        self._table = catalog.load(table) or catalog.create(table, SCHEMA, properties=_PROPERTIES)
+        self._table = catalog.load(table) or catalog.create(table, SCHEMA, properties=OFTEN_SAVED)
         self._name, self._saves = name, 0
         self._rows: dict[str, str] = {}
         self._foreign: list[dict[str, object]] = []
@@ -106,8 +99,7 @@ class StoredRows:
             if mine:
                 self._rows.update(mine)
                 self._foreign += [row for row in rows if not self._is_mine(row["id"])]
-                told = statistics(len(rows))
-                self._files.append(describe(_KIND, UNPARTITIONED, file.file_path, file.file_size_in_bytes, told))
+                self._files.append(described(_KIND, file.file_path, file.file_size_in_bytes, len(rows)))
 
     def _is_mine(self, key: str) -> bool:
         return key == self._name or key.startswith(f"{self._name}/")
@@ -136,27 +128,12 @@ class StoredRows:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS), sink, compression="zstd")
-        data = sink.getvalue().to_pybytes()
-        path = f"{self._table.java.location()}/data/{uuid.uuid4().hex}.parquet"
         with mapped(f"writing offsets of {self._table.name}"):
-            stream = self._table.java.io().newOutputFile(path).createOrOverwrite()
-            stream.write(data)
-            stream.close()
-        return describe(_KIND, UNPARTITIONED, path, len(data), statistics(len(rows) + len(self._foreign)))
+            return written(self._table.java, _KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
 
     def _expire(self) -> None:
-        """Drop old snapshots: a save a second would grow the metadata without end."""
         with mapped(f"expiring snapshots of {self._table.name}"):
-            expiry = self._table.java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
-            expiry.retainLast(KEPT_SNAPSHOTS).commit()
+            expire(self._table.java)
 
 
 _KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)
-
-
-def statistics(count: int) -> dict[str, object]:
-    """Give what a file's description says of its columns when nothing but the count of rows is known."""
-    names = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
-    return {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}

@@ -1,0 +1,49 @@
+"""A few rows -> a data file of one of our own tables (offsets, schemas, deleted keys), and old snapshots -> away.
+
+On the driver, through Java's FileIO: so few rows are no job for executors.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from connector.iceberg.files import FileKind, describe
+from connector.iceberg.java import JavaTable
+from connector.iceberg.partitions import UNPARTITIONED
+
+OFTEN_SAVED = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
+"""Properties of tables that get a commit with every batch: metadata files of before go by themselves."""
+
+KEPT_SNAPSHOTS = 10
+
+
+def written(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
+    """Write rows to a new file of an unpartitioned table; give its description (`connector.iceberg.files`)."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd")
+    data = sink.getvalue().to_pybytes()
+    path = f"{java.location()}/data/{uuid.uuid4().hex}.parquet"
+    stream = java.io().newOutputFile(path).createOrOverwrite()
+    stream.write(data)
+    stream.close()
+    return described(kind, path, len(data), rows.num_rows)
+
+
+def expire(java: JavaTable) -> None:
+    """Drop all snapshots but the newest few: a save a second would grow the metadata without end."""
+    java.expireSnapshots().expireOlderThan(int(time.time() * 1000)).retainLast(KEPT_SNAPSHOTS).commit()
+
+
+def described(kind: FileKind, path: str, size_bytes: int, count: int) -> bytes:
+    """Give the description of a file of which nothing but its size and the count of its rows is known."""
+    names = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    told = {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}
+    return describe(kind, UNPARTITIONED, path, size_bytes, told)
