@@ -5,14 +5,14 @@ Source: Debezium's ExtractNewRecordState (delete mode rewrite, add.fields) and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
-from serde.bits import Bytes, Mask, children, parts, valid_of
+from serde.bits import Bytes, Ints, Mask, children, parts, valid_of
 from serde.block import Block, Rows
 from serde.cloud import is_cloud, opened
 from serde.faults import Fault
@@ -247,8 +247,24 @@ def _scaled(column: pa.Int64Array, factor: int) -> pa.Int64Array:
 def only(made: Changes, keep: Mask) -> Changes:
     """The changes under a mask."""
     mask = pa.array(keep)
-    columns = {name: getattr(made, name).filter(mask) for name in ("row", "ts_ns", "lsn", "total_order", "origin")}
-    return evolve(made, rows=made.rows[keep], op=made.op[keep], deleted=made.deleted[keep], **columns)
+    return _picked(made, keep, lambda column: column.filter(mask))
+
+
+def taken(made: Changes, indices: Ints) -> Changes:
+    """The changes at indices, in their order."""
+    places = pa.array(indices)
+    return _picked(made, indices, lambda column: column.take(places))
+
+
+def cut(made: Changes, start: int, stop: int) -> Changes:
+    """The changes from `start` up to, not including, `stop`; nothing is copied."""
+    part = slice(start, stop)
+    return _picked(made, part, lambda column: column[part])
+
+
+def _picked(made: Changes, which: Mask | Ints | slice, pick: Callable[[pa.Array], pa.Array]) -> Changes:
+    columns = {name: pick(getattr(made, name)) for name in ("row", "ts_ns", "lsn", "total_order", "origin")}
+    return evolve(made, rows=made.rows[which], op=made.op[which], deleted=made.deleted[which], **columns)
 
 
 def _origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:

@@ -19,7 +19,7 @@ from connector.settings.routes import Routes, parts
 from connector.sink.operations import at
 from serde.bits import Ints
 from serde.block import Block
-from serde.changes import Changes
+from serde.changes import Changes, cut, taken
 from serde.faults import Fault
 
 
@@ -80,40 +80,10 @@ def _groups(change: Changes, codes: Ints) -> Iterator[tuple[int, Changes]]:
         yield int(codes[0]), change
         return
     sequence = np.argsort(codes, kind="stable")
-    ordered = _taken(change, sequence)
+    ordered = taken(change, sequence)
     bounds = np.flatnonzero(np.diff(codes[sequence], prepend=-2))
     for start, stop in zip(bounds, [*bounds[1:], len(codes)], strict=True):
-        yield int(codes[sequence[start]]), _sliced(ordered, int(start), int(stop))
-
-
-def _taken(change: Changes, indices: Ints) -> Changes:
-    places = pa.array(indices)
-    return attrs.evolve(
-        change,
-        rows=change.rows[indices],
-        row=change.row.take(places),
-        op=change.op[indices],
-        deleted=change.deleted[indices],
-        ts_ns=change.ts_ns.take(places),
-        lsn=change.lsn.take(places),
-        total_order=change.total_order.take(places),
-        origin=change.origin.take(places),
-    )
-
-
-def _sliced(change: Changes, start: int, stop: int) -> Changes:
-    cut = slice(start, stop)
-    return attrs.evolve(
-        change,
-        rows=change.rows[cut],
-        row=change.row[cut],
-        op=change.op[cut],
-        deleted=change.deleted[cut],
-        ts_ns=change.ts_ns[cut],
-        lsn=change.lsn[cut],
-        total_order=change.total_order[cut],
-        origin=change.origin[cut],
-    )
+        yield int(codes[sequence[start]]), cut(ordered, int(start), int(stop))
 
 
 def _tables(value: str, rule: Routes) -> tuple[str, ...]:
