@@ -25,6 +25,11 @@ class SortTerm:
     descending: bool = False
     nulls_first: bool = True
 
+    @property
+    def column(self) -> str:
+        """The column that it goes by."""
+        return self.by.column
+
 
 def parse(term: str) -> SortTerm:
     """Read one term; raises ValueError with what is wrong, without the term itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import attrs
 import pyarrow as pa
@@ -35,6 +35,8 @@ from connector.sink.matching import merged
 from connector.sink.plan import VALID_FROM, Need, TablePlan
 from connector.sink.remembered import Memory
 from connector.sink.route import table_name
+
+T = TypeVar("T", PartitionTerm, SortTerm)
 
 VARIANTS_SINCE = 3
 
@@ -341,20 +343,18 @@ class Targets(Known[Target]):
         own = terms_of(rule.partition_by_table, name, needs)
         if own is not None:
             return tuple(parse(term) for term in own)
-        terms = tuple(parse(term) for term in rule.partition_by)
-        self._tell_missing("partition-by", name, [t.column for t in terms], columns)
-        return tuple(term for term in terms if term.column in columns.names)
+        return self._there("partition-by", name, [parse(term) for term in rule.partition_by], columns)
 
     def _sorting(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[SortTerm, ...]:
         rule = self._settings.table
         own = terms_of(rule.sort_by_table, name, needs)
         if own is not None:
             return tuple(parse_order(term) for term in own)
-        terms = tuple(parse_order(term) for term in rule.sort_by)
-        self._tell_missing("sort-by", name, [t.by.column for t in terms], columns)
-        return tuple(term for term in terms if term.by.column in columns.names)
+        return self._there("sort-by", name, [parse_order(term) for term in rule.sort_by], columns)
 
-    def _tell_missing(self, option: str, name: str, wanted: list[str], columns: pa.Schema) -> None:
-        missing = [column for column in wanted if column not in columns.names]
+    def _there(self, option: str, name: str, terms: list[T], columns: pa.Schema) -> tuple[T, ...]:
+        """Leave out the terms of columns that a table has not: what is meant for all tables need not fit each."""
+        missing = [term.column for term in terms if term.column not in columns.names]
         if missing:
             self._log.warning(f"{option} names columns the table has not", table=name, columns=missing)
+        return tuple(term for term in terms if term.column in columns.names)
