@@ -15,7 +15,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, RetriableError
-from connector.iceberg.commit import Found, Pending, commit
+from connector.iceberg.commit import Committed, Found, Pending, commit
 from connector.iceberg.emptying import emptied
 from connector.iceberg.position import DRIFT, Position
 from connector.sink.fold import NONE
@@ -135,19 +135,10 @@ class Commits:
             hits, replacing = self._found(name, table, asked)
             if not files and not replacing and not (hits and hits.touched) and not always:
                 return None
-            target = self._targets[name]
-            pending = Pending(
-                files=[*files, *replacing],
-                position=target.stored.position.advanced(position),
-                expected=target.stored,
-                base=target.base,
-                guarded=table.known_keys.certain,
-                replaces=target.upsert,
-                properties={**(properties or {}), **self._drift(name)},
-                found=hits,
-            )
+            pending = self._pending(name, table, [*files, *replacing], hits, position)
+            pending = attrs.evolve(pending, properties={**(properties or {}), **pending.properties})
             try:
-                done = commit(target.table, pending, self._connector)
+                done = commit(self._targets[name].table, pending, self._connector)
             except RetriableError as error:
                 self._discard(name, replacing)
                 if not left:
@@ -155,15 +146,29 @@ class Commits:
                 self._log.warning("rows are looked for again", table=name, reason=str(error))
                 self._targets.refresh(name)
             else:
-                self._targets.committed(name, pending.files, done)
-                counts = {"data_files": done.data_files, "delete_files": done.delete_files}
-                place = target.table.uuid, done.snapshot_id, done.sequence_number
-                return Landed(target.table.name, done.stored.position, counts, *place)
+                return self._landed(name, pending.files, done)
         raise AssertionError("unreachable")
 
-    def _drift(self, name: str) -> dict[str, str]:
-        fields = self._targets.drift.get(name)
-        return {DRIFT: str(len(fields))} if fields else {}
+    def _pending(
+        self, name: str, table: TablePlan, files: Sequence[bytes], hits: Found | None, position: Position
+    ) -> Pending:
+        target, drift = self._targets[name], self._targets.drift.get(name)
+        return Pending(
+            files=files,
+            position=target.stored.position.advanced(position),
+            expected=target.stored,
+            base=target.base,
+            guarded=table.known_keys.certain,
+            replaces=target.upsert,
+            properties={DRIFT: str(len(drift))} if drift else {},
+            found=hits,
+        )
+
+    def _landed(self, name: str, files: Sequence[bytes], done: Committed) -> Landed:
+        self._targets.committed(name, files, done)
+        table = self._targets[name].table
+        counts = {"data_files": done.data_files, "delete_files": done.delete_files}
+        return Landed(table.name, done.stored.position, counts, table.uuid, done.snapshot_id, done.sequence_number)
 
     def _found(self, name: str, table: TablePlan, asked: Asked | None) -> tuple[Found | None, list[bytes]]:
         """Look for the rows that have to go in the table as it is now; give what was found, and files without them."""
