@@ -16,6 +16,7 @@ from connector.embedded.registry import SchemaRegistry
 from connector.embedded.search import SearchNode
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
+from tests.host import Host
 from tests.model import recordings
 from tests.reading import Lake
 from tests.running import Workspace, quick_settings, workspace
@@ -97,12 +98,22 @@ def quick(topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 @pytest.fixture(scope="session")
-def make_workspace(broker: Broker, quick: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> MakeWorkspace:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A process with Spark in which commands run one after the other."""
+    running = Host(tmp_path_factory.mktemp("host"))
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def make_workspace(
+    broker: Broker, host: Host, quick: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> MakeWorkspace:
     """make_workspace(name, {"topics": ..., ...}) gives a workspace; the name is its catalog's and connector's."""
 
     def make(name: str, extra: dict[str, str]) -> Workspace:
         home: Path = tmp_path_factory.mktemp(name)
-        return workspace(home, name, broker.bootstrap_servers, {**quick, **extra})
+        return workspace(home, name, broker.bootstrap_servers, {**quick, **extra}, host)
 
     return make
 

@@ -16,8 +16,8 @@ from typing import Any
 from attrs import frozen
 
 from connector.runtime.jars import jars
+from tests.host import PROJECT, Host
 
-PROJECT = Path(__file__).parent.parent
 COMMITTED = "batch committed"
 Line = dict[str, Any]
 
@@ -34,6 +34,7 @@ class Workspace:
     home: Path
     name: str
     properties: Mapping[str, str]
+    host: Host | None = None
 
     @property
     def catalog(self) -> dict[str, str]:
@@ -53,9 +54,11 @@ class Workspace:
         return path
 
     def run(self, extra: Mapping[str, str] | None = None, *, timeout_s: float = 240) -> Run:
-        """Run the sink once, up to the offsets at its start."""
-        sink = self.start(extra, "--once")
-        return sink.wait(timeout_s)
+        """Run the sink once, up to the offsets at its start; in a process of its own where there is no host."""
+        if self.host is None:
+            return self.start(extra, "--once").wait(timeout_s)
+        said = self.host.call("run", "--once", str(self.file(extra or {})), timeout_s=timeout_s)
+        return Run.of(said.code, said.log)
 
     def start(self, extra: Mapping[str, str] | None = None, *arguments: str) -> Sink:
         """Start the sink in a process group of its own."""
@@ -69,6 +72,11 @@ class Run:
     code: int
     lines: tuple[Line, ...]
     text: str
+
+    @staticmethod
+    def of(code: int, text: str) -> Run:
+        """Read the JSON lines of a log; lines of Spark and the JVM are left out."""
+        return Run(code, tuple(_lines(text)), text)
 
     @property
     def batches(self) -> list[Line]:
@@ -96,8 +104,8 @@ class Sink:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def lines(self) -> list[Line]:
-        """The JSON log lines so far; lines of Spark and the JVM are left out."""
-        return [line for line in map(_parsed, self.text().splitlines()) if line is not None]
+        """The JSON log lines so far."""
+        return _lines(self.text())
 
     def wait(self, timeout_s: float) -> Run:
         """Wait for the end; a run that takes longer is killed and raises with the end of its log."""
@@ -106,7 +114,7 @@ class Sink:
         except subprocess.TimeoutExpired:
             self.kill()
             raise TimeoutError(f"the sink did not end within {timeout_s} s:\n{self.text()[-4000:]}") from None
-        return Run(code, tuple(self.lines()), self.text())
+        return Run.of(code, self.text())
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float, step_s: float = 0.02) -> bool:
         """Wait until the condition holds (True), the sink ends (False) or time is over (TimeoutError)."""
@@ -153,7 +161,9 @@ def catalog(home: Path) -> dict[str, str]:
     }
 
 
-def workspace(home: Path, name: str, bootstrap_servers: str, extra: Mapping[str, str]) -> Workspace:
+def workspace(
+    home: Path, name: str, bootstrap_servers: str, extra: Mapping[str, str], host: Host | None = None
+) -> Workspace:
     """A workspace in `home`, which must exist; its catalog has the workspace's name."""
     (home / "warehouse").mkdir(exist_ok=True)
     properties = {
@@ -166,7 +176,7 @@ def workspace(home: Path, name: str, bootstrap_servers: str, extra: Mapping[str,
         "spark.driver.memory": "1g",
         **extra,
     }
-    return Workspace(home, name, properties)
+    return Workspace(home, name, properties, host)
 
 
 def quick_settings(space: Workspace) -> dict[str, str]:
@@ -180,6 +190,10 @@ def quick_settings(space: Workspace) -> dict[str, str]:
     sink.wait_for_group(60)
     use = f" -XX:SharedArchiveFile={archive}" if archive.exists() else ""
     return {**class_path, option: f"{quiet} -XX:TieredStopAtLevel=1{use}"}
+
+
+def _lines(text: str) -> list[Line]:
+    return [line for line in map(_parsed, text.splitlines()) if line is not None]
 
 
 def _parsed(text: str) -> Line | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.host import Host
 from tests.model.recordings import Record
-from tests.running import PROJECT
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -51,7 +49,9 @@ def test_max_batch_size_wait(topics: Topics, make_workspace: MakeWorkspace) -> N
     assert [line["events"] for line in run.batches] == [10, 120]
 
 
-def test_going_on_where_another_connector_stood(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
+def test_going_on_where_another_connector_stood(
+    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake, host: Host
+) -> None:
     """`offsets reset --to group`: a table that is appended to gets only what the group of that name had not read.
 
     It is cut into batches of max-bytes.
@@ -62,9 +62,8 @@ def test_going_on_where_another_connector_stood(topics: Topics, make_workspace: 
     group.commit(offsets=[TopicPartition("pace.before", 0, 4)], asynchronous=False)
     group.close()
     space = make_workspace("before", {"topics": "pace.before"})
-    command = [sys.executable, "-m", "connector", "offsets", "reset", str(space.file({})), "--to", "group", "--execute"]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = host.call("offsets", "reset", str(space.file({})), "--to", "group", "--execute")
+    assert done.code == 0, done.log[-4000:]
     run = space.run({"debezium.sink.batch.max-bytes": "1000"})
     assert run.code == 0, run.text[-4000:]
     assert sorted(row["id"] for row in lake(space).rows("pace_before")) == [4, 5]

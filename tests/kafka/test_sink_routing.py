@@ -7,18 +7,16 @@ may neither make tables nor change them.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.host import Host
 from tests.model.recordings import Record
 from tests.reading import Lake
-from tests.running import PROJECT, Run, Workspace
+from tests.running import Run, Workspace
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -40,7 +38,6 @@ FILE = {
     "iceberg.control.commit.interval-ms": "1000",
     "debezium.source.schema.history.internal.iceberg.table-name": "_history",
 }
-WIDE = {**os.environ, "COLUMNS": "240"}
 FIXED = {"iceberg.tables.auto-create-enabled": "false", "iceberg.tables.evolve-schema-enabled": "false"}
 
 
@@ -154,9 +151,11 @@ def test_drift_is_counted(runs: tuple[list[Run], Lake, list[Record]]) -> None:
     assert third.batches[-1]["nulled"] == 1
 
 
-def test_status_tells_each_tables_newest_commit(runs: tuple[list[Run], Lake, list[Record]], space: Workspace) -> None:
+def test_status_tells_each_tables_newest_commit(
+    runs: tuple[list[Run], Lake, list[Record]], space: Workspace, host: Host
+) -> None:
     """`icebridge status --json`: per table snapshot and time of the newest commit, lag, and schema drift."""
-    told = json.loads(_said("status", "--json", str(space.file({}))))["tables"]
+    told = json.loads(_said(host, "status", "--json", str(space.file({}))))["tables"]
     assert told.keys() == {"lake.orders", "lake.people", "lake.log", "other.fresh"}
     orders = told["lake.orders"]
     assert orders["snapshot_id"] == int(runs[1].java("orders", "lake").currentSnapshot().snapshotId())
@@ -168,39 +167,34 @@ def test_status_tells_each_tables_newest_commit(runs: tuple[list[Run], Lake, lis
     assert {table["lag"] for table in told.values()} == {0}
 
 
-def _dlq(*arguments: str) -> str:
-    return _said("dlq", *arguments)
-
-
-def _said(*arguments: str) -> str:
-    command = [sys.executable, "-m", "connector", *arguments]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False, env=WIDE)
-    assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-1000:]
-    return done.stdout
+def _said(host: Host, *arguments: str) -> str:
+    done = host.call(*arguments)
+    assert done.code == 0, done.log[-4000:] + done.out[-1000:]
+    return done.out
 
 
 def test_letters_are_listed_repaired_and_replayed_once(
-    runs: tuple[list[Run], Lake, list[Record]], space: Workspace, topics: Topics, tmp_path: Path
+    runs: tuple[list[Run], Lake, list[Record]], space: Workspace, host: Host, topics: Topics, tmp_path: Path
 ) -> None:
     """Letters of every class go through once repaired: later events keep their word, and nothing comes twice."""
     _, tables, letters = runs
     file = str(space.file({}))
-    assert _dlq("list", file).count("offset") == len(letters) == len(REPAIRED)
+    assert _said(host, "dlq", "list", file).count("offset") == len(letters) == len(REPAIRED)
     for letter in letters:
         name = f"{letter.partition}-{letter.offset}"
-        _dlq("show", file, "--letter", name, "--save", str(tmp_path))
+        _said(host, "dlq", "show", file, "--letter", name, "--save", str(tmp_path))
         assert (tmp_path / f"{name}.value").read_bytes() == letter.value
         (mended,) = [new for word, new in REPAIRED.items() if word.encode() in (letter.value or b"")]
         if mended is not None:
             (tmp_path / f"{name}.value").write_text(json.dumps(mended))
     before = {table: tables.summaries(table, "lake") for table in ("orders", "log")}
-    assert "nothing was changed" in _dlq("replay", file, "--from", str(tmp_path))
+    assert "nothing was changed" in _said(host, "dlq", "replay", file, "--from", str(tmp_path))
     assert {table: tables.summaries(table, "lake") for table in before} == before
     assert "nowhere" not in tables.names("lake")
-    told = _dlq("replay", file, "--from", str(tmp_path), "--execute")
+    told = _said(host, "dlq", "replay", file, "--from", str(tmp_path), "--execute")
     assert told.count("left out") == 1
     assert told.count("in its table") == len(REPAIRED) - 1
-    assert "no letters" in _dlq("replay", file, "--from", str(tmp_path), "--execute")
+    assert "no letters" in _said(host, "dlq", "replay", file, "--from", str(tmp_path), "--execute")
     orders = {row["id"]: row["amount"] for row in tables.rows("orders", "lake")}
     assert (orders[5], orders[1], orders[77], orders[8], len(orders)) == (55, 11, 77, 88, 9)
     assert sorted(row["text"] for row in tables.rows("log", "lake")) == ["one", "two"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +17,9 @@ from connector.embedded.ports import free_ports
 from connector.embedded.registry import SchemaRegistry
 from connector.errors import FatalError, RetriableError
 from tests.conftest import MakeWorkspace
+from tests.host import Host
 from tests.model.recordings import Record
 from tests.reading import Lake
-from tests.running import PROJECT
 from tests.sources import Spring, spring
 from tests.topics import Topics
 
@@ -30,17 +28,16 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 CONVERTER = "io.confluent.connect.avro.AvroConverter"
 MakeSpring = Callable[..., Spring]
 Decode = Callable[[bytes | None], Any]
-OFFSETS = """
-import sys
-from connector.cli import main
-for arguments in (["show"], ["reset", "--to", "latest"], ["show"], ["reset", "--table", "db.t", "--execute"], ["show"],
-                  ["reset", "--to", "latest", "--execute"], ["show"], ["reset", "--table", "db.x"]):
-    print("#", *arguments, flush=True)
-    try:
-        main(["offsets", arguments[0], sys.argv[1], *arguments[1:]], standalone_mode=False)
-    except SystemExit as end:
-        print("code", end.code, flush=True)
-"""
+OFFSETS = (
+    ("show",),
+    ("reset", "--to", "latest"),
+    ("show",),
+    ("reset", "--table", "db.t", "--execute"),
+    ("show",),
+    ("reset", "--to", "latest", "--execute"),
+    ("show",),
+    ("reset", "--table", "db.x"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -194,14 +191,13 @@ def test_side_topics_hold_transactions_schemas_and_heartbeats(published: Spring,
     assert times == sorted(times)
 
 
-def test_offsets_are_shown_and_set(published: Spring) -> None:
+def test_offsets_are_shown_and_set(published: Spring, host: Host) -> None:
     """`offsets show` names stored and newest snapshot, `reset` only does what it shows when told to execute it."""
-    command = [sys.executable, "-c", OFFSETS, str(published.file())]
-    ran = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False)
-    parts = [part.partition("\n")[2] for part in ran.stdout.split("# ")[1:]]
-    assert len(parts) == 8, ran.stdout + ran.stderr[-3000:]
+    file = str(published.file())
+    said = [host.call("offsets", command, file, *options) for command, *options in OFFSETS]
+    assert [one.code for one in said] == [0] * 7 + [3], said
     newest = str(published.lake().java("t", "db").currentSnapshot().snapshotId())
-    shown, dry, after_dry, forgot, after_forgot, latest, after_latest, unknown = parts
+    shown, dry, after_dry, forgot, after_forgot, latest, after_latest, unknown = (one.out for one in said)
     # Once as the stored one, once as the table's.
     assert shown.count(newest) == 2
     assert "nothing was changed" in dry
@@ -211,7 +207,7 @@ def test_offsets_are_shown_and_set(published: Spring) -> None:
     assert after_forgot.count(newest) == 1
     assert newest in latest
     assert after_latest.count(newest) == 2
-    assert "not a table of this source" in unknown + ran.stderr
+    assert "not a table of this source" in unknown + said[-1].log
     assert published.publish() == []
 
 
