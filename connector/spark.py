@@ -29,6 +29,8 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
     "spark.python.worker.reuse": "true",
+    # Iceberg's compaction sets it in one session and looks for it in that of the thread, which a stream clones.
+    "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkCachedTableCatalog",
 }
 
 

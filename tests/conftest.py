@@ -79,6 +79,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
+        "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkCachedTableCatalog",
     }
     session = SparkSession.builder.master("local[2]").appName("tests").config(map=dict(settings)).getOrCreate()
     yield session

@@ -213,7 +213,8 @@ class Batches:
         cuts: dict[str, Cut] = {}
         for _ in range(MAX_ROUNDS):
             plan, names = self.plan(batch, cuts)
-            result = run(self._spark, plan, self._targets.tables(names), self._targets.deleted_keys)
+            with self._targets.reading(*names):
+                result = run(self._spark, plan, self._targets.tables(names), self._targets.deleted_keys)
             fresh = self._fresh_cuts(plan, names, result)
             if result.ready and not fresh:
                 return plan, names, result

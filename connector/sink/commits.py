@@ -132,13 +132,15 @@ class Commits:
             RetriableError: another writer was faster each time.
         """
         for left in reversed(range(often)):
-            hits, replacing = self._found(name, table, asked)
+            with self._targets.reading(name):
+                hits, replacing = self._found(name, table, asked)
             if not files and not replacing and not (hits and hits.touched) and not always:
                 return None
             pending = self._pending(name, table, [*files, *replacing], hits, position)
             pending = attrs.evolve(pending, properties={**(properties or {}), **pending.properties})
             try:
-                done = commit(self._targets[name].table, pending, self._connector)
+                with self._targets.reading(name):
+                    done = commit(self._targets[name].table, pending, self._connector)
             except RetriableError as error:
                 self._discard(name, replacing)
                 if not left:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import ClassVar, Generic, TypeVar
 
 import structlog
 
-from connector.errors import DataFault
+from connector.errors import DataFault, FatalError, RetriableError
 from connector.settings import SinkSettings
 from connector.sink.plan import Need
 
@@ -40,6 +41,28 @@ class Known(ABC, Generic[T]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
+
+    @contextmanager
+    def reading(self, *names: str) -> Iterator[None]:
+        """Have what fails because it expired meanwhile tried again.
+
+        Raises:
+            RetriableError: what plans were true of is gone from one of `names`, which is seen as it is now.
+        """
+        try:
+            yield
+        except FatalError as error:
+            gone = [name for name in names if self._renewed(name)]
+            if not gone:
+                raise
+            raise RetriableError(
+                f"the snapshot that the batch was planned on expired meanwhile, in {', '.join(gone)}: keep snapshots "
+                "for longer than a batch takes"
+            ) from error
+
+    def _renewed(self, name: str) -> bool:  # noqa: ARG002 - for what has snapshots
+        """Look whether what plans of it were true of is gone; if so see it as it is now."""
+        return False
 
     @abstractmethod
     def name(self, topic: str) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -61,6 +62,9 @@ class Destinations(Protocol):
 
     def routed(self) -> list[str]:
         """Give the tables known of those that events name themselves."""
+
+    def reading(self, *names: str) -> AbstractContextManager[None]:
+        """Have what fails because its snapshot expired meanwhile tried again: RetriableError."""
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
         """Give the executors' view of a table for a batch that starts at `start`."""

@@ -123,10 +123,22 @@ class Targets(Known[Target]):
         self._patched.add(name)
 
     def refresh(self, name: str) -> None:
-        """Read a table again, after a conflict."""
+        """Read a table again, after a conflict.
+
+        Who conflicted may do so again: from then on keys are deleted whether the table is known to hold them or not,
+        so that a commit of equality deletes depends on no other writer.
+        """
         table = self._known[name].table
         table.refresh()
-        self._known[name] = self._target(name, table)
+        self._known[name] = self._target(name, table, alone=False)
+
+    def _renewed(self, name: str) -> bool:
+        target = self._known[name]
+        target.table.refresh()
+        if target.base is None or target.table.java.snapshot(target.base) is not None:
+            return False
+        self.refresh(name)
+        return True
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
         """Give the executors' view of a table for a batch that starts at `start`."""
@@ -196,7 +208,8 @@ class Targets(Known[Target]):
             told = "the table keeps its partition spec; partition-by is for tables that are made"
             self._log.warning(told, table=target.table.name, partitioned_by=other)
 
-    def _target(self, name: str, table: Table) -> Target:
+    def _target(self, name: str, table: Table, *, alone: bool = True) -> Target:
+        """See a table as it is; `alone` until another writer was met."""
         rule = self._settings.table
         table.follow(rule.writes.branch_of(name, table.name))
         layout, mode = self._layout(name, table), self._mode(name)
@@ -217,7 +230,8 @@ class Targets(Known[Target]):
                 table=table.name,
                 column=rule.dedup_column,
             )
-        keys = known_keys(table, layout.schema) if upsert and mode == "equality-delete" else KnownKeys()
+        known = alone and upsert and mode == "equality-delete"
+        keys = known_keys(table, layout.schema) if known else KnownKeys()
         return Target(table, layout, upsert, keys, self._stored(name, table), table.snapshot_id)
 
     def _stored(self, name: str, table: Table) -> Stored:
