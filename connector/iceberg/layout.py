@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Literal, cast
 
 import attrs
 import orjson
@@ -13,13 +13,21 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
+from connector.errors import FatalError
 from connector.iceberg.retyped import VARIANT, fields, without_variants
 from connector.iceberg.types import arrow_schema, nullable
+from serde.avro import container
+from serde.avro.container import Compression
 
 TARGET_FILE_SIZE = "write.target-file-size-bytes"
 TARGET_DELETE_FILE_SIZE = "write.delete.target-file-size-bytes"
 CODEC = "write.parquet.compression-codec"
 CODEC_LEVEL = "write.parquet.compression-level"
+AVRO_CODEC = "write.avro.compression-codec"
+AVRO_CODEC_LEVEL = "write.avro.compression-level"
+FORMAT = "write.format.default"
+DataFormat = Literal["parquet", "avro"]
+_DEFLATE_LEVEL, _ZSTANDARD_LEVEL = 1, 1
 _UNPARTITIONED = '{"spec-id":0,"fields":[]}'
 _UNSORTED = '{"order-id":0,"fields":[]}'
 
@@ -115,9 +123,49 @@ class TableLayout:
     def compression(self) -> dict[str, Any]:
         """Arguments for the Parquet writer from `write.parquet.compression-*` (Iceberg's default: zstd)."""
         codec = self.properties.get(CODEC, "zstd").lower()
-        level = self.properties.get(CODEC_LEVEL)
         name = {"uncompressed": "none", "lz4_raw": "lz4"}.get(codec, codec)
-        return {"compression": name, "compression_level": int(level) if level and level != "null" else None}
+        return {"compression": name, "compression_level": self._level(CODEC_LEVEL)}
+
+    def avro_compression(self) -> Compression:
+        """How blocks of Avro files are compressed, by `write.avro.compression-*` (Iceberg's default: gzip).
+
+        Raises:
+            FatalError: the codec is none of Iceberg's.
+        """
+        level = self._level(AVRO_CODEC_LEVEL)
+        match self.properties.get(AVRO_CODEC, "gzip").lower():
+            case "gzip":
+                return container.deflate(_DEFLATE_LEVEL if level is None else level)
+            case "zstd":
+                return container.zstandard(_ZSTANDARD_LEVEL if level is None else level)
+            case "snappy":
+                return container.snappy()
+            case "uncompressed":
+                return container.null()
+            case other:
+                raise FatalError(
+                    f"table {self.name}: {AVRO_CODEC} is {other}, which is not written; set it to gzip, zstd, snappy "
+                    "or uncompressed"
+                )
+
+    def _level(self, name: str) -> int | None:
+        text = self.properties.get(name)
+        return int(text) if text and text != "null" else None
+
+    @property
+    def data_format(self) -> DataFormat:
+        """`write.format.default`: how data files are written; delete files are Parquet in any case.
+
+        Raises:
+            FatalError: it is a format that is not written here.
+        """
+        named = self.properties.get(FORMAT, "parquet").lower()
+        if named not in ("parquet", "avro"):
+            raise FatalError(
+                f"table {self.name}: {FORMAT} is {named}, which is not written; set the table's property to parquet or "
+                f"avro, or iceberg.tables.write-props.{FORMAT}, which wins over it"
+            )
+        return cast("DataFormat", named)
 
 
 # Tasks get their plan anew with every batch, of tables that stay the same: what JSON says is read once per process.

@@ -191,7 +191,10 @@ def deleted(io: FileIO, file: PositionDeletes, data_file: str) -> BitMap64:
 
 def _positions(io: FileIO, file: PositionDeletes, data_file: str) -> Iterable[Any]:
     if not file.path.endswith(".parquet"):
-        raise FatalError(f"position delete file {file.path} is no Parquet: rewrite it (rewrite_position_delete_files)")
+        raise FatalError(
+            f"position delete file {file.path} is no Parquet: set write.delete.format.default to parquet and "
+            "rewrite it (rewrite_position_delete_files)"
+        )
     with io.new_input(file.path).open() as stream:
         fragment = ds.ParquetFileFormat().make_fragment(stream)
         for batch in fragment.to_batches(columns=["pos"], filter=ds.field("file_path") == data_file):

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from connector.errors import FatalError
+from connector.iceberg.avro_limits import not_read
 from connector.iceberg.java import as_dict, each, jvm, mapped
 from connector.iceberg.scan_tasks import Task
 from connector.iceberg.schemas import SnapshotSchema
@@ -55,6 +56,10 @@ class Reader:
         """The names of the schema's columns in the frames."""
         return tuple(column(place) for place in range(len(self.schema.names)))
 
+    def vectorised(self, tasks: Sequence[Task]) -> bool:
+        """Tell whether files are read a column at a time: primitive columns, in a format that has columns."""
+        return self.schema.flat and not any(_is_avro(task) for task in tasks)
+
     def live(self, tasks: Sequence[Task], *, lineage: bool = False) -> DataFrame:
         """Give the rows of files that no delete of their tasks hits; with `lineage` also the column `sequence`."""
         if not tasks:
@@ -63,8 +68,8 @@ class Reader:
 
     def struck(self, tasks: Sequence[Task], *, lineage: bool = False) -> DataFrame:
         """Give the rows of files that the deletes of their tasks do hit."""
-        if lineage and not self.schema.flat:
-            raise ValueError("lineage of deleted rows is read by position where columns nest")
+        if lineage and not self.vectorised(tasks):
+            raise ValueError("lineage of deleted rows is read by position where rows are read one by one")
         rows = self._lineage(tasks, deleted=True) if lineage else self._plain(tasks)
         return rows.filter(F.col(DELETED)).drop(DELETED)
 
@@ -82,6 +87,7 @@ class Reader:
         return self._staged(tasks, wanted)
 
     def _staged(self, tasks: Sequence[Task], extra: dict[str, tuple[int, str]]) -> DataFrame:
+        self._refuse_avro(tasks)
         java = jvm(self.spark)
         key = f"{_KEY}{uuid.uuid4().hex}"
         with mapped(f"preparing a read of {self.table.name}"):
@@ -92,6 +98,17 @@ class Reader:
             _table_cache(self.spark).add(key, table)
             reader = self.spark.read.format("iceberg").option("split-size", str(self._split_bytes(tasks)))
             return reader.load(key)
+
+    def _refuse_avro(self, tasks: Sequence[Task]) -> None:
+        """Files with such columns are refused as a whole, so the table's own schema counts, not the reader's."""
+        if not any(_is_avro(task) for task in tasks):
+            return
+        unread = not_read(jvm(self.spark).org.apache.iceberg.SchemaParser.toJson(self.table.java.schema()))
+        if unread:
+            raise FatalError(
+                f"table {self.table.name}: Iceberg's Spark reader reads no Avro file with times or nanoseconds "
+                f"({', '.join(unread)}); set write.format.default to parquet and write its files anew, or leave it out"
+            )
 
     def _split_bytes(self, tasks: Sequence[Task]) -> int:
         """Cut the work so that every core gets some, and no task much."""
@@ -147,6 +164,10 @@ class Reader:
         types = StructType.fromJson(orjson.loads(iceberg.spark.SparkSchemaUtil.convert(parsed).json()))
         extra = [StructField(FILE, StringType()), StructField(POSITION, LongType()), StructField(ROW_ID, LongType())]
         return self.spark.createDataFrame([], StructType([*types.fields, *extra]))
+
+
+def _is_avro(task: Task) -> bool:
+    return task.path.endswith(".avro")
 
 
 def release(spark: SparkSession, table: Table) -> None:

@@ -11,8 +11,10 @@ from typing import Literal
 import attrs
 
 from connector.settings import (
+    catalog,
     connect_sink,
     deleted_keys,
+    formats,
     key_columns,
     regexps,
     routes,
@@ -128,10 +130,10 @@ PRESERVE_REQUIRED = Option(
 )
 WRITE_FORMAT = Option(
     name="debezium.sink.iceberg.write.format.default",
-    kind=one_of("parquet"),
+    kind=one_of(*formats.FORMATS),
     default="parquet",
     importance="low",
-    doc="Format of data files; this version writes parquet, avro and orc come later.",
+    doc="Format of data files of tables that are made: parquet or avro; orc is not written. Deletes are parquet.",
 )
 FORMAT_VERSION = Option(
     name="debezium.sink.iceberg.format-version",
@@ -312,6 +314,8 @@ def build(reading: Reading, *, searching: bool = False) -> TableSettings:
     keys, written = key_columns.build(reading), writes.build(reading, UPSERT)
     routing = routes.build(reading, connect_sink.cdc_target(reading))
     table_schema.check(reading, routing, reading.get(topics.TOPICS))
+    properties = (catalog.SINK.rest, CREATE_PROPS, WRITE_PROPS)
+    formats.check(reading, properties, (WRITE_FORMAT, CREATE_PROPS), WRITE_PROPS, NESTED_AS_VARIANT)
     return TableSettings(
         prefix=reading.get(PREFIX),
         destination_regexp=reading.get(DESTINATION_REGEXP),

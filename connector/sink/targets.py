@@ -16,7 +16,7 @@ from connector.iceberg.continuity import Noted, standing
 from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.evolution import grown, union
 from connector.iceberg.keys import KnownKeys, known_keys, widened
-from connector.iceberg.layout import TableLayout
+from connector.iceberg.layout import FORMAT, TableLayout
 from connector.iceberg.position import WAYS_OUT, TopicPartition
 from connector.iceberg.schema_log import SchemaLog
 from connector.iceberg.table import Table
@@ -26,7 +26,7 @@ from connector.settings.partitions import PartitionTerm, parse
 from connector.settings.sorting import SortTerm
 from connector.settings.sorting import parse as parse_order
 from connector.settings.writes import WriteMode
-from connector.sink import contradictions, raw_events
+from connector.sink import contradictions, formats, raw_events
 from connector.sink.decode import DELETED
 from connector.sink.files import Files
 from connector.sink.known import Known
@@ -207,6 +207,9 @@ class Targets(Known[Target]):
         if other is not None:
             told = "the table keeps its partition spec; partition-by is for tables that are made"
             self._log.warning(told, table=target.table.name, partitioned_by=other)
+        if self._properties()[FORMAT].lower() == "avro" != target.layout.data_format:
+            told = f"the table keeps its format of data files; {FORMAT} is for tables that are made"
+            self._log.warning(told, table=target.table.name, format=target.layout.data_format)
 
     def _target(self, name: str, table: Table, *, alone: bool = True) -> Target:
         """See a table as it is; `alone` until another writer was met."""
@@ -214,6 +217,7 @@ class Targets(Known[Target]):
         table.follow(rule.writes.branch_of(name, table.name))
         layout, mode = self._layout(name, table), self._mode(name)
         upsert = rule.upsert and mode != "append" and bool(layout.keys)
+        formats.check(layout, upsert=upsert)
         if upsert and mode != "copy-on-write" and table.format_version < 2:  # noqa: PLR2004 - deletes came with 2
             raise FatalError(
                 f"table {table.name} is of format version 1, which holds no delete files: upgrade it to 2, or set its "
@@ -308,6 +312,8 @@ class Targets(Known[Target]):
             properties[TOMBSTONES] = "delete"
         required = required_of(needs) if rule.preserve_required else frozenset()
         required |= frozenset(column.name for column in rule.columns if column.required)
+        written_as = {**properties, **rule.write_properties}[FORMAT]
+        formats.check_new(full_name, columns, written_as, version=rule.format_version, upsert=upsert)
         schema = table_schema(columns, keys, required, nanoseconds=rule.format_version > 2)  # noqa: PLR2004
         spec, order = self._partitioning(name, needs, columns), self._sorting(name, needs, columns)
         table = self._catalog.create(name, schema, spec, properties, sort_by=order, location=rule.location)
@@ -338,8 +344,10 @@ class Targets(Known[Target]):
         before = columns = known.layout.columns
         for need in needs:
             columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
-        if JSON in columns.types and known.table.format_version < VARIANTS_SINCE:
+        version, written_as = known.table.format_version, known.layout.data_format
+        if JSON in columns.types and version < VARIANTS_SINCE:
             raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")
+        formats.check_new(known.table.name, columns, written_as, version=version, upsert=known.upsert)
         self._catalog.evolve(known.table, columns)
         new = (f for f in columns if f.name not in before.names or f.type != before.field(f.name).type)
         self.drifted(name, (field.name for field in new))
@@ -350,7 +358,7 @@ class Targets(Known[Target]):
     def _properties(self) -> dict[str, str]:
         rule = self._settings.table
         own = {"format-version": str(rule.format_version), "write.format.default": rule.write_format}
-        return {**own, **self._settings.catalog.table_properties, **rule.create_properties}
+        return formats.completed({**own, **self._settings.catalog.table_properties, **rule.create_properties})
 
     def _partitioning(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[PartitionTerm, ...]:
         rule = self._settings.table

@@ -30,8 +30,8 @@ def taken(reader: Reader, touched: Sequence[Touched], *, lineage: bool) -> DataF
 
 def _struck(reader: Reader, touched: Sequence[Touched], *, lineage: bool) -> DataFrame:
     struck = [pair.struck for pair in touched]
-    if not lineage or reader.schema.flat:
+    if not lineage or reader.vectorised(struck):
         return reader.struck(struck, lineage=lineage)
     positions = reader.struck(struck).select(FILE, POSITION)
-    # The vectorised reader, which alone can mark and number rows at once, does not take nested columns.
+    # The vectorised reader, which alone can mark and number rows at once, takes neither nested columns nor Avro.
     return reader.live([pair.before for pair in touched], lineage=True).join(positions, [FILE, POSITION], "left_semi")

@@ -34,6 +34,7 @@ from serde.faults import Unfit
 
 Grid = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
 _SEVEN = 7
+_WIDTH = 16
 _MORE, _REST = np.uint8(0x80), np.uint64(0x7F)
 _NONE = pa.scalar(b"", pa.binary())
 
@@ -46,6 +47,21 @@ def datums(codec: Codec, array: pa.Array) -> pa.BinaryArray:
     """
     out = Pieces(len(array))
     write(codec, array, out, None if _takes_null(codec) or not array.null_count else valid_of(array))
+    return out.joined()
+
+
+def records(codec: Record, columns: Sequence[pa.Array], count: int, head: bytes = b"") -> pa.BinaryArray:
+    """The datums of so many rows of a record, whose fields in order are these columns; `head` is put before each.
+
+    columns: as `datums` takes them, or of Arrow's dates, times, timestamps, decimals (128 bits) and uuids, which are
+    written as the numbers and bytes that they are (Avro 1.12, "Logical Types").
+    Raises Unfit: as `datums`.
+    """
+    out = Pieces(count)
+    if head:
+        out.constant(head)
+    for member, column in zip(codec.members, columns, strict=True):
+        named(member.name, member.codec, column, out, None)
     return out.joined()
 
 
@@ -139,7 +155,7 @@ def write(codec: Codec, array: pa.Array, out: Pieces, live: Mask | None) -> None
         case Boolean():
             out.byte(_numbers(array).astype(np.uint8), live)
         case Integer():
-            out.varint(_numbers(array).astype(np.int64), live)
+            out.varint(_numbers(_as_stored(array)).astype(np.int64), live)
         case Real():
             kind = np.dtype("<f4" if codec.size == 4 else "<f8")  # noqa: PLR2004
             numbers = np.ascontiguousarray(_numbers(array), kind)
@@ -149,7 +165,7 @@ def write(codec: Codec, array: pa.Array, out: Pieces, live: Mask | None) -> None
             out.varint(_numbers(pc.binary_length(data)).astype(np.int64), live)
             out.data(data)
         case Fixed():
-            data = array.cast(pa.binary())
+            data = _fixed(array, codec.size)
             if pc.any(pc.not_equal(pc.binary_length(data), codec.size)).as_py():
                 raise Unfit(f"bytes of another size than {codec.size}")
             out.data(data)
@@ -234,6 +250,31 @@ def _blocks(item: Codec, array: pa.ListArray | pa.MapArray, out: Pieces, live: M
         bounds = np.append(starts[:1], ends)[np.append(0, np.cumsum(sizes))]
         out.data(_array(data[bounds[0] : bounds[-1]], np.diff(bounds)))
         out.byte(0, sizes > 0)
+
+
+def _as_stored(array: pa.Array) -> pa.Array:
+    """Dates, times and timestamps as their numbers."""
+    if not pa.types.is_temporal(array.type):
+        return array
+    return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())  # noqa: PLR2004
+
+
+def _fixed(array: pa.Array, size: int) -> pa.BinaryArray:
+    """The bytes of values of one size; of decimals the last ones of their number, which must hold it."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if not len(array) or not pa.types.is_decimal128(array.type):
+        return array.cast(pa.binary()) if len(array) else pa.array([], pa.binary())
+    stored = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * _WIDTH :][: len(array) * _WIDTH]
+    number = stored.reshape(-1, _WIDTH)[:, ::-1]
+    kept = np.ascontiguousarray(number[:, _WIDTH - size :])
+    sign = np.where(kept[:, :1] >> _SEVEN, np.uint8(0xFF), np.uint8(0))
+    valid = valid_of(array)
+    if ((number[:, : _WIDTH - size] != sign).any(axis=1) & valid).any():
+        raise Unfit(f"a decimal of more than {size} bytes")
+    validity = pa.py_buffer(np.packbits(valid, bitorder="little")) if array.null_count else None
+    bounds = np.arange(0, (len(array) + 1) * size, size, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(array), [validity, pa.py_buffer(bounds), pa.py_buffer(kept)])
 
 
 def _numbers(array: pa.Array) -> Ints:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from attrs import define, field, frozen
 
 from serde.avro.codec import Codec, Optional, Record
-from serde.avro.encode import Pieces, datums, named, write
+from serde.avro.encode import Pieces, datums, records, write
 from serde.avro.schema import parse
 from serde.bits import Ints, Mask
 
@@ -49,11 +49,7 @@ class Avro:
 
         Raises Unfit: a value that its schema has not.
         """
-        out = Pieces(count)
-        out.constant(self.head)
-        for member, column in zip(codec_of(self.text).members, columns, strict=True):
-            named(member.name, member.codec, column, out, None)
-        return out.joined()
+        return records(codec_of(self.text), columns, count, self.head)
 
 
 def codec_of(text: str) -> Record:
@@ -115,10 +111,7 @@ class Envelopes:
         return out.joined()
 
     def _images(self, images: Sequence[pa.Array]) -> pa.BinaryArray:
-        out = Pieces(len(images[0]) if images else 0)
-        for member, column in zip(self._row.members, images, strict=True):
-            named(member.name, member.codec, column, out, None)
-        return out.joined()
+        return records(self._row, images, len(images[0]) if images else 0)
 
     @cached_property
     def _row(self) -> Record:

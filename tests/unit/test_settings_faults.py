@@ -39,7 +39,7 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
         f"{first}:4: errors.deadletterqueue.limit.ratio: '7' is not a ratio; write a number from 0 to 1, such as 0.1",
         f"{second}:1: debezium.sink.type: 'kinesis' is not a sink of this program; "
         "write iceberg, icebergevents or opensearch",
-        f"{second}:2: debezium.sink.iceberg.write.format.default: 'orc' is not known; write parquet",
+        f"{second}:2: debezium.sink.iceberg.write.format.default: 'orc' is not known; write parquet or avro",
         "-X: debezium.sink.batch.max-events: '0' is outside 1 to 9223372036854775807; write a number in that range",
         "-X: errors.tolerence: is not a known key; did you mean errors.tolerance?",
         f"{second}: bootstrap.servers: is missing; add it as host:port of a Kafka broker",
@@ -110,7 +110,6 @@ def test_iceberg_properties_are_no_near_misses() -> None:
         "table-override.format-version",
         "fs.s3a.endpoint",
         "view.default",
-        "write.delete.format.default",
         "write.metadata.compression-codec",
         "write.upsert.enabled",
         "write.target-file-size-bytes",
@@ -162,6 +161,15 @@ def test_near_miss_among_debezium_keys() -> None:
             "write -1 for the broker's default or a number from 1",
         ),
         ("debezium.sink.type", "kafka", "'kafka' is not a sink of this program; write iceberg"),
+        ("iceberg.tables.auto-create-props.write.format.default", "orc", "'orc' is not written; write parquet or avro"),
+        ("iceberg.tables.write-props.write.format.default", "ORC", "'ORC' is not written; write parquet or avro"),
+        ("iceberg.tables.write-props.write.delete.format.default", "avro", "'avro' is not written; write parquet"),
+        ("debezium.sink.iceberg.write.delete.format.default", "orc", "'orc' is not written; write parquet"),
+        (
+            "debezium.sink.iceberg.write.avro.compression-codec",
+            "lz4",
+            "'lz4' is not written; write gzip or zstd or snap",
+        ),
         ("debezium.sink.iceberg.format-version", "1", "'1' is outside 2 to 3; write a number in that range"),
         ("debezium.sink.iceberg.format-version", "two", "'two' is not a whole number; write digits only, from 2"),
         ("debezium.sink.iceberg.table-namespace", "a..b", "has an empty level; write names separated by single dots"),
@@ -232,6 +240,25 @@ def test_contradictions() -> None:
         f"-X: {own}: type is given too; keep one of them",
         f"-X: {lower}: {upper} is true too; set one of them to false",
     )
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "debezium.sink.iceberg.write.format.default",
+        "iceberg.tables.auto-create-props.write.format.default",
+        "iceberg.tables.write-props.write.format.default",
+    ],
+)
+def test_avro_files_hold_no_variants(key: str) -> None:
+    """Variants together with Avro data files are refused, wherever the format is set; each alone is all right."""
+    variants = "debezium.sink.iceberg.nested-as-variant"
+    assert faults_of({variants: "true", key: "avro"}) == (
+        f"-X: {variants}: variants are not written to Avro files; set {key} to parquet, or this to false",
+    )
+    assert load([], GOOD | {key: "Avro" if "props" in key else "avro"}, {}).notes == ()
+    wins = {"iceberg.tables.write-props.write.format.default": "parquet"}
+    assert load([], GOOD | {key: "avro", variants: "true"} | wins, {}).table.nested_as_variant
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""Rows -> one Parquet file, and what a manifest says of it. Runs on executors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import OutputStream
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import Schema
+
+from connector.iceberg.annotation import Annotated
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.variants import STORED, encoded
+
+_NO_METRICS = MetricsMode(MetricModeTypes.NONE)
+
+
+class ParquetFile:
+    """An open file; each write is a row group."""
+
+    def __init__(
+        self,
+        stream: OutputStream,
+        schema: Schema,
+        layout: TableLayout,
+        columns: pa.Schema,
+        variants: frozenset[str] = frozenset(),
+    ) -> None:
+        """Write the header.
+
+        Args:
+            stream: where the bytes go.
+            schema: of the rows.
+            layout: the table.
+            columns: the rows' columns, with field ids.
+            variants: those columns whose text is stored as variants.
+        """
+        self._stream, self._schema, self._layout, self._variants = stream, schema, layout, variants
+        self._stored = pa.schema([f.with_type(STORED) if f.name in variants else f for f in columns])
+        self._annotated = Annotated(stream, variants) if variants else None
+        self._writer = pq.ParquetWriter(
+            self._annotated or stream, self._stored, store_decimal_as_integer=True, **layout.compression
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows as one row group."""
+        for name in self._variants:
+            at = rows.column_names.index(name)
+            rows = rows.set_column(at, self._stored.field(at), encoded(rows.column(at)))
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+
+    def close(self) -> tuple[int, dict[str, Any]]:
+        """Give the size in bytes and the statistics; the stream stays open."""
+        if self._annotated is not None:
+            self._annotated.hold()
+        self._writer.close()
+        size_bytes = self._stream.tell() if self._annotated is None else self._annotated.release()
+        properties = tuple(self._layout.properties.items())
+        wanted, places = _statistics_plan(self._schema.model_dump_json(), properties, self._variants)
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=self._writer.writer.metadata, stats_columns=wanted, parquet_column_mapping=places
+        )
+        return size_bytes, statistics.to_serialized_dict()
+
+
+# As a table's files are alike, what its schema says of them is worked out once per process.
+
+
+@lru_cache(maxsize=1024)
+def _statistics_plan(
+    schema_json: str, properties: tuple[tuple[str, str], ...], variants: frozenset[str]
+) -> tuple[dict[int, StatisticsCollector], dict[str, int]]:
+    schema = Schema.model_validate_json(schema_json)
+    wanted, places = compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
+    for name in variants:
+        number = places.pop(name)
+        places |= {f"{name}.{part.name}": number for part in STORED}
+        wanted[number] = replace(wanted[number], mode=_NO_METRICS)
+    return wanted, places
