@@ -16,10 +16,11 @@ from connector.kafka.letters import DeadLetter, mark, read
 from connector.retry import retried
 from connector.session import session
 from connector.settings import SinkSettings
-from connector.sink.build import build, look
+from connector.sink.build import Sink, build, look
 from connector.sink.commits import Commits
 from connector.sink.replay import Replay, Replayer
 from connector.sink.targets import Targets
+from connector.sink.through import IntoIndexes, IntoTables, Through
 
 
 def listed(settings: SinkSettings) -> None:
@@ -53,11 +54,6 @@ def replay(settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path |
         repaired: folder with `<id>.key` and `<id>.value` that stand for what the letter has.
         execute: do it.
     """
-    if settings.search is not None:
-        raise ConfigError(
-            "dlq replay: write the repaired record to its topic again instead: the version of its document decides "
-            "whether it still counts"
-        )
     known = _letters(settings)
     waiting = [one for one in _chosen(known, letters) if not one.replayed]
     waiting = [_repaired(one, repaired) for one in waiting]
@@ -68,18 +64,22 @@ def replay(settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path |
     seen = retried(lambda: look(cluster), settings.errors)
     with session(settings) as spark:
         sink = build(spark, settings, lambda _: None, seen, prime=False)
-        assert isinstance(sink.targets, Targets)
-        assert isinstance(sink.landing, Commits)
         try:
-            result = Replayer(settings, sink.targets, sink.batches, sink.landing, cluster, known).replay(
-                waiting, execute=execute
-            )
+            replayer = Replayer(settings, sink.targets, sink.batches, _through(sink), cluster, known)
+            result = replayer.replay(waiting, execute=execute)
         finally:
             sink.close()
     if execute:
         through = {*result.done, *result.overtaken}
         mark(settings.kafka, settings.errors.topic, [one for one in waiting if one.id in through])
-    _tell(waiting, result, execute=execute)
+    _tell(waiting, result, place="index" if settings.search else "table", execute=execute)
+
+
+def _through(sink: Sink) -> Through:
+    if isinstance(sink.targets, Targets):
+        assert isinstance(sink.landing, Commits)
+        return IntoTables(sink.targets, sink.landing)
+    return IntoIndexes()
 
 
 def _letters(settings: SinkSettings) -> list[DeadLetter]:
@@ -107,13 +107,14 @@ def _repaired(letter: DeadLetter, folder: Path | None) -> DeadLetter:
     )
 
 
-def _tell(letters: Sequence[DeadLetter], result: Replay, *, execute: bool) -> None:
+def _tell(letters: Sequence[DeadLetter], result: Replay, *, place: str, execute: bool) -> None:
     grid = Grid("letter", "record", "outcome", title="put through again" if execute else "what would be done")
     for letter in letters:
         if letter.id in result.dead:
             outcome = f"still dead: {result.dead[letter.id]}"
         else:
-            outcome = "later records changed its key: left out" if letter.id in result.overtaken else "in its table"
+            late = letter.id in result.overtaken
+            outcome = "later records changed its key: left out" if late else f"in its {place}"
         grid.add_row(letter.id, f"{letter.topic}-{letter.partition} offset {letter.offset}", outcome)
     Console().print(grid)
     if not execute:

@@ -21,10 +21,18 @@ ROWS = 5_000
 
 @attrs.frozen
 class Style:
-    """How documents of an index are written: whole, or only the fields that an event has (`partial`)."""
+    """How documents of an index are written: whole, only the fields that an event has (`partial`), or only ever added
+    (`create`).
+
+    `index` takes new documents. Where one name stands for several indexes, `over` is that name, and `behind` has all
+    of them, oldest first: a document may be in any (`connector.opensearch.sending`).
+    """
 
     index: str
     partial: bool = False
+    create: bool = False
+    over: str | None = None
+    behind: tuple[str, ...] = ()
 
 
 def indexing(
@@ -56,6 +64,8 @@ def written(
     if style.partial:
         head = _head("update", style.index, ids, None)
         return Actions(joined(head, '{"doc":', document, ',"doc_as_upsert":true}\n'), tags)
+    if style.create:
+        return Actions(joined(_head("create", style.index, ids, None), document, "\n"), tags, once=True)
     return Actions(joined(_head("index", style.index, ids, versions), document, "\n"), tags)
 
 

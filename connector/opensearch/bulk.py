@@ -35,12 +35,14 @@ _REASON_CHARACTERS = 300
 class Actions:
     """Lines of bulk requests: one action with its document, newlines included, per entry.
 
-    `tags` says of each what the sender knows it by; `deletes` how many of them, from the end, are deletes.
+    `tags` says of each what the sender knows it by; `deletes` how many of them, from the end, are deletes. With `once`
+    a request without an answer is not sent again: what it did would have to be looked up first.
     """
 
     lines: pa.StringArray
     tags: Ints
     deletes: int = 0
+    once: bool = False
 
     def __len__(self) -> int:
         return len(self.tags)
@@ -48,12 +50,12 @@ class Actions:
     def take(self, rows: Ints) -> Actions:
         """Give the entries at `rows`, ascending."""
         kept = int((rows >= len(self) - self.deletes).sum())
-        return Actions(self.lines.take(pa.array(rows)), self.tags[rows], kept)
+        return Actions(self.lines.take(pa.array(rows)), self.tags[rows], kept, self.once)
 
     def cut(self, start: int, stop: int) -> Actions:
         """Give the entries from `start` up to, not including, `stop`; nothing is copied."""
         deletes = max(0, stop - max(start, len(self) - self.deletes))
-        return Actions(self.lines[start:stop], self.tags[start:stop], deletes)
+        return Actions(self.lines[start:stop], self.tags[start:stop], deletes, self.once)
 
     @property
     def body(self) -> bytes:
@@ -75,14 +77,19 @@ class Counts:
 Refused = Callable[[int, str], None]
 """Told of each document that can never be indexed: its tag, and the reason."""
 
+Stale = Callable[[int], None]
+"""Told the tag of each change that the index holds a newer version of."""
+
 
 class Bulk:
     """Sends the actions of one task; `finish` waits for all of them."""
 
-    def __init__(self, connection: ConnectionSettings, settings: BulkSettings, refuse: Refused) -> None:
+    def __init__(
+        self, connection: ConnectionSettings, settings: BulkSettings, refuse: Refused, stale: Stale = lambda _: None
+    ) -> None:
         """Prepare; nothing is sent yet."""
         self._client: OpenSearch = client(connection)
-        self._settings, self._refuse = settings, refuse
+        self._settings, self._refuse, self._stale = settings, refuse, stale
         self._pool = ThreadPoolExecutor(settings.in_flight, "bulk")
         self._flying: list[Future[Counts]] = []
         self.counts = Counts()
@@ -134,6 +141,8 @@ class Bulk:
         try:
             answer = self._asked(actions)
         except RetriableError as error:
+            if actions.once:
+                raise
             return np.arange(len(actions)), str(error)
         except _Large:
             return self._halved(actions, counts)
@@ -147,15 +156,16 @@ class Bulk:
         again: list[int] = []
         problem = ""
         for row, item in enumerate(items):
-            (told,) = item.values()
+            ((action, told),) = item.items()
             wrong = told.get("error") or {}
-            match verdict(told["status"], wrong.get("type")):
+            match verdict(told["status"], wrong.get("type"), creates=action == "create"):
                 case "done" if row < len(actions) - actions.deletes:
                     counts.indexed += 1
                 case "done":
                     counts.deleted += 1
                 case "stale":
                     counts.stale += 1
+                    self._stale(int(actions.tags[row]))
                 case "again":
                     again.append(row)
                     problem = f"OpenSearch refuses documents for now ({_told(told)})"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from connector.opensearch.actions import Style, deleting
-from connector.opensearch.bulk import Bulk
+from connector.opensearch.actions import Style
 from connector.opensearch.client import client, mapped
+from connector.opensearch.sending import Sender
 from connector.settings.search import BulkSettings, ConnectionSettings
 
 PAGE = 5_000
@@ -19,24 +19,25 @@ _KEPT = "2m"
 
 
 def emptied(
-    connection: ConnectionSettings, settings: BulkSettings, index: str, version: int, place: int, slices: int
+    connection: ConnectionSettings, settings: BulkSettings, style: Style, version: int, place: int, slices: int
 ) -> int:
     """Delete the documents of one slice whose version is not greater; give how many there were.
 
     Raises:
         RetriableError, FatalError: the cluster is away, or refuses it.
     """
-    bulk = Bulk(connection, settings, lambda *_: None)
+    sender, name = Sender(connection, settings, lambda *_: None), style.over or style.index
     asking = client(connection)
     body = {"size": PAGE, "_source": False, "sort": ["_doc"]}
     if slices > 1:
         body["slice"] = {"id": place, "max": slices}
-    with mapped(f"emptying index {index}"):
-        asking.indices.refresh(index=index)
-        page = asking.search(index=index, body=body, scroll=_KEPT)
+    with mapped(f"emptying index {name}"):
+        asking.indices.refresh(index=name)
+        page = asking.search(index=name, body=body, scroll=_KEPT)
         while page["hits"]["hits"]:
             ids = pa.array([hit["_id"] for hit in page["hits"]["hits"]], pa.string())
-            bulk.send(deleting(Style(index), ids, np.full(len(ids), version, np.int64), np.arange(len(ids))))
+            places = [hit["_index"] for hit in page["hits"]["hits"]]
+            sender.delete_at(style, places, ids, np.full(len(ids), version, np.int64), np.arange(len(ids)))
             page = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _KEPT})
         asking.clear_scroll(body={"scroll_id": [page["_scroll_id"]]}, ignore=[404])
-    return bulk.finish().deleted
+    return sender.finish().deleted

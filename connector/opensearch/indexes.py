@@ -13,21 +13,48 @@ import orjson
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import NotFoundError, RequestError
 
-from connector.errors import FatalError
+from connector.errors import FatalError, GapError, RetriableError
+from connector.opensearch.actions import Style
 from connector.opensearch.client import client, mapped
 from connector.opensearch.mappings import Field, added
 from connector.settings.search import SearchSettings
 
 META = "icebridge"
 
+Members = frozenset[tuple[str, bool]]
+"""The indexes behind an alias, and of each whether it is said to take documents."""
+
 
 @attrs.frozen
 class Index:
-    """An index, or the one that an alias writes to: its fields, and what we noted of it (empty for a foreign one)."""
+    """What a name stands for: an index, an alias of one or several, or a data stream.
+
+    `writes` is the index that takes new documents, `behind` all of them, oldest first, where the name is not an index
+    itself; `members` has them as the cluster tells them. Fields are those of the index that takes documents; `noted`
+    is what we noted last (empty for a foreign one), `rolled` the fields beside that note, where a rollover has made an
+    index that lacks them.
+    """
 
     name: str
     properties: Mapping[str, Any]
     noted: Mapping[str, Any]
+    writes: str = ""
+    behind: tuple[str, ...] = ()
+    members: Members = frozenset()
+    stream: bool = False
+    rolled: Mapping[str, Any] | None = None
+
+    def style(self, *, partial: bool) -> Style:
+        """Give how documents are written there."""
+        if self.stream:
+            return Style(self.name, create=True, over=self.name)
+        several = len(self.behind) > 1
+        return Style(
+            self.writes or self.name,
+            partial,
+            over=self.name if several else None,
+            behind=self.behind if several else (),
+        )
 
 
 class Indexes:
@@ -39,47 +66,88 @@ class Indexes:
         self._settings = {"index.gc_deletes": settings.gc_deletes}
 
     def find(self, name: str) -> Index | None:
-        """Look an index, alias or data stream up; of several indexes behind a name the newest counts.
+        """Look an index, alias or data stream up; after a rollover the new index is given what ours must have.
 
         Raises:
-            RetriableError, FatalError: the cluster is away, or does not let us in.
+            RetriableError: the cluster is away.
+            FatalError: it does not let us in, or nobody knows which index behind an alias takes documents.
         """
-        with mapped(f"reading the mapping of {name}"):
+        with mapped(f"looking {name} up"):
             try:
-                answer = self._client.indices.get_mapping(index=name)
+                answer = self._client.indices.get(index=name)
             except NotFoundError:
                 return None
-        found = sorted(answer.items())
-        if not found:
-            return None
-        document = found[-1][1]["mappings"]
-        noted = document.get("_meta", {}).get(META, {})
-        return Index(name, document.get("properties", {}), {key: orjson.loads(text) for key, text in noted.items()})
+        index = found(name, answer) if answer else None
+        if index is not None and index.rolled is not None:
+            self.grow(index, index.rolled, index.noted)
+        return index
 
-    def create(self, name: str, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> None:
-        """Make an index; one that another process made meanwhile is all right.
+    def current(self, index: Index) -> Index:
+        """Give what a name stands for now: aliases may have been rolled over. Cost: a small request for an alias.
+
+        Raises:
+            GapError: the name is gone, and the documents behind it.
+            RetriableError, FatalError: as `find`.
+        """
+        if index.stream or not index.behind:
+            return index
+        with mapped(f"looking alias {index.name} up"):
+            try:
+                answer = self._client.indices.get_alias(name=index.name)
+            except NotFoundError:
+                answer = {}
+        if _members(index.name, answer) == index.members:
+            return index
+        fresh = self.find(index.name)
+        if fresh is None:
+            raise GapError(f"index {index.name} is gone, and the documents that were behind it")
+        return fresh
+
+    def stayed(self, index: Index) -> None:
+        """See that all indexes that documents were sent to are still behind their alias.
+
+        One that was dropped meanwhile OpenSearch makes anew, behind no alias, for the very documents sent to it.
+
+        Raises:
+            RetriableError: one is not; sent once more, the documents go where they belong.
+            GapError, FatalError: as `current`.
+        """
+        gone = sorted(set(index.behind) - set(self.current(index).behind))
+        if gone:
+            raise RetriableError(
+                f"{', '.join(gone)} left alias {index.name} while documents were sent there; the batch is sent again "
+                "(an index of that name without alias can be deleted)"
+            )
+
+    def create(self, name: str, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> Index:
+        """Make an index, and give it; one that another process made meanwhile is all right.
 
         Raises:
             RetriableError, FatalError: the cluster is away, or refuses it.
         """
-        body = {"settings": self._settings, "mappings": {"_meta": _meta(noted), "properties": dict(properties)}}
+        body = {"settings": self._settings, "mappings": {"_meta": meta(noted), "properties": dict(properties)}}
         with mapped(f"creating index {name}"):
             try:
                 self._client.indices.create(index=name, body=body)
             except RequestError as error:
                 if error.error != "resource_already_exists_exception":
                     raise
+        return Index(name, properties, noted)
 
     def grow(self, index: Index, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> None:
-        """Give an index the fields that it lacks, and note its columns.
+        """Give an index the fields that it lacks, and note its columns; all indexes behind an alias get them.
 
         Raises:
             FatalError: it has too many fields, or refuses them for another reason.
         """
-        body = {"_meta": _meta(noted), "properties": added(index.properties, properties)}
+        body = {"_meta": meta(noted), "properties": added(index.properties, properties)}
         with mapped(f"adding fields to index {index.name}"):
             try:
                 self._client.indices.put_mapping(index=index.name, body=body)
+                if index.behind and not index.stream:
+                    # Indexes that a rollover makes have the settings of templates, and none of ours.
+                    kept = {"preserve_existing": "true"}
+                    self._client.indices.put_settings(index=index.name, body=self._settings, params=kept)
             except RequestError as error:
                 if "Limit of total fields" in str(error.info):
                     raise FatalError(
@@ -108,6 +176,55 @@ class Indexes:
         return before
 
 
-def _meta(noted: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def found(name: str, answer: Mapping[str, Any]) -> Index:
+    """Read what a name stands for (pure).
+
+    Raises:
+        FatalError: an alias that documents cannot be found or written through.
+    """
+    order = sorted(answer, key=lambda each: (int(answer[each]["settings"]["index"]["creation_date"]), each))
+    mappings = {each: answer[each]["mappings"] for each in order}
+    ours = [each for each in order if META in mappings[each].get("_meta", {})]
+    noted = {key: orjson.loads(text) for key, text in mappings[ours[-1]]["_meta"][META].items()} if ours else {}
+    if order == [name]:
+        return Index(name, mappings[name].get("properties", {}), noted)
+    stream = any(told.get("data_stream") == name for told in answer.values())
+    writes = order[-1] if stream else _writing(name, {each: answer[each]["aliases"][name] for each in order})
+    return Index(
+        name,
+        mappings[writes].get("properties", {}),
+        noted,
+        writes=writes,
+        behind=tuple(order),
+        members=frozenset() if stream else _members(name, answer),
+        stream=stream,
+        rolled=mappings[ours[-1]].get("properties", {}) if ours and writes not in ours else None,
+    )
+
+
+def _members(name: str, answer: Mapping[str, Any]) -> Members:
+    return frozenset((index, bool(told["aliases"][name].get("is_write_index"))) for index, told in answer.items())
+
+
+def _writing(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> str:
+    """Give the index behind an alias that takes documents."""
+    for index, told in aliases.items():
+        if {"filter", "index_routing", "search_routing"} & told.keys():
+            raise FatalError(
+                f"alias {name} has a filter or a routing on index {index}: documents behind it cannot be kept; "
+                "give the sink an alias without, and searches one of their own"
+            )
+    chosen = [index for index, told in aliases.items() if told.get("is_write_index")]
+    if len(aliases) == 1 and next(iter(aliases.values())).get("is_write_index") is not False:
+        chosen = list(aliases)
+    if not chosen:
+        raise FatalError(
+            f"alias {name} stands for {', '.join(aliases)}, and none of them takes documents: set is_write_index on one"
+        )
+    return chosen[0]
+
+
+def meta(noted: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Give our notes as a mapping keeps them."""
     # As text: `_meta` is an object whose parts OpenSearch would otherwise merge and reorder as it likes.
     return {META: {key: orjson.dumps(value).decode() for key, value in noted.items()}}

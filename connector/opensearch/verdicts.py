@@ -26,10 +26,10 @@ _PASSING = frozenset({429, 502, 503, 504})
 _OK, _NOT_FOUND, _CONFLICT, _BAD, _FORBIDDEN = 300, 404, 409, 400, 403
 
 
-def verdict(status: int, kind: str | None) -> Verdict:
-    """Judge one item by its status and the type of its error, if it has one.
+def verdict(status: int, kind: str | None, *, creates: bool = False) -> Verdict:
+    """Judge one item by its status and the type of its error, if it has one; `creates`: of an action that only adds.
 
-    done       it is as it should be: indexed, deleted, or nothing there to delete
+    done       it is as it should be: indexed, deleted, nothing there to delete, or created by an earlier delivery
     stale      the index holds a newer version: this change was overtaken, which is all right
     again      the node is busy or its disk full: the same may succeed later
     malformed  this document can never be indexed
@@ -38,7 +38,7 @@ def verdict(status: int, kind: str | None) -> Verdict:
     if status < _OK or (status == _NOT_FOUND and kind is None):
         return "done"
     if status == _CONFLICT and kind == "version_conflict_engine_exception":
-        return "stale"
+        return "done" if creates else "stale"
     if status in _PASSING:
         return "again"
     if status == _FORBIDDEN and kind == "cluster_block_exception":

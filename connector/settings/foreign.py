@@ -84,8 +84,13 @@ AIVEN_SINK = Foreign(
     frozenset({"type.name", "max.buffered.records", "linger.ms", "flush.timeout.ms", "connection.timeout.ms"}),
     ("type.name.",),
 )
+AIVEN_TEMPLATES = Foreign(
+    "an index template that fits a data stream's name is used whatever its own name, so this key has no effect here",
+    frozenset({"data.streams.existing.index.template.name"}),
+    (),
+)
 REFUSED = Foreign("", frozenset(connect_sink.REFUSED), ())
-ALL = (DEBEZIUM, CONNECT, OTHER_SINK, CONNECT_SINK, AIVEN_SINK)
+ALL = (DEBEZIUM, CONNECT, OTHER_SINK, CONNECT_SINK, AIVEN_SINK, AIVEN_TEMPLATES)
 
 
 def notes(keys: Iterable[str]) -> Iterator[str]:

@@ -22,7 +22,14 @@ _CONNECT = (
     "errors.deadletterqueue.topic.",
 )
 _OWN_SEARCH = ("connection.ssl.", "connection.compression", "bulk.size.bytes", "aws.", "index.gc_deletes", "iceberg.")
-_AIVEN = frozenset(option.name for option in search.OPTIONS if not option.name.startswith(_OWN_SEARCH))
+_ROUTER = {
+    "topic.format": "TimestampRouter",
+    "timestamp.format": "TimestampRouter",
+    "message.timestamp.keys": "MessageTimestampRouter",
+}
+"""Options of the transforms of Kafka Connect and Confluent."""
+
+_AIVEN = frozenset(option.name for option in search.OPTIONS if not option.name.startswith((*_OWN_SEARCH, *_ROUTER)))
 _TABULAR = ("iceberg.tables.cdc-field", "iceberg.tables.upsert-mode-enabled")
 _CATALOG = ("warehouse", "type", "catalog-impl", "uri", "io-impl")
 
@@ -47,6 +54,8 @@ def same_as(key: str) -> str:
         found.append("Iceberg Kafka Connect")
     if key.startswith(_JDBC):
         found.append("Debezium JDBC sink")
+    if key in _ROUTER:
+        found.append(f"Kafka Connect's {_ROUTER[key]}")
     if key in _AIVEN:
         found.append("Aiven's OpenSearch sink")
     if key.startswith(_CONNECT):

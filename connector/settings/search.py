@@ -10,6 +10,7 @@ from typing import Literal, cast
 
 import attrs
 
+from connector.settings import series
 from connector.settings.entries import Entry
 from connector.settings.kinds import BOOLEAN, LIST, TEXT, Kind, Unfit, one_of, split, whole_number
 from connector.settings.option import Option
@@ -269,6 +270,7 @@ OPTIONS: tuple[Option[object], ...] = (
     CONFLICT,
     INDEX_MAP,
     GC_DELETES,
+    *series.OPTIONS,
 )
 OF_SOURCE: tuple[Option[object], ...] = (
     *(URL, USERNAME, PASSWORD, CA, CERTIFICATE, KEY, TRUST_ALL, READ_TIMEOUT, COMPRESSION),
@@ -333,6 +335,7 @@ class SearchSettings:
     existing: Mapping[str, str]
     gc_deletes: str = GC_DELETES.default
     metadata: tuple[str, ...] = ()
+    series: series.SeriesSettings = series.SeriesSettings()
 
 
 def is_search(entries: Mapping[str, Entry]) -> bool:
@@ -365,6 +368,7 @@ def build(reading: Reading) -> SearchSettings:
         existing=dict(reading.get(INDEX_MAP)),
         gc_deletes=reading.get(GC_DELETES),
         metadata=reading.get(METADATA),
+        series=series.build(reading),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings import batch, capture, catalog, connect_sink, errors, events, kafka, keys, search, table
+from connector.settings import batch, capture, catalog, connect_sink, errors, events, kafka, keys, search, series, table
 from connector.settings.declared import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
 from connector.settings.loading import read
 from connector.settings.option import names_of
@@ -64,8 +64,13 @@ def _build(reading: Reading) -> SinkSettings:
     failures = errors.build(reading, name)
     searching = reading.get(SINK_TYPE) == "opensearch" or search.is_search(reading.entries)
     tables = table.build(reading, searching=searching)
-    if not searching:
+    searched = search.build(reading) if searching else None
+    if searched is None:
         search.check_absent(reading)
+    else:
+        series.check(
+            reading, searched.series, upsert=tables.upsert and not searched.key_ignore, partial=searched.partial
+        )
     return SinkSettings(
         name=name,
         kafka=kafka.build(reading, name, failures.topic),
@@ -77,5 +82,5 @@ def _build(reading: Reading) -> SinkSettings:
         spark={SPARK.name + key: text for key, text in reading.under(SPARK).items()},
         notes=tuple(reading.notes),
         events_only=events_only,
-        search=search.build(reading) if searching else None,
+        search=searched,
     )

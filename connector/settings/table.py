@@ -323,7 +323,7 @@ def build(reading: Reading, *, searching: bool = False) -> TableSettings:
         case=_case(reading),
         upsert=written.replaces and keys.mode != "none",
         keep_deletes=keeps,
-        truncate=_truncate(reading, keeps=keeps),
+        truncate=_truncate(reading, keeps=keeps, searching=searching),
         dedup_column=reading.get(DEDUP_COLUMN),
         op_field=reading.get(OP_FIELD),
         create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
@@ -368,8 +368,11 @@ def _check_prefix(reading: Reading) -> None:
         )
 
 
-def _truncate(reading: Reading, *, keeps: bool) -> bool:
+def _truncate(reading: Reading, *, keeps: bool, searching: bool) -> bool:
     wanted, entry = reading.get(TRUNCATE), reading.entry(TRUNCATE)
+    if wanted and entry and searching and not reading.get(DEDUP_COLUMN).startswith("__source_ts_"):
+        todo = f"set {DEDUP_COLUMN.name}=__source_ts_ns"
+        reading.refuse(entry, "a truncate tells its time, and documents have other versions", todo)
     if wanted and entry and reading.get(writes.SCD_TYPE) == "2":
         reading.refuse(entry, f"{writes.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
     if wanted and entry and reading.get(UPSERT) and keeps:

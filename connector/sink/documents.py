@@ -14,15 +14,18 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.opensearch.actions import Style, deleting, indexing, written
-from connector.opensearch.bulk import Actions, Bulk
+from connector.opensearch.actions import ROWS, Style
+from connector.opensearch.bulk import Counts
 from connector.opensearch.ids import document_ids, place_ids
-from connector.opensearch.lookup import Held, held
+from connector.opensearch.lookup import Held
 from connector.opensearch.notes import Versions
+from connector.opensearch.sending import Sender
+from connector.opensearch.series import TIMESTAMP
 from connector.opensearch.texts import json_texts
 from connector.settings.search import BulkSettings, ConnectionSettings
 from connector.sink import parcels, relocated
 from connector.sink.apply import mark_deleted
+from connector.sink.dating import Dating
 from connector.sink.fold import NONE, Order
 from connector.sink.moves import marked
 from connector.sink.outlet import Writers
@@ -30,6 +33,7 @@ from connector.sink.parcels import Parcel
 from connector.sink.parts import Folded, Part, gather, pack, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
 from connector.sink.rows import DELETED, Run
+from connector.sink.truncates import CLOCK
 from connector.sink.unsent import gaps, last_rows, unknown
 from serde.bits import Ints, Mask
 
@@ -43,10 +47,11 @@ _OFFSET_BITS = 44
 
 @attrs.frozen
 class Target:
-    """How documents of one table are written: where to, and what their versions are."""
+    """How documents of one table are written: where to, what their versions are, and where a time is needed for it."""
 
     style: Style
     versions: Versions
+    dating: Dating | None = None
 
 
 @attrs.frozen
@@ -71,19 +76,48 @@ class DocumentWriters:
         """Send nothing yet."""
         self._outlet, self._plan = outlet, plan
         self._places = {rank: at for at, rank in plan.ranks.items()}
-        self._dead: dict[int, str] = {}
+        self.dead: dict[int, str] = {}
+        self.stale: set[int] = set()
         self._refused = 0
-        self._bulk = Bulk(outlet.connection, outlet.bulk, self._refuse)
+        self._sender = Sender(outlet.connection, outlet.bulk, self._refuse, self.stale.add)
         self._counts: dict[int, int] = {}
 
     def append(self, table: TablePlan, part: Part) -> Iterator[Parcel]:
         """Give every event a document of its own, named by where its record stands."""
         if len(part):
-            topic, partition = self._places[int(part.order.partition[0])]
-            ids = place_ids(topic, partition, pa.array(part.order.offset))
-            for actions in indexing(self._target(table).style, part.rows, ids, None, _tags(part)):
-                self._send(table, actions)
+            dating = self._target(table).dating
+            if dating is None:
+                self._add(self._target(table).style, part, table)
+            else:
+                self._add_dated(dating, part, table)
         yield from ()
+
+    def _add(self, style: Style, part: Part, table: TablePlan) -> None:
+        self._count(table, len(part))
+        self._sender.put_rows(style, part.rows, self._place_ids(part), None, tags(part))
+
+    def _add_dated(self, dating: Dating, part: Part, table: TablePlan) -> None:
+        times, style = dating.times(part, self._plan.dedup_column), self._target(table).style
+        if times.null_count:
+            for tag in tags(part)[np.asarray(times.is_null())].tolist():
+                self._refuse(tag, "the event has no time, and its index needs one")
+            at = np.flatnonzero(times.is_valid())
+            part, times = part.take(at), times.take(pa.array(at))
+        if dating.pattern is None:
+            for start in range(0, len(part), ROWS):
+                own = part.take(np.arange(start, min(start + ROWS, len(part))))
+                stamps = json_texts(times.slice(start, ROWS))
+                self._count(table, len(own))
+                self._sender.put(style, {**_texts(own), TIMESTAMP: stamps}, self._place_ids(own), None, tags(own))
+            return
+        names = dating.pattern.indexes(style.index, times).dictionary_encode()
+        for code, name in enumerate(names.dictionary.to_pylist()):
+            own = part.take(np.flatnonzero(np.asarray(names.indices) == code))
+            self._add(attrs.evolve(style, index=name), own, table)
+
+    def _place_ids(self, part: Part) -> pa.StringArray:
+        topic, partition = self._places[int(part.order.partition[0])]
+        return place_ids(topic, partition, pa.array(part.order.offset))
 
     def moved(self, table: TablePlan, part: Part, run: Run) -> tuple[Part, Iterator[Parcel]]:
         """Mark creates that a change of key made, and tell the reducers of both keys of each other."""
@@ -95,7 +129,7 @@ class DocumentWriters:
         """Put the winners' rows into the index, and take out, or mark, the documents of deleted keys."""
         gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
         keys = relocated.keys_of(elsewhere, table, table.layout.rows) if elsewhere else relocated.Keys()
-        missing, style = unknown(folded), self._target(table).style
+        missing = unknown(folded)
         for part in gather(folded.parts, folded.winners[~gone & ~missing]):
             self._index(part, table)
         if keys.after and not table.keep_deletes:
@@ -110,14 +144,15 @@ class DocumentWriters:
                 self._mark(part, table)
         else:
             for part in gather(folded.parts, folded.winners[gone]):
+                self._count(table, len(part))
                 ids, versions = self._ids(part, table), self._versions(part, table)
-                self._send(table, deleting(style, ids, versions, _tags(part)))
+                self._sender.delete(self._target(table).style, ids, versions, tags(part))
         yield from ()
 
     def _index(self, part: Part, table: TablePlan) -> None:
+        self._count(table, len(part))
         ids, versions = self._ids(part, table), self._versions(part, table)
-        for actions in indexing(self._target(table).style, part.rows, ids, versions, _tags(part)):
-            self._send(table, actions)
+        self._sender.put_rows(self._target(table).style, part.rows, ids, versions, tags(part))
 
     def _mark(self, part: Part, table: TablePlan) -> None:
         """Mark the documents of tombstones deleted, those that there are: what they hold is only in the index."""
@@ -130,22 +165,25 @@ class DocumentWriters:
             kept = attrs.evolve(kept, rows=mark_deleted(kept.rows))
             wanted = {name: np.ones(len(there), np.bool_) for name in names}
             known = [found[row] for row in there]
-            self._send(table, self._filled(kept, ids.take(pa.array(there)), wanted, known, table))
+            self._fill(kept, ids.take(pa.array(there)), wanted, known, table)
 
     def close(self) -> Iterator[Parcel]:
         """Wait until every document is settled, and tell what became of them."""
-        counts = self._bulk.finish()
+        counts = self.finish()
         for index in self._counts:
             yield Parcel(parcels.FILE, b"{}", index)
         if self._counts:
             yield Parcel(parcels.FILE, orjson.dumps(attrs.asdict(counts)), next(iter(self._counts)))
         if self._outlet.report and self._refused:
             yield Parcel.of(parcels.TALLY, Tally(dead=self._refused))
-            yield Parcel.of(parcels.LETTER, [self._letter(tag, reason) for tag, reason in self._dead.items()])
+            yield Parcel.of(parcels.LETTER, [self._letter(tag, reason) for tag, reason in self.dead.items()])
 
-    def _send(self, table: TablePlan, actions: Actions) -> None:
-        self._counts[table.index] = self._counts.get(table.index, 0) + len(actions)
-        self._bulk.send(actions)
+    def finish(self) -> Counts:
+        """Wait until every document is settled, and let go of the threads."""
+        return self._sender.finish()
+
+    def _count(self, table: TablePlan, documents: int) -> None:
+        self._counts[table.index] = self._counts.get(table.index, 0) + documents
 
     def _relocate(self, folded: Folded, gone: Mask, keys: relocated.Keys, table: TablePlan) -> None:
         """Put documents whose keys changed under their new ones, before they are deleted under the old."""
@@ -157,7 +195,11 @@ class DocumentWriters:
             unknown_ids = [ids[row] for row in wanted if ids[row] not in rows]
             names = part.rows.schema.names
             found = dict(zip(unknown_ids, self._held(table, unknown_ids, names), strict=True))
-            versions = source_versions(part.order) - 1 if self._target(table).versions == "source" else None
+            versions = (
+                source_versions(part.order, self._plan.dedup_column) - 1
+                if self._target(table).versions == "source"
+                else None
+            )
             for row in wanted:
                 texts = relocated.texts(ids[row], rows, found, names)
                 if texts is None:
@@ -166,14 +208,11 @@ class DocumentWriters:
                 own = other.take(np.array([place]))
                 texts |= {name: json_texts(own.rows.column(name)) for name in table.layout.keys}
                 version = np.array([0 if versions is None else versions[row]])
-                style = self._target(table).style
-                self._bulk.send(
-                    written(style, list(texts), list(texts.values()), self._ids(own, table), version, _tags(own))
-                )
-        self._bulk.settle()
+                self._sender.put(self._target(table).style, texts, self._ids(own, table), version, tags(own))
+        self._sender.settle()
 
     def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[Held | None]:
-        return list(held(self._outlet.connection, self._target(table).style.index, ids, fields))
+        return self._sender.held(self._target(table).style, ids, fields)
 
     def late(self, table: TablePlan, payload: bytes) -> None:
         """Complete rows that waited for the documents of their keys before: by now they are where they belong.
@@ -185,7 +224,7 @@ class DocumentWriters:
         unsent, ids = gaps(part), self._ids(part, table)
         own, others = (self._held(table, some, list(unsent)) for some in (ids.to_pylist(), before))
         found = [one or other for one, other in zip(own, others, strict=True)]
-        self._send(table, self._filled(part, ids, unsent, found, table))
+        self._fill(part, ids, unsent, found, table)
 
     def _complete(
         self, part: Part, unsent: Mapping[str, Mask], table: TablePlan, before: Mapping[str, str]
@@ -209,17 +248,17 @@ class DocumentWriters:
             part, found = part.take(kept), [found[row] for row in kept.tolist()]
             unsent = {name: mask[kept] for name, mask in unsent.items()}
         if len(part):
-            self._send(table, self._filled(part, self._ids(part, table), unsent, found, table))
+            self._fill(part, self._ids(part, table), unsent, found, table)
 
-    def _filled(
+    def _fill(
         self,
         part: Part,
         ids: pa.StringArray,
         unsent: Mapping[str, Mask],
         found: Sequence[Held | None],
         table: TablePlan,
-    ) -> Actions:
-        texts = {name: json_texts(part.rows.column(name)) for name in part.rows.schema.names}
+    ) -> None:
+        texts = _texts(part)
         for name, mask in unsent.items():
             known = np.array([document is not None and name in document.fields for document in found])
             rows = np.flatnonzero(mask & known).tolist()
@@ -227,8 +266,8 @@ class DocumentWriters:
             chosen = np.zeros(len(part), np.bool_)
             chosen[rows] = True
             texts[name] = pc.replace_with_mask(texts[name], chosen, pa.array(values, pa.binary()).cast(pa.string()))
-        style, versions = self._target(table).style, self._versions(part, table)
-        return written(style, list(texts), list(texts.values()), ids, versions, _tags(part))
+        self._count(table, len(part))
+        self._sender.put(self._target(table).style, texts, ids, self._versions(part, table), tags(part))
 
     def _ids(self, part: Part, table: TablePlan) -> pa.StringArray:
         return document_ids([part.rows.column(name) for name in table.layout.keys])
@@ -238,7 +277,7 @@ class DocumentWriters:
         target = self._target(table)
         if target.versions == "offset":
             return part.order.offset
-        versions = source_versions(part.order)
+        versions = source_versions(part.order, self._plan.dedup_column)
         unknown_at = np.flatnonzero(part.order.dedup == NONE)
         if len(unknown_at):
             ids = self._ids(part, table).take(pa.array(unknown_at)).to_pylist()
@@ -251,18 +290,20 @@ class DocumentWriters:
 
     def _refuse(self, tag: int, reason: str) -> None:
         self._refused += 1
-        if len(self._dead) <= self._plan.max_letters:
-            self._dead[tag] = reason
+        if len(self.dead) <= self._plan.max_letters:
+            self.dead[tag] = reason
 
     def _letter(self, tag: int, reason: str) -> Letter:
         topic, partition = self._places[tag >> _OFFSET_BITS]
         return Letter(topic, partition, tag & ((1 << _OFFSET_BITS) - 1), "TASK_PUT", reason)
 
 
-def source_versions(order: Order) -> Ints:
-    """Give dedup values, with the place in its transaction in the last three digits where a clock of microseconds
-    leaves them free: changes of one transaction share its time.
+def source_versions(order: Order, dedup_column: str) -> Ints:
+    """Give dedup values; nanoseconds with the place in the transaction in the last three digits, where a clock of
+    microseconds leaves them free: changes of one transaction share its time.
     """
+    if dedup_column != CLOCK:
+        return order.dedup.copy()
     places = np.where(order.total_order == NONE, 0, np.clip(order.total_order, 0, _PLACES - 1))
     return np.where(order.dedup % _PLACES == 0, order.dedup + places, order.dedup)
 
@@ -279,6 +320,11 @@ def standing(folded: Folded, which: Mask) -> Iterator[Part]:
         start += len(part)
 
 
-def _tags(part: Part) -> Ints:
-    tags: Ints = (part.order.partition << _OFFSET_BITS) | part.order.offset
-    return tags
+def _texts(part: Part) -> dict[str, pa.StringArray]:
+    return {name: json_texts(part.rows.column(name)) for name in part.rows.schema.names}
+
+
+def tags(part: Part) -> Ints:
+    """Give what a document's change is known by: the rank of its topic-partition, and its offset."""
+    made: Ints = (part.order.partition << _OFFSET_BITS) | part.order.offset
+    return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import attrs
 import orjson
 import pyarrow as pa
 import structlog
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg.position import Position
+from connector.opensearch.actions import Style
 from connector.opensearch.emptying import emptied
 from connector.opensearch.outcomes import judge
 from connector.settings.search import SearchSettings
@@ -21,6 +23,7 @@ from connector.sink.indices import Indices
 from connector.sink.jobs import Result
 from connector.sink.landing import Landed
 from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.rows import UNITS_NS
 from connector.task_errors import of_tasks
 
 
@@ -36,13 +39,14 @@ class Indexing:
         """Empty the indexes that were truncated; every item is settled when a job is through, so say so.
 
         Raises:
+            RetriableError: an index was dropped meanwhile; the batch has to be sent again.
             FatalError: a record without value, a refused document or an older change, where the settings say fail.
         """
         if result.tally.tombstones and self._search.null_values == "fail":
             raise FatalError(f"{result.tally.tombstones} records have no value, and behavior.on.null.values is fail")
         for table in plan.tables:
             if table.cut is not None:
-                self._empty(table, names[table.index])
+                self._empty(table, names[table.index], plan.dedup_column)
         late = {i: [x for x in told if x.startswith(LATE)] for i, told in result.files.items()}
         self._complete(plan, {index: payloads for index, payloads in late.items() if payloads})
         landed = {}
@@ -53,6 +57,7 @@ class Indexing:
                     counts[what] = counts.get(what, 0) + count
             topics = sorted({t for t, i in plan.routes.items() if i == index} or {topic for topic, _ in plan.ranks})
             landed[names[index]] = Landed(self._indices.label(names[index]), position.only(topics), counts)
+        self._indices.stayed(landed)
         self._judge(landed)
         return landed
 
@@ -80,25 +85,29 @@ class Indexing:
             fault = f"{text} of {count} changes, and the settings say fail; nothing is acknowledged"
             judge(rule, count, fault, text)
 
-    def _empty(self, table: TablePlan, name: str) -> None:
+    def _empty(self, table: TablePlan, name: str, dedup_column: str) -> None:
         """Delete the documents from before a truncate, by executors; those of its own transaction stay."""
         assert table.cut is not None
-        index, version = self._indices.label(name), table.cut.ts_ns - 1
-        if self._indices.versions(name) == "offset" or table.cut.ts_ns == NONE:
+        # Other columns are refused beside truncate.enabled: nothing would tell what came before.
+        target, version = self._indices.target(name), table.cut.ts_ns // UNITS_NS.get(dedup_column, 1) - 1
+        if target.versions == "offset" or table.cut.ts_ns == NONE:
             version = max(table.cut.offsets.values())
         slices = self._spark.sparkContext.defaultParallelism
-        task = partial(_emptied, search=self._search, index=index, version=version, slices=slices)
+        # Documents go by versions here even where they are only added to.
+        style = attrs.evolve(target.style, partial=False)
+        task = partial(_emptied, search=self._search, style=style, version=version, slices=slices)
         with of_tasks():
             rows = self._spark.range(0, slices, 1, slices).mapInArrow(task, "deleted long").collect()
-        self._log.info("index emptied by a truncate at its source", index=index, documents=sum(r.deleted for r in rows))
+        count = sum(row.deleted for row in rows)
+        self._log.info("index emptied by a truncate at its source", index=self._indices.label(name), documents=count)
 
 
 def _emptied(
-    batches: Iterator[pa.RecordBatch], search: SearchSettings, index: str, version: int, slices: int
+    batches: Iterator[pa.RecordBatch], search: SearchSettings, style: Style, version: int, slices: int
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         counts = [
-            emptied(search.connection, search.bulk, index, version, place, slices)
+            emptied(search.connection, search.bulk, style, version, place, slices)
             for place in batch.column(0).to_pylist()
         ]
         yield pa.RecordBatch.from_pydict({"deleted": pa.array(counts, pa.int64())})

@@ -12,23 +12,25 @@ import attrs
 import orjson
 import pyarrow as pa
 
-from connector.errors import DataFault, GapError
+from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.evolution import grown, union
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.position import TopicPartition
 from connector.iceberg.table import Table
 from connector.iceberg.types import table_schema
-from connector.opensearch.actions import Style
 from connector.opensearch.indexes import Index, Indexes
 from connector.opensearch.mappings import properties
 from connector.opensearch.names import index_of
 from connector.opensearch.notes import Note, Versions
+from connector.opensearch.series import TIMESTAMP, Dated, Streams
+from connector.opensearch.stamps import Pattern
 from connector.settings import SinkSettings
 from connector.settings.search import SearchSettings
+from connector.sink.dating import Dating
 from connector.sink.decode import DELETED
 from connector.sink.documents import Documents, Target
-from connector.sink.known import Known
+from connector.sink.known import Known, beside
 from connector.sink.making import identifiers, with_keys
 from connector.sink.matching import merged
 from connector.sink.plan import Need, TablePlan
@@ -42,6 +44,7 @@ class Noted:
     layout: TableLayout
     versions: Versions
     tombstones: bool
+    index: Index
 
     def document(self) -> dict[str, object]:
         """Give it as the index keeps it."""
@@ -57,14 +60,14 @@ class Indices(Known[Noted]):
         """Start with no index known."""
         super().__init__(settings)
         self._search = search
-        self._indexes = Indexes(search)
+        self._indexes, self._dating = _kind(search)
         self.deleted_keys: DeletedKeys | None = None
 
     @property
     def outlet(self) -> Documents:
         """Where tasks write: the cluster."""
         targets = {
-            name: Target(Style(self._place(name), self._search.partial), noted.versions)
+            name: Target(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
             for name, noted in self._known.items()
         }
         return Documents(self._search.connection, self._search.bulk, targets, report=self._search.malformed == "report")
@@ -79,7 +82,7 @@ class Indices(Known[Noted]):
 
     def name(self, topic: str) -> str:
         """Give the name of a topic's index."""
-        return self._search.existing.get(topic) or index_name(topic, self._settings.table)
+        return self._search.existing.get(topic) or self._in_stream(index_name(topic, self._settings.table))
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:  # noqa: ARG002 - no commits
         """Give the executors' view of an index."""
@@ -95,9 +98,14 @@ class Indices(Known[Noted]):
             keys_from=rule.keys.comes_from(name),
         )
 
-    def versions(self, name: str) -> Versions:
-        """Tell what an index goes by."""
-        return self._known[name].versions
+    def target(self, name: str) -> Target:
+        """Give how documents of an index are written."""
+        return self.outlet.targets[name]
+
+    def stayed(self, names: Iterable[str]) -> None:
+        """See that documents that were just sent are behind these names. Raises as `Indexes.stayed`."""
+        for name in names:
+            self._indexes.stayed(self._known[name].index)
 
     def check(self, noted: Iterable[str]) -> None:
         """See that the indexes that batches were acknowledged into are still there.
@@ -117,24 +125,48 @@ class Indices(Known[Noted]):
 
     def _place(self, name: str) -> str:
         """The index of a name that events gave: small letters, and nothing that no index may be called."""
-        return name if self._settings.table.routes is None else index_of(name)
+        return name if self._settings.table.routes is None else self._in_stream(index_of(name))
+
+    def _in_stream(self, name: str) -> str:
+        prefix = self._search.series.prefix
+        return f"{prefix}-{name}" if prefix else name
+
+    def _load(self, names: Iterable[str]) -> None:
+        """Look up what is not known yet, and what may have been rolled over."""
+        known = list(self._known)
+        current = beside(lambda name: self._indexes.current(self._known[name].index), known)
+        for name, now in zip(known, current, strict=True):
+            if now is not self._known[name].index:
+                self._log.info("alias rolled over", alias=now.name, index=now.writes, behind=len(now.behind))
+                self._known[name] = attrs.evolve(self._known[name], index=now)
+        super()._load(names)
 
     def _loaded(self, name: str) -> Noted | None:
         found = self._indexes.find(self._place(name))
-        return self._noted(name, found.noted) if found is not None and found.noted else None
+        return self._noted(name, found) if found is not None and found.noted else None
 
-    def _noted(self, name: str, noted: Mapping[str, object]) -> Noted:
-        note, rule = Note.read(noted), self._settings.table
+    def _noted(self, name: str, index: Index) -> Noted:
+        self._check_stream(index)
+        note, rule = Note.read(index.noted), self._settings.table
         schema = orjson.dumps(note.schema).decode()
         layout = TableLayout.of_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
-        return Noted(layout, note.versions, note.tombstones)
+        return Noted(layout, note.versions, note.tombstones, index)
+
+    def _check_stream(self, index: Index) -> None:
+        if index.stream and not self._search.series.streams:
+            raise FatalError(
+                f"{index.name} is a data stream, to which documents are only added: set data.stream.enabled=true and "
+                "key.ignore=true, or give the sink an index or alias"
+            )
 
     def _made(self, name: str, needs: list[Need]) -> Noted:
         """Make an index, or take one over that is there, from the shapes of its events."""
         rule = self._settings.table
         found = self._indexes.find(self._place(name))
         if found is not None and found.noted:
-            return self._noted(name, found.noted)
+            return self._noted(name, found)
+        if found is not None:
+            self._check_stream(found)
         shapes = (merged(need.row) if rule.case_insensitive else need.row for need in needs)
         columns = union(shapes)
         keys = () if self._is_keyless(needs) else rule.keys.of(name) or identifiers(needs, rule)
@@ -145,13 +177,15 @@ class Indices(Known[Noted]):
         if rule.keep_deletes and keys and not tells:
             columns = columns.append(pa.field(DELETED, pa.string()))
         dated = all(need.dated for need in needs)
-        noted = Noted(self._layout(name, columns, keys), "source" if tells and dated else "offset", not tells)
+        index = found or Index(self._place(name), {}, {})
+        noted = Noted(self._layout(name, columns, keys), "source" if tells and dated else "offset", not tells, index)
         if found is not None:
             self._grown(found, name, noted)
         elif not rule.auto_create:
             raise DataFault(f"index {self._place(name)} does not exist, and auto-create-enabled is false")
         else:
-            self._indexes.create(self._place(name), self._properties(needs, columns), noted.document())
+            made = self._indexes.create(self._place(name), self._properties(needs, columns), noted.document())
+            noted = attrs.evolve(noted, index=made)
             self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
         return noted
 
@@ -159,10 +193,10 @@ class Indices(Known[Noted]):
         columns = known.layout.columns
         for need in needs:
             columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
-        noted = attrs.evolve(known, layout=self._layout(name, columns, known.layout.keys))
         found = self._indexes.find(self._place(name))
         if found is None:
             raise DataFault(f"index {self._place(name)} is gone")
+        noted = attrs.evolve(known, layout=self._layout(name, columns, known.layout.keys), index=found)
         self._grown(found, name, noted, needs)
         before = known.layout.columns.names
         self.drifted(name, (field for field in columns.names if field not in before))
@@ -186,3 +220,15 @@ class Indices(Known[Noted]):
     def _is_keyless(self, needs: Iterable[Need]) -> bool:
         ignored = self._search.topic_key_ignore
         return self._search.key_ignore or any(need.topic in ignored for need in needs)
+
+
+def _kind(search: SearchSettings) -> tuple[Indexes, Dating | None]:
+    """Give the kind of index that a sink writes, and which time its documents need for it."""
+    series = search.series
+    if series.streams:
+        field = series.stream_field
+        return Streams(search), Dating((field,), source=field == TIMESTAMP)
+    if series.pattern is not None:
+        pattern = Pattern(*series.pattern)
+        return Dated(search, pattern), Dating(series.fields, source=not series.fields, pattern=pattern)
+    return Indexes(search), None

@@ -2,8 +2,8 @@
 
 A letter goes through the sink's own decoding and fold. In a table with keys it changes nothing if a record that came
 after it, in its topic-partition and up to where the sink stands, was about the same key, or if the table was truncated
-since: Kafka's order within a key is the source's. Each table gets one commit, at the position it has; the commit names
-the letters, so that a letter is never put through twice.
+since: Kafka's order within a key is the source's. For documents that holds too: their versions tell what is newer, but
+an index forgets those of deleted ones (`index.gc_deletes`). How they get there: `connector.sink.through`.
 """
 
 from __future__ import annotations
@@ -14,28 +14,21 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.errors import DataFault, FatalError
+from connector.errors import FatalError
 from connector.iceberg.codes import key_codes
 from connector.iceberg.position import TopicPartition
-from connector.iceberg.writing import TableWriter
 from connector.kafka.cluster import Cluster
 from connector.kafka.fetch import feed
 from connector.kafka.letters import DeadLetter
 from connector.settings import SinkSettings
-from connector.sink.apply import write_append, write_upserts
 from connector.sink.batch import MAX_ROUNDS, Batches
-from connector.sink.commits import Commits
 from connector.sink.decode import Outcome, Run, decode
-from connector.sink.parcels import Parcel
-from connector.sink.parts import Part, fold
+from connector.sink.landing import Destinations
+from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan
 from connector.sink.records import Batch
-from connector.sink.targets import Targets
-from connector.sink.unsent import filled, unknown
+from connector.sink.through import Through
 from serde.bits import Ints, Mask
-
-REPLAYED = "icebridge.replayed"
-"""Summary property of a commit: the ids of the letters that it put through, with commas."""
 
 _Read = tuple[list[DeadLetter], Run]
 """Letters of one topic-partition, and their records."""
@@ -56,15 +49,15 @@ class Replayer:
     def __init__(
         self,
         settings: SinkSettings,
-        targets: Targets,
+        targets: Destinations,
         batches: Batches,
-        commits: Commits,
+        through: Through,
         cluster: Cluster,
         known: Sequence[DeadLetter] = (),
     ) -> None:
         """Work from where the sink stands; `known` are all letters: their records changed nothing, or as replayed."""
         self._settings, self._targets, self._batches = settings, targets, batches
-        self._commits, self._cluster = commits, cluster
+        self._through, self._cluster = through, cluster
         self._known = sorted(known, key=lambda letter: letter.place)
 
     def replay(self, letters: Sequence[DeadLetter], *, execute: bool) -> Replay:
@@ -88,17 +81,20 @@ class Replayer:
             by_part = self._parts(outcomes, runs, table.index)
             if not by_part:
                 continue
-            before = self._before(name)
+            before = self._through.before(name)
             fresh = [(part, ids) for part, ids in by_part if not set(ids) <= before]
             keep = self._standing(plan, table.index, fresh) if table.mode == "upsert" else None
             kept, gone = chosen(fresh, keep)
             late |= gone
             written = {one for _, ids in kept for one in ids}
             if execute and kept:
-                self._write(plan, table.index, name, [part for part, _ in kept], sorted(written))
+                put = self._through.put(plan, table.index, name, kept)
+                dead.update(put.dead)
+                late |= put.overtaken
+                written -= put.overtaken | put.dead.keys()
             done |= written | {one for _, ids in by_part for one in ids if one in before}
         # A record without a row (a tombstone of an append table) has nothing to put through.
-        nothing = alive - done - late
+        nothing = alive - done - late - dead.keys()
         return Replay(tuple(sorted(done | nothing)), tuple(sorted(late - done)), dead)
 
     def _decoded(
@@ -109,7 +105,7 @@ class Replayer:
         for _ in range(MAX_ROUNDS):
             plan, names = self._batches.plan(Batch(-1, start, end))
             tables = tuple(attrs.evolve(table, committed={}) for table in plan.tables)
-            plan = attrs.evolve(plan, tables=tables, label="replay")
+            plan = attrs.evolve(plan, tables=tables, label="replay", max_letters=len(self._known))
             outcomes = {at: decode(run, plan) for at, (_, run) in runs.items()}
             needs = [need for outcome in outcomes.values() for need in outcome.needs]
             if not needs or not execute:
@@ -131,14 +127,6 @@ class Replayer:
                 if table == index:
                     found.append((part, [ids[int(offset)] for offset in part.order.offset]))
         return found
-
-    def _before(self, name: str) -> set[str]:
-        """Give the letters that a table's commits name already."""
-        done: set[str] = set()
-        for snapshot in self._targets[name].table.ancestors():
-            summary = snapshot.summary.additional_properties if snapshot.summary else {}
-            done.update(filter(None, summary.get(REPLAYED, "").split(",")))
-        return done
 
     def _standing(self, plan: BatchPlan, index: int, parts: list[tuple[Part, list[str]]]) -> list[Mask]:
         """Mark rows whose key no later record of their topic-partition changed."""
@@ -177,24 +165,6 @@ class Replayer:
         again = [(letter.offset, letter.key, letter.value) for letter in known if letter.replayed]
         if again:
             yield decode(Run.of_records(at, again), plan)
-
-    def _write(self, plan: BatchPlan, index: int, name: str, parts: list[Part], ids: list[str]) -> None:
-        table, target = plan.tables[index], self._targets[name]
-        writer, asked = TableWriter(table.layout, "replay"), list[Parcel]()
-        if table.mode == "append":
-            for part in parts:
-                write_append(writer, part, table)
-        elif table.history:
-            raise DataFault(f"table {target.table.name} keeps history: letters cannot be put through again")
-        else:
-            folded = filled(fold(parts, table.layout.keys), table.layout.keys)
-            if unknown(folded, keep_deletes=table.keep_deletes).any():
-                raise DataFault(
-                    f"table {target.table.name}: a letter leaves out values that only its row has; add them"
-                )
-            asked = list(write_upserts(writer, folded, table))
-        noted, position = {REPLAYED: ",".join(ids)}, target.stored.position
-        self._commits.commit(table, name, list(writer.close()), self._commits.asked(asked), position, properties=noted)
 
 
 _EARLY = "the sink has not committed the batch of this record yet: run it first"

@@ -31,7 +31,7 @@ from serde.faults import Fault
 
 DELETED = "__deleted"
 _NO_OP = np.uint8(0)
-_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
+UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""
 
 
@@ -256,7 +256,7 @@ def dedup(change: Changes, name: str) -> pa.Array:
     The source's time is told of deletes too, which may have no row.
     """
     position = change.row.type.get_field_index(name) if name else -1
-    told = pc.divide(change.ts_ns, _UNITS_NS[name]) if name in _UNITS_NS else pa.nulls(len(change.rows), pa.int64())
+    told = pc.divide(change.ts_ns, UNITS_NS[name]) if name in UNITS_NS else pa.nulls(len(change.rows), pa.int64())
     if position < 0:
         return told
     column = children(change.row)[position]

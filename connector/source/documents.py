@@ -25,15 +25,16 @@ from connector.errors import FatalError
 from connector.iceberg.carried import from_spark
 from connector.iceberg.schemas import SnapshotSchema
 from connector.iceberg.types import arrow_schema
-from connector.opensearch.actions import Style, deleting, written
-from connector.opensearch.bulk import Bulk, Counts
+from connector.opensearch.actions import Style
+from connector.opensearch.bulk import Counts
 from connector.opensearch.fields import Fields, fields
 from connector.opensearch.ids import document_ids
-from connector.opensearch.indexes import Indexes
+from connector.opensearch.indexes import Index, Indexes
 from connector.opensearch.mappings import properties
 from connector.opensearch.names import index_of
 from connector.opensearch.notes import Note
 from connector.opensearch.outcomes import judge
+from connector.opensearch.sending import Sender
 from connector.opensearch.texts import json_texts, quoted
 from connector.settings import SourceSettings
 from connector.settings.search import BulkSettings, ConnectionSettings, SearchSettings
@@ -78,7 +79,7 @@ class Indexer:
     search: SearchSettings
     indexes: Indexes
     place: Callable[[str], str] = index_of
-    _ready: dict[str, tuple[str, Fields]] = attrs.field(factory=dict)
+    _ready: dict[str, tuple[str, Fields, Index]] = attrs.field(factory=dict)
 
     def emit(self, changes: DataFrame, shape: Shape, *, reads: bool) -> None:  # noqa: ARG002 - op says it
         """Bring changes of one snapshot, or rows of a full read, into the index.
@@ -93,6 +94,7 @@ class Indexer:
         frame = kept.select(*_columns(shape, plan))
         with of_tasks():
             told = frame.mapInArrow(partial(_sent, plan=plan), "told binary").collect()
+        self.indexes.stayed(self._ready[self.place(shape.wire.topic)][2])
         self._judge(plan, [orjson.loads(bytes(row.told)) for row in told])
 
     def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
@@ -115,8 +117,7 @@ class Indexer:
 
     def _plan(self, shape: Shape) -> Plan:
         wire, schema = shape.wire, shape.schema
-        index = self.place(wire.topic)
-        names = self._made(index, schema)
+        names, index = self._made(self.place(wire.topic), schema)
         chosen = _chosen(shape)
         kinds = arrow_schema(schema.iceberg)
         ids = [column["id"] for column in schema.document["fields"]]
@@ -124,7 +125,7 @@ class Indexer:
         return Plan(
             connection=self.search.connection,
             bulk=self.search.bulk,
-            style=Style(index, self.search.partial),
+            style=index.style(partial=self.search.partial),
             key_types=_key_types(shape),
             names=tuple(names[place] for place in chosen),
             types=tuple(types),
@@ -134,16 +135,20 @@ class Indexer:
             snapshot_id=wire.origin.snapshot_id,
         )
 
-    def _made(self, index: str, schema: SnapshotSchema) -> list[str]:
-        """See that the index is there and has the schema's fields; give them in order of the columns."""
-        seen, made = self._ready.get(index, ("", Fields({})))
-        if seen != schema.json:
-            made = self._grown(index, schema)
-            self._ready[index] = schema.json, made
-        return made.columns(schema.document)
+    def _made(self, name: str, schema: SnapshotSchema) -> tuple[list[str], Index]:
+        """See that the index is there and has the schema's fields; give them in order of the columns, and the index."""
+        seen, made, index = self._ready.get(name, ("", Fields({}), Index(name, {}, {})))
+        if seen == schema.json:
+            index = self.indexes.current(index)
+        else:
+            made, index = self._grown(name, schema)
+        self._ready[name] = schema.json, made, index
+        return made.columns(schema.document), index
 
-    def _grown(self, index: str, schema: SnapshotSchema) -> Fields:
+    def _grown(self, index: str, schema: SnapshotSchema) -> tuple[Fields, Index]:
         found = self.indexes.find(index)
+        if found is not None and found.stream:
+            raise FatalError(f"{index} is a data stream, to which documents are only added: give the source an index")
         before = Note.read(found.noted) if found is not None and found.noted else Note({}, "source")
         if before.versions != "source":
             raise FatalError(f"index {index} goes by Kafka offsets, not by snapshots; give the source another index")
@@ -153,11 +158,11 @@ class Indexer:
         mapping = {} if self.search.schema_ignore else {**properties(kinds), **made.aliases(schema.document), **told}
         note = Note(schema.document, "source", names=made.names).document()
         if found is None:
-            self.indexes.create(index, mapping, note)
+            found = self.indexes.create(index, mapping, note)
             structlog.get_logger().info("index created", index=index, fields=len(mapping))
         else:
             self.indexes.grow(found, mapping, note)
-        return made
+        return made, found
 
 
 def _key_types(shape: Shape) -> tuple[pa.DataType, ...]:
@@ -206,15 +211,15 @@ def _at(image: Column, path: tuple[str, ...]) -> Column:
 def _sent(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
     """Send a task's changes; one row tells what became of them."""
     reasons: set[str] = set()
-    bulk = Bulk(plan.connection, plan.bulk, lambda _, reason: reasons.add(reason))
+    sender = Sender(plan.connection, plan.bulk, lambda _, reason: reasons.add(reason))
     for batch in batches:
         if batch.num_rows:
-            _send(batch, plan, bulk)
-    counts = attrs.asdict(bulk.finish())
+            _send(batch, plan, sender)
+    counts = attrs.asdict(sender.finish())
     yield pa.RecordBatch.from_pydict({"told": [orjson.dumps({"counts": counts, "reasons": sorted(reasons)})]})
 
 
-def _send(batch: pa.RecordBatch, plan: Plan, bulk: Bulk) -> None:
+def _send(batch: pa.RecordBatch, plan: Plan, sender: Sender) -> None:
     width = len(plan.key_types)
     ops, keys = batch.column(0), batch.columns[1 : 1 + width]
     old, columns = batch.columns[1 + width : 1 + 2 * width], batch.columns[1 + 2 * width :]
@@ -223,8 +228,8 @@ def _send(batch: pa.RecordBatch, plan: Plan, bulk: Bulk) -> None:
         ids = _ids(keys, plan)
         left = pa.concat_arrays([ids.filter(gone), _moved(ids, old, plan)])
         if len(left):
-            bulk.send(deleting(plan.style, left, _versions(plan, len(left)), np.arange(len(left))))
-            bulk.settle()
+            sender.delete(plan.style, left, _versions(plan, len(left)), np.arange(len(left)))
+            sender.settle()
     else:
         ids = None
     live = pc.invert(gone)
@@ -235,8 +240,7 @@ def _send(batch: pa.RecordBatch, plan: Plan, bulk: Bulk) -> None:
         own = None if ids is None else ids.filter(live)
         more = _metadata(plan, ops.filter(live), own)
         versions = None if own is None else _versions(plan, count)
-        names = [*plan.names, *more]
-        bulk.send(written(plan.style, names, [*texts, *more.values()], own, versions, np.arange(count)))
+        sender.put(plan.style, {**dict(zip(plan.names, texts, strict=True)), **more}, own, versions, np.arange(count))
 
 
 def _versions(plan: Plan, count: int) -> Ints:

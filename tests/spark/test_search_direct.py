@@ -297,6 +297,23 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
     assert sorted(direct.search.documents(index)) == ["2", "3"]
 
 
+def test_an_alias_that_is_rolled_over_stays_equal_to_the_table(direct: Direct) -> None:
+    """Updates and deletes of a table find their documents in older indexes behind the alias, each once."""
+    table = _table(direct, "turned", "id BIGINT NOT NULL, v STRING")
+    index = _index(table)
+    direct.search.ask("PUT", f"{index}-000001", {"aliases": {index: {"is_write_index": True}}})
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    direct.run(table)
+    direct.search.ask("POST", f"{index}/_rollover")
+    direct.spark.sql(f"UPDATE {CATALOG}.{table} SET v = 'B' WHERE id = 2")
+    direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 3")
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (4, 'd')")
+    direct.run(table)
+    found = {name: direct.search.documents(f"{index}-{name}") for name in ("000001", "000002")}
+    ends = {name: {i: d["v"] for i, d in documents.items()} for name, documents in found.items()}
+    assert ends == {"000001": {"1": "a", "2": "B"}, "000002": {"4": "d"}}
+
+
 class _Lent:
     """The tests' session, not stopped by who borrows it."""
 

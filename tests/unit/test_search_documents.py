@@ -17,11 +17,12 @@ import pytest
 from connector.iceberg.evolution import union
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.types import table_schema
+from connector.opensearch import sending
 from connector.opensearch.actions import Style
 from connector.opensearch.bulk import Actions, Counts
 from connector.opensearch.lookup import Held
 from connector.settings.search import BulkSettings, ConnectionSettings
-from connector.sink import documents, parcels
+from connector.sink import parcels
 from connector.sink.decode import Run, decode
 from connector.sink.documents import LATE, Documents, DocumentWriters, Target
 from connector.sink.making import with_keys
@@ -85,8 +86,8 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
             kept = None if found is None else {name: found[1][name] for name in fields if name in found[1]}
             yield None if found is None or kept is None else Held(found[0], kept)
 
-    monkeypatch.setattr(documents, "Bulk", Bulk)
-    monkeypatch.setattr(documents, "held", held)
+    monkeypatch.setattr(sending, "Bulk", Bulk)
+    monkeypatch.setattr(sending, "held", held)
     return made
 
 

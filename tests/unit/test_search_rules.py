@@ -143,6 +143,7 @@ def test_records_without_key_are_named_by_their_place() -> None:
 def test_verdicts(status: int, kind: str | None, wanted: str) -> None:
     """Each item of a bulk response is judged alone: an older version is success, a busy node is asked again."""
     assert verdict(status, kind) == wanted
+    assert verdict(status, kind, creates=True) == ("done" if wanted == "stale" else wanted)
 
 
 def test_lines_of_a_bulk_request() -> None:
@@ -168,4 +169,5 @@ def test_changes_of_one_transaction_have_versions_in_their_order() -> None:
     none = np.full(4, NONE)
     dedup = np.array([5_000, 5_000, 5_007, 5_000])
     order = Order(none, none, dedup, none, np.array([1, 2_000, 3, NONE]), np.zeros(4, np.uint8))
-    assert source_versions(order).tolist() == [5_001, 5_999, 5_007, 5_000]
+    assert source_versions(order, "__source_ts_ns").tolist() == [5_001, 5_999, 5_007, 5_000]
+    assert source_versions(order, "lsn").tolist() == [5_000, 5_000, 5_007, 5_000], "other columns have no free digits"

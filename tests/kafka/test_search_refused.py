@@ -1,0 +1,189 @@
+"""What a real node refuses: a full disk, too many fields, documents too large; truncates; dead letters put through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connector import dead_letters
+from connector.embedded.search import SearchNode
+from connector.errors import FatalError, RetriableError
+from tests.conftest import MakeWorkspace
+from tests.inside import Inside
+from tests.model.events import START_NS, Database, row
+from tests.model.recordings import Record
+from tests.searching import Search
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+def _sink(
+    spark: SparkSession, make: MakeWorkspace, search: Search, name: str, extra: dict[str, str] | None = None
+) -> Inside:
+    base = {"debezium.sink.type": "opensearch", "connection.url": search.url, "topics": f"{name}.t"}
+    return Inside(spark, make(name, {**base, "errors.retry.timeout": "1000", "max.retries": "1", **(extra or {})}))
+
+
+def _flat(name: str, offset: int, key: int, **fields: Any) -> Record:
+    value = json.dumps({"id": key, **fields}).encode()
+    return Record(f"{name}.t", 0, offset, json.dumps({"id": key}).encode(), value)
+
+
+def test_a_full_disk(topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession) -> None:
+    """The block that OpenSearch sets on a full disk: waited for; when it stays, nothing is acknowledged, and the same
+    events arrive once it is gone."""
+    block = "index.blocks.read_only_allow_delete"
+    topics.replay([_flat("full", 0, 1)])
+    sink = _sink(spark, plain_workspace, search, "full")
+    sink.run()
+    topics.replay([_flat("full", 1, 2)], create=False)
+    search.ask("PUT", "full.t/_settings", {block: True})
+    with pytest.raises(RetriableError, match="cluster_block_exception"):
+        sink.run()
+    freed = Timer(2.0, lambda: search.ask("PUT", "full.t/_settings", {block: None}))
+    freed.start()
+    (report,) = sink.run({"errors.retry.timeout": "60000"})
+    assert (report.dead_letters, sorted(search.documents("full.t"))) == (0, ["1", "2"])
+
+
+def test_too_many_fields(topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession) -> None:
+    """The limit of fields stops the sink with what to do; with mappings left to OpenSearch the document is dead."""
+    limit = "index.mapping.total_fields.limit"
+    for name in ("wide", "guessed"):
+        search.ask("PUT", f"{name}.t", {"settings": {limit: 5}})
+        topics.replay([_flat(name, 0, 1, a="x"), _flat(name, 1, 2, **{f"f{n}": n for n in range(9)})])
+    sink = _sink(spark, plain_workspace, search, "wide")
+    with pytest.raises(FatalError, match=r"takes no more fields: raise its index\.mapping\.total_fields\.limit"):
+        sink.run()
+    assert search.documents("wide.t") == {}
+    search.ask("PUT", "wide.t/_settings", {limit: 50})
+    sink.run()
+    assert sorted(search.documents("wide.t")) == ["1", "2"]
+    (report,) = _sink(spark, plain_workspace, search, "guessed", {"schema.ignore": "true"}).run()
+    assert (report.dead_letters, sorted(search.documents("guessed.t"))) == (1, ["1"])
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
+    """A node that takes small requests only."""
+    home: Path = tmp_path_factory.mktemp("narrow")
+    node = SearchNode(home, heap_mb=256, settings={"http.max_content_length": "1mb"})
+    node.start()
+    yield Search(node.url)
+    node.stop()
+
+
+def test_a_document_that_is_too_large(
+    topics: Topics, plain_workspace: MakeWorkspace, narrow: Search, spark: SparkSession
+) -> None:
+    """A node takes no more than a megabyte: the one document that is larger is a dead letter, all others arrive."""
+    sizes = [10, 400_000, 1_200_000, 400_000, 400_000, 10]
+    topics.create({"large.t": 1}, {"max.message.bytes": "4000000"})
+    topics.replay((_flat("large", place, place, v="x" * size) for place, size in enumerate(sizes)), create=False)
+    (report,) = _sink(spark, plain_workspace, narrow, "large").run()
+    assert (report.dead_letters, sorted(narrow.documents("large.t"))) == (1, ["0", "1", "3", "4", "5"])
+
+
+def _truncate(db: Database) -> None:
+    """The source table is emptied, in a transaction of its own."""
+    db.transaction()
+    value = json.loads(db.log[0].value or b"")
+    at = START_NS + db._transaction * 1_000_000
+    value |= {"op": "t", "before": None, "after": None, "transaction": None}
+    value["source"] |= {"ts_ns": at, "ts_us": at // 1000, "ts_ms": at // 1_000_000, "lsn": 10**9}
+    db.rows.clear()
+    db._append(0, b"", json.dumps(value).encode())
+    db.log[-1] = Record(db.topic, 0, db.log[-1].offset, None, db.log[-1].value)
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_truncate_in_a_later_batch(
+    topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession, *, rolled: bool
+) -> None:
+    """Documents of batches before go, behind a rolled over alias too; later ones stay, and nothing that comes again
+    from before the truncate returns."""
+    name = f"emptied{rolled:d}"
+    extra = {"truncate.enabled": "true", "topics": f"{name}.t"}
+    if rolled:
+        search.ask("PUT", f"{name}.t-000001", {"aliases": {f"{name}.t": {"is_write_index": True}}})
+    db = Database(f"{name}.t", 1)
+    db.transaction(("c", row(1, "a")), ("c", row(2, "b")))
+    db.transaction(("u", row(1, "A")))
+    topics.replay(db.log)
+    sink = _sink(spark, plain_workspace, search, name, extra)
+    sink.run()
+    before = list(db.log)
+    if rolled:
+        search.ask("POST", f"{name}.t/_rollover")
+    assert sorted(search.documents(f"{name}.t")) == ["1", "2"]
+    _truncate(db)
+    db.transaction(("c", row(2, "after")))
+    topics.replay(db.log[len(before) :], create=False)
+    sink.run()
+    assert {i: d["name"] for i, d in search.documents(f"{name}.t").items()} == {"2": "after"}
+    if rolled:
+        search.ask("POST", f"{name}.t/_rollover")
+    topics.replay(before, create=False)
+    sink.run()
+    assert {i: d["name"] for i, d in search.documents(f"{name}.t").items()} == {"2": "after"}
+
+
+class _Lent:
+    """The tests' session, not stopped by who borrows it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def __enter__(self) -> SparkSession:
+        return self.spark
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_dead_letters_are_put_through_again(
+    topics: Topics,
+    plain_workspace: MakeWorkspace,
+    search: Search,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A repaired letter becomes its document, unless its key was changed since; one that the index still refuses stays.
+
+    That its key was deleted counts too, however long ago: the records that came after it are read.
+    """
+    name = "letters"
+    fields = {"v": {"type": "long"}}
+    search.ask("PUT", f"{name}.t", {"settings": {"index.gc_deletes": "0s"}, "mappings": {"properties": fields}})
+    bad = [_flat(name, offset, key, v="no number") for offset, key in enumerate((1, 2, 3, 4))]
+    after = [_flat(name, 4, 2, v="20"), _flat(name, 5, 3, v="30"), Record(f"{name}.t", 0, 6, bad[2].key, None)]
+    sink = _sink(spark, plain_workspace, search, name, {"debezium.sink.batch.max-events": "4"})
+    topics.replay(bad)
+    sink.run()
+    topics.replay(after, create=False)
+    sink.run()
+    assert sorted(search.documents(f"{name}.t")) == ["2"]
+    settings = sink.settings()
+    assert sink.lake
+    monkeypatch.setattr(dead_letters, "session", lambda _: _Lent(spark))
+    monkeypatch.setenv("COLUMNS", "200")
+    letters = dead_letters._letters(settings)
+    for letter in letters:
+        if letter.offset != 3:
+            (tmp_path / f"{letter.id}.value").write_bytes((letter.value or b"").replace(b"no number", b"10"))
+    for execute in (False, True):
+        dead_letters.replay(settings, letters=(), repaired=tmp_path, execute=execute)
+        told = capsys.readouterr().out
+        assert told.count("later records") == 2, told
+        assert ("still dead" in told) is execute, told
+    assert {i: d["v"] for i, d in search.documents(f"{name}.t").items()} == {"1": "10", "2": "20"}
+    assert [letter.offset for letter in dead_letters._letters(settings) if not letter.replayed] == [3]

@@ -1,0 +1,126 @@
+"""Bulk requests to a server of the test's own, over real connections: answers that no node can be made to give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from connector.errors import FatalError, RetriableError
+from connector.opensearch.actions import Style, written
+from connector.opensearch.bulk import Actions, Bulk, Counts
+from connector.settings.search import BulkSettings, ConnectionSettings
+
+QUICK = BulkSettings(retries=2, backoff_ms=1)
+Answer = tuple[int, object]
+
+
+@contextmanager
+def _server(answer: Callable[[list[str]], Answer]) -> Iterator[ConnectionSettings]:
+    """A server that answers each request's lines; the connection's user is wrong."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            lines = self.rfile.read(int(self.headers["Content-Length"])).decode().splitlines()
+            status, told = answer(lines)
+            body = json.dumps(told).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield ConnectionSettings((f"http://127.0.0.1:{server.server_port}",), username="wrong", password="s3cret")
+        server.shutdown()
+
+
+def _actions(*texts: str, create: bool = False) -> Actions:
+    ids = pa.array([f"k{place}" for place in range(len(texts))])
+    versions = None if create else np.arange(len(texts))
+    return written(Style("i", create=create), ["v"], [pa.array(texts)], ids, versions, np.arange(len(texts)))
+
+
+def _sent(connection: ConnectionSettings, actions: Actions) -> tuple[Counts, dict[int, str]]:
+    dead: dict[int, str] = {}
+    bulk = Bulk(connection, QUICK, dead.__setitem__)
+    bulk.send(actions)
+    return bulk.finish(), dead
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_wrong_credentials_stop_at_once(status: int) -> None:
+    """Who is not let in asks once, is told what to check, and no word of the password."""
+    asked = []
+    with _server(lambda lines: (asked.append(lines), (status, {"error": "no"}))[1]) as connection:
+        with pytest.raises(FatalError, match=r"check connection\.username") as stopped:
+            _sent(connection, _actions("1"))
+        assert len(asked) == 1 and "s3cret" not in str(stopped.value)
+
+
+def test_a_document_that_is_too_large_is_the_only_one_refused() -> None:
+    """A request that the server finds too large is cut in two until the document at fault stands alone."""
+
+    def answer(lines: list[str]) -> Answer:
+        small = sum(map(len, lines)) < 500
+        return (200, {"errors": False, "items": []}) if small else (413, {})
+
+    with _server(answer) as connection:
+        counts, dead = _sent(connection, _actions("1", "2", f'"{"x" * 1000}"', "4"))
+    assert (counts.indexed, counts.malformed, list(dead)) == (3, 1, [2])
+
+
+def test_a_full_disk_is_waited_for() -> None:
+    """Items that are refused for want of room are sent again, and only those."""
+    rounds: list[int] = []
+    block = {"status": 429, "error": {"type": "cluster_block_exception", "reason": "disk usage exceeded"}}
+
+    def answer(lines: list[str]) -> Answer:
+        rounds.append(len(lines) // 2)
+        full = len(rounds) < 3
+        items = [{"index": block if full and not place else {"status": 201}} for place in range(len(lines) // 2)]
+        return 200, {"errors": full, "items": items}
+
+    with _server(answer) as connection:
+        counts, dead = _sent(connection, _actions("1", "2"))
+    assert (counts.indexed, rounds, dead) == (2, [2, 1, 1], {})
+
+
+def test_a_disk_that_stays_full_is_no_success() -> None:
+    """After the last try the batch is not acknowledged: it comes again as a whole."""
+    item = {"index": {"status": 429, "error": {"type": "cluster_block_exception", "reason": "disk usage exceeded"}}}
+    with (
+        _server(lambda _: (200, {"errors": True, "items": [item]})) as connection,
+        pytest.raises(RetriableError, match="disk usage"),
+    ):
+        _sent(connection, _actions("1"))
+
+
+def test_what_was_created_before_is_done() -> None:
+    """A create that meets its own document came again: that is success, and no conflict."""
+    there = {"status": 409, "error": {"type": "version_conflict_engine_exception", "reason": "document already exists"}}
+    with _server(lambda _: (200, {"errors": True, "items": [{"create": there}]})) as connection:
+        counts, _ = _sent(connection, _actions("1", create=True))
+    assert (counts.indexed, counts.stale) == (1, 0)
+
+
+def test_a_create_without_an_answer_is_not_sent_blindly_again() -> None:
+    """Whether it was done is not known, and a rollover may be between: the batch looks it up first."""
+    asked = []
+    with _server(lambda lines: (asked.append(lines), (503, {}))[1]) as connection:
+        with pytest.raises(RetriableError):
+            _sent(connection, _actions("1", create=True))
+        assert len(asked) == 1
+        with pytest.raises(RetriableError):
+            _sent(connection, _actions("1"))
+        assert len(asked) == 1 + 1 + QUICK.retries

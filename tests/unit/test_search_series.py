@@ -1,0 +1,137 @@
+"""Names that stand for several indexes, without a node: aliases, data streams, names with a time."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from connector.errors import FatalError, RetriableError
+from connector.opensearch.actions import Style
+from connector.opensearch.indexes import Index, Indexes, found, meta
+from connector.opensearch.series import united
+from connector.opensearch.stamps import Pattern
+from connector.sink.dating import Dating
+from connector.sink.fold import NONE, Order
+from connector.sink.parts import Part
+
+NOTED = {"versions": "source"}
+
+
+def _index(created: int, aliases: dict[str, Any] | None = None, *, noted: bool = False, **more: Any) -> dict[str, Any]:
+    mappings = {"properties": {f"f{created}": {"type": "long"}}, **({"_meta": meta(NOTED)} if noted else {})}
+    settings = {"index": {"creation_date": str(created)}}
+    return {"aliases": aliases or {}, "mappings": mappings, "settings": settings, **more}
+
+
+def test_an_index_is_written_by_its_name() -> None:
+    """What is an index itself is written as ever, and no look-up is needed."""
+    index = found("a", {"a": _index(1, noted=True)})
+    assert (index.style(partial=False), index.noted) == (Style("a"), NOTED)
+
+
+def test_an_alias_of_one_index_is_written_by_the_indexs_name() -> None:
+    """So that a rollover in the middle of a batch parts no documents that are looked for in one place."""
+    index = found("a", {"a-1": _index(1, {"a": {}})})
+    assert index.style(partial=True) == Style("a-1", partial=True)
+
+
+def test_a_rolled_over_alias() -> None:
+    """New documents go to the write index; all indexes are known, oldest first; the newest note counts."""
+    told = {
+        "a-3": _index(3, {"a": {"is_write_index": True}}),
+        "a-1": _index(1, {"a": {"is_write_index": False}}),
+        "a-2": _index(2, {"a": {"is_write_index": False}}, noted=True),
+    }
+    index = found("a", told)
+    assert index.style(partial=False) == Style("a-3", over="a", behind=("a-1", "a-2", "a-3"))
+    assert (index.noted, index.properties, index.rolled) == (NOTED, {"f3": {"type": "long"}}, {"f2": {"type": "long"}})
+    told["a-3"]["mappings"]["_meta"] = meta(NOTED)
+    assert found("a", told).rolled is None
+
+
+class _Now(Indexes):
+    """A cluster in which an alias stands for something else by now."""
+
+    def __init__(self, now: Index) -> None:
+        self._now = now
+
+    def current(self, index: Index) -> Index:
+        return index if not index.behind else self._now
+
+
+def test_an_index_that_leaves_its_alias_sends_the_batch_again() -> None:
+    """What was sent to it is behind no alias; an index that came, or a name without alias, is all right."""
+    before, rolled, dropped = (Index("a", {}, {}, behind=tuple(names)) for names in ("12", "123", "23"))
+    _Now(rolled).stayed(before)
+    _Now(rolled).stayed(Index("a", {}, {}))
+    with pytest.raises(RetriableError, match="1 left alias a"):
+        _Now(dropped).stayed(before)
+
+
+@pytest.mark.parametrize(
+    ("aliases", "text"),
+    [
+        ([{}, {}], "set is_write_index on one"),
+        ([{"is_write_index": False}], "set is_write_index on one"),
+        ([{}, {"is_write_index": True, "filter": {"term": {"a": 1}}}], "has a filter"),
+        ([{"index_routing": "1"}], "has a filter or a routing"),
+    ],
+)
+def test_aliases_that_documents_cannot_be_kept_behind(aliases: list[dict[str, Any]], text: str) -> None:
+    """Without an index that takes documents, or with a part of them hidden, the sink stops and says what to do."""
+    with pytest.raises(FatalError, match=text):
+        found("a", {f"a-{n}": _index(n, {"a": told}) for n, told in enumerate(aliases)})
+
+
+def test_a_data_stream() -> None:
+    """A stream is only added to, and its indexes are looked through under its name."""
+    told = {".ds-s-000001": _index(1, data_stream="s"), ".ds-s-000002": _index(2, data_stream="s", noted=True)}
+    assert found("s", told).style(partial=False) == Style("s", create=True, over="s")
+
+
+def test_names_with_a_time() -> None:
+    """The time is UTC's; the expression fits the indexes of one name, and not those of a longer one."""
+    pattern = Pattern("${topic}-${timestamp}", "yyyy.MM.dd-HH")
+    times = pa.array([datetime(2024, 2, 29, 23, 59, tzinfo=UTC), None], pa.timestamp("us", "UTC"))
+    assert pattern.indexes("Shop.Orders", times).to_pylist() == ["shop.orders-2024.02.29-23", None]
+    fits = pattern.regexp("shop").fullmatch
+    assert [bool(fits(n)) for n in ("shop-2024.02.29-23", "shop-items-2024.02.29-23", "shop-x")] == [True, False, False]
+    assert Pattern("${timestamp}_${topic}", "yyyy").any_of("a") == "*_a"
+
+
+def _part(dedup: list[int], **columns: Any) -> Part:
+    none, rows = np.full(len(dedup), NONE), pa.RecordBatch.from_pydict({"id": list(range(len(dedup))), **columns})
+    order = Order(none, none, np.array(dedup), none, none, np.zeros(len(dedup), np.uint8))
+    return Part(rows, order, np.zeros(len(dedup), np.bool_), np.ones(len(dedup), np.bool_))
+
+
+def _days(dating: Dating, part: Part, dedup_column: str = "__source_ts_ns") -> list[str | None]:
+    return [None if t is None else f"{t:%Y-%m-%d}" for t in dating.times(part, dedup_column).to_pylist()]
+
+
+def test_the_time_of_a_row() -> None:
+    """The first field that has one; the time at the source where that may stand in; none where there is none."""
+    millis = 1_700_000_000_000
+    part = _part(
+        [millis * 10**6, NONE, NONE, NONE],
+        n=[None, millis, None, 2**62],
+        d=[date(2024, 1, 1), date(2024, 1, 2), None, None],
+        text=["2024-03-01T00:30:00+01:00", "soon", "2024-03-03 10:00:00", None],
+    )
+    assert _days(Dating(("n", "d"), source=False), part) == ["2024-01-01", "2023-11-14", None, None]
+    assert _days(Dating(("absent", "text"), source=True), part) == ["2024-02-29", None, "2024-03-03", None]
+    assert _days(Dating((), source=True), part) == ["2023-11-14", None, None, None]
+    assert _days(Dating((), source=True), part, "lsn") == [None] * 4
+    assert _days(Dating((), source=False), part) == [None] * 4
+
+
+def test_fields_of_a_template_are_added_to() -> None:
+    """Fields that are known keep their types; new ones come, below others too."""
+    known = {"a": {"type": "long"}, "o": {"properties": {"x": {"type": "long"}}}}
+    wanted = {"a": {"type": "text"}, "b": {"type": "text"}, "o": {"properties": {"y": {"type": "text"}}}}
+    inner = {"x": {"type": "long"}, "y": {"type": "text"}}
+    assert united(known, wanted) == {"a": {"type": "long"}, "b": {"type": "text"}, "o": {"properties": inner}}
