@@ -19,9 +19,6 @@ EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _LOG_CONFIG = Path(__file__).with_name("runtime") / "log4j2-spark.properties"
 
-REWRITES = {"spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog"}
-"""Iceberg's compaction sets it in one session, and looks for it in that of the thread, which a stream clones."""
-
 DEFAULTS = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
@@ -32,7 +29,6 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
     "spark.python.worker.reuse": "true",
-    **REWRITES,
 }
 
 

@@ -16,7 +16,6 @@ from connector.embedded.registry import SchemaRegistry
 from connector.embedded.search import SearchNode
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
-from connector.spark import REWRITES
 from tests.host import Host
 from tests.model import recordings
 from tests.reading import Lake
@@ -80,7 +79,6 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
-        **REWRITES,
     }
     session = SparkSession.builder.master("local[2]").appName("tests").config(map=dict(settings)).getOrCreate()
     yield session

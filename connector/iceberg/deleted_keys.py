@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.java import jvm, mapped
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.own_tables import OFTEN_SAVED, expire
+from connector.iceberg.own_tables import OFTEN_SAVED, expire, merge
 from connector.iceberg.scan import Reader, column, release
 from connector.iceberg.scan_tasks import planned
 from connector.iceberg.schemas import SnapshotSchema
@@ -101,5 +101,5 @@ class DeletedKeys:
             first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
             old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
             java.newDelete().deleteFromRowFilter(old).commit()
-            iceberg.spark.actions.SparkActions.get().rewriteDataFiles(java).filter(mine).execute()
+            merge(self._spark, java, mine)
             expire(java)

@@ -1,4 +1,4 @@
-"""A few rows -> a data file of one of our own tables (offsets, schemas, deleted keys), and old snapshots -> away.
+"""Rows -> a data file of one of our own tables (offsets, schemas, deleted keys); old snapshots, small files -> away.
 
 On the driver, through Java's FileIO: so few rows are no job for executors.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 import uuid
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from connector.iceberg.files import FileKind, describe
-from connector.iceberg.java import JavaTable
+from connector.iceberg.java import JavaTable, jvm
 from connector.iceberg.partitions import UNPARTITIONED
 
 OFTEN_SAVED = {
@@ -40,6 +42,14 @@ def written(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
 def expire(java: JavaTable) -> None:
     """Drop all snapshots but the newest few: a save a second would grow the metadata without end."""
     java.expireSnapshots().expireOlderThan(int(time.time() * 1000)).retainLast(KEPT_SNAPSHOTS).commit()
+
+
+def merge(spark: SparkSession, java: JavaTable, where: Any) -> None:
+    """Merge small files of the rows that an Iceberg expression holds. A Spark job of Iceberg's own."""
+    session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - Iceberg takes Java's session
+    # Iceberg finds what it wrote by the active session of the thread, and a thread of Python's own has none.
+    java_vm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+    java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java).filter(where).execute()
 
 
 def described(kind: FileKind, path: str, size_bytes: int, count: int) -> bytes:

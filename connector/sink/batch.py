@@ -14,7 +14,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.errors import ConnectorError, FatalError
 from connector.iceberg.continuity import Noted
 from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position, TopicPartition
@@ -147,7 +147,7 @@ class Batches:
         if self._targets.deleted_keys is not None:
             try:
                 self._targets.deleted_keys.tidy()
-            except RetriableError as error:
+            except ConnectorError as error:
                 self._log.warning("the table of deleted keys is tidied later", reason=str(error))
 
     def _whole(self, batch: Batch) -> tuple[Batch, str]:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model import reference
-from tests.model.events import Database
+from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.modes import WRITE_MODES
@@ -88,3 +88,24 @@ def _is_source(sink: Inside, source: Source, keep: str) -> None:
 
 def _picked(found: dict[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found.get(name) for name in names)
+
+
+def test_deleted_keys_are_tidied(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every so many saves the small files of the table of deleted keys are one, and no key is forgotten before time."""
+    monkeypatch.setattr("connector.iceberg.deleted_keys.SAVES_PER_TIDYING", 6)
+    db = Database("tidied", 1)
+    extra = {"topics": "tidied", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    sink = Inside(spark, plain_workspace("tidied", {**extra, "debezium.sink.batch.max-events": "2"}))
+    db.transaction(*(("c", row(key, "c")) for key in range(6)))
+    topics.replay(db.log)
+    sink.run()
+    made = len(db.log)
+    for key in range(6):
+        db.transaction(("d", key))
+    topics.replay(db.log[made:], create=False)
+    sink.run()
+    assert sink.lake.many("tidied") == []
+    assert len(sink.lake.many("_debezium_deleted_keys")) == 6
+    assert [file["record_count"] for file in sink.lake.files("_debezium_deleted_keys")] == [6]

@@ -144,9 +144,9 @@ def test_writers_compaction_and_the_sink_at_once(
     theirs: dict[int, set[int]] = {1: set(), 2: set()}
     sink, failures = inside.sink(), list[BaseException]()
     helpers = [
-        threading.Thread(target=_until, args=(over, lambda n=n: _write(spark, full, n, theirs[n]))) for n in theirs
+        threading.Thread(target=_until, args=(over, 2, lambda n=n: _write(spark, full, n, theirs[n]))) for n in theirs
     ]
-    helpers.append(threading.Thread(target=_until, args=(over, lambda: _compact(inside, name))))
+    helpers.append(threading.Thread(target=_until, args=(over, 7, lambda: _compact(inside, name))))
     helpers.append(threading.Thread(target=_streaming, args=(sink, failures)))
     for helper in helpers:
         helper.start()
@@ -172,12 +172,12 @@ def test_writers_compaction_and_the_sink_at_once(
     assert theirs[1] and theirs[2]
 
 
-def _until(over: threading.Event, step: Callable[[], None]) -> None:
+def _until(over: threading.Event, pause_s: float, step: Callable[[], None]) -> None:
     """Do something again and again; a conflict with the others is no failure."""
     while not over.is_set():
         with suppress(Exception):
             step()
-        over.wait(0.2)
+        over.wait(pause_s)
 
 
 def _write(spark: SparkSession, full: str, number: int, own: set[int]) -> None:
@@ -194,7 +194,10 @@ def _write(spark: SparkSession, full: str, number: int, own: set[int]) -> None:
 def _compact(inside: Inside, name: str) -> None:
     jvm: Any = inside.spark._jvm
     table = inside.lake.java(name)
-    actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get()
+    # Iceberg finds its staged files by the thread's active session.
+    session = inside.spark._jsparkSession
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+    actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(session)
     actions.rewriteDataFiles(table).option("min-input-files", "2").execute()
     table.refresh()
     table.expireSnapshots().retainLast(5).expireOlderThan(int((time.time() - KEPT_S) * 1000)).commit()
