@@ -11,6 +11,7 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
@@ -50,13 +51,16 @@ def mapped(doing: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise _ours(error, doing) from error
+        raise _ours(error.java_exception, doing) from error
+    except CapturedException as error:
+        # PySpark makes some of Java's exceptions its own before they get here.
+        origin = error._origin  # noqa: SLF001
+        raise (FatalError(f"{doing}: {error}") if origin is None else _ours(origin, doing)) from error
     except Py4JNetworkError as error:
         raise FatalError(f"{doing}: the JVM is gone ({error})") from error
 
 
-def _ours(error: Py4JJavaError, doing: str) -> ConnectorError:
-    cause = error.java_exception
+def _ours(cause: Any, doing: str) -> ConnectorError:
     name = cause.getClass().getSimpleName()
     text = f"{doing}: {name}: {cause.getMessage()}"
     if name == "CommitStateUnknownException":
