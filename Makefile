@@ -15,8 +15,9 @@ $(READY): requirements.lock pyproject.toml
 		{ echo "icebridge needs Python 3.11 or later; say make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv==0.13.8
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(BIN)/python -m compileall -q connector serde
 	$(BIN)/python -m connector.runtime.jars
 	@touch $@
 
