@@ -157,7 +157,7 @@ def test_full_size_is_the_issues() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patterns", "count"), [((), 14), (("append",), 3), (("*-ours",), 8), (("upsert-full", "append-o"), 5), (("x",), 0)]
+    ("patterns", "count"), [((), 15), (("append",), 3), (("*-ours",), 9), (("upsert-full", "append-o"), 5), (("x",), 0)]
 )
 def test_only_chooses_cases(patterns: tuple[str, ...], count: int) -> None:
     """A case is chosen by the start of its name or a pattern."""
