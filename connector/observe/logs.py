@@ -35,3 +35,5 @@ def configure(*, terminal: bool, level: str = "INFO") -> None:
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     # A broken gateway is reported by whoever called it; Py4J's own lines only repeat the call's arguments.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # An index that is not there yet is asked for on purpose.
+    logging.getLogger("opensearch").setLevel(logging.ERROR)
