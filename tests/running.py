@@ -27,6 +27,13 @@ def kills(few: int) -> int:
     return int(os.environ.get("ICEBRIDGE_KILLS", few))
 
 
+def seeded() -> int:
+    """A seed of the clock's, or ICEBRIDGE_SEED; it is printed, so that a run's plan can be repeated."""
+    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
+    sys.stdout.write(f"seed {seed}\n")
+    return seed
+
+
 @frozen
 class Workspace:
     """A warehouse of its own with a JDBC catalog on SQLite, and the properties of the sink that fills it."""

@@ -101,7 +101,7 @@ class Commits:
                 ordered = column == CLOCK and column in table.layout.columns.names
                 until = (column, table.cut.ts_ns) if ordered and table.cut.ts_ns != NONE else None
                 emptied(self._spark, plan.catalog, target.table, until)
-                self._targets.refresh(names[table.index])
+                self._targets.refresh(names[table.index], alone=True)
                 self._log.info("table emptied by a truncate at its source", table=target.table.name)
 
     def _land(self, table: TablePlan, name: str, result: Result, position: Position) -> Landed | None:

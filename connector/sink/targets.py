@@ -122,15 +122,15 @@ class Targets(Known[Target]):
         """Take note that a table's events leave out values that the table may hold."""
         self._patched.add(name)
 
-    def refresh(self, name: str) -> None:
-        """Read a table again, after a conflict.
+    def refresh(self, name: str, *, alone: bool = False) -> None:
+        """Read a table again, after a conflict, or after a change of our own (`alone`).
 
         Who conflicted may do so again: from then on keys are deleted whether the table is known to hold them or not,
         so that a commit of equality deletes depends on no other writer.
         """
         table = self._known[name].table
         table.refresh()
-        self._known[name] = self._target(name, table, alone=False)
+        self._known[name] = self._target(name, table, alone=alone)
 
     def _renewed(self, name: str) -> bool:
         target = self._known[name]

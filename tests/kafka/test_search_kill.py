@@ -6,9 +6,7 @@ ICEBRIDGE_SEED repeats a run's plan (not its timing).
 
 from __future__ import annotations
 
-import os
 import random
-import sys
 import time
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from connector.embedded.search import SearchNode
 from tests.conftest import MakeWorkspace
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
-from tests.running import Sink, kills
+from tests.running import Sink, kills, seeded
 from tests.searching import Search
 from tests.topics import Topics
 
@@ -33,9 +31,7 @@ def test_killed_again_and_again_every_document_is_the_sources(
     topics: Topics, make_workspace: MakeWorkspace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Sink and node killed in turn at random moments, the index ends with exactly the source's rows."""
-    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
-    sys.stdout.write(f"seed {seed}\n")
-    rng = random.Random(seed)
+    rng = random.Random(seeded())
     db = Database(TOPIC, 3)
     Life(KEYS).live(rng, db, EVENTS)
     topics.replay(db.log)

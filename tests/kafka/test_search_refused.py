@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -135,19 +136,6 @@ def test_a_truncate_in_a_later_batch(
     assert {i: d["name"] for i, d in search.documents(f"{name}.t").items()} == {"2": "after"}
 
 
-class _Lent:
-    """The tests' session, not stopped by who borrows it."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-
-    def __enter__(self) -> SparkSession:
-        return self.spark
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 def test_dead_letters_are_put_through_again(
     topics: Topics,
     plain_workspace: MakeWorkspace,
@@ -174,7 +162,7 @@ def test_dead_letters_are_put_through_again(
     assert sorted(search.documents(f"{name}.t")) == ["2"]
     settings = sink.settings()
     assert sink.lake
-    monkeypatch.setattr(dead_letters, "session", lambda _: _Lent(spark))
+    monkeypatch.setattr(dead_letters, "session", lambda _: nullcontext(spark))
     monkeypatch.setenv("COLUMNS", "200")
     letters = dead_letters._letters(settings)
     for letter in letters:

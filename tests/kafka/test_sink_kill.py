@@ -7,7 +7,6 @@ ICEBRIDGE_SEED repeats a run's plan (not its timing).
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
@@ -26,7 +25,7 @@ from tests.model.events import COLUMNS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.reading import Lake
-from tests.running import Sink, Workspace, kills
+from tests.running import Sink, Workspace, kills, seeded
 from tests.topics import Topics
 
 KILLS = kills(7)
@@ -97,8 +96,7 @@ def test_killed_again_and_again_no_row_is_lost_or_doubled(
     topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
 ) -> None:
     """Killed with SIGKILL at many points of a stream, the sink ends with exactly the source's rows and events."""
-    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
-    sys.stdout.write(f"seed {seed}\n")
+    seed = seeded()
     rng, stream = random.Random(seed), _stream(seed)
     topics.create({stream.keyed.topic: stream.keyed.partitions, stream.plain.topic: stream.plain.partitions})
     extra = {"topics.regex": r"kill\..*", "debezium.sink.iceberg.upsert-keep-deletes": "false"}

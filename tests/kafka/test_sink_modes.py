@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +29,7 @@ from tests.inside import Inside
 from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.reading import Lake
-from tests.running import Workspace
+from tests.running import Workspace, seeded
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -117,6 +115,16 @@ def _live(rng: random.Random, db: Database, phase: int) -> None:
     life.live(rng, db, 120)
 
 
+def _pass(topics: Topics, cut: Cut, databases: Iterable[Database], phase: int) -> None:
+    """Let a phase of every source's life go by, and the sink take it in, in a few batches."""
+    for db in databases:
+        start = len(db.log)
+        _live(cut.rng, db, phase)
+        topics.replay(db.log[start:], create=False)
+    cut.read(_ends(databases), batches=3)
+    cut.close()
+
+
 def _name(version: int, mode: str, layout: str) -> str:
     return f"modes{version}.public.{mode.replace('-', '_')}_{layout}"
 
@@ -132,9 +140,7 @@ def test_every_mode_ends_in_the_rows_of_the_source(
     soft: bool,
 ) -> None:
     """Cut and killed anywhere, partitions and columns changing, each table holds exactly what its source holds."""
-    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
-    sys.stdout.write(f"seed {seed}\n")
-    rng = random.Random(seed)
+    rng = random.Random(seeded())
     tag = version * 10 + soft
     tables = {_name(tag, mode, layout): (mode, terms) for mode in MODES for layout, terms in LAYOUTS.items()}
     databases = {topic: Database(topic, 2) for topic in tables}
@@ -143,12 +149,7 @@ def test_every_mode_ends_in_the_rows_of_the_source(
     inside = Cut(Inside(spark, space), rng)
     for phase in range(3):
         dying(rng, 0.03 if phase else 0.0)
-        for db in databases.values():
-            start = len(db.log)
-            _live(rng, db, phase)
-            topics.replay(db.log[start:], create=False)
-        inside.read(_ends(databases.values()), batches=3)
-        inside.close()
+        _pass(topics, inside, databases.values(), phase)
         opened = lake(space)
         for topic, (mode, _) in tables.items():
             name = topic.replace(".", "_")
@@ -349,9 +350,7 @@ def test_a_table_with_history_has_every_version_of_a_key(
     dying: Callable[[random.Random, float], None],
 ) -> None:
     """In every mode each change closes the version before it, deletes only close; batches and crashes do not show."""
-    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
-    sys.stdout.write(f"seed {seed}\n")
-    rng = random.Random(seed)
+    rng = random.Random(seeded())
     tables = {f"scd.public.{mode.replace('-', '_')}": (mode, "") for mode in MODES}
     databases = {topic: Database(topic, 2) for topic in tables}
     topics.create(dict.fromkeys(tables, 2))
@@ -360,12 +359,7 @@ def test_a_table_with_history_has_every_version_of_a_key(
     inside, opened = Cut(Inside(spark, space), rng), lake(space)
     for phase in range(2):
         dying(rng, 0.1 if phase else 0.0)
-        for db in databases.values():
-            start = len(db.log)
-            _live(rng, db, phase)
-            topics.replay(db.log[start:], create=False)
-        inside.read(_ends(databases.values()), batches=3)
-        inside.close()
+        _pass(topics, inside, databases.values(), phase)
         for topic, (mode, _) in tables.items():
             rows = _read(opened, space, topic.replace(".", "_"), mode)
             assert sorted(map(_version, rows)) == _versions(databases[topic]), topic

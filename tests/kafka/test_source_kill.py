@@ -7,7 +7,6 @@ ICEBRIDGE_SEED repeats a run's plan (not its timing).
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import time
@@ -16,7 +15,7 @@ from collections import defaultdict
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.running import Sink, kills
+from tests.running import Sink, kills, seeded
 from tests.sources import Spring, in_order, payload, replica, spring
 from tests.topics import Topics
 
@@ -37,9 +36,7 @@ def test_killed_again_and_again_the_replica_equals_the_source(
     spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Killed in the full read and in changes, the topic gives the table's rows, in order, repeats byte for byte."""
-    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
-    sys.stdout.write(f"seed {seed}\n")
-    rng = random.Random(seed)
+    rng = random.Random(seeded())
     source = spring(spark, topics, tmp_path_factory.mktemp("killed"), "killed", PROPERTIES)
     _fill(source)
     for number in range(KILLS):

@@ -33,19 +33,11 @@ from tests.model import reference
 from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.unit.sink_plans import layout, plan, upsert
+from tests.unit.sink_plans import DATED, layout, plan, upsert
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
 
 LIFE, PARTITIONS, TOPIC = Life(4, updated=0.4, again=0.0), 2, "late.public.t"
-COLUMNS = {
-    "id": pa.int64(),
-    "name": pa.string(),
-    "n": pa.int64(),
-    "region": pa.string(),
-    "__deleted": pa.string(),
-    "__source_ts_ns": pa.int64(),
-}
 MEMORY = Memory(layout({}), "late", 0)
 Cell = tuple[int, Any, bool]
 
@@ -79,7 +71,7 @@ class Model:
         known = self.stored.offsets
         table = upsert(
             0,
-            COLUMNS,
+            DATED,
             ("id",),
             keep_deletes=self.keep,
             tombstones="skip" if self.keep else "delete",

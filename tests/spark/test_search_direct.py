@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -287,7 +288,7 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
     direct.run(table)
     direct.search.ask("POST", f"{index}/_doc/stranger", {"v": "not of the table"})
     direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 1")
-    monkeypatch.setattr(reindexing, "session", lambda _: _Lent(direct.spark))
+    monkeypatch.setattr(reindexing, "session", lambda _: nullcontext(direct.spark))
     reindex(direct.settings(table))
     assert sorted(direct.search.documents(index)) == ["2"]
     behind = list(direct.search.ask("GET", f"_alias/{index}"))
@@ -312,16 +313,3 @@ def test_an_alias_that_is_rolled_over_stays_equal_to_the_table(direct: Direct) -
     found = {name: direct.search.documents(f"{index}-{name}") for name in ("000001", "000002")}
     ends = {name: {i: d["v"] for i, d in documents.items()} for name, documents in found.items()}
     assert ends == {"000001": {"1": "a", "2": "B"}, "000002": {"4": "d"}}
-
-
-class _Lent:
-    """The tests' session, not stopped by who borrows it."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-
-    def __enter__(self) -> SparkSession:
-        return self.spark
-
-    def __exit__(self, *_: object) -> None:
-        pass

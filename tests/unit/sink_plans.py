@@ -20,6 +20,15 @@ from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.routing import FieldRoutes
 
 Columns = Mapping[str, pa.DataType]
+DATED: Columns = {
+    "id": pa.int64(),
+    "name": pa.string(),
+    "n": pa.int64(),
+    "region": pa.string(),
+    "__deleted": pa.string(),
+    "__source_ts_ns": pa.int64(),
+}
+"""The table of `tests.model.events.Database`, as the sink makes it."""
 
 
 def layout(columns: Columns, keys: tuple[str, ...] = (), required: Iterable[str] = (), **more: Any) -> TableLayout:

@@ -10,20 +10,10 @@ import pyarrow as pa
 from connector.settings import EventSettings
 from connector.sink.decode import decode
 from tests.model.events import Database, row
-from tests.unit.sink_plans import dead, plan, rows, run, upsert
+from tests.unit.sink_plans import DATED, dead, plan, rows, run, upsert
 
 TIME = pa.timestamp("us", "UTC")
-COLUMNS = {
-    "id": pa.int64(),
-    "name": pa.string(),
-    "n": pa.int64(),
-    "region": pa.string(),
-    "__deleted": pa.string(),
-    "__source_ts_ns": pa.int64(),
-    "valid_from": TIME,
-    "valid_to": TIME,
-    "is_current": pa.bool_(),
-}
+COLUMNS = {**DATED, "valid_from": TIME, "valid_to": TIME, "is_current": pa.bool_()}
 EVENTS = EventSettings("auto", "auto", ("source.ts_ns",), "__")
 
 
