@@ -2,8 +2,8 @@
 
 `python -m benchmarks.documents [rows]` starts a node of its own and prints documents per second, each way twice:
 one hot index, and 50 of them. Both send the same documents with the same ids and versions to indexes of the same
-mapping. Ours runs as the sink's tasks do, one process per core; `parallel_bulk` is fed from one Python process, with
-the dictionaries ready made, four threads and chunks of 2,000.
+mapping. Ours runs as the sink's tasks do, one process per core, from Arrow rows; `parallel_bulk` is fed from one Python
+process, from dictionaries, with four threads and chunks of 2,000. Rows and dictionaries are made before.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -57,8 +58,8 @@ def rows(start: int, count: int) -> pa.RecordBatch:
 
 def ours(url: str, index: Callable[[int], str], count: int) -> float:
     """Seconds that the sink's way takes."""
-    starts = range(0, count, BUCKET)
-    jobs = [(url, index(place), start, min(BUCKET, count - start)) for place, start in enumerate(starts)]
+    batches = _batches(count)
+    jobs = [(url, index(place), place, count) for place in range(len(batches))]
     cores = os.cpu_count() or 2
     with ProcessPoolExecutor(cores, get_context("fork")) as pool:
         list(pool.map(_warm, range(cores)))
@@ -67,15 +68,22 @@ def ours(url: str, index: Callable[[int], str], count: int) -> float:
         return time.monotonic() - began
 
 
+@cache
+def _batches(count: int) -> list[pa.RecordBatch]:
+    """The rows in buckets; made before processes are forked, so that they find them ready."""
+    return [rows(start, min(BUCKET, count - start)) for start in range(0, count, BUCKET)]
+
+
 def _warm(_: int) -> None:
     list(indexing(Style("x"), rows(0, 100), document_ids([pa.array(range(100))]), None, np.arange(100)))
 
 
 def _bucket(job: tuple[str, str, int, int]) -> None:
-    url, index, start, count = job
-    bulk = Bulk(ConnectionSettings((url,)), BulkSettings(), _refuse)
-    batch, versions = rows(start, count), np.full(count, VERSION)
-    for actions in indexing(Style(index), batch, document_ids([batch.column("id")]), versions, np.arange(count)):
+    url, index, place, total = job
+    bulk, batch = Bulk(ConnectionSettings((url,)), BulkSettings(), _refuse), _batches(total)[place]
+    count = len(batch)
+    versions, ids = np.full(count, VERSION), document_ids([batch.column("id")])
+    for actions in indexing(Style(index), batch, ids, versions, np.arange(count)):
         bulk.send(actions)
     assert bulk.finish().indexed == count
 
@@ -86,7 +94,7 @@ def _refuse(tag: int, reason: str) -> None:
 
 def theirs(url: str, index: Callable[[int], str], count: int) -> float:
     """Seconds that `parallel_bulk` takes; the dictionaries are made before."""
-    documents = [_plain(rows(start, min(BUCKET, count - start))) for start in range(0, count, BUCKET)]
+    documents = [_plain(batch) for batch in _batches(count)]
     client = OpenSearch([url], pool_maxsize=8, timeout=60)
     began = time.monotonic()
     found = sum(ok for ok, _ in parallel_bulk(client, _actions(documents, index), thread_count=4, chunk_size=2_000))

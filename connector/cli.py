@@ -252,17 +252,20 @@ def reported() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        _leave("configuration", error.faults, EXIT_CONFIG)
+        _leave("configuration", error.faults, EXIT_CONFIG, error.notes)
     except ConnectorError as error:
         _leave(type(error).__name__, (str(error),), EXIT_ERROR)
 
 
-def _leave(kind: str, lines: tuple[str, ...], code: int) -> NoReturn:
+def _leave(kind: str, lines: tuple[str, ...], code: int, notes: tuple[str, ...] = ()) -> NoReturn:
     if sys.stderr.isatty():
         for line in lines:
             click.secho(line, fg="red", err=True)
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
     else:
         import structlog
 
-        structlog.get_logger().error("stopped", kind=kind, faults=list(lines))
+        told = {"notes": list(notes)} if notes else {}
+        structlog.get_logger().error("stopped", kind=kind, faults=list(lines), **told)
     raise SystemExit(code)

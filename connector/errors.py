@@ -11,20 +11,26 @@ ConnectorError
 Messages say what happened, where (table, snapshot, topic-partition-offset) and what to do; never a row's content.
 """
 
+from functools import partial
+from typing import Any
+
 
 class ConnectorError(Exception):
     """Base of all errors raised on purpose."""
 
 
 class ConfigError(ConnectorError):
-    """The configuration cannot be used; `faults` holds one line per fault, each with where and what to do."""
+    """The configuration cannot be used; `faults` holds one line per fault, each with where and what to do.
 
-    def __init__(self, *faults: str) -> None:
+    `notes` are what else was seen in the files, such as a name that is nearly an option's: often they explain a fault.
+    """
+
+    def __init__(self, *faults: str, notes: tuple[str, ...] = ()) -> None:
         super().__init__("\n".join(faults))
-        self.faults = faults
+        self.faults, self.notes = faults, notes
 
-    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, ...]]:
-        return type(self), self.faults
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), notes=self.notes), self.faults
 
 
 class RetriableError(ConnectorError):

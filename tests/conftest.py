@@ -19,7 +19,7 @@ from connector.runtime.java import java_home
 from tests.host import Host
 from tests.model import recordings
 from tests.reading import Lake
-from tests.running import Workspace, quick_settings, workspace
+from tests.running import JAVA_OPTIONS, SHORT_LIVED, Workspace, quick_settings, workspace
 from tests.searching import Search
 from tests.topics import Topics
 
@@ -76,6 +76,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.jars": ",".join(str(path) for path in jars("spark")),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
+        JAVA_OPTIONS: SHORT_LIVED,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",

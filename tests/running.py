@@ -19,6 +19,10 @@ from connector.runtime.jars import jars
 from tests.host import PROJECT, Host
 
 COMMITTED = "batch committed"
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""For a JVM that ends before code compiled by the slower of its two compilers has paid."""
 Line = dict[str, Any]
 
 
@@ -181,6 +185,7 @@ def workspace(
         **{f"debezium.sink.iceberg.{key}": value for key, value in catalog(home).items()},
         "spark.master": "local[2]",
         "spark.driver.memory": "1g",
+        JAVA_OPTIONS: SHORT_LIVED,
         **extra,
     }
     return Workspace(home, name, properties, host)
@@ -190,13 +195,13 @@ def quick_settings(space: Workspace) -> dict[str, str]:
     """Run the sink of `space` once, and give the settings with which others start from the classes that it loaded."""
     archive = space.home / "classes.jsa"
     class_path = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars("spark")))}
-    quiet, option = "-Xlog:disable -Xlog:all=error:stderr", "spark.driver.extraJavaOptions"
-    sink = space.start({**class_path, option: f"{quiet} -XX:ArchiveClassesAtExit={archive}"}, "--once")
+    quiet = "-Xlog:disable -Xlog:all=error:stderr"
+    sink = space.start({**class_path, JAVA_OPTIONS: f"{quiet} -XX:ArchiveClassesAtExit={archive}"}, "--once")
     run = sink.wait(240)
     assert run.code == 0, run.text[-6000:]
     sink.wait_for_group(60)
     use = f" -XX:SharedArchiveFile={archive}" if archive.exists() else ""
-    return {**class_path, option: f"{quiet} -XX:TieredStopAtLevel=1{use}"}
+    return {**class_path, JAVA_OPTIONS: f"{quiet} {SHORT_LIVED}{use}"}
 
 
 def _lines(text: str) -> list[Line]:

@@ -54,5 +54,5 @@ def read(
     )
     settings = build(reading)
     if reading.faults:
-        raise ConfigError(*(fault.text for fault in sorted(reading.faults)))
+        raise ConfigError(*(fault.text for fault in sorted(reading.faults)), notes=tuple(reading.notes))
     return settings

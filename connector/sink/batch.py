@@ -265,7 +265,7 @@ class Batches:
             routes=by_topic,
             refused=dict(self._targets.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
-            feed=feed(self._settings.kafka, batch.start, batch.end, self._parallelism),
+            feed=feed(self._settings.kafka, batch.start, batch.end, self._parallelism, mixed=routing is not None),
             outlet=self._targets.outlet,
             reducers=writers,
             max_letters=self._limits.room,

@@ -7,6 +7,7 @@ A packed part is one Arrow IPC message, so the shuffle moves a few large values 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -45,9 +46,9 @@ class Part:
     def __len__(self) -> int:
         return self.rows.num_rows
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
-        """Arrow bytes of the rows."""
+        """Arrow bytes of the rows; looking at every buffer costs more than few rows do."""
         return int(self.rows.nbytes)
 
     def take(self, indices: Ints) -> Part:

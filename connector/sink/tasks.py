@@ -95,6 +95,10 @@ def _rows(outcome: Outcome) -> Counter[int]:
     return rows
 
 
+FEW_ROWS = 2_000
+"""Below this many rows of a table a map task's fold costs more than it saves."""
+
+
 class _Mapping:
     """The state of one map task."""
 
@@ -168,7 +172,9 @@ class _Mapping:
     def _handed_on(self, table: TablePlan, *, folded: bool = False) -> Iterator[Parcel]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        for part in parts if folded else _survivors(parts, table, last=table.index in self._moving):
+        # Few rows are folded once, where those of all tasks meet.
+        folded = folded or sum(map(len, parts)) < FEW_ROWS
+        for part in joined(parts) if folded else _survivors(parts, table, last=table.index in self._moving):
             for bucket, piece in by_bucket(part, keys, table.buckets):
                 yield Parcel(parcels.CHANGES, pack(piece), table.index, bucket)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,16 @@ def test_near_miss_under_the_pass_through_prefix(key: str) -> None:
     """A slip in a key that would go on to the catalog is noted by name."""
     (note,) = load([], GOOD | {f"debezium.sink.iceberg.{key}": "x"}, {}).notes
     assert note.startswith(f"-X: debezium.sink.iceberg.{key} is not an option of the sink; did you mean debezium.sink.")
+
+
+def test_notes_are_told_with_the_faults_too() -> None:
+    """What looks like a slip often explains a fault: it comes with the error, through a pickle as well."""
+    slip = {"debezium.sink.iceberg.upsertt": "x", "debezium.sink.iceberg.upsert": "perhaps"}
+    with pytest.raises(ConfigError) as error:
+        load([], GOOD | slip, {})
+    (note,) = pickle.loads(pickle.dumps(error.value)).notes
+    assert "upsertt is not an option of the sink" in note
+    assert error.value.faults != ()
 
 
 def test_iceberg_properties_are_no_near_misses() -> None:

@@ -19,6 +19,9 @@ EVENTS_PER_TASK = 20_000
 TASKS_PER_CORE = 2
 MOST_EVENTS_PER_TASK = 250_000
 
+MIXED_BYTES = 40 * 1024**2
+"""A fetch of a topic whose records are of many tables: what is done per table and fetch is done less often."""
+
 _ISOLATION = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
 
 
@@ -45,14 +48,18 @@ class Feed:
             yield from self.chunks(task)
 
 
-def feed(kafka: KafkaSettings, start: Mapping[At, int], end: Mapping[At, int], cores: int) -> Feed:
-    """Deal the offsets from `start` up to, not including, `end` out to tasks.
+def feed(
+    kafka: KafkaSettings, start: Mapping[At, int], end: Mapping[At, int], cores: int, *, mixed: bool = False
+) -> Feed:
+    """Deal the offsets from `start` up to, not including, `end` out to tasks; `mixed` records are of many tables.
 
     A topic-partition without a start is new: it is read from offset 0, and is a gap error if that is gone.
     """
     ranges = [OffsetRange(*at, start.get(at, 0), last) for at, last in sorted(end.items())]
     java = kafka.consumer
     how = Reading(isolation=_ISOLATION[java.get("isolation.level", "read_committed").lower()])
+    if mixed:
+        how = attrs.evolve(how, partition_bytes=MIXED_BYTES)
     if "max.partition.fetch.bytes" in java:
         how = attrs.evolve(how, partition_bytes=int(java["max.partition.fetch.bytes"]))
     dealt = shares(ranges, tasks(sum(map(len, ranges)), cores))
