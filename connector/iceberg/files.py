@@ -63,7 +63,7 @@ class FileKind:
     def equality_deletes(layout: TableLayout) -> FileKind:
         """Keys of rows that are gone, under the unpartitioned spec: a global delete (spec, "Equality Delete Files")."""
         schema = _selected(layout.schema_json, layout.keys)
-        columns = pa.schema([layout.columns.field(name) for name in layout.keys])
+        columns = pa.schema(layout.key_fields)
         ids = tuple(sorted(field.field_id for field in schema.fields))
         return FileKind(
             "equality-deletes", layout.delete_spec_id, schema, columns, layout.target_delete_file_size_bytes, ids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast
 
@@ -12,8 +12,10 @@ import pyarrow as pa
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import NestedField, StructType
 
 from connector.errors import FatalError
+from connector.iceberg.nested import Path, field_of, path_of, required_within
 from connector.iceberg.retyped import VARIANT, fields, without_variants
 from connector.iceberg.types import arrow_schema, nullable
 from serde.avro import container
@@ -27,6 +29,7 @@ AVRO_CODEC = "write.avro.compression-codec"
 AVRO_CODEC_LEVEL = "write.avro.compression-level"
 FORMAT = "write.format.default"
 DataFormat = Literal["parquet", "avro"]
+Choice = Callable[[str, NestedField], bool]
 _DEFLATE_LEVEL, _ZSTANDARD_LEVEL = 1, 1
 _UNPARTITIONED = '{"spec-id":0,"fields":[]}'
 _UNSORTED = '{"order-id":0,"fields":[]}'
@@ -93,16 +96,39 @@ class TableLayout:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The identifier columns in schema order; empty for a table without a key."""
+        """The names of what tells rows apart, in schema order, fields of structs dotted; empty without a key.
+
+        A configured column that is a struct stands for all fields within it.
+        """
         if self.id_columns:
-            return tuple(f.name for f in self.schema.fields if f.name in self.id_columns)
-        return tuple(f.name for f in self.schema.fields if f.field_id in self.schema.identifier_field_ids)
+            return tuple(_key_names(self.schema.fields, lambda name, _: name in self.id_columns))
+        ids = self.schema.identifier_field_ids
+        return tuple(_key_names(self.schema.fields, lambda _, field: field.field_id in ids))
 
     @cached_property
+    def key_fields(self) -> tuple[pa.Field, ...]:
+        """The same as fields of flat columns (see `nested.columns_of`)."""
+        return tuple(field_of(self.columns, name) for name in self.keys)
+
+    @cached_property
+    def key_paths(self) -> tuple[Path, ...]:
+        """The same by the names from the top on."""
+        return tuple(path_of(self.columns, name) or (name,) for name in self.keys)
+
+    @cached_property
+    def key_columns(self) -> frozenset[str]:
+        """The columns that are a key, or have one within them."""
+        return frozenset(path[0] for path in self.key_paths)
+
+    @cached_property
+    def required_inside(self) -> tuple[Path, ...]:
+        """The fields of structs that are required, by the names from the top on; those within lists and maps apart."""
+        return tuple(required_within(self.columns))
+
+    @property
     def nested_keys(self) -> tuple[str, ...]:
-        """The identifier fields that are no columns of their own but fields of structs, by their full names."""
-        top = {field.field_id for field in self.schema.fields}
-        return tuple(str(self.schema.find_column_name(i)) for i in self.schema.identifier_field_ids if i not in top)
+        """Those of `keys` that are no columns of their own but fields of structs."""
+        return tuple(name for name, path in zip(self.keys, self.key_paths, strict=True) if len(path) > 1)
 
     @property
     def data_path(self) -> str:
@@ -166,6 +192,20 @@ class TableLayout:
                 f"avro, or iceberg.tables.write-props.{FORMAT}, which wins over it"
             )
         return cast("DataFormat", named)
+
+
+def _key_names(fields: Iterable[NestedField], chosen: Choice, prefix: str = "") -> Iterator[str]:
+    for field in fields:
+        name = prefix + field.name
+        if isinstance(field.field_type, StructType):
+            inside = _any if chosen(name, field) else chosen
+            yield from _key_names(field.field_type.fields, inside, f"{name}.")
+        elif chosen(name, field):
+            yield name
+
+
+def _any(*_: object) -> bool:
+    return True
 
 
 # Tasks get their plan anew with every batch, of tables that stay the same: what JSON says is read once per process.

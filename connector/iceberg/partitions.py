@@ -16,6 +16,7 @@ from pyiceberg.transforms import DayTransform, TimeTransform
 from pyiceberg.types import DateType, IcebergType, IntegerType, PrimitiveType
 
 from connector.iceberg.codes import key_codes
+from connector.iceberg.nested import column_of
 
 
 @attrs.frozen
@@ -50,7 +51,7 @@ def split(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> Iterato
 
 def _values(batch: pa.RecordBatch, field: PartitionField, schema: Schema) -> pa.Array:
     source = schema.find_field(field.source_id)
-    column = batch.column(schema.find_column_name(field.source_id))
+    column = column_of(batch, str(schema.find_column_name(field.source_id)))
     return field.transform.pyarrow_transform(source.field_type)(column)
 
 

@@ -40,6 +40,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from connector.iceberg.nested import path_of
+from connector.iceberg.nested import required as required_at
+
 JSON = pa.json_()
 """In the shape of events: a column that becomes a variant in a table that has none of that name yet."""
 
@@ -103,7 +106,7 @@ def _nested(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -> Ice
     if pa.types.is_map(arrow):
         return MapType(next(ids), inner(arrow.key_type), next(ids), inner(arrow.item_type), value_required=False)
     if pa.types.is_struct(arrow) and arrow.num_fields:
-        return StructType(*(NestedField(next(ids), f.name, inner(f.type), required=False) for f in arrow))
+        return StructType(*(NestedField(next(ids), f.name, inner(f.type), required=not f.nullable) for f in arrow))
     raise TypeError(f"no Iceberg type for {arrow}")
 
 
@@ -139,19 +142,25 @@ def trimmed(arrow: pa.DataType) -> pa.DataType:
 def table_schema(columns: pa.Schema, keys: tuple[str, ...], required: frozenset[str], *, nanoseconds: bool) -> Schema:
     """Build the Iceberg schema of a new table; `keys` become required identifier fields (spec: identifier field ids).
 
-    Field ids of the top level come first, in column order, as Iceberg assigns them itself.
+    So do the structs around a key that lies within some. Field ids of the top level come first, in column order, as
+    Iceberg assigns them itself.
     """
     nested = count(len(columns) + 1)
+    paths = [path for path in (path_of(columns, name) for name in keys) if path is not None]
+    columns = pa.schema(required_at(columns, paths))
+    tops = {path[0] for path in paths}
     fields = [
         NestedField(
             field_id=position,
             name=column.name,
             field_type=iceberg_type(column.type, nested, nanoseconds=nanoseconds),
-            required=column.name in required or column.name in keys,
+            required=column.name in required or column.name in tops,
         )
         for position, column in enumerate(columns, start=1)
     ]
-    return Schema(*fields, identifier_field_ids=[f.field_id for f in fields if f.name in keys])
+    made = Schema(*fields)
+    ids = [made.find_field(".".join(path)).field_id for path in paths]
+    return Schema(*fields, identifier_field_ids=sorted(ids))
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

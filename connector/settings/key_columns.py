@@ -38,7 +38,7 @@ FIELDS = Option(
     kind=LIST,
     default=(),
     importance="medium",
-    doc="Key columns: those fields of the record key, or of the value. They win over the table's identifier fields.",
+    doc="Key columns: fields of the record key, or of the value; dotted within structs. Win over identifier fields.",
 )
 ID_COLUMNS = Option(
     name="iceberg.tables.default-id-columns",
@@ -84,10 +84,6 @@ def build(reading: Reading) -> KeyRule:
         entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reading.get(_one(entry.key))
         for entry in own
     }
-    named = [(told, fields), (reading.entry(ID_COLUMNS), columns), *zip(own, by_table.values(), strict=True)]
-    for listed, names in named:
-        if listed and any("." in name for name in names):
-            reading.refuse(listed, "names a nested field", "key columns have to be of the top level")
     if columns:
         return KeyRule("record_value", columns, by_table)
     return KeyRule(

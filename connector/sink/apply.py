@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.carried import to_spark
 from connector.iceberg.keys import KnownKeys
+from connector.iceberg.nested import columns_of
 from connector.iceberg.ranges import KeyRanges
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
@@ -88,16 +89,16 @@ def replace(writer: TableWriter, rows: pa.RecordBatch, table: TablePlan) -> Iter
     By equality deletes at once; or the keys are handed on, and the rows are looked for when all are known
     (`connector.sink.found`).
     """
-    keys = [rows.column(name) for name in table.layout.keys]
+    keys = columns_of(rows, table.layout.keys)
     if table.finds:
-        yield Parcel.of(parcels.RANGES, KeyRanges.of(rows.select(list(table.layout.keys))), table.index)
+        named = pa.RecordBatch.from_arrays(keys, list(table.layout.keys))
+        yield Parcel.of(parcels.RANGES, KeyRanges.of(named), table.index)
         carried = pa.RecordBatch.from_arrays([to_spark(column) for column in keys], list(table.layout.keys))
         yield Parcel.of_keys(carried, table.index)
         return
     wanted = may_exist(dict(zip(table.layout.keys, keys, strict=True)), table.known_keys)
     if wanted.any():
-        schema = pa.schema([table.layout.columns.field(name) for name in table.layout.keys])
-        batch = pa.RecordBatch.from_arrays(keys, schema=schema)
+        batch = pa.RecordBatch.from_arrays(keys, schema=pa.schema(table.layout.key_fields))
         writer.deletes(batch if wanted.all() else batch.take(_indices(wanted)))
 
 

@@ -235,7 +235,7 @@ def _taken(work: _Work, made: Changes, table: TablePlan | None, name: str | None
         change = matched(change, table.layout.columns.names)
     keys = work.keys(table)
     if plan.case_insensitive and table is not None and keys is not None:
-        wanted = renames(keys.columns, table.layout.keys)
+        wanted = renames(keys.columns, (*table.layout.keys, *table.layout.key_columns))
         keys = attrs.evolve(keys, columns={wanted.get(name, name): column for name, column in keys.columns.items()})
     need = _need(run.topic, change, keys, table, plan)
     if table is None and keys is not None and keys.all_faulty(change.rows):

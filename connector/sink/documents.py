@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.iceberg.nested import columns_of
 from connector.opensearch.actions import ROWS, Style
 from connector.opensearch.bulk import Counts
 from connector.opensearch.ids import document_ids, place_ids
@@ -206,7 +207,7 @@ class DocumentWriters:
                     continue
                 other, place = keys.after[ids[row]]
                 own = other.take(np.array([place]))
-                texts |= {name: json_texts(own.rows.column(name)) for name in table.layout.keys}
+                relocated.rekey(texts, own, table)
                 version = np.array([0 if versions is None else versions[row]])
                 self._sender.put(self._target(table).style, texts, self._ids(own, table), version, tags(own))
         self._sender.settle()
@@ -270,7 +271,7 @@ class DocumentWriters:
         self._sender.put(self._target(table).style, texts, ids, self._versions(part, table), tags(part))
 
     def _ids(self, part: Part, table: TablePlan) -> pa.StringArray:
-        return document_ids([part.rows.column(name) for name in table.layout.keys])
+        return document_ids(columns_of(part.rows, table.layout.keys))
 
     def _versions(self, part: Part, table: TablePlan) -> Ints:
         """Give the version of each change; one without a dedup value has that of the document that it changes."""

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.carried import from_spark
 from connector.iceberg.commit import Found
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.nested import batch_of, chosen
 from connector.iceberg.positional import DataFilePlace, PositionDeleteWriter
 from connector.iceberg.ranges import KeyRanges
 from connector.iceberg.scan import FILE, POSITION, ROW_ID, SEQUENCE, Reader, column, release
@@ -31,7 +32,7 @@ from connector.iceberg.schemas import SnapshotSchema
 from connector.iceberg.table import Table
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
-from connector.sink.held import aliases, found_under, readable, shape, whole
+from connector.sink.held import aliases, found_under, key_at, readable, shape, whole
 from connector.sink.parcels import Parcel, Task
 from connector.sink.plan import TablePlan
 from connector.task_errors import of_tasks
@@ -93,16 +94,17 @@ def _found(spark: SparkSession, table: Table, plan: TablePlan, asked: Asked) -> 
 def _live(spark: SparkSession, table: Table, layout: TableLayout, scanned: Sequence[ScanTask]) -> DataFrame:
     """Give the key columns and place of every row that lives; a schema of keys only is one that Spark can read."""
     document = orjson.loads(layout.schema_json)
-    fields = [field for field in document["fields"] if field["name"] in layout.keys]
-    schema = SnapshotSchema(orjson.dumps({**document, "fields": fields}).decode())
-    names = [column(place) for place in range(len(schema.names))]
-    return Reader(spark, table, schema).live(scanned).select(*names, FILE, POSITION)
+    schema = SnapshotSchema(orjson.dumps({**document, "fields": chosen(document["fields"], layout.key_paths)}).decode())
+    names = {name: column(place) for place, name in enumerate(schema.names)}
+    live = Reader(spark, table, schema).live(scanned)
+    keys = zip(layout.key_paths, aliases("live", len(layout.keys)), strict=True)
+    return live.select(*(key_at(names, path).alias(name) for path, name in keys), FILE, POSITION)
 
 
 def joined_keys(parcelled: DataFrame, layout: TableLayout, ranges: KeyRanges) -> DataFrame:
     """Give the key columns (`key`, see `held.aliases`) in parcels of keys; few are sent to every executor."""
     names = aliases("key", len(layout.keys))
-    made = shape([layout.columns.field(key).type for key in layout.keys], names)
+    made = shape([field.type for field in layout.key_fields], names)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -115,8 +117,9 @@ def joined_keys(parcelled: DataFrame, layout: TableLayout, ranges: KeyRanges) ->
 
 
 def _matching(live: DataFrame, keys: DataFrame, layout: TableLayout) -> DataFrame:
-    names = {key: column(place) for place, key in enumerate(layout.keys)}
-    condition = found_under(live, names, layout.keys, aliases("key", len(layout.keys)))
+    condition = F.lit(True)
+    for own, key in zip(*(aliases(side, len(layout.keys)) for side in ("live", "key")), strict=True):
+        condition = condition & (F.col(own) == F.col(key))
     return live.join(keys, condition, "left_semi").select(FILE, POSITION)
 
 
@@ -156,7 +159,7 @@ def _copied(
     lineage = table.format_version >= _VECTORS_SINCE
     rows = Reader(spark, table, schema).live(touched, lineage=lineage)
     names = {name: column(place) for place, name in enumerate(schema.names)}
-    condition = found_under(rows, names, plan.layout.keys, aliases("key", len(plan.layout.keys)))
+    condition = found_under(names, plan.layout, aliases("key", len(plan.layout.keys)))
     also = (ROW_ID, SEQUENCE) if lineage else ()
     staying = rows.join(keys, condition, "left_anti").select(*names.values(), FILE, POSITION, *also)
     made = staying.mapInArrow(_rewriting(plan, names, also), parcels.SCHEMA).collect()
@@ -178,7 +181,7 @@ def _rewriting(plan: TablePlan, names: dict[str, str], also: Sequence[str]) -> T
             columns += [from_spark(batch.column(name), pa.int64()) for name in also]
             rows = pa.RecordBatch.from_arrays(columns, schema=written.columns)
             writer.rows(rows)
-            ranges = KeyRanges.joined([ranges, KeyRanges.of(rows.select(list(layout.keys)))])
+            ranges = KeyRanges.joined([ranges, KeyRanges.of(batch_of(rows, layout.keys))])
         yield parcels.batch([Parcel.of(parcels.RANGES, ranges, index)])
         yield from _sent(writer.close(), index)
 

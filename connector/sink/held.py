@@ -7,6 +7,7 @@ rows up by key in one join, and write them anew with an equality delete for the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 
 import attrs
 import orjson
@@ -18,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from connector.iceberg.carried import carried, from_spark
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.nested import Path
 from connector.iceberg.picking import picked
 from connector.iceberg.retyped import VARIANT
 from connector.iceberg.scan import FILE, POSITION, Reader, column
@@ -106,11 +108,16 @@ def unpacked(
     return parcelled.select("payload").mapInArrow(task, made)
 
 
-def found_under(rows: DataFrame, names: Names, keys: Sequence[str], under: Sequence[str]) -> Column:
-    """Say that a row has these key columns."""
+def key_at(names: Names, path: Path) -> Column:
+    """Give a key of a frame's rows; `names` are those of its columns."""
+    return reduce(lambda column, part: column[part], path[1:], F.col(names[path[0]]))
+
+
+def found_under(names: Names, layout: TableLayout, under: Sequence[str]) -> Column:
+    """Say that a row of the table, whose columns are called `names`, has these key columns."""
     condition = F.lit(True)
-    for key, name in zip(keys, under, strict=True):
-        condition = condition & (F.col(name) == rows[names[key]])
+    for path, name in zip(layout.key_paths, under, strict=True):
+        condition = condition & (F.col(name) == key_at(names, path))
     return condition
 
 

@@ -57,7 +57,7 @@ def histories(
         until = F.col(names[VALID_TO])
         rows = rows.where(until.isNull() | (until >= F.lit(_first(spans))))
         keys = joined_keys(own.where(F.col("kind") == parcels.LOOKUP), table.layout, spans)
-        condition = found_under(rows, names, table.layout.keys, aliases("key", len(table.layout.keys)))
+        condition = found_under(names, table.layout, aliases("key", len(table.layout.keys)))
         live = rows.join(keys, condition, "left_semi").select(*names.values(), FILE, POSITION)
         coming = coming.unionAll(live.mapInArrow(_packing(table, names), parcels.SCHEMA))
     shuffled = coming.repartitionById(tasks, F.pmod(F.col("bucket"), F.lit(tasks)))

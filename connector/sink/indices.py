@@ -16,6 +16,7 @@ from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.evolution import grown, union
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.nested import path_of
 from connector.iceberg.position import TopicPartition
 from connector.iceberg.table import Table
 from connector.iceberg.types import table_schema
@@ -31,7 +32,7 @@ from connector.sink.dating import Dating
 from connector.sink.decode import DELETED
 from connector.sink.documents import Documents, Target
 from connector.sink.known import Known, beside
-from connector.sink.making import identifiers, with_keys
+from connector.sink.making import expanded, identifiers, with_keys
 from connector.sink.matching import merged
 from connector.sink.plan import Need, TablePlan
 from connector.sink.route import index_name
@@ -169,8 +170,8 @@ class Indices(Known[Noted]):
             self._check_stream(found)
         shapes = (merged(need.row) if rule.case_insensitive else need.row for need in needs)
         columns = union(shapes)
-        keys = () if self._is_keyless(needs) else rule.keys.of(name) or identifiers(needs, rule)
-        columns = with_keys(columns, needs, keys)
+        keys = () if self._is_keyless(needs) else self._keys(name, needs, columns)
+        columns = with_keys(columns, needs if rule.keys.comes_from(name) == "record" else [], keys)
         if not len(columns):
             raise DataFault("its events have no columns that a document could have")
         tells = DELETED in columns.names
@@ -188,6 +189,13 @@ class Indices(Known[Noted]):
             noted = attrs.evolve(noted, index=made)
             self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
         return noted
+
+    def _keys(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[str, ...]:
+        rule = self._settings.table
+        wanted = rule.keys.of(name)
+        told = columns if rule.keys.comes_from(name) == "value" else union(n.key for n in needs if n.key is not None)
+        there = [path_of(told, one) is not None for one in wanted]
+        return expanded(told, wanted) if wanted and all(there) else wanted or identifiers(needs, rule)
 
     def _evolved(self, name: str, known: Noted, needs: list[Need]) -> Noted:
         columns = known.layout.columns

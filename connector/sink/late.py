@@ -19,10 +19,11 @@ from pyspark.sql.types import StructType
 
 from connector.iceberg.carried import to_spark
 from connector.iceberg.codes import key_codes
+from connector.iceberg.nested import columns_of
 from connector.sink import parcels
 from connector.sink.held import Held, aliases, found_under, shape
 from connector.sink.parcels import Parcel, Task
-from connector.sink.parts import Folded, Part, fold, pack, unpack
+from connector.sink.parts import Folded, Part, codes_of, fold, pack, unpack
 from connector.sink.plan import TablePlan, Tally
 from connector.sink.remembered import key_text
 from connector.sink.truncates import CLOCK
@@ -36,7 +37,7 @@ def set_aside(folded: Folded, keys: tuple[str, ...]) -> tuple[Folded | None, Par
     suspect = np.concatenate([part.suspect for part in folded.parts])[folded.winners]
     if not suspect.any():
         return folded, None
-    codes = key_codes([pa.concat_arrays([part.rows.column(name) for part in folded.parts]) for name in keys])
+    codes = codes_of(folded.parts, keys)
     aside = np.isin(codes, codes[folded.winners[suspect]])
     marks = np.zeros(len(codes), np.bool_)
     marks[folded.winners[suspect]] = True
@@ -63,7 +64,7 @@ def standing(
     suspects = F.broadcast(suspects) if count <= BROADCAST else suspects
     live, names = held.live, held.names
     dates = live.withColumn("_held", F.col(names[dedup_column]).cast("bigint"))
-    lost = _later(dates.join(suspects, found_under(live, names, table.layout.keys, keys)))
+    lost = _later(dates.join(suspects, found_under(names, table.layout, keys)))
     if table.truncated and dedup_column == CLOCK:
         lost = lost.union(suspects.where(F.col("_date") < table.truncated).select("_bucket", "_row"))
     if gone is not None:
@@ -81,7 +82,7 @@ def _later(joined: DataFrame) -> DataFrame:
 
 def _shape(table: TablePlan) -> StructType:
     layout = table.layout
-    types = [layout.columns.field(name).type for name in layout.keys]
+    types = [field.type for field in layout.key_fields]
     names = ["_bucket", "_row", "_date", "_text", *aliases("key", len(types))]
     return shape([pa.int32(), pa.int64(), pa.int64(), pa.string(), *types], names)
 
@@ -94,7 +95,7 @@ def _dated(table: TablePlan) -> Task:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for bucket, part in _unpacked(batches, layout.rows):
             rows = np.flatnonzero(part.suspect)
-            keys = [part.rows.column(name).take(pa.array(rows)) for name in layout.keys]
+            keys = [column.take(pa.array(rows)) for column in columns_of(part.rows, layout.keys)]
             place = [pa.repeat(pa.scalar(bucket, pa.int32()), len(rows)), pa.array(rows, pa.int64())]
             dates = pa.array(part.order.dedup[rows])
             yield pa.RecordBatch.from_arrays([*place, dates, key_text(keys), *map(to_spark, keys)], names)
@@ -112,7 +113,7 @@ def _let_through(table: TablePlan) -> Task:
             for (bucket, part), lost in zip(_unpacked([batch], layout.rows), batch.column("lost"), strict=True):
                 rows = np.array(lost.as_py() or [], np.int64)
                 late += len(rows)
-                codes = key_codes([part.rows.column(name) for name in layout.keys])
+                codes = key_codes(columns_of(part.rows, layout.keys))
                 stands = np.flatnonzero(~np.isin(codes, codes[rows]))
                 if len(stands):
                     cleared = attrs.evolve(part.take(stands), suspect=np.zeros(len(stands), np.bool_))

@@ -12,9 +12,11 @@ from pyiceberg.schema import Schema
 from connector.errors import DataFault, FatalError
 from connector.iceberg.evolution import union
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.types import arrow_schema
+from connector.iceberg.nested import field_of, leaves, path_of, typed
+from connector.iceberg.types import JSON, arrow_schema
 from connector.settings import TableSettings
 from connector.settings.table_schema import Column, Nested
+from connector.settings.writes import WriteMode
 from connector.sink.plan import IS_CURRENT, VALID_FROM, VALID_TO, Need
 
 
@@ -46,13 +48,13 @@ def terms_of(by_table: Mapping[str, tuple[str, ...]], name: str, needs: list[Nee
 
 
 def identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:
-    """Give the fields of the events' record keys, none where tables get no identifier fields.
+    """Give the fields of the events' record keys, none where tables get no identifier fields; of structs theirs.
 
     Raises:
         DataFault: keys differ in their fields.
     """
     # Records without key beside others that have one are single faults, not another kind of table.
-    keys = {tuple(need.key.names) for need in needs if need.key is not None}
+    keys = {tuple(name for f in need.key for name in leaves(f.type, f.name)) for need in needs if need.key is not None}
     if not rule.create_identifier_fields or not keys:
         return ()
     if len(keys) > 1:
@@ -66,13 +68,72 @@ def with_keys(columns: pa.Schema, needs: list[Need], keys: tuple[str, ...]) -> p
     Raises:
         DataFault: a key field cannot tell rows apart.
     """
-    shapes = [pa.struct([need.key.field(name) for name in keys]) for need in needs if need.key is not None and keys]
-    found = union(shapes)
-    if any(pa.types.is_nested(field.type) or pa.types.is_floating(field.type) for field in found):
-        raise DataFault("its key has a field of a type that identifies nothing (nested, or floating point)")
-    types = dict(zip(found.names, found.types, strict=True))
-    front = [field for field in found if field.name not in columns.names]
-    return pa.schema([*front, *(field.with_type(types.get(field.name, field.type)) for field in columns)])
+    told, fields = union(need.key for need in needs if need.key is not None), list(columns)
+    for name in reversed(keys):
+        path = path_of(told, name)
+        if path is not None:
+            try:
+                fields = typed(fields, path, field_of(told, name).type)
+            except ValueError as wrong:
+                raise DataFault(f"its key has a field {name}, and in its rows {wrong}") from wrong
+    made = pa.schema(fields)
+    unfit = [name for name in keys if path_of(made, name) is not None and not _identifies(field_of(made, name).type)]
+    if unfit:
+        raise DataFault(
+            f"its key has a field of a type that identifies nothing ({', '.join(unfit)}: list, map, variant or number "
+            "with a floating point)"
+        )
+    return made
+
+
+def _identifies(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or kind == JSON)
+
+
+def expanded(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, ...]:
+    """Give configured key columns with the fields of structs in their place.
+
+    Raises:
+        KeyError: the names that are none of the fields.
+    """
+    fields = list(fields)
+    names = list(names)
+    missing = [name for name in names if path_of(fields, name) is None]
+    if missing:
+        raise KeyError(*missing)
+    schema = pa.schema(fields)
+    return tuple(dict.fromkeys(leaf for name in names for leaf in leaves(field_of(schema, name).type, name)))
+
+
+def nested_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
+    """Say why rows of an upserted table cannot be replaced by keys of which some lie within structs; None if they can.
+
+    Seen with Iceberg 1.12 (docs/decisions/0023): a reader that projects no such field, `count(*)` among them, fails on
+    an equality delete by it, or would take it for null.
+    """
+    nested = [name for name in keys if name not in columns.names]
+    if not nested:
+        return None
+    where = f"its key has fields within structs ({', '.join(nested)})"
+    if mode == "equality-delete":
+        return (
+            f"{where}, and queries that leave those out fail on equality deletes by them: set its write-mode to "
+            "position-delete or copy-on-write, or name columns of the top level in iceberg.tables.default-id-columns"
+        )
+    times = [field.name for field in columns if _has_time(field.type)]
+    if times:
+        return (
+            f"{where}, and Spark, which looks rows up by them, reads no structs beside times ({', '.join(times)}): "
+            "name columns of the top level in iceberg.tables.default-id-columns, or set upsert=false"
+        )
+    unfit = [name for name in nested if not _identifies(field_of(columns, name).type)]
+    return f"{where}, of a type that identifies nothing (list, map or floating point): name others" if unfit else None
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind) or pa.types.is_list(kind) or pa.types.is_map(kind):
+        return any(_has_time(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_time(kind))
 
 
 def required_of(needs: list[Need]) -> frozenset[str]:

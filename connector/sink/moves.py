@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.conversion import converted
-from connector.sink.fold import NONE
+from connector.iceberg.nested import put
 from connector.sink.parts import Part
 from connector.sink.plan import TablePlan
-from serde.bits import Ints, children, valid_of
+from connector.sink.record_keys import key_type, record_keys
+from serde.bits import Ints, valid_of
 from serde.converter import converter
 
 HEADER = "__debezium.oldkey"
@@ -54,7 +55,8 @@ def moves(part: Part, offsets: Ints, old_keys: pa.Array, table: TablePlan) -> Pa
     found = _columns(raw, table)
     if found is None:
         return None
-    columns = [found.get(f.name, pa.nulls(len(at), f.type)) for f in own.rows.schema]
+    none = {field.name: pa.nulls(len(at), field.type) for field in own.rows.schema}
+    columns = _with(none, found, table)
     return attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
 
 
@@ -75,27 +77,26 @@ def elsewhere(part: Part, offsets: Ints, keys: pa.Array, table: TablePlan) -> tu
     if found is None:
         return None
     readable = np.logical_and.reduce([valid_of(column) for column in found.values()])
-    columns = [found.get(f.name, column) for f, column in zip(own.rows.schema, own.rows.columns, strict=True)]
+    columns = _with(dict(zip(own.rows.schema.names, own.rows.columns, strict=True)), found, table)
     other = attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
     kept = np.flatnonzero(readable)
     return (own.take(kept), other.take(kept)) if len(kept) else None
 
 
+def _with(columns: dict[str, pa.Array], keys: dict[str, pa.Array], table: TablePlan) -> list[pa.Array]:
+    for path, column in zip(table.layout.key_paths, keys.values(), strict=True):
+        put(columns, path, column)
+    return list(columns.values())
+
+
 def _columns(raw: pa.Array, table: TablePlan) -> dict[str, pa.Array] | None:
     """Decode old keys; null where one cannot be read."""
-    fields = [table.layout.columns.field(name) for name in table.layout.keys]
-    decoded = _JSON.decode(raw, "KEY_CONVERTER", pa.struct(fields))
+    kind = key_type(table)
+    found = record_keys(_JSON.decode(raw, "KEY_CONVERTER", kind), len(raw))
     result: dict[str, pa.Array] = {}
-    for field in fields:
-        pieces, rows = [], []
-        for block in decoded.blocks:
-            place = block.fields.type.get_field_index(field.name)
-            if place >= 0:
-                pieces.append(converted(children(block.fields)[place], field.type)[0])
-                rows.append(block.rows)
-        if not pieces:
+    for field in table.layout.key_fields:
+        column = found.of(field.name)
+        if column is None:
             return None
-        place_of = np.full(len(raw), NONE, np.int64)
-        place_of[np.concatenate(rows)] = np.arange(sum(map(len, rows)))
-        result[field.name] = pa.concat_arrays(pieces).take(pa.array(place_of, mask=place_of == NONE))
+        result[field.name] = converted(column, field.type)[0]
     return result

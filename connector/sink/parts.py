@@ -16,6 +16,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType
 
 from connector.iceberg.codes import key_codes
+from connector.iceberg.nested import column_of
 from connector.sink.fold import NONE, Order, images, last_known, winners
 from serde.bits import Ints, Mask
 
@@ -83,10 +84,14 @@ def joined(parts: Sequence[Part]) -> list[Part]:
     return [Part.concat(parts)]
 
 
+def codes_of(parts: Sequence[Part], keys: Sequence[str]) -> Ints:
+    """Give each change of all parts in turn a number that is equal for equal keys."""
+    return key_codes([pa.concat_arrays([column_of(part.rows, name) for part in parts]) for name in keys])
+
+
 def fold(parts: Sequence[Part], keys: Sequence[str]) -> Folded:
     """Find the winning change of each key among all parts (rules: `connector.sink.fold`)."""
-    columns = [pa.concat_arrays([part.rows.column(name) for part in parts]) for name in keys]
-    codes, order = key_codes(columns), Order.concat([part.order for part in parts])
+    codes, order = codes_of(parts, keys), Order.concat([part.order for part in parts])
     winning = _meant(parts, codes, order, winners(codes, order))
     standing = images(codes, order, winning, np.concatenate([part.image for part in parts]))
     return Folded(tuple(parts), winning, standing)
@@ -150,7 +155,7 @@ def by_bucket(part: Part, keys: Sequence[tuple[str, IcebergType]], buckets: int)
 def _hashes(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]]) -> Ints:
     result = np.zeros(rows.num_rows, np.int64)
     for name, kind in keys:
-        hashed = _hash(rows.column(name), kind)
+        hashed = _hash(column_of(rows, name), kind)
         result = (result * 31 + hashed) % (2**31 - 1)
     return result
 

@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.carried import from_spark, to_spark
+from connector.iceberg.nested import Path, columns_of, field_of
 from connector.iceberg.picking import picked
 from connector.sink import parcels
-from connector.sink.held import Held, aliases, rewritten, shape, unpacked
+from connector.sink.held import Held, aliases, key_at, rewritten, shape, unpacked
 from connector.sink.moves import MOVED
 from connector.sink.parts import Part
 from connector.sink.plan import TablePlan
@@ -38,6 +39,7 @@ class _Sides:
     """The table's keys, its columns that may be unsent (`rest`: those that Spark does not read), all columns' types."""
 
     keys: tuple[str, ...]
+    paths: tuple[Path, ...]
     values: tuple[str, ...]
     rest: tuple[str, ...]
     columns: pa.Schema
@@ -48,7 +50,7 @@ class _Sides:
         return (*self.values, *self.rest)
 
     def types(self, names: Sequence[str]) -> list[pa.DataType]:
-        return [self.columns.field(name).type for name in names]
+        return [field_of(self.columns, name).type for name in names]
 
 
 def patched(parcelled: DataFrame, table: TablePlan, held: Held, *, moved: bool, dedup_column: str) -> DataFrame:
@@ -62,10 +64,10 @@ def patched(parcelled: DataFrame, table: TablePlan, held: Held, *, moved: bool, 
         dedup_column: what tells the later of two rows of a key that are both gone.
     """
     layout = table.layout
-    keys = tuple(layout.keys)
+    keys = layout.keys
     unsent = [f.name for f in layout.columns if f.name not in keys and _may_be_unsent(f.type)]
     values, rest = (tuple(name for name in unsent if (name in held.names) is read) for read in (True, False))
-    sides = _Sides(keys, values, rest, layout.columns)
+    sides = _Sides(keys, layout.key_paths, values, rest, layout.columns)
     joined = _came(parcelled, table, sides, moved=moved)
     joined = _joined(joined, "last", _last(parcelled, table, sides), sides)
     joined = _joined(joined, "live", _named(held.live, "live", held, sides), sides)
@@ -111,14 +113,16 @@ def _came(parcelled: DataFrame, table: TablePlan, sides: _Sides, *, moved: bool)
     alias = dict(zip(columns.names, own, strict=True))
     under = aliases("under", len(keys))
     if not moved:
-        return came.select("*", *(F.col(alias[key]).alias(name) for key, name in zip(keys, under, strict=True)))
+        return came.select(
+            "*", *(key_at(alias, path).alias(name) for path, name in zip(sides.paths, under, strict=True))
+        )
     old, at = aliases("old", len(keys)), ("_at_partition", "_at_offset", "_at_moved")
     made = shape([*sides.types(keys), *_PLACE_TYPES], [*old, *at])
     before = unpacked(_of_kind(parcelled, parcels.MOVED), table, made, lambda part: _keys_and_place(part, keys))
     same = (F.col("_partition") == F.col(at[0])) & (F.col("_offset") == F.col(at[1])) & F.col("_moved")
     joined = came.join(before, same, "left")
-    chosen = zip(keys, old, under, strict=True)
-    return joined.select("*", *(F.coalesce(F.col(o), F.col(alias[key])).alias(name) for key, o, name in chosen))
+    chosen = zip(sides.paths, old, under, strict=True)
+    return joined.select("*", *(F.coalesce(F.col(o), key_at(alias, path)).alias(name) for path, o, name in chosen))
 
 
 def _last(parcelled: DataFrame, table: TablePlan, sides: _Sides) -> DataFrame:
@@ -127,15 +131,16 @@ def _last(parcelled: DataFrame, table: TablePlan, sides: _Sides) -> DataFrame:
     made = shape(sides.types(names), [*keys, *values])
 
     def columns(part: Part) -> list[pa.Array]:
-        return [to_spark(part.rows.column(name)) for name in names]
+        return [to_spark(column) for column in columns_of(part.rows, names)]
 
     return unpacked(_of_kind(parcelled, parcels.LAST), table, made, columns)
 
 
 def _named(rows: DataFrame, side: str, held: Held, sides: _Sides, *also: str) -> DataFrame:
-    pairs = zip((*sides.keys, *sides.values), _side(side, sides), strict=True)
+    paths = (*sides.paths, *((name,) for name in sides.values))
+    pairs = zip(paths, _side(side, sides), strict=True)
     place = (F.col(name).alias(alias) for name, alias in zip(held.place, _place_names(side), strict=True))
-    return rows.select(*(F.col(held.names[name]).alias(alias) for name, alias in pairs), *place, *also)
+    return rows.select(*(key_at(held.names, path).alias(alias) for path, alias in pairs), *place, *also)
 
 
 def _place_names(side: str) -> tuple[str, str]:
@@ -168,7 +173,7 @@ def _row_and_place(part: Part) -> list[pa.Array]:
 
 
 def _keys_and_place(part: Part, keys: Sequence[str]) -> list[pa.Array]:
-    return [*(to_spark(part.rows.column(name)) for name in keys), *_place(part)]
+    return [*(to_spark(column) for column in columns_of(part.rows, keys)), *_place(part)]
 
 
 def _place(part: Part) -> list[pa.Array]:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.carried import to_spark
+from connector.iceberg.nested import columns_of
 from connector.sink.apply import mark_deleted
 from connector.sink.decode import DELETED
 from connector.sink.held import Held, aliases, found_under, rewritten, shape, unpacked, whole
@@ -32,12 +33,11 @@ def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
     """
     # What runs on executors must not hold `held`: frames cannot be sent.
     layout, names, place = table.layout, held.names, held.place
-    keys = list(layout.keys)
-    under = aliases("key", len(keys))
-    types = [layout.columns.field(key).type for key in keys]
+    under = aliases("key", len(layout.keys))
+    types = [field.type for field in layout.key_fields]
 
     def key_columns(part: Part) -> list[pa.Array]:
-        return [to_spark(part.rows.column(key)) for key in keys]
+        return [to_spark(column) for column in columns_of(part.rows, layout.keys)]
 
     def deleted(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = whole(layout, batch, names, place)
@@ -48,5 +48,5 @@ def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
     if DELETED in names:
         told = F.coalesce(F.col(names[DELETED]).cast("string"), F.lit("false"))
         live = live.where(~told.eqNullSafe("true"))
-    joined = live.join(wanted, found_under(live, names, keys, under)).select(*names.values(), *place)
+    joined = live.join(wanted, found_under(names, layout, under)).select(*names.values(), *place)
     return joined.mapInArrow(rewritten(table, LABEL, deleted), SCHEMA)

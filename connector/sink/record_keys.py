@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown
+from connector.iceberg.nested import path_of, put, within
 from connector.sink.plan import TablePlan
-from serde.bits import Ints, Mask
+from serde.bits import Ints, Mask, children
 from serde.block import Decoded
 from serde.faults import Fault
 
@@ -37,6 +38,14 @@ class RecordKeys:
         wanted = set(rows.tolist()) if self.faults else set()
         return [fault for fault in self.faults if fault.row in wanted]
 
+    def of(self, name: str) -> pa.Array | None:
+        """Give a key's column: a field of that name, or one within structs; None where no key has it."""
+        flat = self.columns.get(name)
+        if "." not in name or (flat is not None and flat.null_count < len(flat)):
+            return flat
+        path = path_of((field for field in self.type if field.name != name), name)
+        return flat if path is None else within(self.columns[path[0]], path[1:])
+
     @property
     def type(self) -> pa.StructType:
         """The key's fields."""
@@ -45,7 +54,7 @@ class RecordKeys:
 
 def key_type(table: TablePlan | None) -> pa.StructType | None:
     """Give the types that a table expects of its keys, None without a table."""
-    return None if table is None else pa.struct([table.layout.columns.field(name) for name in table.layout.keys])
+    return None if table is None else pa.struct(list(table.layout.key_fields))
 
 
 def record_keys(decoded: Decoded, length: int) -> RecordKeys:
@@ -65,6 +74,11 @@ def record_keys(decoded: Decoded, length: int) -> RecordKeys:
 
 def _whole(column: pa.Array) -> tuple[pa.Array, Ints]:
     """Give a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
+    if pa.types.is_struct(column.type):
+        made, fractions = zip(*map(_whole, children(column)), strict=True)
+        fields = [field.with_type(part.type) for field, part in zip(column.type, made, strict=True)]
+        whole = pa.StructArray.from_arrays(list(made), fields=fields, mask=pc.is_null(column))
+        return whole, np.unique(np.concatenate(fractions))
     if not pa.types.is_floating(column.type):
         return column, np.zeros(0, np.int64)
     whole, bad = converted(column, pa.int64())
@@ -96,17 +110,18 @@ def put_keys(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, table: 
     faults = keys.faults_of(rows)
     absent = rows[~keys.usable[rows]]
     faults += [Fault(int(row), "TASK_PUT", "the record has no key, and the table has one") for row in absent]
-    for name in table.layout.keys:
-        kind = table.layout.columns.field(name).type
-        column = keys.columns.get(name)
+    for field, path in zip(table.layout.key_fields, table.layout.key_paths, strict=True):
+        name, kind = field.name, field.type
+        column = keys.of(name)
         if column is None:
-            columns[name] = pa.nulls(len(rows), kind)
+            made = pa.nulls(len(rows), kind)
         else:
-            columns[name], bad = converted(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
+            made, bad = converted(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
             if bad is not None:
                 reason = f"key field {name}: a value of type {column.type} does not fit the table's {kind}"
                 faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[bad]]
         reason = f"the record's key has no {name}, an identifier field of {table.layout.name}"
-        empty = np.asarray(columns[name].is_null())
+        empty = np.asarray(made.is_null())
         faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[empty]]
+        put(columns, path, made)
     return faults

@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from connector.iceberg.nested import column_of, columns_of
 from connector.opensearch.ids import document_ids
 from connector.opensearch.lookup import Held
 from connector.opensearch.texts import json_texts
@@ -83,5 +84,19 @@ def texts(
     return {name: pa.array([orjson.dumps(document.fields.get(name)).decode()]) for name in names}
 
 
+def rekey(texts: dict[str, pa.StringArray], part: Part, table: TablePlan) -> None:
+    """Set the values of a key in the texts of a document; the part is the one row that has it."""
+    for name, path in zip(table.layout.keys, table.layout.key_paths, strict=True):
+        text = json_texts(column_of(part.rows, name))
+        if len(path) > 1:
+            document = orjson.loads(texts[path[0]][0].as_py()) or {}
+            inside = document
+            for around in path[1:-1]:
+                inside[around] = inside = inside.get(around) or {}
+            inside[path[-1]] = orjson.loads(text[0].as_py())
+            text = pa.array([orjson.dumps(document).decode()])
+        texts[path[0]] = text
+
+
 def _ids(part: Part, table: TablePlan) -> list[str]:
-    return list(document_ids([part.rows.column(name) for name in table.layout.keys]).to_pylist())
+    return list(document_ids(columns_of(part.rows, table.layout.keys)).to_pylist())

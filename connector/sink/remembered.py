@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.codes import key_codes
 from connector.iceberg.deleted_keys import COLUMNS
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.nested import columns_of
 from connector.iceberg.position import TopicPartition
 from connector.sink.fold import NONE, Order
-from connector.sink.parts import Folded, gather
+from connector.sink.parts import Folded, codes_of, gather
 from connector.sink.plan import TablePlan
 from serde.bits import Ints
 
@@ -43,7 +43,7 @@ def remembered(folded: Folded, table: TablePlan, ranks: Mapping[TopicPartition, 
     parts = gather(folded.parts, gone[dates != NONE])
     if not parts:
         return pa.RecordBatch.from_pylist([], COLUMNS)
-    keys = pa.concat_arrays([key_text([part.rows.column(name) for name in table.layout.keys]) for part in parts])
+    keys = pa.concat_arrays([key_text(columns_of(part.rows, table.layout.keys)) for part in parts])
     dates = dates[dates != NONE]
     noted = pa.scalar(memory.noted_ms * 1000, pa.timestamp("us", "UTC"))
     names = (pa.repeat(pa.scalar(name), len(keys)) for name in (memory.connector, table.layout.name))
@@ -55,9 +55,7 @@ def _dates(folded: Folded, gone: Ints, table: TablePlan, ranks: Mapping[TopicPar
     dates = order.dedup[gone]
     if not (dates == NONE).any():
         return dates
-    codes = key_codes(
-        [pa.concat_arrays([part.rows.column(name) for part in folded.parts]) for name in table.layout.keys]
-    )
+    codes = codes_of(folded.parts, table.layout.keys)
     greatest = np.full(int(codes.max()) + 1, NONE, np.int64)
     np.maximum.at(greatest, codes, order.dedup)
     come_to = np.full(max(ranks.values()) + 1, NONE, np.int64)

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
-import pyarrow as pa
 
 from connector.errors import FatalError
-from connector.iceberg.codes import key_codes
 from connector.iceberg.position import TopicPartition
 from connector.kafka.cluster import Cluster
 from connector.kafka.fetch import feed
@@ -24,7 +22,7 @@ from connector.settings import SinkSettings
 from connector.sink.batch import MAX_ROUNDS, Batches
 from connector.sink.decode import Outcome, Run, decode
 from connector.sink.landing import Destinations
-from connector.sink.parts import Part
+from connector.sink.parts import Part, codes_of
 from connector.sink.plan import BatchPlan
 from connector.sink.records import Batch
 from connector.sink.through import Through
@@ -181,7 +179,7 @@ def overtaken(part: Part, later: Sequence[Part], keys: Sequence[str]) -> Mask:
     """Mark rows whose key is in a later part, at a greater offset."""
     if not later:
         return np.zeros(len(part), np.bool_)
-    codes = key_codes([pa.concat_arrays([p.rows.column(name) for p in (part, *later)]) for name in keys])
+    codes = codes_of((part, *later), keys)
     own, others = codes[: len(part)], codes[len(part) :]
     newest: Ints = np.full(int(codes.max()) + 1, -1, np.int64)
     np.maximum.at(newest, others, np.concatenate([p.order.offset for p in later]))

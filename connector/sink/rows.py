@@ -6,7 +6,7 @@ holds (`connector.iceberg.coercion`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.coercion import coerced, converted_by
 from connector.iceberg.conversion import converted
+from connector.iceberg.nested import Path, within
 from connector.iceberg.position import TopicPartition
 from connector.iceberg.variants import LONGEST_BYTES, as_text
 from connector.kafka.fetch import Chunk
@@ -148,7 +149,25 @@ def _missing(columns: dict[str, pa.Array], change: Changes, image: Mask, table: 
             lacking = np.asarray(columns[field.name].is_null()) & (True if key else written)
             reason = f"column {field.name} is {'a key' if key else 'required'}, and the event has no value for it"
             faults += [Fault(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(lacking)]
+    faults += _missing_inside(columns, change, written, table)
     return faults
+
+
+def _missing_inside(columns: dict[str, pa.Array], change: Changes, written: Mask, table: TablePlan) -> Iterator[Fault]:
+    """Give the rows that lack a key within a struct, or what the table requires of a struct that they have."""
+    keys = [path for path in table.layout.key_paths if len(path) > 1] if table.mode == "upsert" else []
+    for path in keys if table.keys_from == "value" else ():
+        yield from _lacking(change, path, "a key", np.asarray(within(columns[path[0]], path[1:]).is_null()))
+    for path in table.layout.required_inside:
+        if path not in keys:
+            around, inside = (within(columns[path[0]], names) for names in (path[1:-1], path[1:]))
+            lacking = written & np.asarray(around.is_valid()) & np.asarray(inside.is_null())
+            yield from _lacking(change, path, "required", lacking)
+
+
+def _lacking(change: Changes, path: Path, what: str, where: Mask) -> Iterator[Fault]:
+    reason = f"column {'.'.join(path)} is {what}, and the event has no value for it"
+    yield from (Fault(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(where))
 
 
 def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[str, pa.Array], dict[int, str], int]:
@@ -173,7 +192,7 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
             column, long = _document(column, change)
             bad.update((int(i), f"column {field.name}: a document of more than 16 MiB") for i in np.flatnonzero(long))
         guessed = not change.optional and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
-        if plan.evolve or field.name in table.layout.keys or not field.nullable:
+        if plan.evolve or field.name in table.layout.key_columns or not field.nullable:
             result[field.name], faults = converted_by(column, field.type, lenient=not plan.evolve)
             if guessed:
                 result[field.name], faults = _without_base64(column, result[field.name], faults)

@@ -17,6 +17,7 @@ from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.evolution import grown, union
 from connector.iceberg.keys import KnownKeys, known_keys, widened
 from connector.iceberg.layout import FORMAT, TableLayout
+from connector.iceberg.nested import path_of
 from connector.iceberg.position import WAYS_OUT, TopicPartition
 from connector.iceberg.schema_log import SchemaLog
 from connector.iceberg.table import Table
@@ -30,7 +31,17 @@ from connector.sink import contradictions, formats, raw_events
 from connector.sink.decode import DELETED
 from connector.sink.files import Files
 from connector.sink.known import Known
-from connector.sink.making import business_key, declared, identifiers, required_of, terms_of, with_keys, with_validity
+from connector.sink.making import (
+    business_key,
+    declared,
+    expanded,
+    identifiers,
+    nested_fault,
+    required_of,
+    terms_of,
+    with_keys,
+    with_validity,
+)
 from connector.sink.matching import merged
 from connector.sink.plan import VALID_FROM, Need, TablePlan
 from connector.sink.remembered import Memory
@@ -256,9 +267,9 @@ class Targets(Known[Target]):
         """Give a table's layout with the key and write properties that are configured.
 
         Raises:
-            FatalError: a configured key column is none of the table's, or its identifier fields are nested.
+            FatalError: a configured key column is none of the table's.
         """
-        rule = self._settings.table
+        rule, mode = self._settings.table, self._mode(name)
         layout = table.layout()
         properties = {**layout.properties, **rule.write_properties}
         ids = rule.keys.of(name) if rule.upsert else ()
@@ -268,15 +279,12 @@ class Targets(Known[Target]):
         below = sorted(name for name in layout.variants if "." in name)
         if below:
             raise FatalError(f"table {table.name} has variants inside other columns ({', '.join(below)}): not written")
-        missing = [column for column in layout.id_columns if column not in layout.columns.names]
+        missing = [column for column in layout.id_columns if path_of(layout.columns, column) is None]
         if missing:
             raise FatalError(f"table {table.name} has no column {', '.join(missing)}, which is configured as its key")
-        if rule.upsert and layout.nested_keys and not layout.id_columns:
-            raise FatalError(
-                f"table {table.name} has identifier fields within structs ({', '.join(layout.nested_keys)}), by which "
-                "rows cannot be told apart here; name columns of the top level in iceberg.tables.default-id-columns, "
-                "or set upsert=false"
-            )
+        unfit = nested_fault(layout.columns, layout.keys, mode) if rule.upsert and mode != "append" else None
+        if unfit is not None:
+            raise FatalError(f"table {table.name}: {unfit}")
         return layout
 
     def _made(self, name: str, needs: list[Need]) -> Target:
@@ -301,10 +309,14 @@ class Targets(Known[Target]):
             else union(merged(need.row) if rule.case_insensitive else need.row for need in needs)
         )
         keys, properties = self._keys(name, needs, columns), self._properties()
-        columns = with_keys(columns, needs, keys)
+        columns = with_keys(columns, needs if rule.keys.comes_from(name) == "record" else [], keys)
         if not len(columns):
             raise DataFault("its events have no columns that a table could have")
-        upsert = rule.upsert and self._mode(name) != "append" and bool(keys)
+        mode = self._mode(name)
+        upsert = rule.upsert and mode != "append" and bool(keys)
+        unfit = nested_fault(columns, keys, mode) if upsert else None
+        if unfit is not None:
+            raise (FatalError if rule.keys.of(name) else DataFault)(f"table {full_name}: {unfit}")
         if upsert and self._keeps_history(name):
             columns, keys = with_validity(columns), (*keys, VALID_FROM)
         elif upsert and rule.keep_deletes and DELETED not in columns.names:
@@ -332,13 +344,15 @@ class Targets(Known[Target]):
             return ()
         if not wanted:
             return identifiers(needs, rule)
-        there = columns.names
+        there = columns
         if rule.keys.comes_from(name) == "record":
-            there = [field for need in needs if need.key is not None for field in need.key.names]
-        missing = [column for column in wanted if column not in there]
-        if missing:
-            raise DataFault(f"its events have no field {', '.join(missing)}, which is configured as its key")
-        return wanted
+            there = union(need.key for need in needs if need.key is not None)
+        try:
+            return expanded(there, wanted)
+        except KeyError as missing:
+            raise DataFault(
+                f"its events have no field {', '.join(missing.args)}, which is configured as its key"
+            ) from missing
 
     def _evolved(self, name: str, known: Target, needs: list[Need]) -> Target:
         before = columns = known.layout.columns
@@ -348,6 +362,9 @@ class Targets(Known[Target]):
         if JSON in columns.types and version < VARIANTS_SINCE:
             raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")
         formats.check_new(known.table.name, columns, written_as, version=version, upsert=known.upsert)
+        unfit = nested_fault(columns, known.layout.keys, self._mode(name)) if known.upsert else None
+        if unfit is not None:
+            raise DataFault(f"table {known.table.name}: {unfit}")
         self._catalog.evolve(known.table, columns)
         new = (f for f in columns if f.name not in before.names or f.type != before.field(f.name).type)
         self.drifted(name, (field.name for field in new))

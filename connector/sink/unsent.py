@@ -14,10 +14,9 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.codes import key_codes
 from connector.sink.fold import Order, first_of_runs, winners
 from connector.sink.moves import CREATE, MOVED
-from connector.sink.parts import Folded, Part, gather
+from connector.sink.parts import Folded, Part, codes_of, gather
 from serde.bits import Ints, Mask
 from serde.unavailable import unavailable
 
@@ -126,7 +125,7 @@ def last_rows(folded: Folded, keys: Sequence[str]) -> Ints:
     order = Order.concat([part.order for part in folded.parts])
     gives = np.concatenate([part.image & ~part.deleted for part in folded.parts])
     rows = np.flatnonzero(gives)
-    codes = key_codes([pa.concat_arrays([part.rows.column(name) for part in folded.parts]) for name in keys])
+    codes = codes_of(folded.parts, keys)
     return np.sort(rows[winners(codes[rows], order.take(rows))])
 
 
@@ -146,7 +145,7 @@ def _since_create(parts: Sequence[Part], sequence: Ints, starts: Ints) -> Ints:
 
 def _by_key(parts: Sequence[Part], keys: Sequence[str]) -> tuple[Ints, Ints]:
     """Give all changes sorted by key and place, and for each sorted one where its key begins."""
-    codes = key_codes([pa.concat_arrays([part.rows.column(name) for part in parts]) for name in keys])
+    codes = codes_of(parts, keys)
     order = Order.concat([part.order for part in parts])
     sequence = np.lexsort((order.offset, order.partition, order.dedup, codes))
     ordered = codes[sequence]

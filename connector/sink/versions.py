@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from connector.iceberg.carried import to_spark
 from connector.iceberg.codes import key_codes
+from connector.iceberg.nested import batch_of, columns_of
 from connector.iceberg.ranges import KeyRanges
 from connector.sink import parcels
 from connector.sink.fold import NONE, Order, first_of_runs
@@ -34,8 +35,8 @@ def handed_on(folded: Folded, table: TablePlan) -> Iterator[Parcel]:
     for part in gather(folded.parts, folded.winners):
         for bucket, piece in by_bucket(part, keys_of, table.buckets):
             yield Parcel(parcels.VERSIONS, pack(piece), table.index, bucket)
-        keys = part.rows.select(list(table.layout.keys))
-        spans = KeyRanges.of(part.rows.select([*table.layout.keys, VALID_FROM]))
+        keys = batch_of(part.rows, table.layout.keys)
+        spans = KeyRanges.of(batch_of(part.rows, (*table.layout.keys, VALID_FROM)))
         yield Parcel.of(parcels.SPANS, spans, table.index)
         yield attrs.evolve(Parcel.of_keys(_carried(keys), table.index), kind=parcels.LOOKUP)
 
@@ -76,7 +77,7 @@ def brought_up(
     since, until = _micros(rows.column(VALID_FROM)), _micros(rows.column(VALID_TO))
     new = every < count
     until = np.where(new, NONE, until)
-    codes = key_codes([rows.column(name) for name in keys])
+    codes = key_codes(columns_of(rows, keys))
     ends = ended(codes, since, until)
     stale = ~new & ~_again(codes, since, new) & (ends != until)
     replaced, wanted = np.flatnonzero(new | stale), np.flatnonzero((new & ~gone) | stale)

@@ -43,11 +43,11 @@ def test_no_partitions_where_some_are_configured() -> None:
 
 
 def test_identifier_fields_within_structs_are_found() -> None:
-    """An identifier field below the top level is named in full; those of the top level are the key."""
+    """An identifier field below the top level is named in full, and is a key beside those of the top level."""
     schema = (
         '{"type":"struct","schema-id":0,"identifier-field-ids":[1,3],"fields":['
         '{"id":1,"name":"id","required":true,"type":"long"},{"id":2,"name":"s","required":true,"type":'
         '{"type":"struct","fields":[{"id":3,"name":"k","required":true,"type":"long"}]}}]}'
     )
     found = evolve(THERE, schema_json=schema)
-    assert (found.keys, found.nested_keys) == (("id",), ("s.k",))
+    assert (found.keys, found.nested_keys) == (("id", "s.k"), ("s.k",))

@@ -123,8 +123,6 @@ def test_a_delete_is_routed_by_its_row() -> None:
         ({"schema.columns": "m map<string>"}, "map that cannot be read"),
         ({"primary.key.mode": "kafka"}, "not supported"),
         ({"primary.key.mode": "record_value"}, "primary.key.fields"),
-        ({"iceberg.tables.default-id-columns": "a.b"}, "nested"),
-        ({"iceberg.table.x.y.id-columns": "a.b"}, "nested"),
         ({"debezium.sink.iceberg.table-prefix": "a.b"}, "namespace"),
     ],
 )
