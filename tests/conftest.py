@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from connector.embedded.broker import Broker
@@ -30,6 +31,11 @@ OpenLake = Callable[[Workspace], Lake]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest tests, so that two processes end at about the same time."""
     items.sort(key=lambda item: "kill" not in item.path.name)
+
+
+# How long one example takes says more of the machine than of the law.
+settings.register_profile("laws", deadline=None)
+settings.load_profile("laws")
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def tables(draw: st.DrawFn) -> tuple[Columns, list[list[dict[str, Any]]]]:
 
 
 @given(tables(), st.integers(0, 2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_files_hold_the_rows(table: tuple[Columns, list[list[dict[str, Any]]]], skipped: int) -> None:
     """Rows in parts, slices of batches among them, are read back in order; no value is outside of its bounds."""
     columns, parts = table

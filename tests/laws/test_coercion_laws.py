@@ -85,7 +85,7 @@ WITHOUT_BOOLEANS = {kind for kind in RULES if kind not in (pa.int32(), pa.int64(
 
 
 @given(st.lists(st.one_of(NUMBERS, TEXTS, st.booleans()), min_size=1, max_size=8), st.sampled_from(list(RULES)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_value_is_what_the_table_says_or_null(values: list[Any], kind: pa.DataType) -> None:
     """Values of any kinds beside each other in one batch: each is converted by itself, exactly, or null."""
     if kind in WITHOUT_BOOLEANS:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import attrs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.kafka.fetch.batches import Aborted, Unreadable, batches, committed, unpacked
@@ -81,7 +81,6 @@ def read(made: Made, first: int, end: int) -> list[tuple[int, bytes | None, byte
     return list(zip(found.offset.tolist(), found.key.to_pylist(), found.value.to_pylist(), strict=True))
 
 
-@settings(deadline=None)
 @given(fetches(), st.integers(0, 30), st.integers(0, 60))
 def test_what_was_committed_comes_out(made: Made, first: int, span: int) -> None:
     """Of any batches the committed records of the range come out, in order, keys and values as they were."""
@@ -89,7 +88,6 @@ def test_what_was_committed_comes_out(made: Made, first: int, span: int) -> None
     assert read(made, first, first + span) == sorted(wanted)
 
 
-@settings(deadline=None)
 @given(fetches(), st.data())
 def test_a_cut_fetch_gives_whole_batches_only(made: Made, data: Any) -> None:
     """A fetch that ends within a batch gives the batches before it, and no half one."""
@@ -98,7 +96,6 @@ def test_a_cut_fetch_gives_whole_batches_only(made: Made, data: Any) -> None:
     assert found == [one for one in batches(memoryview(made.data)) if one.end <= cut]
 
 
-@settings(deadline=None)
 @given(fetches(), st.data())
 def test_garbage_is_an_error_and_never_other_records(made: Made, data: Any) -> None:
     """Keys and values that were changed on the way are an error: what is read is what was written."""
@@ -124,7 +121,6 @@ RANGES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(RANGES, st.integers(1, 8))
 def test_shares_hold_every_offset_once_and_are_fair(ranges: list[OffsetRange], tasks: int) -> None:
     """However ranges are dealt out, each offset is in one share, and no share is more than twice the fair one."""

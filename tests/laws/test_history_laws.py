@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.sink.fold import NONE, Order
@@ -78,7 +78,6 @@ def _plain(table: dict[Any, Row]) -> list[tuple[Any, ...]]:
     )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(CHANGES.filter(bool), st.data())
 def test_what_comes_again_changes_no_history(changes: list[Change], data: st.DataObject) -> None:
     """In batches cut anywhere, with any earlier changes among them again, each key gets the versions of all of them."""
@@ -93,7 +92,6 @@ def test_what_comes_again_changes_no_history(changes: list[Change], data: st.Dat
     assert _plain(table) == _expected(changes)
 
 
-@settings(deadline=None)
 @given(CHANGES.map(lambda changes: [(key, time, False) for key, time, _ in changes]).filter(bool), st.data())
 def test_versions_may_come_in_any_order(changes: list[Change], data: st.DataObject) -> None:
     """Without deletes, which leave no trace without a version before them, changes may come in any order at all."""

@@ -189,7 +189,7 @@ def _with_old_parts(log: list[Record], ends: list[int], rng: random.Random) -> l
 # --- the law -----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_old_parts_leave_the_table_as_it_was(seed: int, keep: bool) -> None:
     """Whatever old part comes again, however batches and tasks are cut, whatever crashes repeat: the source's table."""

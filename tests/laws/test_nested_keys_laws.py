@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import LongType, StringType
 
@@ -39,7 +39,6 @@ def _part(rows: pa.RecordBatch, start: int) -> Part:
     return Part(rows, order, np.zeros(count, np.bool_), np.ones(count, np.bool_))
 
 
-@settings(deadline=None)
 @given(st.lists(KEYS, min_size=1, max_size=3), st.integers(1, 5))
 def test_they_fold_and_part_as_flat_keys(batches: list[list[tuple[int, str]]], buckets: int) -> None:
     """The same changes win, and every key is in the same bucket, also after a part has travelled."""
@@ -58,7 +57,6 @@ def test_they_fold_and_part_as_flat_keys(batches: list[list[tuple[int, str]]], b
         assert KeyRanges.of(batch_of(one.rows, NAMES)) == KeyRanges.of(batch_of(other.rows, NAMES))
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.text(max_size=2)), max_size=20), st.data())
 def test_what_is_put_is_found(keys: list[tuple[int | None, str | None]], data: st.DataObject) -> None:
     """Values put into structs, null ones too, come out as they went in; whatever else is there stays."""

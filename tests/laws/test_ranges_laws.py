@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
@@ -36,7 +36,6 @@ def _holds(ranges: KeyRanges, row: dict[str, Any]) -> bool:
     return any(all(low <= row[name] <= high for name, (low, high) in each.items()) for each in ranges.ranges)
 
 
-@settings(deadline=None)
 @given(st.lists(KEYS, min_size=1, max_size=4), st.sampled_from(COLUMNS.names))
 def test_every_key_lies_in_a_range(tasks: list[list[tuple[int, str, date]]], first: str) -> None:
     """Whatever the keys, their tasks and the first column: no key is outside of the ranges, which stay few."""
@@ -63,7 +62,6 @@ def test_keys_without_an_order_in_bounds_may_be_anywhere(kind: pa.DataType) -> N
     assert KeyRanges.of(pa.record_batch({"k": pa.nulls(2, kind)})).filter(schema) is None
 
 
-@settings(deadline=None)
 @given(st.sets(st.integers(0, 2**40), min_size=1))
 def test_a_vector_comes_back_as_it_was_written(positions: set[int]) -> None:
     """Any set of positions survives, for us and for PyIceberg's reader of Puffin files."""
@@ -76,7 +74,6 @@ def test_a_vector_comes_back_as_it_was_written(positions: set[int]) -> None:
     assert puffin.get_blob_payload(found) == blob
 
 
-@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(1, 255))
 def test_a_damaged_vector_is_refused(place: int, change: int) -> None:
     """One changed byte anywhere in a blob is noticed."""
@@ -87,7 +84,6 @@ def test_a_damaged_vector_is_refused(place: int, change: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))
-@settings(deadline=None)
 def test_groups_are_apart_and_touch_within(lengths: list[tuple[int, int]]) -> None:
     """Every span is in one group; between two groups is a gap, and in none is one."""
     spans = [(low, low + length) for low, length in lengths]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.opensearch.bulk import Actions, pieces
@@ -20,7 +20,6 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=8) | st.text("\\-e#a", ma
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_two_keys_never_share_an_id(keys: list[tuple[str, str]]) -> None:
     """Ids are as many as keys, whatever separators, escapes and lengths values have, never too long and never empty."""
     ids = document_ids([pa.array([a for a, _ in keys]), pa.array([b for _, b in keys])]).to_pylist()
@@ -29,7 +28,6 @@ def test_two_keys_never_share_an_id(keys: list[tuple[str, str]]) -> None:
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=30))
-@settings(deadline=None)
 def test_single_keys_never_share_an_id(keys: list[str]) -> None:
     """A key of one column is its own id but for what has to be escaped, and no two of them meet."""
     ids = document_ids([pa.array(keys)]).to_pylist()
@@ -53,7 +51,6 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_every_value_reads_back_from_its_text(data: st.DataObject) -> None:
     """The JSON text of a value reads back as the value: numbers as such, decimals as their digits, bytes as base64."""
     kind = data.draw(st.sampled_from(list(VALUES)))
@@ -71,7 +68,6 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 9), st.integers(1, 120))
-@settings(deadline=None)
 def test_requests_hold_every_action_once_and_keep_their_limits(sizes: list[int], most: int, most_bytes: int) -> None:
     """Pieces are the actions in order, none lost, each within both limits or of one action, and count their deletes."""
     lines = ["x" * (size - 1) + "\n" for size in sizes]

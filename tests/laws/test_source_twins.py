@@ -51,7 +51,6 @@ def _counted(rows: list[Row]) -> Counter[Row]:
 
 
 @given(ROWS, ROWS, st.integers(1, 7))
-@settings(deadline=None)
 def test_only_equal_pairs_are_dropped(before: list[Row], after: list[Row], size: int) -> None:
     """What is dropped on one side is exactly what is dropped on the other."""
     gone, new = _left(before, after, size)
@@ -61,7 +60,7 @@ def test_only_equal_pairs_are_dropped(before: list[Row], after: list[Row], size:
 
 
 @given(st.data(), st.integers(5, 200), st.integers(1, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_order_kept_leaves_only_changes(data: st.DataObject, count: int, size: int) -> None:
     """Where a rewrite kept the order and keys are unique, only updated, deleted and inserted rows are left."""
     before: list[Row] = [(i, "x", float(i)) for i in range(count)]
@@ -74,7 +73,6 @@ def test_order_kept_leaves_only_changes(data: st.DataObject, count: int, size: i
 
 
 @given(ROWS, st.integers(1, 7))
-@settings(deadline=None)
 def test_nothing_is_equal_to_nothing(rows: list[Row], size: int) -> None:
     """With one side empty, all of the other is left."""
     assert _counted(_left(rows, [], size)[0]) == _counted(rows)

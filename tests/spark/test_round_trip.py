@@ -232,9 +232,7 @@ def test_rows_come_back(spark: SparkSession, times: Times, fmt: Format) -> None:
     schemas = fmt != "json"
 
     @given(tables(), _modes(times))
-    @settings(
-        max_examples=4, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=4, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     def law(drawn: Drawn, modes: Modes) -> None:
         target = layout(drawn)
         described = describe.record({"fields": _fields(target)})
@@ -263,9 +261,7 @@ def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
     """
 
     @given(tables(), _modes(times))
-    @settings(
-        max_examples=3, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=3, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     def law(drawn: Drawn, modes: Modes) -> None:
         whole = describe.record({"fields": _fields(layout(drawn))})
         chosen = [m for m in whole.members if m.name != "id" and not kept(m.kind, modes, schemas=False)]

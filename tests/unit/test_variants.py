@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.errors import FatalError
@@ -34,7 +34,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | VALUES.filter(lambda value: value is not None), max_size=8))
 def test_documents_come_back(values: list[Any]) -> None:
     """Every JSON document is the same after it was a variant; no document stays none."""
