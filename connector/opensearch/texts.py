@@ -20,6 +20,7 @@ _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
 _CONTROLS = tuple((chr(code), _SHORT.get(code, f"\\u{code:04x}")) for code in range(32))
 _WORDS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 _UNTOLD = "<value out of range"
+_SPACE = ord(" ")
 
 
 def json_texts(array: pa.Array) -> pa.StringArray:
@@ -44,7 +45,9 @@ def plain_texts(array: pa.Array) -> pa.StringArray:
 
 def escaped(text: pa.StringArray) -> pa.StringArray:
     """Escape text for the inside of a JSON string (RFC 8259, section 7); not copied when there is nothing to do."""
-    if not pc.any(pc.match_substring_regex(text, r'[\x00-\x1f"\\]')).as_py():
+    data, starts, ends = parts(text)
+    own = data[starts[0] : ends[-1]] if len(text) else data[:0]
+    if not ((own < _SPACE) | (own == ord('"')) | (own == ord("\\"))).any():
         return text
     text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
     if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
@@ -155,11 +158,14 @@ def _listed(array: pa.ListArray, items: pa.StringArray, begin: str, end: str) ->
 
 def _dated(array: pa.Array) -> pa.StringArray:
     """Dates and timestamps as ISO 8601; the number itself where a year has more digits than that knows."""
-    text = array.cast(pa.string())
+    utc = pa.types.is_timestamp(array.type) and array.type.tz == "UTC"
+    # Arrow looks every value up in its time zone database, UTC too: thirty times the rest of the work.
+    text = (array.cast(pa.timestamp(array.type.unit)) if utc else array).cast(pa.string())
+    made = joined(text, "Z") if utc else text
     if not pc.any(pc.starts_with(text, _UNTOLD)).as_py():
-        return text
+        return made
     number = array.cast(pa.int32() if pa.types.is_date32(array.type) else pa.int64()).cast(pa.string())
-    return pc.if_else(pc.starts_with(text, _UNTOLD), number, text)
+    return pc.if_else(pc.starts_with(text, _UNTOLD), number, made)
 
 
 def _dashed(array: pa.Array) -> pa.StringArray:
