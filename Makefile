@@ -39,7 +39,7 @@ lint: $(READY) ## ruff, mypy --strict, import-linter
 
 soak: $(READY) ## What takes long: minutes of other writers beside the sink in each write mode, 21 kills of everything
 	ICEBRIDGE_CONCURRENCY_S=$${ICEBRIDGE_CONCURRENCY_S:-300} $(BIN)/python -m pytest -m soak -q
-	ICEBRIDGE_KILLS=$${ICEBRIDGE_KILLS:-21} $(BIN)/python -m pytest -q $(wildcard tests/kafka/test_*_kill.py)
+	ICEBRIDGE_KILLS=$${ICEBRIDGE_KILLS:-21} $(BIN)/python -m pytest -q $(wildcard tests/*/test_*_kill.py)
 
 interop: $(READY) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
 	$(BIN)/python -m connector.runtime.jars connect jdbc-sink

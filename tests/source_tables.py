@@ -44,12 +44,12 @@ class Kind:
         return "-".join([f"v{self.version}", self.mode, *flags])
 
 
-def use_catalog(spark: SparkSession, warehouse: Path) -> None:
-    """Give the session a catalog in this folder."""
+def use_catalog(spark: SparkSession, warehouse: Path, name: str = CATALOG) -> None:
+    """Give the session a catalog in this folder; a session opens a name once, and keeps what it stood for then."""
     conf = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(warehouse)}
     for key, value in {**conf, ".cache-enabled": "false"}.items():
-        spark.conf.set(f"spark.sql.catalog.{CATALOG}{key}", value)
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.db")
+        spark.conf.set(f"spark.sql.catalog.{name}{key}", value)
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
 
 
 def plain(value: Any) -> Plain:
@@ -68,10 +68,12 @@ def plain(value: Any) -> Plain:
 class Subject:
     """A table under test and its copy; `step` takes the next snapshots over and compares."""
 
-    def __init__(self, spark: SparkSession, kind: Kind, columns: str, properties: str = "") -> None:
-        self.spark, self.kind = spark, kind
+    def __init__(
+        self, spark: SparkSession, kind: Kind, columns: str, properties: str = "", catalog: str = CATALOG
+    ) -> None:
+        self.spark, self.kind, self.catalog = spark, kind, catalog
         self.short = f"db.t_{uuid4().hex[:8]}"
-        self.name = f"{CATALOG}.{self.short}"
+        self.name = f"{catalog}.{self.short}"
         partitions = "PARTITIONED BY (p)" if kind.partitioned else ""
         modes = ", ".join(f"'write.{what}.mode'='{kind.mode}'" for what in ("delete", "update", "merge"))
         spark.sql(
@@ -97,7 +99,7 @@ class Subject:
 
     def call(self, procedure: str, arguments: str = "") -> None:
         """Call one of Iceberg's procedures on the table."""
-        self.spark.sql(f"CALL {CATALOG}.system.{procedure}(table => '{self.short}'{arguments})").collect()
+        self.spark.sql(f"CALL {self.catalog}.system.{procedure}(table => '{self.short}'{arguments})").collect()
 
     def keys(self, table: Table, snapshot_id: int, configured: Sequence[str] = ()) -> Keys:
         """What identifies rows at a snapshot."""

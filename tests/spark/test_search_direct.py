@@ -5,32 +5,20 @@ ICEBRIDGE_HISTORIES (1), ICEBRIDGE_STEPS (4) and ICEBRIDGE_SEED (0) are those of
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from contextlib import nullcontext
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from attrs import frozen
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
-from connector.iceberg.scan import release
 from connector.reindexing import reindex
-from connector.settings import SourceSettings
-from connector.settings.source import load
-from connector.source.build import build
-from connector.source.changes import changes
-from connector.source.decide import Ancestor
-from connector.source.feed import Done, Feed
-from connector.source.watch import ancestor
-from connector.source.wire import At, stamp
+from tests.direct import Direct, index_of
 from tests.searching import Search
 from tests.source_tables import CATALOG, Kind, Subject, use_catalog
-from tests.spark.test_source_histories import FLAT, NESTED, Story
+from tests.stories import FLAT, NESTED, Unique
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -41,48 +29,6 @@ KINDS = [
     Kind(2, "copy-on-write", partitioned=True, identifiers=True, nested=True),
     Kind(3, "merge-on-read", partitioned=False, identifiers=True),
 ]
-Row = dict[str, Any]
-
-
-@frozen
-class Direct:
-    """A source in this process that writes documents."""
-
-    spark: SparkSession
-    home: Path
-    search: Search
-
-    def settings(self, table: str, extra: dict[str, str] | None = None) -> SourceSettings:
-        """The settings of a source of one table."""
-        values = {
-            "connector.class": "IcebergSource",
-            "name": table.replace(".", "-"),
-            "topic.prefix": "lake",
-            "table.include.list": table,
-            "debezium.sink.type": "opensearch",
-            "connection.url": self.search.url,
-            "iceberg.catalog.catalog-name": CATALOG,
-            "iceberg.catalog.type": "hadoop",
-            "iceberg.catalog.warehouse": str(self.home),
-            **(extra or {}),
-        }
-        path = self.home / f"{values['name']}-{len(list(self.home.glob('*.properties')))}.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
-        return load([path], environ={})
-
-    def run(self, table: str, extra: dict[str, str] | None = None) -> list[Done]:
-        """Bring the index to the table's snapshot of now; the steps it took."""
-        steps: list[Done] = []
-        build(self.spark, self.settings(table, extra), steps.append).run(once=True)
-        return steps
-
-    def feed(self, table: str, extra: dict[str, str] | None = None) -> Feed:
-        """The way of one table, to be driven by hand."""
-        *namespace, name = table.split(".")
-        running = build(self.spark, self.settings(table, extra), lambda _: None)
-        opened = running.open_(tuple(namespace), name)
-        assert isinstance(opened, Feed)
-        return opened
 
 
 @pytest.fixture(scope="module")
@@ -90,58 +36,7 @@ def direct(spark: SparkSession, search: Search, tmp_path_factory: pytest.TempPat
     """A catalog for these tests."""
     home = tmp_path_factory.mktemp("direct")
     use_catalog(spark, home)
-    return Direct(spark, home, search)
-
-
-class Unique(Story):
-    """A history whose rows have ids of their own, as rows under identifier columns have."""
-
-    rekeys = 0
-
-    def rekey(self) -> None:
-        self.rekeys += 1
-        self._do(f"UPDATE {{t}} SET id = id + {100 * self.rekeys} WHERE id IN ({self._ids()})")
-
-    def _values(self, most: int) -> str:
-        there = {row.id for row in self.subject.spark.table(self.subject.name).select("id").collect()}
-        free = [i for i in range(60) if i not in there]
-        ids = self.random.sample(free[:14], self.random.randint(1, most))
-        return ", ".join(f"({i}, {self._row().split(', ', 1)[1]}" for i in ids)
-
-
-def _index(table: str) -> str:
-    return f"lake.{table}"
-
-
-def _expected(value: Any) -> Any:
-    """A value as a document has it."""
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    if isinstance(value, dict):
-        return {key: _expected(item) for key, item in value.items()}
-    if hasattr(value, "asDict"):
-        return {key: _expected(item) for key, item in value.asDict().items()}
-    return [_expected(item) for item in value] if isinstance(value, list) else value
-
-
-def _differences(direct: Direct, subject: Subject) -> list[str]:
-    """Where the index is not the table: ids, and columns under the fields that they are kept in."""
-    index = _index(subject.short)
-    mapping = next(iter(direct.search.ask("GET", f"{index}/_mapping").values()))["mappings"]
-    names = json.loads(mapping["_meta"]["icebridge"]["names"])
-    fields = {c.name(): names[str(c.fieldId())] for c in subject.table().java.schema().columns()}
-    rows: dict[str, list[Row]] = {}
-    for row in direct.spark.table(subject.name).collect():
-        made = {fields[name]: _expected(value) for name, value in row.asDict().items()}
-        rows.setdefault(str(row["id"]), []).append(made)
-    found = direct.search.documents(index)
-    out = [f"id {i} is missing" for i in sorted(rows.keys() - found.keys())]
-    out += [f"id {i} must be gone" for i in sorted(found.keys() - rows.keys())]
-    for i in sorted(rows.keys() & found.keys()):
-        document = {name: found[i].get(name) for name in fields.values()}
-        if document not in rows[i]:
-            out.append(f"id {i}: {document} is none of {rows[i]}")
-    return out
+    return Direct(spark, home, search, CATALOG)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -156,30 +51,9 @@ def test_any_history_ends_with_the_index_equal_to_the_table(direct: Direct, kind
         for _ in range(STEPS):
             story.step()
         direct.run(story.subject.short)
-        assert _differences(direct, story.subject) == [], story.told
-        _again(direct, story.subject, Random(SEED + number))
-        assert _differences(direct, story.subject) == [], f"after a replay: {story.told}"
-
-
-def _at(found: Ancestor, before: int | None) -> At:
-    return At(found.snapshot_id, found.parent_id, found.sequence_number, stamp(found.timestamp_ms, before))
-
-
-def _again(direct: Direct, subject: Subject, random: Random) -> None:
-    """Send every snapshot's changes once more, in a random order, with the versions that they had."""
-    feed = direct.feed(subject.short)
-    taken: list[tuple[At, int]] = []
-    before = None
-    for found in feed.snapshots.ancestors():
-        at = _at(ancestor(found), before)
-        before = at.ts_ns
-        if found.get("summary", {}).get("operation") != "replace":
-            taken.append((at, found["snapshot-id"]))
-    random.shuffle(taken)
-    for at, snapshot_id in taken:
-        shape = feed.shape(at, reads=False)
-        feed.out.emit(changes(direct.spark, feed.table, snapshot_id, shape.keys), shape, reads=False)
-        release(direct.spark, feed.table)
+        assert direct.differences(story.subject) == [], story.told
+        direct.again(story.subject, Random(SEED + number))
+        assert direct.differences(story.subject) == [], f"after a replay: {story.told}"
 
 
 def _table(direct: Direct, name: str, columns: str, *, keys: bool = True, version: int = 2) -> str:
@@ -206,7 +80,7 @@ def test_event_metadata_as_fields(direct: Direct) -> None:
     direct.spark.sql(f"UPDATE {CATALOG}.{table} SET v = 'z' WHERE id = 2")
     direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 3")
     direct.run(table, extra)
-    found = direct.search.documents(_index(table))
+    found = direct.search.documents(index_of(table))
     assert sorted(found) == ["1", "2"]
     told = {i: (d["iceberg_operation"], d["document_id"], d["bulk_action"]) for i, d in found.items()}
     assert told == {"1": ("INSERT", "1", "INDEX"), "2": ("UPDATE_AFTER", "2", "INDEX")}
@@ -220,13 +94,13 @@ def test_compaction_sends_nothing_and_carried_over_rows_stay(direct: Direct) -> 
     table = _table(direct, "carried", "id BIGINT NOT NULL, v STRING")
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     direct.run(table)
-    before = direct.search.versions(_index(table))
+    before = direct.search.versions(index_of(table))
     direct.spark.sql(f"UPDATE {CATALOG}.{table} SET v = 'B' WHERE id = 2")
     direct.spark.sql(
         f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', options => map('rewrite-all','true'))"
     )
     steps = direct.run(table)
-    after = direct.search.versions(_index(table))
+    after = direct.search.versions(index_of(table))
     assert [step.what for step in steps] == ["snapshot published", "snapshot skipped"]
     assert {i: after[i] > before[i] for i in after} == {"1": False, "2": True, "3": False}
 
@@ -240,7 +114,7 @@ def test_a_renamed_column_keeps_its_field_and_gets_an_alias(direct: Direct) -> N
     direct.spark.sql(f"ALTER TABLE {CATALOG}.{table} ADD COLUMN a INT")
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (2, 'new', 7)")
     direct.run(table)
-    index = _index(table)
+    index = index_of(table)
     assert direct.search.documents(index) == {"1": {"id": 1, "a": "old"}, "2": {"id": 2, "a": "new", "a_3": 7}}
     assert direct.search.mapping(index)["b"] == {"type": "alias", "path": "a"}
     hits = direct.search.ask("GET", f"{index}/_search?q=b:(old%20OR%20new)")["hits"]["hits"]
@@ -254,7 +128,7 @@ def test_rows_without_identifiers_are_named_by_their_row_id(direct: Direct) -> N
     direct.run(table)
     direct.spark.sql(f"UPDATE {CATALOG}.{table} SET v = 'B' WHERE v = 'b'")
     direct.run(table)
-    assert sorted(d["v"] for d in direct.search.documents(_index(table)).values()) == ["B", "a"]
+    assert sorted(d["v"] for d in direct.search.documents(index_of(table)).values()) == ["B", "a"]
 
 
 def test_an_append_only_table_without_key_gets_ids_from_opensearch(direct: Direct) -> None:
@@ -262,20 +136,20 @@ def test_an_append_only_table_without_key_gets_ids_from_opensearch(direct: Direc
     table = _table(direct, "log", "v STRING", keys=False)
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES ('a'), ('a')")
     direct.run(table)
-    assert [d["v"] for d in direct.search.documents(_index(table)).values()] == ["a", "a"]
+    assert [d["v"] for d in direct.search.documents(index_of(table)).values()] == ["a", "a"]
 
 
 def test_nothing_moves_on_before_every_document_is_settled(direct: Direct) -> None:
     """RFC "Failure recovery": an index that refuses documents stops the table at its snapshot; once it takes them the
     same changes come again, and the end is right."""
     table = _table(direct, "refused", "id BIGINT NOT NULL, v STRING")
-    direct.search.ask("PUT", _index(table), {"mappings": {"properties": {"v": {"type": "long"}}}})
+    direct.search.ask("PUT", index_of(table), {"mappings": {"properties": {"v": {"type": "long"}}}})
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'no number'), (2, '3')")
     with pytest.raises(FatalError, match="refuses 1 documents"):
         direct.run(table)
-    direct.search.ask("DELETE", _index(table))
+    direct.search.ask("DELETE", index_of(table))
     direct.run(table)
-    assert sorted(direct.search.documents(_index(table))) == ["1", "2"]
+    assert sorted(direct.search.documents(index_of(table))) == ["1", "2"]
 
 
 def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +157,7 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
     from connector import reindexing
 
     table = _table(direct, "rebuilt", "id BIGINT NOT NULL, v STRING")
-    index = _index(table)
+    index = index_of(table)
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b')")
     direct.run(table)
     direct.search.ask("POST", f"{index}/_doc/stranger", {"v": "not of the table"})
@@ -301,7 +175,7 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
 def test_an_alias_that_is_rolled_over_stays_equal_to_the_table(direct: Direct) -> None:
     """Updates and deletes of a table find their documents in older indexes behind the alias, each once."""
     table = _table(direct, "turned", "id BIGINT NOT NULL, v STRING")
-    index = _index(table)
+    index = index_of(table)
     direct.search.ask("PUT", f"{index}-000001", {"aliases": {index: {"is_write_index": True}}})
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     direct.run(table)

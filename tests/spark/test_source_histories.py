@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -20,6 +19,7 @@ from pyspark.sql import SparkSession
 from connector.source import rewritten
 from connector.source.keys import KeyKind
 from tests.source_tables import CATALOG, Event, Kind, Plain, Subject, plain, use_catalog
+from tests.stories import FLAT, NESTED, Story
 
 pytestmark = pytest.mark.spark
 
@@ -27,8 +27,6 @@ HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = int(os.environ.get("ICEBRIDGE_SEED", "0"))
 STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "3"))
 COW, MOR = "copy-on-write", "merge-on-read"
-FLAT = "id bigint NOT NULL, p string, v string, d double"
-NESTED = FLAT + ", m map<string, int>, s struct<a: int, b: array<string>>"
 KINDS = [
     Kind(2, COW, partitioned=False, identifiers=True),
     Kind(2, COW, partitioned=True, identifiers=False, nested=True),
@@ -51,115 +49,6 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     """The session with a catalog for these tests."""
     use_catalog(spark, tmp_path_factory.mktemp("histories"))
     return spark
-
-
-class Story:
-    """A random history of one table: statements drawn from a seed."""
-
-    def __init__(self, subject: Subject, seed: int) -> None:
-        self.subject, self.random = subject, Random(seed)
-        self.columns = 0
-        self.settle: Callable[[], Any] = subject.follow
-        self.told: list[str] = []
-
-    def begin(self) -> None:
-        """Some rows to start with."""
-        self._do(f"INSERT INTO {{t}} VALUES {self._values(8)}")
-
-    def step(self) -> None:
-        """One random change, some of which change nothing."""
-        often = [self.update, self.delete, self.merge] * 2
-        self.random.choice(
-            (*often, self.insert, self.move, self.rekey, self.drop_partition, self.compact, self.overwrite)
-        )()
-        if self.random.random() < 0.3:
-            self.random.choice((self.evolve, self.respec))()
-
-    def insert(self) -> None:
-        self._do(f"INSERT INTO {{t}} VALUES {self._values(3)}")
-
-    def update(self) -> None:
-        self._do(f"UPDATE {{t}} SET v = '{self._word()}', d = {self._number()} WHERE id IN ({self._ids()})")
-
-    def move(self) -> None:
-        self._do(f"UPDATE {{t}} SET p = {self._part()} WHERE id IN ({self._ids()})")
-
-    def rekey(self) -> None:
-        self._do(f"UPDATE {{t}} SET id = id + 20 WHERE id IN ({self._ids()})")
-
-    def delete(self) -> None:
-        self._do(f"DELETE FROM {{t}} WHERE id IN ({self._ids()})")
-
-    def drop_partition(self) -> None:
-        self._do(f"DELETE FROM {{t}} WHERE p <=> {self._part()}")
-
-    def merge(self) -> None:
-        self._do(
-            f"MERGE INTO {{t}} t USING (SELECT id, '{self._word()}' v FROM VALUES "
-            + ", ".join(f"({i})" for i in sorted({self.random.randrange(14) for _ in range(4)}))
-            + " AS s(id)) s ON t.id = s.id WHEN MATCHED AND t.id % 3 = 0 THEN DELETE"
-            " WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, p, v) VALUES (s.id, 'a', s.v)"
-        )
-
-    def overwrite(self) -> None:
-        self._do(f"INSERT OVERWRITE {{t}} SELECT * FROM {{t}} WHERE id % 2 = {self.random.randrange(2)}")
-
-    def compact(self) -> None:
-        self.told.append("compact")
-        self.subject.call("rewrite_data_files", ", options => map('rewrite-all', 'true')")
-
-    def evolve(self) -> None:
-        self.settle()
-        self.columns += 1
-        self._do(f"ALTER TABLE {{t}} ADD COLUMN x{self.columns} int")
-        if self.columns == 2:
-            self._do("ALTER TABLE {t} RENAME COLUMN x1 TO y1")
-            self._do("ALTER TABLE {t} ALTER COLUMN x2 TYPE bigint")
-        if self.columns == 3:
-            self._do("ALTER TABLE {t} DROP COLUMN y1")
-        self.subject.retyped()
-
-    def respec(self) -> None:
-        self.told.append("respec")
-        update = self.subject.table().java.updateSpec()
-        expressions: Any = self.subject.spark._jvm.org.apache.iceberg.expressions.Expressions
-        fields = {str(f.name()) for f in self.subject.table().java.spec().fields()}
-        if "id_bucket" in fields:
-            update.removeField("id_bucket").commit()
-        else:
-            update.addField("id_bucket", expressions.bucket("id", 3)).commit()
-
-    def _do(self, statement: str) -> None:
-        self.told.append(statement)
-        self.subject.sql(statement)
-
-    def _values(self, most: int) -> str:
-        return ", ".join(self._row() for _ in range(self.random.randint(1, most)))
-
-    def _row(self) -> str:
-        values = [str(self.random.randrange(12)), self._part(), f"'{self._word()}'", self._number()]
-        if self.subject.kind.nested:
-            values += [
-                f"map('k', {self.random.randrange(3)}, 'l', 1)",
-                f"named_struct('a', {self._int()}, 'b', array())",
-            ]
-        names = self.subject.spark.table(self.subject.name).columns
-        return f"({', '.join(values + [self._int() for _ in names[len(values) :]])})"
-
-    def _ids(self) -> str:
-        return ", ".join(str(self.random.randrange(14)) for _ in range(self.random.randint(1, 4)))
-
-    def _part(self) -> str:
-        return self.random.choice(["'a'", "'b'", "CAST(NULL AS string)"])
-
-    def _word(self) -> str:
-        return self.random.choice("xyz")
-
-    def _number(self) -> str:
-        return self.random.choice(["0D", "-0D", "1.5D", "CAST('NaN' AS double)", "CAST(NULL AS double)"])
-
-    def _int(self) -> str:
-        return self.random.choice(["1", "2", "CAST(NULL AS int)"])
 
 
 def _subject(session: SparkSession, kind: Kind) -> Subject:

@@ -1,0 +1,128 @@
+"""A source that writes documents in this process, and whether its indexes are its tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from attrs import frozen
+from pyspark.sql import SparkSession
+
+from connector.iceberg.scan import release
+from connector.settings import SourceSettings
+from connector.settings.source import load
+from connector.source.build import build
+from connector.source.changes import changes
+from connector.source.decide import Ancestor
+from connector.source.feed import Done, Feed
+from connector.source.watch import ancestor
+from connector.source.wire import At, stamp
+from tests.searching import Search
+from tests.source_tables import Subject
+
+Row = dict[str, Any]
+
+
+@frozen
+class Direct:
+    """A source with no Kafka behind it, the catalog in `home` that it reads, and the node that it writes to."""
+
+    spark: SparkSession
+    home: Path
+    search: Search
+    catalog: str
+
+    def file(self, name: str, tables: Sequence[str], extra: dict[str, str] | None = None) -> Path:
+        """A properties file of a source of some tables."""
+        values = {
+            "connector.class": "IcebergSource",
+            "name": name,
+            "topic.prefix": "lake",
+            "table.include.list": ",".join(tables),
+            "debezium.sink.type": "opensearch",
+            "connection.url": self.search.url,
+            "iceberg.catalog.catalog-name": self.catalog,
+            "iceberg.catalog.type": "hadoop",
+            "iceberg.catalog.warehouse": str(self.home),
+            **(extra or {}),
+        }
+        path = self.home / f"{name}-{len(list(self.home.glob('*.properties')))}.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+        return path
+
+    def settings(self, table: str, extra: dict[str, str] | None = None) -> SourceSettings:
+        """The settings of a source of one table."""
+        return load([self.file(table.replace(".", "-"), [table], extra)], environ={})
+
+    def run(self, table: str, extra: dict[str, str] | None = None) -> list[Done]:
+        """Bring the index to the table's snapshot of now; the steps it took."""
+        steps: list[Done] = []
+        build(self.spark, self.settings(table, extra), steps.append).run(once=True)
+        return steps
+
+    def feed(self, table: str, extra: dict[str, str] | None = None) -> Feed:
+        """The way of one table, to be driven by hand."""
+        *namespace, name = table.split(".")
+        running = build(self.spark, self.settings(table, extra), lambda _: None)
+        opened = running.open_(tuple(namespace), name)
+        assert isinstance(opened, Feed)
+        return opened
+
+    def differences(self, subject: Subject) -> list[str]:
+        """Where the index is not the table: ids, and columns under the fields that they are kept in."""
+        index = index_of(subject.short)
+        mapping = next(iter(self.search.ask("GET", f"{index}/_mapping").values()))["mappings"]
+        names = json.loads(mapping["_meta"]["icebridge"]["names"])
+        fields = {c.name(): names[str(c.fieldId())] for c in subject.table().java.schema().columns()}
+        rows: dict[str, list[Row]] = {}
+        for row in self.spark.table(subject.name).collect():
+            made = {fields[name]: _expected(value) for name, value in row.asDict().items()}
+            rows.setdefault(str(row["id"]), []).append(made)
+        found = self.search.documents(index)
+        out = [f"id {i} is missing" for i in sorted(rows.keys() - found.keys())]
+        out += [f"id {i} must be gone" for i in sorted(found.keys() - rows.keys())]
+        for i in sorted(rows.keys() & found.keys()):
+            document = {name: found[i].get(name) for name in fields.values()}
+            if document not in rows[i]:
+                out.append(f"id {i}: {document} is none of {rows[i]}")
+        return out
+
+    def again(self, subject: Subject, random: Random) -> None:
+        """Send every snapshot's changes once more, in a random order, with the versions that they had."""
+        feed = self.feed(subject.short)
+        taken: list[tuple[At, int]] = []
+        before = None
+        for found in feed.snapshots.ancestors():
+            at = _at(ancestor(found), before)
+            before = at.ts_ns
+            if found.get("summary", {}).get("operation") != "replace":
+                taken.append((at, found["snapshot-id"]))
+        random.shuffle(taken)
+        for at, snapshot_id in taken:
+            shape = feed.shape(at, reads=False)
+            feed.out.emit(changes(self.spark, feed.table, snapshot_id, shape.keys), shape, reads=False)
+            release(self.spark, feed.table)
+
+
+def index_of(table: str) -> str:
+    """The index of a table."""
+    return f"lake.{table}"
+
+
+def _at(found: Ancestor, before: int | None) -> At:
+    return At(found.snapshot_id, found.parent_id, found.sequence_number, stamp(found.timestamp_ms, before))
+
+
+def _expected(value: Any) -> Any:
+    """A value as a document has it."""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if isinstance(value, dict):
+        return {key: _expected(item) for key, item in value.items()}
+    if hasattr(value, "asDict"):
+        return {key: _expected(item) for key, item in value.asDict().items()}
+    return [_expected(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,218 @@
+"""Tables that change, and SIGKILL of the source that indexes them and of the node -> each index is its table.
+
+Every start costs a JVM, so `make test` has a few kills only; `make soak` has more. The seed is printed;
+ICEBRIDGE_SEED repeats a run's plan (not its timing).
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+import pytest
+from attrs import define, field
+from pyspark.sql import SparkSession
+
+from connector.embedded.search import SearchNode
+from tests.direct import Direct
+from tests.running import Line, Sink, kills, seeded
+from tests.searching import Search
+from tests.source_tables import Kind, Subject, use_catalog
+from tests.stories import FLAT, NESTED, Crowded
+
+KILLS = kills(4)
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]
+
+CATALOG = "direct_killed"
+INDEXES = "lake.db.*"
+KINDS = {
+    Kind(2, "copy-on-write", partitioned=True, identifiers=True, nested=True): NESTED,
+    Kind(3, "merge-on-read", partitioned=False, identifiers=True): FLAT,
+}
+QUICK: dict[str, str] = {}
+SLOW = {
+    # Small requests, one after the other: sending the documents of a step takes a second or two.
+    "batch.size": "2",
+    "max.in.flight.requests": "1",
+}
+PROPERTIES = {
+    "max.batch.size": "500",
+    # What the node missed comes soon after its return.
+    "max.retries": "3",
+    "errors.retry.delay.max.ms": "500",
+    # Tells which snapshot's documents have arrived.
+    "iceberg.metadata.fields": "iceberg_snapshot_id",
+    "poll.interval.ms": "100",
+    "spark.master": "local[2]",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+}
+Counts = Counter[int]
+"""Documents by the snapshot that they are of."""
+
+
+@define
+class Struck:
+    """The tables, the node, and the source's processes; `hits` tells who was killed in the middle of a step."""
+
+    direct: Direct
+    node: SearchNode
+    stories: list[Crowded]
+    rng: random.Random
+    starts: list[Sink] = field(factory=list)
+    hits: list[str] = field(factory=list)
+    _left: Counts = field(factory=Counter)
+
+    def __enter__(self) -> Self:
+        """Nothing runs yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave no process behind, whatever happened."""
+        for sink in self.starts:
+            if sink.process.poll() is None:
+                sink.kill()
+
+    def start(self, pace: dict[str, str], *arguments: str) -> Sink:
+        """Start a process that follows all tables."""
+        tables = [story.subject.short for story in self.stories]
+        self.starts.append(Sink(self.direct.file("direct-killed", tables, {**PROPERTIES, **pace}), arguments))
+        return self.starts[-1]
+
+    def live(self, most: int) -> None:
+        """Let each table change, `most` times at most."""
+        for story in self.stories:
+            for _ in range(self.rng.randint(1, most)):
+                story.step()
+
+    def wait_for_read(self) -> None:
+        """Wait until every table was read in full."""
+        self.starts[-1].wait_until(lambda: self._read() == len(self.stories), 240)
+
+    def wait_for_steps(self, count: int) -> None:
+        """Wait until so many steps more are settled, where there are that many; else every kill hits the same one."""
+        done = len(self._lines("documents settled"))
+        with suppress(TimeoutError):
+            self.starts[-1].wait_until(lambda: len(self._lines("documents settled")) >= done + count, 20)
+
+    def wait_for_work(self) -> None:
+        """Wait until the process of now sends documents of a step; tables that are done with change once more."""
+        for _ in range(20):
+            with suppress(TimeoutError):
+                if self.starts[-1].wait_until(self._works, 15, 0.05):
+                    return
+            self._assert_alive()
+            self.live(1)
+        raise AssertionError(f"no step was seen at work:\n{self.starts[-1].text()[-6000:]}")
+
+    def strike(self, what: str, kill: Callable[[], object]) -> None:
+        """Kill, and note whether a step had documents in its index then, and was not settled."""
+        self._assert_alive()
+        there = self._there()
+        kill()
+        # What is settled is counted when nothing can be settled any more.
+        begun = there - self._settled()
+        hit = {snapshot_id: count for snapshot_id, count in begun.items() if count != self._left[snapshot_id]}
+        self._left = begun
+        sys.stdout.write(f"{what} killed, documents of unfinished steps: {hit}\n")
+        if hit:
+            self.hits.append(what)
+
+    def _assert_alive(self) -> None:
+        """A node that was killed must not have ended the source."""
+        sink = self.starts[-1]
+        assert sink.process.poll() is None, f"the source ended by itself:\n{sink.text()[-6000:]}"
+
+    def _works(self) -> bool:
+        before = self._written()
+        time.sleep(0.05)
+        if self._written() <= before:
+            return False
+        begun = self._there() - self._settled()
+        return any(count != self._left[snapshot_id] for snapshot_id, count in begun.items())
+
+    def _lines(self, event: str) -> list[Line]:
+        return [line for sink in self.starts for line in sink.lines() if line.get("event") == event]
+
+    def _read(self) -> int:
+        return len({line["table"] for line in self._lines("part read") if line["part"] == line["parts"]})
+
+    def _settled(self) -> Counts:
+        """What the processes have said to be settled; less may be there, where a later snapshot changed it."""
+        settled: Counts = Counter()
+        for line in self._lines("documents settled"):
+            settled[line["snapshot_id"]] += line["indexed"]
+        return settled
+
+    def _there(self) -> Counts:
+        """What the indexes hold."""
+        self.direct.search.ask("POST", f"{INDEXES}/_refresh")
+        body = {"size": 0, "aggs": {"of": {"terms": {"field": "iceberg_snapshot_id", "size": 10_000}}}}
+        answer = self.direct.search.ask("POST", f"{INDEXES}/_search", body)
+        buckets = answer.get("aggregations", {}).get("of", {}).get("buckets", [])
+        return Counter({bucket["key"]: bucket["doc_count"] for bucket in buckets})
+
+    def _written(self) -> int:
+        """How many documents the node has taken since its start, repeated ones too."""
+        stats = self.direct.search.ask("GET", f"{INDEXES}/_stats/indexing")
+        return int(stats.get("_all", {}).get("total", {}).get("indexing", {}).get("index_total", 0))
+
+
+def test_killed_again_and_again_each_index_is_its_table(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Node and source killed in turn at random moments of random histories, each index ends equal to its table."""
+    rng = random.Random(seeded())
+    home = tmp_path_factory.mktemp("direct-killed")
+    use_catalog(spark, home, CATALOG)
+    with SearchNode(tmp_path_factory.mktemp("direct-killed-node")) as node:
+        direct = Direct(spark, home, Search(node.url), CATALOG)
+        struck = Struck(direct, node, [_story(spark, kind, rng) for kind in KINDS], rng)
+        with struck:
+            # More often where no kill fell into the middle of a step: such a run would prove nothing.
+            for number in range(KILLS // 2 + 5):
+                if number < KILLS / 2 or set(struck.hits) != {"node", "source"}:
+                    _round(struck, number)
+            last = struck.start(QUICK, "--once").wait(240 + 30 * KILLS)
+        assert last.code == 0, last.text[-6000:]
+        for story in struck.stories:
+            told = [statement[:80] for statement in story.told]
+            assert direct.differences(story.subject) == [], f"{story.subject.kind}: {told}"
+    assert set(struck.hits) == {"node", "source"}, "no kill fell into the middle of a step"
+
+
+def _story(spark: SparkSession, kind: Kind, rng: random.Random) -> Crowded:
+    story = Crowded(Subject(spark, kind, KINDS[kind], catalog=CATALOG), rng.randrange(2**32))
+    story.settle = lambda: None
+    story.begin()
+    return story
+
+
+def _round(struck: Struck, number: int) -> None:
+    """Start the source, kill the node in its work, then the source: in the full read first, in changes from then on."""
+    sink = struck.start(SLOW)
+    struck.live(1)
+    if number:
+        struck.wait_for_read()
+    _moment(struck)
+    struck.strike("node", struck.node.kill)
+    struck.live(1)
+    struck.node.start()
+    _moment(struck)
+    struck.strike("source", sink.kill)
+
+
+def _moment(struck: Struck) -> None:
+    """Let some steps go by, then kill while documents are sent or soon after; now and then, whatever happens."""
+    if struck.rng.random() < 0.1:
+        time.sleep(struck.rng.uniform(0, 8))
+    else:
+        struck.wait_for_steps(struck.rng.choice([0, 1, 2, 4]))
+        struck.wait_for_work()
+        time.sleep(struck.rng.choice([0.0, struck.rng.uniform(0, 0.5)]))
