@@ -31,6 +31,9 @@ from connector.sink.watermarks import Seen, together
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered before they are folded, and handed on if still more than half."""
 
+FEW_ROWS, MANY_TABLES = 2_000, 16
+"""Below this many rows of a table a map task's fold costs more than it saves, which adds up from some tables on."""
+
 
 def map_task(plan: BatchPlan) -> Task:
     """Give the map task: numbers of shares of the batch's offsets -> parcels."""
@@ -95,10 +98,6 @@ def _rows(outcome: Outcome) -> Counter[int]:
     return rows
 
 
-FEW_ROWS = 2_000
-"""Below this many rows of a table a map task's fold costs more than it saves."""
-
-
 class _Mapping:
     """The state of one map task."""
 
@@ -136,8 +135,11 @@ class _Mapping:
     def finish(self) -> Iterator[Parcel]:
         """Hand on what is left, and the counts."""
         if not self._blocked:
-            for index in list(self._parts):
-                yield from self._handed_on(self._plan.tables[index])
+            many = len(self._parts) >= MANY_TABLES
+            for index, parts in list(self._parts.items()):
+                # Few rows are folded once, where those of all tasks meet.
+                few = many and sum(map(len, parts)) < FEW_ROWS
+                yield from self._handed_on(self._plan.tables[index], as_is=few)
         if self._writers is not None:
             yield from self._writers.close()
         yield Parcel.of(parcels.TALLY, self._tally)
@@ -166,15 +168,13 @@ class _Mapping:
         self._waiting_bytes = sum(part.size_bytes for parts in self._parts.values() for part in parts)
         if self._waiting_bytes > CHUNK_BYTES // 2:
             for index in list(self._parts):
-                yield from self._handed_on(self._plan.tables[index], folded=True)
+                yield from self._handed_on(self._plan.tables[index], as_is=True)
             self._waiting_bytes = 0
 
-    def _handed_on(self, table: TablePlan, *, folded: bool = False) -> Iterator[Parcel]:
+    def _handed_on(self, table: TablePlan, *, as_is: bool = False) -> Iterator[Parcel]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        # Few rows are folded once, where those of all tasks meet.
-        folded = folded or sum(map(len, parts)) < FEW_ROWS
-        for part in joined(parts) if folded else _survivors(parts, table, last=table.index in self._moving):
+        for part in joined(parts) if as_is else _survivors(parts, table, last=table.index in self._moving):
             for bucket, piece in by_bucket(part, keys, table.buckets):
                 yield Parcel(parcels.CHANGES, pack(piece), table.index, bucket)
 
