@@ -77,7 +77,9 @@ class Direct:
         index = index_of(subject.short)
         mapping = next(iter(self.search.ask("GET", f"{index}/_mapping").values()))["mappings"]
         names = json.loads(mapping["_meta"]["icebridge"]["names"])
-        fields = {c.name(): names[str(c.fieldId())] for c in subject.table().java.schema().columns()}
+        # A column that was added since the last snapshot has no field yet, and no row has a value for it.
+        columns = subject.table().java.schema().columns()
+        fields = {c.name(): names.get(str(c.fieldId()), c.name()) for c in columns}
         rows: dict[str, list[Row]] = {}
         for row in self.spark.table(subject.name).collect():
             made = {fields[name]: _expected(value) for name, value in row.asDict().items()}
