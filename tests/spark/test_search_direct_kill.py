@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from connector.embedded.search import SearchNode
 from tests.direct import Direct
-from tests.running import Line, Sink, kills, seeded
+from tests.running import JAVA_OPTIONS, SHORT_LIVED, Line, Sink, kills, seeded
 from tests.searching import Search
 from tests.source_tables import Kind, Subject, use_catalog
 from tests.stories import FLAT, NESTED, Crowded
@@ -50,7 +50,7 @@ PROPERTIES = {
     "poll.interval.ms": "100",
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    JAVA_OPTIONS: SHORT_LIVED,
     "spark.sql.shuffle.partitions": "2",
 }
 Counts = Counter[int]
