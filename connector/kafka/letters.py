@@ -6,6 +6,7 @@ A mark is a record of the same topic with key and value as they were put through
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -18,6 +19,7 @@ from connector.kafka.records import Records
 from connector.settings import KafkaSettings
 
 MARK = "__icebridge.replayed"
+_NUMBER = re.compile(r"[0-9]{1,19}")
 _CHUNK = 20_000
 _FLUSH_S = 60.0
 
@@ -110,7 +112,7 @@ def _headers(message: Message) -> dict[str, str]:
 
 def _letter(message: Message, headers: Mapping[str, str]) -> DeadLetter | None:
     told = {name: headers.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
-    if not told["topic"] or not told["partition"].isdigit() or not told["offset"].isdigit():
+    if not told["topic"] or not all(_NUMBER.fullmatch(told[name]) for name in ("partition", "offset")):
         return None
     return DeadLetter(
         id=f"{message.partition()}-{message.offset()}",

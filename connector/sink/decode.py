@@ -103,6 +103,8 @@ def decode(run: Run, plan: BatchPlan) -> Outcome:
     """
     if run.topic in plan.refused:
         return Outcome(faults=tuple(Fault(row, "TASK_PUT", plan.refused[run.topic]) for row in range(len(run.offset))))
+    if len(run.broken):
+        return _without_broken(run, plan)
     index = plan.routes.get(run.topic)
     table = None if index is None else plan.tables[index]
     known = None if table is None else _expected(table)
@@ -113,6 +115,15 @@ def decode(run: Run, plan: BatchPlan) -> Outcome:
     if table is not None and known is not None and (table.layout.variants or not plan.evolve):
         values = read_again(values, run.value, reading.value, known)
     return _outcome(_Work(run, plan, reading), table, values)
+
+
+def _without_broken(run: Run, plan: BatchPlan) -> Outcome:
+    """Decode the records whose headers can be read; the others may be moves of a key, and nobody can tell."""
+    good = np.setdiff1d(np.arange(len(run.offset)), run.broken)
+    made = decode(run.only(good), plan) if len(good) else Outcome()
+    faults = [Fault(int(row), "TASK_PUT", "the record's headers do not end where it does") for row in run.broken]
+    faults += [attrs.evolve(fault, row=int(good[fault.row])) for fault in made.faults]
+    return attrs.evolve(made, faults=tuple(faults))
 
 
 def _expected(table: TablePlan) -> pa.StructType:

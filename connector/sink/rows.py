@@ -19,7 +19,7 @@ from connector.iceberg.nested import Path, within
 from connector.iceberg.position import TopicPartition
 from connector.iceberg.variants import LONGEST_BYTES, as_text
 from connector.kafka.fetch import Chunk
-from connector.kafka.fetch.headers import header
+from connector.kafka.fetch.headers import headers
 from connector.sink.fold import NONE, Order
 from connector.sink.parts import Part
 from connector.sink.plan import VALID_FROM, BatchPlan, TablePlan
@@ -40,7 +40,8 @@ UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_00
 class Run:
     """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
 
-    `old_key` and `new_key` are the headers of these names (`connector.sink.moves`), where they were asked for.
+    `old_key` and `new_key` are the headers of these names (`connector.sink.moves`), where they were asked for, and
+    `broken` the places of records whose headers cannot be read then.
     """
 
     topic: str
@@ -50,6 +51,7 @@ class Run:
     value: pa.Array
     old_key: pa.Array | None = None
     new_key: pa.Array | None = None
+    broken: Ints = attrs.field(factory=lambda: np.zeros(0, np.int64))
 
     @property
     def at(self) -> TopicPartition:
@@ -61,7 +63,12 @@ class Run:
         rows = pa.array(places)
         known = None if self.old_key is None else self.old_key.take(rows)
         return attrs.evolve(
-            self, offset=self.offset[places], key=self.key.take(rows), value=self.value.take(rows), old_key=known
+            self,
+            offset=self.offset[places],
+            key=self.key.take(rows),
+            value=self.value.take(rows),
+            old_key=known,
+            broken=np.flatnonzero(np.isin(places, self.broken)),
         )
 
     @property
@@ -73,8 +80,13 @@ class Run:
     def of(cls, chunk: Chunk, old_key: str | None = None, new_key: str | None = None) -> Run:
         """Take over what was fetched, and the headers of these names if there are any."""
         found = chunk.records
-        known = [None if name is None else header(found, name) for name in (old_key, new_key)]
-        return cls(chunk.topic, chunk.partition, found.offset, found.key, found.value, *known)
+        run = cls(chunk.topic, chunk.partition, found.offset, found.key, found.value)
+        if old_key is None and new_key is None:
+            return run
+        told = headers(found, [name for name in (old_key, new_key) if name is not None])
+        old = None if old_key is None else told.columns[0]
+        new = None if new_key is None else told.columns[-1]
+        return attrs.evolve(run, old_key=old, new_key=new, broken=np.flatnonzero(told.broken))
 
     @classmethod
     def of_records(cls, at: TopicPartition, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> Run:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 from typing import Any
 
 import attrs
+import google_crc32c
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.kafka.fetch.batches import Aborted, Unreadable, batches, committed, unpacked
+from connector.kafka.fetch.headers import headers
 from connector.kafka.fetch.ranges import OffsetRange, shares
 from connector.kafka.fetch.records import Section, records
-from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch
+from tests.model.record_batches import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    XERIAL,
+    ZSTD,
+    Record,
+    batch,
+    read_records,
+    varint,
+    written,
+)
 
 BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=120, max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple)
@@ -108,6 +124,52 @@ def test_garbage_is_an_error_and_never_other_records(made: Made, data: Any) -> N
         assert found <= {row[1:] for row in read(attrs.evolve(made, aborted=()), 0, 2**62)}
 
 
+LARGE = st.sampled_from([-(2**63), -(2**31), -2, -1, 1, 7, 200, 2**20, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1])
+
+
+@st.composite
+def bodies(draw: Any) -> tuple[bytes, int]:
+    """Bytes of one batch's records that no client would write, and how many they are said to be.
+
+    Bytes are changed, left out and put in, numbers above all: sizes that reach beyond record and batch.
+    """
+    count = draw(st.integers(1, 4))
+    body = bytearray().join(written(Record(i, draw(BYTES), draw(BYTES), draw(HEADERS)), 0) for i in range(count))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(body) - 1)) if body else 0
+        removed = draw(st.integers(0, 3))
+        body[at : at + removed] = draw(st.binary(max_size=3) | LARGE.map(varint))
+    if draw(st.booleans()):
+        # The sizes of records are mended, so that what is within them is looked at.
+        inner = bytes(body[draw(st.integers(1, 2)) :])
+        body, count = bytearray(varint(len(inner)) + inner), 1
+    return bytes(body), draw(st.just(count) | st.sampled_from([0, -1, 2**31 - 1]))
+
+
+@given(bodies())
+def test_no_bytes_are_read_that_are_not_the_records(made: tuple[bytes, int]) -> None:
+    """Whatever a batch holds, its records are those that a reader of single bytes finds, or it is an error for both."""
+    body, count = made
+    try:
+        wanted = read_records(body, count, 0)
+    except ValueError:
+        wanted = None
+    try:
+        found = records(body, [Section(0, len(body), count, 0)], 0, 2**62)
+    except Unreadable:
+        assert wanted is None
+        return
+    assert wanted is not None
+    read = zip(found.offset.tolist(), found.key.to_pylist(), found.value.to_pylist(), strict=True)
+    assert list(read) == [(one.offset, one.key, one.value) for one in wanted]
+    names = ["", "a", *{name.decode("utf-8", "ignore") for one in wanted for name, _ in one.headers or ()}]
+    told = headers(found, names)
+    assert told.broken.tolist() == [one.headers is None for one in wanted]
+    for name, column in zip(names, told.columns, strict=True):
+        first = [dict(reversed(one.headers or ())).get(name.encode()) for one in wanted]
+        assert column.to_pylist() == first
+
+
 RANGES = st.lists(
     st.builds(
         lambda topic, partition, start, size: OffsetRange(topic, partition, start, start + size),
@@ -138,3 +200,50 @@ def test_a_marker_that_compaction_emptied_is_passed_over() -> None:
         [], 1, 1, producer=1, transactional=True, marker=0, emptied=True
     )
     assert read(Made(made, (), []), 0, 9) == [(0, b"k", b"v")]
+
+
+def test_a_made_up_count_of_headers_is_not_counted_through() -> None:
+    """A record that says it has 2^62 headers has broken ones, and its neighbours keep theirs."""
+    good = [written(Record(i, b"k", b"v", (("h", b"%d" % i),)), 0) for i in (0, 2)]
+    fields = b"\0\0" + varint(1) + varint(1) + b"k" + varint(1) + b"v" + varint(2**62) + b"\0\0" * 9
+    body = good[0] + varint(len(fields)) + fields + good[1]
+    told = headers(records(body, [Section(0, len(body), 3, 0)], 0, 9), ["h"])
+    assert told.broken.tolist() == [False, True, False]
+    assert told.columns[0].to_pylist() == [b"0", None, b"2"]
+
+
+def test_a_header_that_reaches_behind_its_record_is_not_read() -> None:
+    """A header's size that reaches into the next record, or out of all bytes, gives none of them away."""
+    for size in (40, 2**20, 2**31 - 1, 2**62, 2**63 - 1):
+        fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(1) + varint(1) + b"h" + varint(size)
+        body = varint(len(fields)) + fields + written(Record(1, b"k", b"secret" * 9), 0)
+        told = headers(records(body, [Section(0, len(body), 2, 0)], 0, 9), ["h"])
+        assert told.broken.tolist() == [True, False]
+        assert told.columns[0].to_pylist() == [None, None]
+
+
+def test_a_marker_that_is_none_is_an_error() -> None:
+    """A control batch whose record has no end, or no type, is not read beyond."""
+    for body in (b"\xff" * 8, b"\0\0\0\0\0\0"):
+        with pytest.raises(Unreadable, match="marker"):
+            read(Made(framed(body, 1, 0x30), (), []), 0, 9)
+
+
+def test_a_block_that_lies_about_its_size_is_not_made_room_for() -> None:
+    """Snappy's own size of a block is believed only as far as such a block can hold it."""
+    for size in (varint(2**33), b"\xff" * 40):
+        with pytest.raises(Unreadable, match="block"):
+            read(Made(framed(size + b"\0" * 20, 1, SNAPPY), (), []), 0, 9)
+
+
+def test_a_batch_that_ends_before_it_begins_is_an_error() -> None:
+    """Counts below zero are nobody's."""
+    with pytest.raises(Unreadable, match="says it has -1"):
+        read(Made(framed(b"", -1, 0), (), []), 0, 9)
+
+
+def framed(body: bytes, count: int, attributes: int) -> bytes:
+    """A batch at offset 0 whose checksum is right, whatever else."""
+    after = struct.pack(">hiqqqhii", attributes, 0, 0, 0, 1, 0, 0, count) + body
+    rest = struct.pack(">ibI", 0, 2, google_crc32c.value(after)) + after
+    return struct.pack(">qi", 0, len(rest)) + rest

@@ -52,10 +52,10 @@ def batch(
     if emptied:
         body, count = b"", 0
     elif marker is not None:
-        body = _record(Record(base, struct.pack(">hh", 0, marker), struct.pack(">hi", 0, 0)), base)
+        body = written(Record(base, struct.pack(">hh", 0, marker), struct.pack(">hi", 0, 0)), base)
         count = 1
     else:
-        body, count = b"".join(_record(record, base) for record in records), len(records)
+        body, count = b"".join(written(record, base) for record in records), len(records)
     attributes = (SNAPPY if codec == XERIAL else codec) | (0x10 if transactional else 0) | (0x20 * (marker is not None))
     packed = _packed(body, codec)
     time_ms = 1_700_000_000_000
@@ -65,7 +65,8 @@ def batch(
     return struct.pack(">qi", base, len(rest)) + rest
 
 
-def _record(record: Record, base: int) -> bytes:
+def written(record: Record, base: int) -> bytes:
+    """One record's bytes, as a batch that begins at `base` holds them."""
     fields = b"\0" + varint(-(record.offset % 7)) + varint(record.offset - base)
     for part in (record.key, record.value):
         fields += varint(-1) if part is None else varint(len(part)) + part
@@ -74,6 +75,81 @@ def _record(record: Record, base: int) -> bytes:
         fields += varint(len(name.encode())) + name.encode()
         fields += varint(-1) if value is None else varint(len(value)) + value
     return varint(len(fields)) + fields
+
+
+@frozen
+class Read:
+    """A record as it was read; `headers` is None where they do not end where the record does."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] | None
+
+
+def read_records(body: bytes, count: int, base: int) -> list[Read]:
+    """The records of one unpacked batch, byte after byte as the protocol says; ValueError for what is none."""
+    found: list[Read] = []
+    at = 0
+    for _ in range(count):
+        size, at = _number(body, at, 5)
+        if size < 0 or at + size > len(body):
+            raise ValueError("size")
+        found.append(_one(body[at : at + size], base))
+        if not found[-1].offset > (found[-2].offset if len(found) > 1 else base - 1):
+            raise ValueError("order")
+        at += size
+    if at != len(body) or count < 0:
+        raise ValueError("count")
+    return found
+
+
+def _one(body: bytes, base: int) -> Read:
+    _, at = _number(body, 1, 10)
+    delta, at = _number(body, at, 10)
+    if not 0 <= delta < 2**31:
+        raise ValueError("delta")
+    key, at = _field(body, at)
+    value, at = _field(body, at)
+    return Read(base + delta, key, value, _headers(body, at))
+
+
+def _headers(body: bytes, at: int) -> tuple[tuple[bytes, bytes | None], ...] | None:
+    found = []
+    try:
+        count, at = _number(body, at, 10)
+        if not 0 <= count <= (len(body) - at) // 2:
+            return None
+        for _ in range(count):
+            name, at = _field(body, at)
+            value, at = _field(body, at)
+            if name is None:
+                return None
+            found.append((name, value))
+    except ValueError:
+        return None
+    return tuple(found) if at == len(body) else None
+
+
+def _field(body: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = _number(body, at, 10)
+    if size < 0:
+        return None, at
+    if at + size > len(body):
+        raise ValueError("field")
+    return body[at : at + size], at + size
+
+
+def _number(body: bytes, at: int, longest: int) -> tuple[int, int]:
+    raw = 0
+    for place in range(longest):
+        if at + place >= len(body):
+            raise ValueError("ends")
+        raw |= (body[at + place] & 0x7F) << 7 * place
+        if body[at + place] < 0x80:
+            raw &= 2**64 - 1
+            return raw >> 1 ^ -(raw & 1), at + place + 1
+    raise ValueError("varint")
 
 
 def _packed(body: bytes, codec: int) -> bytes:

@@ -11,10 +11,15 @@ import pytest
 
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.types import table_schema
+from connector.kafka.fetch import Chunk
+from connector.kafka.fetch.records import Section, records
+from connector.sink.decode import Run, decode
 from connector.sink.fold import NONE, Order
-from connector.sink.moves import marked, moves
+from connector.sink.moves import HEADER, NEW_KEY, marked, moves
 from connector.sink.parts import Part
 from connector.sink.plan import TablePlan
+from tests.model.record_batches import Record, varint, written
+from tests.unit import sink_plans
 
 OFFSETS = np.array([5, 6, 8, 9])
 
@@ -80,3 +85,19 @@ def test_the_header_is_read_as_a_key(keys: dict[str, pa.DataType], header: bytes
     """It is JSON with or without schema; one that cannot be read names no key, and breaks nothing."""
     _, found = told(table(**keys), "c", [5], [header, None, None, None])
     assert found == ([(5, expected)] if expected is not None else [])
+
+
+def test_a_record_with_broken_headers_is_dead_and_its_neighbours_live() -> None:
+    """Nobody can tell whether such a record moves a key, so it is a dead letter where headers mean something."""
+    fields = b"\0\0" + varint(1) + varint(-1) + varint(7) + b'{"a":2}' + varint(2**40)
+    good = [written(Record(i, None, b'{"a":%d}' % i, ((HEADER, b'{"a":9}'),)), 0) for i in (0, 2)]
+    body = good[0] + varint(len(fields)) + fields + good[1]
+    chunk = Chunk("t", 0, records(body, [Section(0, len(body), 3, 0)], 0, 9))
+    run = Run.of(chunk, HEADER, NEW_KEY)
+    assert run.old_key is not None and run.old_key.to_pylist() == [b'{"a":9}', None, b'{"a":9}']
+    plan = sink_plans.plan()
+    outcome = decode(run, plan)
+    assert sink_plans.dead(outcome) == {1: "the record's headers do not end where it does"}
+    assert len(outcome.needs) == 1
+    assert decode(run.only(np.array([1, 2])), plan).faults[0].row == 0
+    assert not decode(Run.of(chunk), plan).faults

@@ -28,6 +28,12 @@ _GZIP, _SNAPPY = 1, 2
 _FRAMED = {3: "lz4", 4: "zstd"}
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
+_SNAPPY_RATIO, _SNAPPY_LENGTH_BITS = 64, 35
+"""Snappy cannot pack better: its copies of at most 64 bytes take two. Its length has 32 bits."""
+
+UNPACKED_BYTES = 2**31 - 64
+"""Most that a batch may unpack to: what a reader of records can place."""
+
 _ABORT = 0
 _MARKER_FIELDS = 5
 _MARKER_TYPE = struct.Struct(">hh")
@@ -80,6 +86,8 @@ def batches(data: memoryview) -> Iterator[Batch]:
         if end > len(data):
             return
         _, _, _, _, crc, attributes, last, _, _, producer, _, _, count = _HEADER.unpack_from(data, at)
+        if last < 0 or count < 0:
+            raise Unreadable(f"the record batch at offset {base} says it has {count} records up to {last} behind it")
         if google_crc32c.value(bytes(data[at + _CHECKED : end])) != crc:
             raise Unreadable(f"the record batch at offset {base} is not as it was written (CRC-32C)")
         yield Batch(base, base + last, count, attributes, producer, at + HEADER_BYTES, end)
@@ -113,12 +121,15 @@ def _is_abort(batch: Batch, data: memoryview) -> bool:
     if not batch.count:
         return False
     # length, attributes, time and offset (one byte each: they are 0 but for the length), then the key's length.
-    at = batch.start
-    for _ in range(_MARKER_FIELDS):
-        while data[at] & 0x80:
+    section, at = data[batch.start : batch.end], 0
+    try:
+        for _ in range(_MARKER_FIELDS):
+            while section[at] & 0x80:
+                at += 1
             at += 1
-        at += 1
-    return bool(_MARKER_TYPE.unpack_from(data, at)[1] == _ABORT)
+        return bool(_MARKER_TYPE.unpack_from(section, at)[1] == _ABORT)
+    except (IndexError, struct.error) as error:
+        raise Unreadable(f"the marker of a transaction at offset {batch.base} is none") from error
 
 
 def unpacked(batch: Batch, data: memoryview) -> bytes | memoryview:
@@ -133,14 +144,20 @@ def unpacked(batch: Batch, data: memoryview) -> bytes | memoryview:
         if codec == 0:
             return section
         if codec == _GZIP:
-            return zlib.decompress(section, wbits=31)
+            return _bounded(zlib.decompressobj(wbits=31).decompress(section, UNPACKED_BYTES + 1))
         if codec == _SNAPPY:
             return _snappy(section)
         if codec in _FRAMED:
-            return pa.CompressedInputStream(pa.py_buffer(section), _FRAMED[codec]).read()
-    except (zlib.error, OSError, IndexError, pa.ArrowException) as error:
+            return _bounded(pa.CompressedInputStream(pa.py_buffer(section), _FRAMED[codec]).read(UNPACKED_BYTES + 1))
+    except (zlib.error, OSError, IndexError, MemoryError, pa.ArrowException) as error:
         raise Unreadable(f"a record batch that cannot be unpacked: {error}") from error
     raise Unreadable(f"compression {codec} of a record batch is not known")
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > UNPACKED_BYTES:
+        raise Unreadable(f"a record batch that unpacks to more than {UNPACKED_BYTES} bytes")
+    return data
 
 
 def _snappy(section: memoryview) -> bytes:
@@ -163,4 +180,8 @@ def _snappy_block(block: memoryview) -> bytes:
         at, shift = at + 1, shift + 7
         if byte < 0x80:  # noqa: PLR2004 - the last byte of a varint
             break
+        if shift == _SNAPPY_LENGTH_BITS:
+            raise Unreadable("a packed block whose size is no number")
+    if size > _SNAPPY_RATIO * len(block):
+        raise Unreadable(f"a packed block of {len(block)} bytes that says it holds {size}")
     return pa.decompress(pa.py_buffer(block), size, "snappy", asbytes=True)
