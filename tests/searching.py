@@ -35,6 +35,10 @@ class Search:
         except urllib.error.HTTPError as error:
             return json.loads(error.read())
 
+    def exists(self, index: str) -> bool:
+        """Whether there is an index, or alias, of this name."""
+        return "error" not in self.ask("GET", f"{index}/_settings")
+
     def documents(self, index: str) -> dict[str, Row]:
         """Every document by its id, as it is in the index."""
         self.ask("POST", f"{index}/_refresh")

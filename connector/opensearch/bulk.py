@@ -14,19 +14,22 @@ from typing import Any
 
 import attrs
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import TransportError
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.client import client, mapped
 from connector.opensearch.verdicts import verdict
 from connector.settings.search import BulkSettings, ConnectionSettings
 from serde.bits import Ints
 
 _TOO_LARGE = 413
-_ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+_ANSWER = "errors,items.*._id,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+_HEAD_BYTES = 8_192
+"""More than an action's own line takes: an id is at most 512 bytes, six times that when all of it is escaped."""
 _LONGEST_S = 30.0
 _REASON_CHARACTERS = 300
 
@@ -56,6 +59,13 @@ class Actions:
         """Give the entries from `start` up to, not including, `stop`; nothing is copied."""
         deletes = max(0, stop - max(start, len(self) - self.deletes))
         return Actions(self.lines[start:stop], self.tags[start:stop], deletes, self.once)
+
+    def id(self, row: int) -> str | None:
+        """Give the id that an entry names; None where OpenSearch is to make one up."""
+        head = self.lines[row].as_buffer().to_pybytes()[:_HEAD_BYTES].partition(b"\n")[0]
+        (told,) = orjson.loads(head).values()
+        found: str | None = told.get("_id")
+        return found
 
     @property
     def body(self) -> bytes:
@@ -99,8 +109,11 @@ class Bulk:
 
         Raises:
             RetriableError: the cluster is away or stayed busy.
-            FatalError: it refuses what no later try would change.
+            GapError: an index is gone.
+            FatalError: it refuses what no later try would change, or answers something else than was asked.
         """
+        if actions.lines.null_count:
+            raise FatalError("a line of a bulk request has no text, so that answers would be taken for others'")
         for piece in pieces(actions, self._settings.max_documents, self._settings.max_bytes):
             while len(self._flying) >= self._settings.in_flight:
                 self._landed(self._flying.pop(0))
@@ -146,11 +159,17 @@ class Bulk:
             return np.arange(len(actions)), str(error)
         except _Large:
             return self._halved(actions, counts)
+        items = answer.get("items", [])
+        if len(items) != len(actions):
+            raise FatalError(
+                f"OpenSearch answers {len(items)} actions of a bulk request of {len(actions)}; nothing of this batch "
+                "is acknowledged: see what stands between here and the cluster"
+            )
         if not answer.get("errors"):
             counts.deleted += actions.deletes
             counts.indexed += len(actions) - actions.deletes
             return np.zeros(0, np.int64), ""
-        return self._judged(actions, answer["items"], counts)
+        return self._judged(actions, items, counts)
 
     def _judged(self, actions: Actions, items: list[dict[str, Any]], counts: Counts) -> tuple[Ints, str]:
         again: list[int] = []
@@ -158,6 +177,8 @@ class Bulk:
         for row, item in enumerate(items):
             ((action, told),) = item.items()
             wrong = told.get("error") or {}
+            if wrong:
+                _check_id(actions, row, told)
             match verdict(told["status"], wrong.get("type"), creates=action == "create"):
                 case "done" if row < len(actions) - actions.deletes:
                     counts.indexed += 1
@@ -172,6 +193,11 @@ class Bulk:
                 case "malformed":
                     counts.malformed += 1
                     self._refuse(int(actions.tags[row]), f"the index refuses the document ({wrong.get('type')})")
+                case "gone":
+                    raise GapError(
+                        f"an index is gone, and its documents with it ({_told(told)}); nothing of this batch is "
+                        "acknowledged: build it anew, or set the stored position back (`icebridge offsets`)"
+                    )
                 case "stop":
                     raise FatalError(
                         f"OpenSearch refuses a document ({_told(told)}); nothing of this batch is acknowledged: put "
@@ -205,6 +231,16 @@ class Bulk:
 
 class _Large(Exception):
     """The node takes no body of this size."""
+
+
+def _check_id(actions: Actions, row: int, item: dict[str, Any]) -> None:
+    """See that an item is about the entry of its place: else another document would be blamed."""
+    wanted, given = actions.id(row), item.get("_id")
+    if wanted is not None and given is not None and wanted != given:
+        raise FatalError(
+            f"OpenSearch answers for another document than the one at place {row} of a bulk request; nothing of this "
+            "batch is acknowledged: see what stands between here and the cluster"
+        )
 
 
 def _told(item: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.errors import FatalError
 from connector.opensearch.texts import plain_texts
 
 MAX_BYTES = 512
@@ -23,7 +24,13 @@ _EMPTY = "\\e"
 
 
 def document_ids(keys: Sequence[pa.Array]) -> pa.StringArray:
-    """Give the id of each row; the columns are the key's, in order, without nulls and of types without parts."""
+    """Give the id of each row; the columns are the key's, in order, and of types without parts.
+
+    Raises:
+        FatalError: a key has a null; such rows are refused before, where their table and column are known.
+    """
+    if any(key.null_count for key in keys):
+        raise FatalError("a document's key has a null, and its id would too; nothing of this batch is acknowledged")
     texts = [pc.replace_substring(plain_texts(key), "\\", "\\\\") for key in keys]
     if len(texts) == 1:
         made = pc.if_else(pc.equal(texts[0], ""), _EMPTY, texts[0])

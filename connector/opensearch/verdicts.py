@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Verdict = Literal["done", "stale", "again", "malformed", "stop"]
+Verdict = Literal["done", "stale", "again", "malformed", "gone", "stop"]
 
 _MALFORMED = frozenset(
     {
@@ -33,16 +33,17 @@ def verdict(status: int, kind: str | None, *, creates: bool = False) -> Verdict:
     stale      the index holds a newer version: this change was overtaken, which is all right
     again      the node is busy or its disk full: the same may succeed later
     malformed  this document can never be indexed
+    gone       there is no such index, where OpenSearch does not make one by itself
     stop       a person has to look (index closed or read-only, no rights)
     """
     if status < _OK or (status == _NOT_FOUND and kind is None):
         return "done"
     if status == _CONFLICT and kind == "version_conflict_engine_exception":
         return "done" if creates else "stale"
-    if status in _PASSING:
+    if status in _PASSING or (status == _FORBIDDEN and kind == "cluster_block_exception"):
         return "again"
-    if status == _FORBIDDEN and kind == "cluster_block_exception":
-        return "again"
+    if kind == "index_not_found_exception":
+        return "gone"
     if status == _BAD and kind in _MALFORMED:
         return "malformed"
     return "stop"

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from connector.source.envelope import HEADERS, NEW_KEY, OLD_KEY, Wire, header, is_moved, key_columns, key_of
+from connector.source.naming import refuse_nulls
 from connector.source.values import converted
 from serde.bits import Ints
 from serde.emit.datums import AFTER, BEFORE, FIRST_OF_TWO, NOTHING, SECOND_OF_TWO, Avro, Envelopes
@@ -27,10 +28,11 @@ _KIND, _MOVED = "kind", "moved"
 @attrs.frozen
 class Plan:
     """What a worker makes of its columns: the kind of row, then `total_order` and `headers` if there are any, the key's
-    columns (one of text where `key` is None), the image's.
+    columns (one of text where `key` is None; `key_names` are None where there is no key), the image's.
     """
 
     key: Avro | None
+    key_names: tuple[str, ...] | None
     key_columns: int
     envelopes: Envelopes
     ordered: bool
@@ -47,10 +49,12 @@ def with_keys(records: DataFrame, avro: Avro) -> DataFrame:
 
 
 def _keys(batches: Iterator[pa.RecordBatch], avro: Avro) -> Iterator[pa.RecordBatch]:
+    """Raises FatalError: a key has a null."""
     for batch in batches:
         place = batch.schema.get_field_index("key")
-        key = avro.messages(batch.column(place).flatten(), batch.num_rows)
-        yield batch.set_column(place, "key", key)
+        columns = batch.column(place).flatten()
+        refuse_nulls(batch.schema.field(place).type.names, columns)
+        yield batch.set_column(place, "key", avro.messages(columns, batch.num_rows))
 
 
 def with_values(changes: DataFrame, wire: Wire, avro: Avro, *, reads: bool) -> DataFrame:
@@ -64,6 +68,7 @@ def with_values(changes: DataFrame, wire: Wire, avro: Avro, *, reads: bool) -> D
     images = [_image(wire, name, is_after) for name in range(len(wire.row.members))]
     plan = Plan(
         wire.key_avro if wire.key else None,
+        _key_names(wire),
         len(keys),
         Envelopes(avro, reads, wire.transaction),
         order is not None,
@@ -98,7 +103,17 @@ def _moved_to(wire: Wire, kind: Column) -> Column:
 
 
 def _key_columns(wire: Wire, image: Column) -> list[Column]:
-    return [key_of(wire, image)] if wire.key is None or wire.key_avro is None else key_columns(wire, image)
+    if wire.key is None or wire.key_avro is None:
+        return [key_of(wire, image, required=False)]
+    return key_columns(wire, image)
+
+
+def _key_names(wire: Wire) -> tuple[str, ...] | None:
+    """Give what the key's columns are called in messages; a text stands for all of them."""
+    if wire.key is None:
+        return None
+    names = tuple(member.name for member in wire.key.record.members)
+    return names if wire.key_avro is not None else (" or ".join(names),)
 
 
 def _headers(wire: Wire, kind: Column) -> Column:
@@ -136,6 +151,8 @@ def _written(columns: list[pa.Array], kinds: Ints, plan: Plan) -> pa.RecordBatch
     orders = columns[0] if plan.ordered else None
     start = plan.ordered + plan.headers
     keys = [of_records(column) for column in columns[start : start + plan.key_columns]]
+    if plan.key_names is not None:
+        refuse_nulls(plan.key_names, keys)
     value = plan.envelopes.messages(columns[start + plan.key_columns :], kinds, orders)
     made = {"key": keys[0] if plan.key is None else plan.key.messages(keys, len(ends)), "value": value}
     if plan.headers:

@@ -38,7 +38,9 @@ from connector.opensearch.sending import Sender
 from connector.opensearch.texts import json_texts, quoted
 from connector.settings import SourceSettings
 from connector.settings.search import BulkSettings, ConnectionSettings, SearchSettings
+from connector.source.envelope import key_parts
 from connector.source.keys import KeyKind
+from connector.source.naming import refuse_nulls
 from connector.source.shape import Shape
 from connector.task_errors import of_tasks
 from serde.bits import Ints
@@ -62,6 +64,7 @@ class Plan:
     connection: ConnectionSettings
     bulk: BulkSettings
     style: Style
+    key_names: tuple[str, ...]
     key_types: tuple[pa.DataType, ...]
     names: tuple[str, ...]
     types: tuple[pa.DataType | None, ...]
@@ -126,6 +129,7 @@ class Indexer:
             connection=self.search.connection,
             bulk=self.search.bulk,
             style=index.style(partial=self.search.partial),
+            key_names=() if wire.key is None else tuple(member.name for member in wire.key.record.members),
             key_types=_key_types(shape),
             names=tuple(names[place] for place in chosen),
             types=tuple(types),
@@ -184,13 +188,8 @@ def _chosen(shape: Shape) -> list[int]:
 def _columns(shape: Shape, plan: Plan) -> list[Column]:
     """Select what a task gets, under names that have no dots."""
     before, after = F.col("before"), F.col("after")
-    if shape.keys.kind == KeyKind.ROW_ID:
-        keys = [F.col("row_id")]
-        old = [F.lit(None).cast("long")]
-    else:
-        paths = [_path(shape, name) for name in shape.keys.columns]
-        keys = [F.coalesce(_at(after, path), _at(before, path)) for path in paths]
-        old = [F.when(F.col("op") == "u", _at(before, path)) for path in paths]
+    keys = key_parts(shape.wire, F.coalesce(after, before))
+    old = [F.when(F.col("op") == "u", column) for column in key_parts(shape.wire, before)]
     columns = [after[shape.schema.names[place]] for place in _chosen(shape)]
     rows = [F.to_json(column) if kind is None else column for column, kind in zip(columns, plan.types, strict=True)]
     sides = {"k": keys, "o": old, "c": rows}
@@ -198,18 +197,8 @@ def _columns(shape: Shape, plan: Plan) -> list[Column]:
     return [F.col("op"), *named]
 
 
-def _path(shape: Shape, name: str) -> tuple[str, ...]:
-    return (name,) if name in shape.schema.names else tuple(name.split("."))
-
-
-def _at(image: Column, path: tuple[str, ...]) -> Column:
-    for part in path:
-        image = image[part]
-    return image
-
-
 def _sent(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
-    """Send a task's changes; one row tells what became of them."""
+    """Send a task's changes; one row tells what became of them. Raises FatalError: a row's key has a null."""
     reasons: set[str] = set()
     sender = Sender(plan.connection, plan.bulk, lambda _, reason: reasons.add(reason))
     for batch in batches:
@@ -225,6 +214,10 @@ def _send(batch: pa.RecordBatch, plan: Plan, sender: Sender) -> None:
     old, columns = batch.columns[1 + width : 1 + 2 * width], batch.columns[1 + 2 * width :]
     gone = pc.equal(ops, "d")
     if width:
+        where = f"table {plan.table}, snapshot {plan.snapshot_id}: "
+        refuse_nulls(plan.key_names, keys, where)
+        updated = pc.equal(ops, "u")
+        refuse_nulls(plan.key_names, [column.filter(updated) for column in old], where)
         ids = _ids(keys, plan)
         left = pa.concat_arrays([ids.filter(gone), _moved(ids, old, plan)])
         if len(left):

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.source.describe import Key
+from connector.source.naming import require, unite_zeros
 from connector.source.values import converted, json_text
 from serde.emit.connect import Document
 from serde.emit.datums import Avro
@@ -130,32 +131,45 @@ def _parts(wire: Wire) -> Column:
     return chosen.otherwise(parts(_EVENT))
 
 
-def key_of(wire: Wire, image: Column) -> Column:
-    """Give the record key of an image: text, a struct where it will be Avro, null without key."""
+def key_of(wire: Wire, image: Column, *, required: bool = True) -> Column:
+    """Give the record key of an image: text, a struct where it will be Avro, null without key.
+
+    Where a column of the key is null the task fails; or the text is null, if it is not `required`.
+    """
     if wire.key is None:
         return F.lit(None).cast("string")
     if wire.key_avro is not None:
         named = zip(key_columns(wire, image), wire.key.record.members, strict=True)
         return F.struct(*(column.alias(member.name) for column, member in named))
-    text = _key_text(wire, wire.key, image)
-    if not wire.key_schemas:
-        return text
-    return F.concat(F.lit(_opening(wire.key_schema)), text, F.lit("}"))
+    parts = key_parts(wire, image)
+    if required:
+        names = (member.name for member in wire.key.record.members)
+        parts = [require(column, name) for column, name in zip(parts, names, strict=True)]
+    text = _key_text(wire, wire.key, parts)
+    if wire.key_schemas:
+        text = F.concat(F.lit(_opening(wire.key_schema)), text, F.lit("}"))
+    return text if required else F.when(reduce(lambda left, right: left & right, [c.isNotNull() for c in parts]), text)
 
 
 def key_columns(wire: Wire, image: Column) -> list[Column]:
-    """Give the fields of the record key of an image, in the form that the wire has."""
+    """Give the fields of the record key of an image, in the form that the wire has; null where the image's are."""
     assert wire.key is not None
-    columns = zip(_key_parts(wire, wire.key, image), wire.key.record.members, strict=True)
+    columns = zip(key_parts(wire, image), wire.key.record.members, strict=True)
     return [converted(column, member.kind, wire.modes) for column, member in columns]
 
 
-def _key_parts(wire: Wire, key: Key, image: Column) -> list[Column]:
-    return [F.col("row_id")] if wire.by_row_id else [at(image, path) for path in key.paths]
+def key_parts(wire: Wire, image: Column) -> list[Column]:
+    """Give the columns of the key of an image, none without key."""
+    if wire.key is None:
+        return []
+    if wire.by_row_id:
+        return [F.col("row_id")]
+    found = zip(wire.key.paths, wire.key.record.members, strict=True)
+    return [unite_zeros(at(image, path), member.kind) for path, member in found]
 
 
-def _key_text(wire: Wire, key: Key, image: Column) -> Column:
-    named = zip(_key_parts(wire, key, image), key.record.members, strict=True)
+def _key_text(wire: Wire, key: Key, parts: list[Column]) -> Column:
+    named = zip(parts, key.record.members, strict=True)
     return json_text(F.struct(*(column.alias(member.name) for column, member in named)), key.record, wire.modes)
 
 
@@ -222,7 +236,7 @@ def _headers(wire: Wire, part: Column) -> Column:
 def header(wire: Wire, name: str, image: Column) -> Column:
     """Give the headers of a record with the other key of a row whose key changed."""
     assert wire.key is not None
-    payload = _key_text(wire, wire.key, image).cast("binary")
+    payload = _key_text(wire, wire.key, key_parts(wire, image)).cast("binary")
     return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(HEADERS)
 
 

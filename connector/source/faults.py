@@ -15,6 +15,9 @@ from connector.iceberg.java import is_retriable
 _FILE = re.compile(r"[^\s'\",;()\[\]]+\.(?:parquet|orc|avro|puffin|json)\b")
 _CAUSE = re.compile(r"(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+)): ([^\n]*)")
 _UNFIT = re.compile(r"serde\.faults\.Unfit: ([^\n]*)")
+_REFUSED = re.compile(
+    r"(?:\[USER_RAISED_EXCEPTION\]|connector\.errors\.FatalError:) ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE
+)
 _GONE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException")
 
 
@@ -23,7 +26,8 @@ def reading(table: str, snapshot_id: int) -> Iterator[None]:
     """Run a frame of this table and snapshot; what Spark raises becomes ours.
 
     Raises:
-        FatalError: a data or delete file is gone or cannot be read (names it), or a value does not fit its schema.
+        FatalError: a data or delete file is gone or cannot be read (names it), a value does not fit its schema,
+            or a row's key has a null.
         RetriableError: the store is away.
     """
     try:
@@ -33,6 +37,9 @@ def reading(table: str, snapshot_id: int) -> Iterator[None]:
 
 
 def _ours(text: str, where: str) -> ConnectorError:
+    refused = _REFUSED.search(text)
+    if refused:
+        return FatalError(f"{where}: {refused[1]}")
     causes = _CAUSE.findall(text)
     file = next(iter(_FILE.findall(text)), None)
     unfit = _UNFIT.search(text)

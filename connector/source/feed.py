@@ -11,7 +11,7 @@ import attrs
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
-from connector.errors import GapError
+from connector.errors import FatalError, GapError
 from connector.iceberg.history import Snapshots
 from connector.iceberg.java import jvm
 from connector.iceberg.position import NAME
@@ -26,6 +26,7 @@ from connector.source.decide import Ancestor, Head, Position, Progress, Snapshot
 from connector.source.describe import record
 from connector.source.faults import reading
 from connector.source.identity import identity
+from connector.source.naming import UNNUMBERED
 from connector.source.shape import Shape
 from connector.source.standing import Standing
 from connector.source.standings import Standings
@@ -161,12 +162,15 @@ class Feed:
         at = _at(snapshot, before)
         part_bytes = read.part_bytes or self._part_bytes(read.snapshot_id)
         parts = self._parts_of(read.snapshot_id, part_bytes)
+        shape = self.shape(at, reads=True)
+        if shape.wire.by_row_id and not all(map(initial.is_numbered, parts)):
+            # Known before the read has begun: it must not be pinned to a snapshot whose rows never have ids.
+            raise FatalError(f"table {self.name}, snapshot {at.snapshot_id}: {UNNUMBERED}")
         if read.part_bytes is None:
             # Stored before the first row is out: after a crash the read must not begin anew at a later snapshot, in
             # which rows that are out already may be gone.
             self._reading(before, Progress(at.snapshot_id, 0, part_bytes))
         if read.part < len(parts):
-            shape = self.shape(at, reads=True)
             if read.part == 0:
                 self._announce(shape, before)
             with self._staged(at):

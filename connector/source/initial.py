@@ -54,6 +54,11 @@ def parts(spark: SparkSession, table: Table, snapshot_id: int, part_bytes: int =
     return tuple(Part(number, tasks) for number, tasks in enumerate(_packed(files, part_bytes)))
 
 
+def is_numbered(part: Part) -> bool:
+    """Tell whether the rows of a part have ids; those from before an upgrade to v3 get them by the next commit."""
+    return all(task.first_row_id is not None for task in part.tasks)
+
+
 def rows(spark: SparkSession, table: Table, snapshot_id: int, part: Part, keys: Keys) -> DataFrame:
     """Give the live rows of one part as reads, in the shape of `connector.source.changes`; no shuffle."""
     schema = snapshot_schema(spark, table, snapshot_id)

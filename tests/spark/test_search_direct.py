@@ -187,3 +187,80 @@ def test_an_alias_that_is_rolled_over_stays_equal_to_the_table(direct: Direct) -
     found = {name: direct.search.documents(f"{index}-{name}") for name in ("000001", "000002")}
     ends = {name: {i: d["v"] for i, d in documents.items()} for name, documents in found.items()}
     assert ends == {"000001": {"1": "a", "2": "B"}, "000002": {"4": "d"}}
+
+
+def _names(direct: Direct, table: str) -> list[str]:
+    return sorted(direct.search.documents(index_of(table))) if direct.search.exists(index_of(table)) else []
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "rows", "fit"),
+    [
+        ("holed", "k", "('a', 1, 1.0), (NULL, 2, 1.0), ('c', 3, 1.0)", {"a", "c"}),
+        ("half", "k,n", "('a', 1, 1.0), ('b', NULL, 1.0), (NULL, 3, 1.0)", {"a-1"}),
+    ],
+)
+def test_a_row_with_a_null_in_its_key_stops_the_table(
+    direct: Direct, name: str, keys: str, rows: str, fit: set[str]
+) -> None:
+    """No document is named by a null: the table stops, and says which column of which table, and what to do."""
+    table = _table(direct, name, "k STRING, n BIGINT, d DOUBLE", keys=False)
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES {rows}")
+    extra = {"message.key.columns": f"{table}:{keys}"}
+    with pytest.raises(FatalError, match=rf"table {table}, snapshot \d+: .*null in column [kn].*message\.key\.columns"):
+        direct.run(table, extra)
+    assert set(_names(direct, table)) <= fit
+
+
+def test_a_key_that_becomes_null_stops_the_table(direct: Direct) -> None:
+    """A row whose key becomes null is not taken for the one that it was before."""
+    table = _table(direct, "emptied", "id BIGINT NOT NULL, k STRING, v STRING")
+    extra = {"message.key.columns": f"{table}:k"}
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a', 'x'), (2, 'b', 'y')")
+    direct.run(table, extra)
+    direct.spark.sql(f"UPDATE {CATALOG}.{table} SET k = NULL, v = 'z' WHERE id = 1")
+    with pytest.raises(FatalError, match="null in column k"):
+        direct.run(table, extra)
+    assert {i: d["v"] for i, d in direct.search.documents(index_of(table)).items()} == {"a": "x", "b": "y"}
+
+
+def test_odd_keys_name_documents_of_their_own(direct: Direct) -> None:
+    """NaN, infinities, empty texts and texts of any length are values: each has a document."""
+    table = _table(direct, "odd", "k STRING, d DOUBLE, v INT", keys=False)
+    extra = {"message.key.columns": f"{table}:k,d"}
+    long = "'" + "x" * 600 + "'"
+    values = f"('', double('NaN'), 1), ('', 0D, 2), ('-', double('Infinity'), 3), ({long}, 1D, 4), ({long}, 2D, 5)"
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES {values}")
+    direct.run(table, extra)
+    direct.spark.sql(f"UPDATE {CATALOG}.{table} SET v = v + 10 WHERE v IN (1, 2, 5)")
+    direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE v IN (3, 4)")
+    direct.run(table, extra)
+    assert sorted(d["v"] for d in direct.search.documents(index_of(table)).values()) == [11, 12, 15]
+
+
+def test_rows_from_before_an_upgrade_have_no_row_id_and_stop_the_table(direct: Direct) -> None:
+    """A table upgraded to v3 without identifier columns: rows that have no id yet are not sent under one name; once a
+    commit has numbered them the table is read as any other."""
+    table = _table(direct, "upgraded", "v STRING", keys=False)
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES ('a'), ('b'), ('c')")
+    direct.spark.sql(f"ALTER TABLE {CATALOG}.{table} SET TBLPROPERTIES ('format-version'='3')")
+    with pytest.raises(FatalError, match=rf"table {table}, snapshot \d+: .*no _row_id.*rewrite_data_files"):
+        direct.run(table)
+    assert _names(direct, table) == []
+    options = "options => map('rewrite-all','true')"
+    direct.spark.sql(f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', {options})")
+    direct.run(table)
+    assert sorted(d["v"] for d in direct.search.documents(index_of(table)).values()) == ["a", "b", "c"]
+
+
+def test_a_row_that_was_never_numbered_stops_the_table_when_it_is_deleted(direct: Direct) -> None:
+    """Changes of rows from before the upgrade, made before anything numbered them, are not sent under one name."""
+    table = _table(direct, "late_upgrade", "v STRING", keys=False)
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES ('a'), ('b'), ('c')")
+    extra = {"snapshot.mode": "no_data"}
+    direct.run(table, extra)
+    direct.spark.sql(f"ALTER TABLE {CATALOG}.{table} SET TBLPROPERTIES ('format-version'='3')")
+    direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE v = 'b'")
+    with pytest.raises(FatalError, match=rf"table {table}, snapshot \d+: .*no _row_id"):
+        direct.run(table, extra)
+    assert _names(direct, table) == []

@@ -161,6 +161,20 @@ def test_avro_says_what_json_says(spark: SparkSession, modes: Modes) -> None:
     assert [(r.key, r.value) for r in mixed] == [(p.key, m.value) for p, m in zip(expected, found, strict=True)]
 
 
+def test_a_key_with_a_null_is_refused(spark: SparkSession) -> None:
+    """No Avro key says that a column of it is null, where its schema allows that too: in reads and in changes."""
+    row = Record((Member("id", Plain("long")),))
+    image = "STRUCT<id: BIGINT>"
+    frame = spark.createDataFrame(
+        [("c", None, (None,), None)], f"op STRING, before {image}, after {image}, row_id BIGINT"
+    )
+    avro = registered(Wire("p.t", row, key(row, ("id",)), Modes(), ORIGIN))
+    for wire in (avro, attrs.evolve(avro, value_avro=None)):
+        for reads in (False, True):
+            with pytest.raises(FatalError, match="null in column id"), reading("db.t", 5):
+                records(frame, wire, reads=reads).collect()
+
+
 def test_a_change_of_key_and_records_without_key(spark: SparkSession) -> None:
     """Headers hold the keys as JSON, as Connect's own converter writes them; without key there is no key message."""
     row = Record((Member("id", Plain("long"), False),))

@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from connector.errors import FatalError
 from connector.source import values
 from connector.source.describe import key
 from connector.source.emit import order
 from connector.source.envelope import ROW_ID, Wire, events
+from connector.source.faults import reading
 from connector.source.numbering import numbered
 from connector.source.records import records
 from serde.converter import converter
@@ -40,6 +42,7 @@ def _settled(spark: SparkSession) -> None:
 
 
 DEFAULTS = Modes()
+REFUSED = r"table db\.t, snapshot 5: .*(null in column|no _row_id)"
 
 
 def text(frame: DataFrame, kind: Kind, modes: Modes = DEFAULTS) -> list[Any]:
@@ -188,6 +191,31 @@ def test_tombstones_keys_and_operations_follow_the_settings(spark: SparkSession)
     assert [op for _, op, _ in brief(records(frame, wire(skipped=frozenset("ud")), reads=False))] == ["c"]
     by_row = wire(key=ROW_ID, by_row_id=True, tombstones=False)
     assert {k for k, _, _ in brief(records(frame, by_row, reads=False))} == {'{"_row_id":9}'}
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_record_key_with_a_null_is_refused(spark: SparkSession, reads: bool) -> None:
+    """Rows that nothing tells apart do not share a record key, whichever part of it is null."""
+    image = "STRUCT<id: BIGINT, v: DOUBLE>"
+    shape = f"op STRING, before {image}, after {image}, row_id BIGINT"
+    nameless = spark.createDataFrame([("r", None, (None, 1.0), None)], shape)
+    half = spark.createDataFrame([("r", None, (1, None), None)], shape)
+    both = wire(key=key(wire().row, ("id", "v")))
+    for frame, made in [(nameless, wire()), (half, both), (nameless, wire(key=ROW_ID, by_row_id=True))]:
+        with pytest.raises(FatalError, match=REFUSED), reading("db.t", 5):
+            records(frame, made, reads=reads).collect()
+    arrives = spark.createDataFrame([("u", (1, 1.0), (None, 1.0), None)], shape)
+    with pytest.raises(FatalError, match=REFUSED), reading("db.t", 5):
+        records(arrives, wire(moves=True), reads=False).collect()
+
+
+def test_both_zeros_are_one_key(spark: SparkSession) -> None:
+    """Spark pairs rows by keys to which 0.0 and -0.0 are one: so they are in records."""
+    rows = [("c", None, (1, -0.0), None), ("c", None, (1, 0.0), None)]
+    image = "STRUCT<id: BIGINT, v: DOUBLE>"
+    frame = spark.createDataFrame(rows, f"op STRING, before {image}, after {image}, row_id BIGINT")
+    made = records(frame, wire(key=key(wire().row, ("v",))), reads=False).collect()
+    assert [r.key for r in made] == ['{"v":0.0}'] * 2
 
 
 def test_our_reader_takes_what_is_written(spark: SparkSession) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.actions import Style, written
 from connector.opensearch.bulk import Actions, Bulk, Counts
 from connector.settings.search import BulkSettings, ConnectionSettings
@@ -73,7 +73,9 @@ def test_a_document_that_is_too_large_is_the_only_one_refused() -> None:
 
     def answer(lines: list[str]) -> Answer:
         small = sum(map(len, lines)) < 500
-        return (200, {"errors": False, "items": []}) if small else (413, {})
+        return (
+            (200, {"errors": False, "items": [{"index": {"status": 201}}] * (len(lines) // 2)}) if small else (413, {})
+        )
 
     with _server(answer) as connection:
         counts, dead = _sent(connection, _actions("1", "2", f'"{"x" * 1000}"', "4"))
@@ -124,3 +126,51 @@ def test_a_create_without_an_answer_is_not_sent_blindly_again() -> None:
         with pytest.raises(RetriableError):
             _sent(connection, _actions("1"))
         assert len(asked) == 1 + 1 + QUICK.retries
+
+
+def test_answers_that_are_fewer_than_the_actions_stop() -> None:
+    """A request one of whose actions has no answer is no success, with errors in it or without: nobody knows which."""
+    done, bad = {"index": {"status": 201}}, {"index": {"status": 400, "error": {"type": "mapper_parsing_exception"}}}
+    for told in ({"errors": False, "items": [done]}, {"errors": True, "items": [bad]}, {"errors": False}):
+        with (
+            _server(lambda _, told=told: (200, told)) as connection,  # type: ignore[misc]
+            pytest.raises(FatalError, match=r"answers [01] actions of a bulk request of 2"),
+        ):
+            _sent(connection, _actions("1", "2"))
+
+
+def test_an_answer_for_another_document_blames_none() -> None:
+    """An item that refuses a document is about the id of its place, or the batch stops."""
+    items = [{"index": {"_id": f"k{n}", "status": 201}} for n in (1, 0)]
+    items[1]["index"] |= {"status": 400, "error": {"type": "mapper_parsing_exception"}}
+    with (
+        _server(lambda _: (200, {"errors": True, "items": items})) as connection,
+        pytest.raises(FatalError, match="another document than the one at place 1"),
+    ):
+        _sent(connection, _actions("1", "2"))
+    with _server(lambda _: (200, {"errors": True, "items": items[::-1]})) as connection:
+        counts, dead = _sent(connection, _actions("1", "2"))
+    assert (counts.indexed, list(dead)) == (1, [0])
+
+
+def test_a_missing_line_is_never_sent() -> None:
+    """A null among the lines would shift all answers behind it: nothing is sent."""
+    asked: list[object] = []
+    holed = Actions(pa.array(['{"delete":{"_index":"i","_id":"a"}}\n', None]), np.arange(2), 2)
+    with (
+        _server(lambda lines: (asked.append(lines), (200, {}))[1]) as connection,
+        pytest.raises(FatalError, match="no text"),
+    ):
+        _sent(connection, holed)
+    assert asked == []
+
+
+def test_an_index_that_is_gone_is_said_so() -> None:
+    """Where OpenSearch makes no index by itself, its answer is that documents are gone, and what to do."""
+    wrong = {"type": "index_not_found_exception", "reason": "no such index [i]"}
+    item = {"index": {"_id": "k0", "status": 404, "error": wrong}}
+    with (
+        _server(lambda _: (200, {"errors": True, "items": [item]})) as connection,
+        pytest.raises(GapError, match=r"no such index \[i\].*icebridge offsets"),
+    ):
+        _sent(connection, _actions("1"))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from connector.errors import FatalError
 from connector.opensearch.actions import Style, deleting, indexing
 from connector.opensearch.ids import document_ids, place_ids
 from connector.opensearch.mappings import added, properties
@@ -115,6 +116,13 @@ def test_a_long_id_is_hashed() -> None:
     assert document_ids([pa.array([long])]).to_pylist() != [long]
 
 
+def test_a_key_with_a_null_names_no_document() -> None:
+    """A null in any part of a key is refused, not sent as a missing line."""
+    for keys in ([pa.array([1, None])], [pa.array([1, 2]), pa.array(["a", None])]):
+        with pytest.raises(FatalError, match="key has a null"):
+            document_ids(keys)
+
+
 def test_records_without_key_are_named_by_their_place() -> None:
     """`key.ignore`: topic+partition+offset, as Aiven's sink names documents."""
     assert place_ids("t", 2, pa.array([5])).to_pylist() == ["t+2+5"]
@@ -133,7 +141,7 @@ def test_records_without_key_are_named_by_their_place() -> None:
         (400, "index_closed_exception", "stop"),
         (403, "cluster_block_exception", "again"),
         (403, "security_exception", "stop"),
-        (404, "index_not_found_exception", "stop"),
+        (404, "index_not_found_exception", "gone"),
         (429, "rejected_execution_exception", "again"),
         (429, "cluster_block_exception", "again"),
         (503, "unavailable_shards_exception", "again"),
