@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import structlog
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
+from connector.errors import ConnectorError, FatalError
 from connector.settings import SinkSettings, SourceSettings
 from connector.spark import build_session
 
@@ -23,12 +26,34 @@ class Stoppable(Protocol):
 
 @contextmanager
 def session(settings: SinkSettings | SourceSettings) -> Iterator[SparkSession]:
-    """Start Spark for these settings, and stop it in the end."""
+    """Start Spark for these settings, and stop it in the end.
+
+    Raises:
+        FatalError: Spark's JVM ended by itself meanwhile.
+    """
     spark = build_session(f"icebridge {settings.name}", settings.catalog, settings.spark)
     try:
         yield spark
+    except Exception as error:
+        if isinstance(error, ConnectorError) or not _is_of_a_dead_jvm(error):
+            raise
+        raise FatalError(
+            "Spark's JVM has ended by itself (out of memory, or killed); what was at hand comes again at the next start"
+        ) from error
     finally:
-        spark.stop()
+        try:
+            spark.stop()
+        except (Py4JError, OSError) as error:
+            structlog.get_logger().debug("Spark is gone already", reason=str(error))
+
+
+def _is_of_a_dead_jvm(error: BaseException | None) -> bool:
+    """Tell whether Py4J found nobody at the other end; it wraps that in other errors."""
+    while error is not None:
+        if isinstance(error, (Py4JNetworkError, ConnectionRefusedError)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager

@@ -119,6 +119,7 @@ def build_session(app: str, catalog: Catalog, spark: Mapping[str, str]) -> Spark
     pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     session = SparkSession.builder.config(conf=pairs).getOrCreate()
     _without_checksum_files(session)
+    _deaf_to_sigterm(session)
     if not is_local(conf["spark.master"]):
         _ship(session)
     return session
@@ -132,6 +133,15 @@ def _without_checksum_files(session: SparkSession) -> None:
     jvm = session._jvm  # noqa: SLF001
     files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
     files.setWriteChecksum(False)
+
+
+def _deaf_to_sigterm(session: SparkSession) -> None:
+    """Leave SIGTERM to this process, which finishes what is at hand; the JVM ends with it.
+
+    Supervisors send the signal to every process of a group at once, and a JVM that heeds it is gone first.
+    """
+    signals = session._jvm.sun.misc  # noqa: SLF001
+    signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
 
 
 def _ship(session: SparkSession) -> None:

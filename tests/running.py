@@ -147,6 +147,11 @@ class Sink:
         self.process.terminate()
         return self.wait(timeout_s)
 
+    def terminate_group(self, timeout_s: float = 60) -> Run:
+        """Send SIGTERM to its JVM too, as supervisors do, and wait."""
+        os.killpg(self.process.pid, signal.SIGTERM)
+        return self.wait(timeout_s)
+
     def wait_for_group(self, timeout_s: float) -> None:
         """Wait until its JVM, which outlives the process by what it does at its exit, is gone too."""
         end = time.monotonic() + timeout_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -34,7 +33,7 @@ def mapped(doing: str) -> Iterator[None]:
 
     Raises:
         RetriableError: the broker is away or says that a later try may succeed.
-        FatalError: everything else (authorisation, unknown names).
+        FatalError: everything else (authorisation, faulty names).
     """
     try:
         yield
@@ -44,9 +43,15 @@ def mapped(doing: str) -> Iterator[None]:
         raise RetriableError(text) if _passing(fault) else FatalError(text) from error
 
 
+_OWN = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE)  # noqa: SLF001
+_NO_LEADER = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+"""What brokers say of a topic that was made just now, and of one whose leader moves."""
+
+_PASSING = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
+
+
 def _passing(fault: object) -> bool:
-    passing = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE)  # noqa: SLF001
-    return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in passing)
+    return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in _PASSING)
 
 
 def configuration(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
@@ -69,25 +74,30 @@ class Cluster:
 
     def names(self) -> set[str]:
         """Give the names of all topics."""
-        with mapped(f"listing topics of {self._settings.bootstrap_servers}"):
-            return set(self._admin.list_topics(timeout=TIMEOUT_S).topics)
+        return set(self._partitions())
 
     def selected(self) -> dict[str, Topic]:
         """Give the topics that the settings select and that exist."""
-        names = self.names()
-        if self._settings.topics_regex is None:
-            return self.topics([name for name in self._settings.topics if name in names])
-        pattern = re.compile(self._settings.topics_regex)
-        return self.topics([name for name in names if pattern.fullmatch(name)])
+        return self.topics([name for name in self.names() if self._settings.takes(name)])
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
-        """Describe topics that exist."""
+        """Describe topics; those that do not exist are left out."""
         if not names:
             return {}
         with mapped("describing topics"):
             futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
-            found = [future.result() for future in futures.values()]
+            found = [one for future in futures.values() if (one := _existing(future)) is not None]
         return {t.name: Topic(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)}
+
+    def added(self, known: Collection[At]) -> dict[At, int]:
+        """Give the oldest offset of each topic-partition that the settings select and that is not among `known`."""
+        there = {
+            (topic, partition)
+            for topic, count in self._partitions().items()
+            if self._settings.takes(topic)
+            for partition in range(count)
+        }
+        return self.beginnings(sorted(there.difference(known)))
 
     def ends(self, at: Iterable[At]) -> dict[At, int]:
         """Give the offset after the last record of each topic-partition."""
@@ -108,6 +118,12 @@ class Cluster:
             if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
                 raise
 
+    def _partitions(self) -> dict[str, int]:
+        """Give how many partitions each topic has."""
+        with mapped(f"listing topics of {self._settings.bootstrap_servers}"):
+            listed = self._admin.list_topics(timeout=TIMEOUT_S).topics
+            return {name: len(topic.partitions) for name, topic in listed.items()}
+
     def _offsets(self, at: Iterable[At], spec: OffsetSpec) -> dict[At, int]:
         wanted = {TopicPartition(topic, partition): spec for topic, partition in at}
         if not wanted:
@@ -115,3 +131,13 @@ class Cluster:
         with mapped("asking for offsets"):
             futures = self._admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
             return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+
+
+def _existing(future: Any) -> Any:
+    """Give what a topic is described as, None when it was deleted meanwhile."""
+    try:
+        return future.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise

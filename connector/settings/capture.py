@@ -145,7 +145,7 @@ def _passes(name: str, wanted: tuple[str, ...], unwanted: tuple[str, ...]) -> bo
 
 
 def _matches(pattern: str, name: str) -> bool:
-    return regexps.compiled(f"(?i:{pattern})").fullmatch(name) is not None
+    return regexps.compiled(pattern, ignore_case=True).fullmatch(name) is not None
 
 
 def build(reading: Reading) -> CaptureSettings:

@@ -39,7 +39,7 @@ AUTO_OFFSET_RESET = Option(
     kind=one_of("earliest", "latest"),
     default="earliest",
     importance="medium",
-    doc="Where to start in a topic that no commit knows yet: earliest or latest.",
+    doc="Where a first start begins, and a topic that topics names since; what appears later is read from its start.",
 )
 CONSUMER_SERVERS = Option(
     name="consumer.override.bootstrap.servers",
@@ -119,6 +119,12 @@ class KafkaSettings:
     admin: Mapping[str, str] = attrs.field(repr=names_of)
     transactions: TransactionSettings = TransactionSettings()
 
+    def takes(self, topic: str) -> bool:
+        """Whether a topic is read: it is listed, or the expression matches its whole name, or it tells transactions."""
+        if topic in self.topics or topic == self.transactions.topic:
+            return True
+        return self.topics_regex is not None and topics.matches(self.topics_regex, topic)
+
     def client(self, scope: Scope) -> dict[str, str]:
         """librdkafka's configuration of a client, bootstrap.servers and security included."""
         java = {"consumer": self.consumer, "producer": self.producer, "admin": self.admin}[scope]
@@ -132,12 +138,12 @@ def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
     if not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
         reading.miss(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
     told = transactions.build(reading)
-    names, regex = topics.select(reading, dead_letters, told.topic)
+    names, regex = topics.select(reading, dead_letters)
     common = _security(reading)
     elsewhere = {"bootstrap.servers": consumer_servers} if consumer_servers else {}
     settings = KafkaSettings(
         bootstrap_servers=servers,
-        topics=names,
+        topics=(*names, told.topic) if names and told.topic else names,
         topics_regex=regex,
         group_id=reading.get(GROUP_ID) or f"connect-{name}",
         auto_offset_reset=reading.get(AUTO_OFFSET_RESET),

@@ -7,16 +7,23 @@ the next character as it is, named groups are written `(?<name>...)`.
 from __future__ import annotations
 
 import re
+import warnings
+from functools import lru_cache
 
 _NAMED = re.compile(r"(?<!\\)\(\?<(?=[A-Za-z])")
 _REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{([A-Za-z][A-Za-z0-9]*)\})|(\$|\\)", re.DOTALL)
 
 
-def compiled(java: str) -> re.Pattern[str]:
-    """The Python pattern of a Java one; raises ValueError when Python cannot read it."""
+@lru_cache(maxsize=256)
+def compiled(java: str, *, ignore_case: bool = False) -> re.Pattern[str]:
+    """The Python pattern of a Java one; raises ValueError when Python cannot read it, or reads it as something else."""
+    flags = re.ASCII | (re.IGNORECASE if ignore_case else re.NOFLAG)
     try:
-        return re.compile(_NAMED.sub("(?P<", java), re.ASCII)
-    except re.error as wrong:
+        with warnings.catch_warnings():
+            # Python warns of what it may read one day as Java does today: classes within classes, and their sets.
+            warnings.simplefilter("error", FutureWarning)
+            return re.compile(_NAMED.sub("(?P<", java), flags)
+    except (re.error, FutureWarning) as wrong:
         raise ValueError(str(wrong)) from None
 
 

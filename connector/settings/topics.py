@@ -77,6 +77,9 @@ NOTIFICATION_TOPIC = Option(
     importance="low",
     doc="Debezium's notification topic, which is not read.",
 )
+INTERNAL = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
+"""Kafka's own topics: no expression means them, as with a Java consumer."""
+
 OPTIONS: tuple[Option[object], ...] = (
     TOPICS,
     TOPICS_REGEX,
@@ -90,17 +93,15 @@ OPTIONS: tuple[Option[object], ...] = (
 )
 
 
-def select(reading: Reading, dead_letters: str, transactions: str | None = None) -> tuple[tuple[str, ...], str | None]:
-    """The names, or the expression, of the topics to read, `transactions` too; faults go to the reading."""
+def select(reading: Reading, dead_letters: str) -> tuple[tuple[str, ...], str | None]:
+    """The names, or the expression, of the topics to read; faults go to the reading."""
     _check_way(reading)
     _check_dead_letters(reading, dead_letters)
     names, regex = reading.get(TOPICS), reading.get(TOPICS_REGEX)
     if not reading.entry(TOPICS) and not reading.entry(TOPICS_REGEX):
         prefix = reading.get(TOPIC_PREFIX)
         names, regex = (), prefix and _derived(reading, prefix, dead_letters)
-    if transactions is None:
-        return names, regex
-    return (*names, transactions) if names else (), f"(?:{regex})|{re.escape(transactions)}" if regex else None
+    return names, regex
 
 
 def _derived(reading: Reading, prefix: str, dead_letters: str) -> str:
@@ -146,5 +147,5 @@ def table_topics(start: str, side_topics: Iterable[str]) -> str:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a topic is read: the whole name has to match, as with a Java consumer."""
-    return regexps.compiled(pattern).fullmatch(topic) is not None
+    """Whether an expression means a topic: the whole name has to match, as with a Java consumer."""
+    return topic not in INTERNAL and regexps.compiled(pattern).fullmatch(topic) is not None

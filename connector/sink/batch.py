@@ -14,7 +14,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import ConnectorError, FatalError
+from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.continuity import Noted
 from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position, TopicPartition
@@ -31,6 +31,7 @@ from connector.sink.plan import BatchPlan
 from connector.sink.records import Batch
 from connector.sink.routing import FieldRoutes
 from connector.sink.shares import Shares
+from connector.sink.start import check_same
 from connector.sink.transactions import Transactions
 from connector.sink.truncates import Cut
 
@@ -159,7 +160,7 @@ class Batches:
         return whole.batch, whole.transaction
 
     def _end_position(self, batch: Batch) -> Position:
-        unknown = [topic for topic in batch.topics if topic not in self.position.topic_ids]
+        unknown = [topic for topic in batch.topics if not self.position.topic_ids.get(topic)]
         found: dict[str, Topic] = retried(lambda: self._cluster.topics(unknown), self._settings.errors)
         ids = {name: topic.id for name, topic in found.items()}
         return self.position.advanced(Position(self.position.cluster_id, ids, batch.end))
@@ -167,7 +168,25 @@ class Batches:
     def _attempt(self, batch: Batch, position: Position) -> Report:
         plan, names, result = self._run(batch)
         with result.kept:
+            try:
+                self._check_topics(batch, position)
+            except ConnectorError:
+                self._landing.discard(names, result)
+                raise
             return self._landed(batch, plan, names, result, position)
+
+    def _check_topics(self, batch: Batch, position: Position) -> None:
+        """Compare the topics' ids once all is read: an id never comes back, so what was read is of those topics.
+
+        Raises:
+            RetriableError: the cluster is away, or a topic is.
+            GapError: a topic was deleted and made again; its first records may be behind the offsets that were read.
+        """
+        found = self._cluster.topics(batch.topics)
+        for name in batch.topics:
+            if name not in found:
+                raise RetriableError(f"topic {name} is gone while it is read")
+            check_same(found[name], position.topic_ids.get(name, ""))
 
     def _landed(self, batch: Batch, plan: BatchPlan, names: list[str], result: Result, position: Position) -> Report:
         if result.tally.truncates and not self._settings.table.truncate:

@@ -20,6 +20,7 @@ from connector.retry import retried
 from connector.settings import SinkSettings
 from connector.sink.batch import Batches, Report
 from connector.sink.commits import Commits
+from connector.sink.cuts import Cuts
 from connector.sink.indexing import Indexing
 from connector.sink.indices import Indices
 from connector.sink.landing import Destinations, Landing
@@ -84,9 +85,9 @@ def build(
     found = retried(lambda: _destinations(spark, settings, catalog, offsets, seen), settings.errors)
     targets, landing, tables = found
     noted = {name: told.position for name, told in offsets.tables.items()}
-    position = resume(offsets.position, tables, noted, seen, settings.kafka.auto_offset_reset)
-    if offsets.position is None:
-        # Where a first run began is known before anything is committed: a crash must not begin at another "latest".
+    position = resume(offsets.position, tables, noted, seen, settings.kafka.auto_offset_reset, settings.kafka.topics)
+    if _begins(offsets.position, position, settings):
+        # Where reading began is known before anything is committed: a crash must not begin at another "latest".
         retried(lambda: offsets.save(position, {}), settings.errors)
     letters = DeadLetters(settings.name, settings.kafka, settings.errors, cluster)
     group = Group(settings.kafka)
@@ -100,7 +101,17 @@ def build(
         told(report)
         return report
 
-    return Sink(Stream(spark, settings, at_start, process), batches, targets, landing)
+    return Sink(
+        Stream(spark, settings, at_start, process, cluster, Cuts(settings.batch.max_bytes)), batches, targets, landing
+    )
+
+
+def _begins(stored: Position | None, position: Position, settings: SinkSettings) -> bool:
+    """Tell whether something is read, or waited for, that was not before."""
+    if stored is None:
+        return True
+    fresh = position.offsets.keys() - stored.offsets.keys() or position.topic_ids.keys() - stored.topic_ids.keys()
+    return bool(fresh) and settings.kafka.auto_offset_reset == "latest"
 
 
 def _destinations(

@@ -27,16 +27,26 @@ class Seen:
 
 
 def resume(
-    stored: Position | None, tables: Mapping[str, Position], noted: Mapping[str, Position], seen: Seen, reset: str
+    stored: Position | None,
+    tables: Mapping[str, Position],
+    noted: Mapping[str, Position],
+    seen: Seen,
+    reset: str,
+    named: Iterable[str] = (),
 ) -> Position:
     """Give the position to read on from, for every topic-partition that is selected.
+
+    What appeared after the first start is read from its beginning, as it would have been by a sink that ran. `reset`
+    holds at the first start, and for a topic that is listed by name since, which the position then knows: by its id, or
+    without one as long as it does not exist.
 
     Args:
         stored: the connector's position in the offsets table, None when there is none.
         tables: what the newest snapshot of each table says (full names).
         noted: what the offsets table says of each table.
         seen: the cluster now.
-        reset: `earliest` or `latest`, for topic-partitions that were never read.
+        reset: `earliest` or `latest`.
+        named: the topics that are listed by name.
 
     Raises:
         GapError: the stored position belongs to another cluster or topic, or points outside of what the topic holds,
@@ -45,11 +55,16 @@ def resume(
     _check_tables(tables, noted)
     known = stored if stored is not None else _lowest(tables.values())
     _check_identity(known, seen)
-    fresh = seen.beginnings if reset == "earliest" else seen.ends
-    offsets = {at: known.offsets.get(at, fresh[at]) for at in seen.ends}
+    waited = dict.fromkeys(named, "")
+    later = set(known.topic_ids) | {topic for topic, _ in known.offsets}
+    if known.offsets:
+        later |= seen.topics.keys() - waited.keys()
+    fresh = {
+        at: end if reset == "latest" and at[0] not in later else seen.beginnings[at] for at, end in seen.ends.items()
+    }
     _check_range(known, seen)
     ids = {name: topic.id for name, topic in seen.topics.items()}
-    return Position(seen.cluster_id, {**known.topic_ids, **ids}, {**known.offsets, **offsets})
+    return Position(seen.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets})
 
 
 def _lowest(positions: Iterable[Position]) -> Position:
@@ -78,12 +93,20 @@ def _check_identity(known: Position, seen: Seen) -> None:
             f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {seen.cluster_id}; {_FROM_KAFKA}"
         )
     for name, topic in seen.topics.items():
-        before = known.topic_ids.get(name, topic.id)
-        if before != topic.id:
-            raise GapError(
-                f"topic {name} was deleted and made again (its id was {before}, now {topic.id}): the stored "
-                f"offsets are of the old one; {_FROM_KAFKA}"
-            )
+        check_same(topic, known.topic_ids.get(name, ""))
+
+
+def check_same(topic: Topic, before: str) -> None:
+    """Compare a topic with the id that it had before, empty where it was not there.
+
+    Raises:
+        GapError: it is another one by the same name.
+    """
+    if before not in ("", topic.id):
+        raise GapError(
+            f"topic {topic.name} was deleted and made again (its id was {before}, now {topic.id}): the stored "
+            f"offsets are of the old one; {_FROM_KAFKA}"
+        )
 
 
 def _check_range(known: Position, seen: Seen) -> None:

@@ -3,36 +3,44 @@
 Spark's Kafka source finds the offsets that each batch spans, no more: its rows are never read. The batch's tasks fetch
 the records themselves (`connector.kafka.fetch`), as columns, at a tenth of the cost.
 
+Which topics are read is decided here, by whole names, and Spark is told topic-partitions: a query for each set of
+them. A look beside the batches finds what appears meanwhile; then the next query begins where the last one came to.
+
 The checkpoint directory is a scratch folder of this process: Spark's offset log in it tells each batch's exact range;
 nothing is ever resumed from it.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
 import orjson
+import structlog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from connector.errors import ConnectorError, FatalError, GapError
+from connector.errors import ConnectorError, FatalError, GapError, RetriableError
 from connector.iceberg.position import Position, TopicPartition, flat, nested
+from connector.kafka.cluster import Cluster
 from connector.settings import SinkSettings
 from connector.settings.batch import Pace
 from connector.sink.batch import Report
 from connector.sink.cuts import Cuts
 from connector.sink.records import Batch
+from connector.sink.start import check_same
 
 Process = Callable[[Batch], Report]
 _JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _POLL_S = 0.2
+_LOOK_S = 1.0
+"""How often topics are looked at for new ones: a request to one broker."""
 
 
 @attrs.define(eq=False)
@@ -43,8 +51,11 @@ class Stream:
     settings: SinkSettings
     position: Position
     process: Process
+    cluster: Cluster
+    cuts: Cuts
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
+    _leaving: threading.Event = attrs.field(factory=threading.Event)
     _error: BaseException | None = None
     _at: dict[TopicPartition, int] = attrs.field(factory=dict)
     _batches: int = 0
@@ -55,23 +66,30 @@ class Stream:
         Raises:
             ConnectorError: what ended it.
         """
-        scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
         self._at = dict(self.position.offsets)
-        try:
-            self._watch(self._query(scratch, once=once))
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        while self._grown(once=once):
+            pass
 
     def stop(self) -> None:
         """Finish the batch at hand, then leave; safe to call from a signal handler."""
         self._stopping.set()
 
+    def _grown(self, *, once: bool) -> bool:
+        """Run a query over the topic-partitions that are known; tell whether there are more of them now."""
+        scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
+        self._leaving = threading.Event()
+        try:
+            fresh = self._watch(self._query(scratch, once=once), once=once)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self._at = {**fresh, **self._at}
+        return bool(fresh)
+
     def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
-        pace = self.settings.batch.pace
+        pace, leaving = self.settings.batch.pace, self._leaving
         options = self._options() if once else {**self._options(), **waiting(pace)}
         frame = self.spark.readStream.format("kafka").options(**options).load()
-        cuts = Cuts(self.settings.batch.max_bytes)
-        writer = frame.writeStream.foreachBatch(lambda _, number: self._range(number, scratch, cuts))
+        writer = frame.writeStream.foreachBatch(lambda _, number: self._range(number, scratch, leaving))
         writer = writer.option("checkpointLocation", scratch.as_uri())
         interval = f"{pace.look_ms} milliseconds"
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
@@ -80,26 +98,29 @@ class Stream:
         """Tell Spark's source where the cluster is; it only finds offsets, records are fetched by the tasks."""
         kafka = self.settings.kafka
         own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY}
+        partitions: dict[str, list[int]] = {}
+        for topic, partition in sorted(self._at):
+            partitions.setdefault(topic, []).append(partition)
         return {
             "kafka.isolation.level": "read_committed",
             **own,
             "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
             "failOnDataLoss": "true",
-            "subscribePattern": kafka.topics_regex or "|".join(re.escape(topic) for topic in kafka.topics),
-            "startingOffsets": orjson.dumps(nested(self.position.offsets)).decode(),
+            "assign": orjson.dumps(partitions).decode(),
+            "startingOffsets": orjson.dumps(nested(self._at)).decode(),
             "maxOffsetsPerTrigger": str(self.settings.batch.max_events),
         }
 
-    def _range(self, number: int, scratch: Path, cuts: Cuts) -> None:
+    def _range(self, number: int, scratch: Path, leaving: threading.Event) -> None:
         """Bring in what Spark's trigger spans: one batch, or several where its events are large."""
         with self._busy:
             end = _end_offsets(scratch, number)
             stuck = False
-            while not self._stopping.is_set():
-                until = end if stuck else cuts.end(self._at, end)
+            while not self._stopping.is_set() and not leaving.is_set():
+                until = end if stuck else self.cuts.end(self._at, end)
                 before = self._at
                 report = self._batch(until)
-                cuts.note(report.events, report.size_bytes)
+                self.cuts.note(report.events, report.size_bytes)
                 if until == end:
                     return
                 # What is held back of a large transaction needs more than this to go on.
@@ -116,24 +137,74 @@ class Stream:
         self._at = {**self._at, **report.end}
         return report
 
-    def _watch(self, query: StreamingQuery) -> None:
+    def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
+        """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
+        looked = time.monotonic()
         try:
             while not query.awaitTermination(_POLL_S):
                 if self._stopping.is_set():
-                    with self._busy:
-                        pass  # the batch at hand is through; one that comes now sees the flag and does nothing
-                    query.stop()
-                    return
+                    self._end(query)
+                    return {}
+                if not once and time.monotonic() - looked >= _LOOK_S:
+                    fresh, looked = self._appeared(), time.monotonic()
+                    if fresh:
+                        self._end(query)
+                        return fresh
         except StreamingQueryException as error:
-            raise self._reason(error) from error
+            if not self._stopping.is_set() or isinstance(self._error, ConnectorError):
+                raise self._reason(error) from error
+            # Who stops us may have stopped Spark's workers too. Nothing of the batch was committed, or all of it was.
+            note = "stopped before the batch at hand was through; it comes again at the next start"
+            structlog.get_logger().warning(note, reason=_first_lines(str(error)))
+        return {}
+
+    def _end(self, query: StreamingQuery) -> None:
+        self._leaving.set()
+        with self._busy:
+            pass  # the batch at hand is through; one that comes now sees the flag and does nothing
+        query.stop()
+
+    def _appeared(self) -> dict[TopicPartition, int]:
+        """Give where topic-partitions begin that have appeared; a cluster that is away is asked again."""
+        try:
+            fresh = self.cluster.added(self._at)
+        except RetriableError as error:
+            structlog.get_logger().debug("topics are looked at later", reason=str(error))
+            return {}
+        if fresh:
+            structlog.get_logger().info("topic-partitions have appeared", offsets=nested(fresh))
+        return fresh
 
     def _reason(self, error: StreamingQueryException) -> BaseException:
         if isinstance(self._error, ConnectorError):
             return self._error
         text = str(error)
+        try:
+            self._check_topics()
+        except GapError as gone:
+            return gone
+        except ConnectorError as unknown:
+            structlog.get_logger().debug("topics cannot be looked at", reason=str(unknown))
         if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
             return GapError(f"records are gone from Kafka before they were read: {_first_lines(text)}")
         return FatalError(f"the stream ended: {_first_lines(text)}")
+
+    def _check_topics(self) -> None:
+        """Look for what Spark stumbles over, and says in words of its own: topics that are gone, or others.
+
+        Raises:
+            GapError: which it is.
+            RetriableError, FatalError: the cluster cannot be asked.
+        """
+        names = sorted({topic for topic, _ in self._at})
+        found = self.cluster.topics(names)
+        for name in names:
+            if name not in found:
+                raise GapError(
+                    f"topic {name} was deleted while it was read: what it held then is gone; start again to go on with "
+                    "the other topics"
+                )
+            check_same(found[name], self.position.topic_ids.get(name, ""))
 
 
 def waiting(pace: Pace) -> dict[str, str]:

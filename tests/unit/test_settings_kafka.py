@@ -38,6 +38,31 @@ def test_topics_come_before_the_prefix() -> None:
     assert (matched.topics, matched.topics_regex) == ((), "x.*")
 
 
+@pytest.mark.parametrize(
+    ("given", "read", "left"),
+    [
+        ({"topics": "late.a,x.t"}, ["late.a", "x.t"], ["late-a", "my.late.a", "late.archive", "x.tr", "ax.t", "late"]),
+        ({"topics": "a-b_c.d"}, ["a-b_c.d"], ["lake.default.a-b_c.d", "a-b_cxd"]),
+        ({"topics.regex": "a|b.*"}, ["a", "b", "b.c"], ["ab", "xb", "a.b", "icebridge-dlq-a"]),
+        ({"topics.regex": "(?i)shop[.]A|^b$"}, ["shop.a", "SHOP.A", "B"], ["shop.a.b", "xb", "b.c"]),
+        ({"topics.regex": "(?<env>dev|prod)\\..+"}, ["dev.a", "prod.b"], ["dev.", "xdev.a", "dev"]),
+        ({"topics.regex": "_.*|a"}, ["_own", "a"], ["__consumer_offsets", "__transaction_state"]),
+        ({"topics": "__consumer_offsets"}, ["__consumer_offsets"], ["__consumer_offsets2"]),
+    ],
+)
+def test_whole_names_are_what_was_asked_for(given: dict[str, str], read: list[str], left: list[str]) -> None:
+    """A listed name is that name alone; an expression is matched against whole names, and never means Kafka's own."""
+    found = load([], BASE | {"name": "n", "errors.deadletterqueue.topic.name": "dead"} | given, {}).kafka
+    assert [name for name in (*read, *left) if found.takes(name)] == read
+
+
+@pytest.mark.parametrize("pattern", ["[a-z&&[^b]]+", "[[a]b]", "(", "a(?i)b"])
+def test_what_python_reads_otherwise_is_refused(pattern: str) -> None:
+    """An expression of Java that Python reads as another, or not at all, selects no wrong topics: it is a fault."""
+    with pytest.raises(ConfigError, match="not a regular expression"):
+        load([], BASE | {"topics.regex": pattern}, {})
+
+
 @pytest.mark.parametrize("key", ["debezium.source.database.server.name", "database.server.name"])
 def test_old_names_of_the_prefix(key: str) -> None:
     """Debezium's former name of the topic prefix is understood."""

@@ -17,7 +17,6 @@ from connector.iceberg.continuity import is_rolled_back
 from connector.iceberg.position import COMMIT_ID, NAME, Position
 from connector.retry import retried
 from connector.settings import ErrorSettings, load
-from connector.settings.topics import matches
 from connector.sink.fold import NONE, Order
 from connector.sink.late import set_aside
 from connector.sink.parts import Part, fold, last_deletes, pack, unpack
@@ -224,9 +223,11 @@ def test_a_long_call_is_tried_again() -> None:
 def test_the_transaction_topic_is_read_too() -> None:
     """Whichever way topics are named, the transaction topic is one more; without it nothing changes."""
     told = {"transaction.topic": "s.transaction"}
-    assert kafka({"topics": "a,b", **told}).topics == ("a", "b", "s.transaction")
-    regex = load([], {"topics.regex": r"s\.public\..*", **BASE, **told}, {}).kafka.topics_regex or ""
-    assert [matches(regex, name) for name in ("s.public.t", "s.transaction", "s.other")] == [True, True, False]
+    named = kafka({"topics": "a,b", **told})
+    assert [named.takes(name) for name in ("a", "b", "s.transaction", "s.other")] == [True, True, True, False]
+    for flags in ("", "(?i)"):
+        matched = load([], {"topics.regex": rf"{flags}s\.public\..*", **BASE, **told}, {}).kafka
+        assert [matched.takes(name) for name in ("s.public.t", "s.transaction", "s.other")] == [True, True, False]
     assert kafka({"topics": "a"}).topics == ("a",)
     with pytest.raises(ConfigError):
         kafka({"topics": "a", "transaction.topic": "no/topic"})

@@ -89,6 +89,21 @@ def test_reading_goes_on_where_the_offsets_table_says() -> None:
     assert resume(None, {}, {}, seen, "latest").offsets[("t", 2)] == 9
 
 
+def test_latest_is_where_the_first_start_was() -> None:
+    """What appears after it is read from its beginning; not so a topic that is listed since and was not waited for."""
+    ends = {("t", 0): 10, ("t", 1): 20, ("t", 2): 9, ("u", 0): 7}
+    beginnings = {("t", 0): 0, ("t", 1): 3, ("t", 2): 1, ("u", 0): 2}
+    seen = _seen(topics={"t": Topic("t", "id1", 3), "u": Topic("u", "id9", 1)}, ends=ends, beginnings=beginnings)
+    found = resume(STORED, {}, {}, seen, "latest")
+    assert found.offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 1, ("u", 0): 2}
+    listed = resume(STORED, {}, {}, seen, "latest", ("t", "u"))
+    assert (listed.offsets["t", 2], listed.offsets["u", 0]) == (1, 7)
+    first = resume(None, {}, {}, _seen(), "latest", ("t", "u"))
+    assert (first.offsets, dict(first.topic_ids)) == ({("t", 0): 10, ("t", 1): 20}, {"t": "id1", "u": ""})
+    waited = resume(first, {}, {}, attrs.evolve(seen, ends={**ends, ("t", 1): 25}), "latest", ("t", "u"))
+    assert (waited.offsets["u", 0], waited.topic_ids["u"]) == (2, "id9")
+
+
 def test_without_an_offsets_table_the_lowest_of_the_tables_counts() -> None:
     """A lost offsets table loses nothing: reading starts where the table that is furthest behind stands."""
     ahead = Position("c1", {"t": "id1"}, {("t", 0): 9, ("t", 1): 4})
