@@ -5,6 +5,8 @@ Some seconds cheaper than a process of its own, and its steps can be interrupted
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping
 
 from attrs import frozen
@@ -55,3 +57,26 @@ class Inside:
         finally:
             sink.close()
         return reports
+
+
+def run_until(sink: Sink, done: Callable[[], bool]) -> None:
+    """Run a sink's stream beside the test until the condition holds, then stop it; raises what ended it."""
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            sink.stream.run(once=False)
+        except Exception as error:  # noqa: BLE001 - raised by the test
+            errors.append(error)
+
+    beside = threading.Thread(target=run)
+    beside.start()
+    deadline = time.monotonic() + 60
+    while not done() and beside.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    sink.stream.stop()
+    beside.join(60)
+    sink.close()
+    if errors:
+        raise errors[0]
+    assert done()

@@ -89,12 +89,12 @@ class Batches:
         group: Group,
         position: Position,
     ) -> None:
-        """Begin at `position`."""
+        """Begin at `position`; `transactions` is None where batches may cut them."""
         self._spark = spark
         self._settings, self._targets, self._landing, self._offsets = settings, targets, landing, offsets
         self._cluster, self._letters, self._group = cluster, letters, group
         told = settings.kafka.transactions
-        self._transactions = Transactions(spark, told) if told.topic else None
+        self.transactions = Transactions(spark, told) if told.topic else None
         self._limits = Limits(settings.errors)
         self._shares = Shares()
         self._parallelism = spark.sparkContext.defaultParallelism
@@ -113,6 +113,8 @@ class Batches:
         """
         began = time.monotonic()
         batch, transaction = self._whole(batch)
+        if transaction is not None and not batch.events:
+            return Report(batch.id, 0, time.monotonic() - began, {}, 0, 0, 0, batch.end, self.position)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
         report = retried(lambda: self._attempt(batch, position), self._settings.errors)
         self.position = position
@@ -151,13 +153,19 @@ class Batches:
             except ConnectorError as error:
                 self._log.warning("the table of deleted keys is tidied later", reason=str(error))
 
-    def _whole(self, batch: Batch) -> tuple[Batch, str]:
-        """End the batch where no transaction of the source is cut, if that is asked for."""
-        if self._transactions is None:
-            return batch, ""
-        transactions = self._transactions
-        whole = retried(lambda: transactions.whole(batch, self.plan(batch)[0]), self._settings.errors)
+    def _whole(self, batch: Batch) -> tuple[Batch, str | None]:
+        """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
+        if self.transactions is None:
+            return batch, None
+        transactions = self.transactions
+        told = self._settings.errors
+        whole = retried(lambda: transactions.whole(batch, self.plan(transactions.unread(batch))[0]), told)
         return whole.batch, whole.transaction
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a part of what was held back of transactions need not be waited for any longer."""
+        return self.transactions is not None and self.transactions.overdue
 
     def _end_position(self, batch: Batch) -> Position:
         unknown = [topic for topic in batch.topics if not self.position.topic_ids.get(topic)]

@@ -102,7 +102,10 @@ def build(
         return report
 
     return Sink(
-        Stream(spark, settings, at_start, process, cluster, Cuts(settings.batch.max_bytes)), batches, targets, landing
+        Stream(spark, settings, at_start, process, cluster, Cuts(settings.batch.max_bytes), lambda: batches.overdue),
+        batches,
+        targets,
+        landing,
     )
 
 

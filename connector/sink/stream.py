@@ -53,11 +53,13 @@ class Stream:
     process: Process
     cluster: Cluster
     cuts: Cuts
+    overdue: Callable[[], bool] = lambda: False
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
     _error: BaseException | None = None
     _at: dict[TopicPartition, int] = attrs.field(factory=dict)
+    _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
     _batches: int = 0
 
     def run(self, *, once: bool) -> None:
@@ -114,7 +116,7 @@ class Stream:
     def _range(self, number: int, scratch: Path, leaving: threading.Event) -> None:
         """Bring in what Spark's trigger spans: one batch, or several where its events are large."""
         with self._busy:
-            end = _end_offsets(scratch, number)
+            end = self._seen = _end_offsets(scratch, number)
             stuck = False
             while not self._stopping.is_set() and not leaving.is_set():
                 until = end if stuck else self.cuts.end(self._at, end)
@@ -145,6 +147,8 @@ class Stream:
                 if self._stopping.is_set():
                     self._end(query)
                     return {}
+                if not once:
+                    self._let_through(query)
                 if not once and time.monotonic() - looked >= _LOOK_S:
                     fresh, looked = self._appeared(), time.monotonic()
                     if fresh:
@@ -157,6 +161,20 @@ class Stream:
             note = "stopped before the batch at hand was through; it comes again at the next start"
             structlog.get_logger().warning(note, reason=_first_lines(str(error)))
         return {}
+
+    def _let_through(self, query: StreamingQuery) -> None:
+        """Bring in what was held back for long enough: Spark has no batch for topics that are quiet."""
+        if not self.overdue() or not self._busy.acquire(blocking=False):
+            return
+        try:
+            if self._at != self._seen:
+                self._batch(self._seen)
+        except BaseException:
+            self._leaving.set()
+            query.stop()
+            raise
+        finally:
+            self._busy.release()
 
     def _end(self, query: StreamingQuery) -> None:
         self._leaving.set()

@@ -3,13 +3,13 @@
     records -> per transaction: how many events of each table, at which offsets; from the transaction topic: how many
     there are -> transactions that are not all here -> the first offset of each, where its topic-partition is cut
 What a cut leaves of another transaction is not all here either, so cuts are made until nothing changes. What is behind
-them comes with a later batch: nothing is kept in memory, offsets tell.
+them comes with a later batch: records are not kept, only what they tell of transactions.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 
 import attrs
@@ -18,10 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from connector.errors import RetriableError
 from connector.iceberg.position import TopicPartition
 from connector.settings.transactions import TransactionSettings
 from connector.sink.decode import transaction_converter
@@ -54,6 +56,10 @@ _POSTGRES_ID = r"^(\d+):\d+$"
 """PostgreSQL's ids have the event's own position behind the transaction (debezium-events, 3)."""
 
 
+REMEMBERED = 1_000
+"""Transactions that were let through and may have a rest to come, the newest; the rest of others is waited for."""
+
+
 @attrs.frozen
 class Whole:
     """A batch that cuts no transaction, and the last transaction that is complete with it, empty where none is told."""
@@ -63,62 +69,147 @@ class Whole:
 
 
 class Transactions:
-    """Cuts the batches of one sink."""
+    """Cuts the batches of one sink.
 
-    def __init__(self, spark: SparkSession, settings: TransactionSettings) -> None:
-        """Begin; nothing is waited for yet."""
-        self._spark, self._settings = spark, settings
-        self._waiting: tuple[Mapping[TopicPartition, int], float] | None = None
+    What is told of records behind a cut is kept on executors, with the time at which it was read: so they are not read
+    again for this, and each transaction has a time of its own.
+    """
+
+    def __init__(
+        self, spark: SparkSession, settings: TransactionSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin; nothing is waited for yet. `clock` gives seconds."""
+        self._spark, self._settings, self._clock = spark, settings, clock
+        self._kept: DataFrame | None = None
+        self._told_until: dict[TopicPartition, int] = {}
+        self._let_through: list[str] = []
+        self._due: float | None = None
         self._log = structlog.get_logger()
 
-    def whole(self, batch: Batch, plan: BatchPlan) -> Whole:
-        """Give the batch up to where transactions are complete.
+    @property
+    def overdue(self) -> bool:
+        """Whether a transaction has been waited for long enough: a batch up to the same offsets lets it through."""
+        return self._due is not None and self._clock() >= self._due
 
-        One that stays incomplete for longer than `transaction.wait.ms` is let through, with a warning.
+    def unread(self, batch: Batch) -> Batch:
+        """Give the part of a batch of which nothing is told yet."""
+        start = {
+            at_: max(batch.start.get(at_, 0), min(self._told_until.get(at_, 0), end)) for at_, end in batch.end.items()
+        }
+        return attrs.evolve(batch, start=start)
+
+    def whole(self, batch: Batch, plan: BatchPlan) -> Whole:
+        """Give the batch up to where transactions are complete; `plan` reads the `unread` part of it.
+
+        One that stays incomplete for longer than `transaction.wait.ms` is let through, with a warning; others are still
+        waited for.
 
         Raises:
             RetriableError, GapError, FatalError: a task raised it.
         """
+        now = self._clock()
         count = len(plan.feed.shares)
         tasks = self._spark.range(0, count, 1, max(1, count)).mapInArrow(_told(plan, self._settings.topic), SHAPE)
-        told = tasks.persist(StorageLevel.MEMORY_AND_DISK)
+        told = tasks.withColumn("seen", F.lit(float(now)))
+        if self._kept is not None:
+            kept_from = {at_: batch.start.get(at_, 0) for at_ in self._told_until}
+            told = told.unionByName(self._kept.where(_from(kept_from)))
+        told = told.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             with of_tasks():
-                cuts = _cuts(told)
-                if cuts and self._is_overdue(cuts):
-                    self._log.warning("transactions are not complete, and not waited for any longer", at=_places(cuts))
-                    cuts = {}
-                end = {at_: min(offset, cuts.get(at_, offset)) for at_, offset in batch.end.items()}
-                return Whole(attrs.evolve(batch, end=end), _last(told, cuts))
+                return self._cut(batch, told, now)
+        except PySparkException as error:
+            if self._kept is None:
+                raise
+            self._forget()
+            raise RetriableError(f"what was told of transactions is lost with an executor: {error}") from error
         finally:
             told.unpersist()
 
-    def _is_overdue(self, cuts: Mapping[TopicPartition, int]) -> bool:
-        now = time.monotonic()
-        if self._waiting is None or self._waiting[0] != cuts:
-            self._waiting = cuts, now
-        return now - self._waiting[1] >= self._settings.wait_ms / 1000
+    def _cut(self, batch: Batch, told: DataFrame, now: float) -> Whole:
+        waited = _waited(told, self._let_through)
+        oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
+        limit = now - self._settings.wait_ms / 1000
+        if oldest is not None and oldest <= limit:
+            self._pass(told, waited.where(F.col("since") <= limit))
+            waited = waited.where(F.col("since") > limit)
+            oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
+        # Of what lies behind the batch something may be told already; it is not here.
+        ends = {at_: end for at_, end in batch.end.items() if self._told_until.get(at_, 0) > end}
+        cuts = _cuts(told, waited.select("id"), ends, self._let_through) if oldest is not None or ends else {}
+        end = {at_: min(offset, cuts.get(at_, offset)) for at_, offset in batch.end.items()}
+        whole = Whole(attrs.evolve(batch, end=end), _last(told, cuts))
+        self._keep(batch, told, cuts)
+        self._due = None if oldest is None else oldest + self._settings.wait_ms / 1000
+        return whole
+
+    def _pass(self, told: DataFrame, overdue: DataFrame) -> None:
+        """Let transactions through: they cut nothing any more, whatever comes of them."""
+        ids = [row.id for row in overdue.orderBy(F.desc("since")).limit(REMEMBERED).select("id").collect()]
+        first = told.join(overdue, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
+        places = _places({(row.topic, row.partition): row.cut for row in first})
+        self._log.warning("transactions are not complete, and not waited for any longer", at=places)
+        self._let_through = [*self._let_through, *reversed(ids)][-REMEMBERED:]
+
+    def _keep(self, batch: Batch, told: DataFrame, cuts: Mapping[TopicPartition, int]) -> None:
+        self._kept = None
+        if cuts:
+            # A checkpoint has no past: else the plan would grow with each batch.
+            self._kept = told.where(_from(cuts)).localCheckpoint()
+            until = {
+                **self._told_until,
+                **{at_: max(end, self._told_until.get(at_, 0)) for at_, end in batch.end.items()},
+            }
+            self._told_until = {at_: until[at_] for at_ in cuts}
+        else:
+            self._told_until = {}
+
+    def _forget(self) -> None:
+        self._kept, self._told_until, self._due = None, {}, None
 
 
 def _places(cuts: Mapping[TopicPartition, int]) -> list[str]:
     return [f"{topic}-{partition} offset {offset}" for (topic, partition), offset in sorted(cuts.items())]
 
 
-def _cuts(told: DataFrame) -> dict[TopicPartition, int]:
-    """Give the first offset to leave out, of the topic-partitions where there is one."""
+def _from(offsets: Mapping[TopicPartition, int]) -> Column:
+    """Tell what begins at these offsets or behind them."""
+    return _any([_at(place) & (F.col("first") >= offset) for place, offset in offsets.items()])
+
+
+def _at(place: TopicPartition) -> Column:
+    return (F.col("topic") == place[0]) & (F.col("partition") == place[1])
+
+
+def _any(conditions: Sequence[Column]) -> Column:
+    return reduce(lambda one, other: one | other, conditions, F.lit(False))
+
+
+def _waited(told: DataFrame, let_through: Sequence[str]) -> DataFrame:
+    """Give the transactions that are not complete, but those that were let through, and since when they are known."""
     open_ids = _incomplete(told)
+    if let_through:
+        open_ids = open_ids.where(~F.col("id").isin(list(let_through)))
+    return told.join(open_ids, "id").groupBy("id").agg(F.min("seen").alias("since"))
+
+
+def _cuts(
+    told: DataFrame, open_ids: DataFrame, ends: Mapping[TopicPartition, int], let_through: Sequence[str]
+) -> dict[TopicPartition, int]:
+    """Give the first offset to leave out, of the topic-partitions where there is one; `ends` are some of them."""
+    if let_through:
+        told = told.where(~F.col("id").isin(list(let_through)))
     cuts: dict[TopicPartition, int] = {}
     while True:
         first = told.join(open_ids, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
-        found = {(row.topic, row.partition): row.cut for row in first}
+        found = dict(ends)
+        for row in first:
+            found[row.topic, row.partition] = min(row.cut, found.get((row.topic, row.partition), row.cut))
         if found == cuts:
             return cuts
         cuts = found
-        behind = [
-            (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("last") >= cut)
-            for (topic, partition), cut in cuts.items()
-        ]
-        open_ids = told.where(reduce(lambda one, other: one | other, behind)).select("id").distinct()
+        behind = [_at(place) & (F.col("last") >= cut) for place, cut in cuts.items()]
+        open_ids = told.where(_any(behind)).select("id").distinct()
 
 
 def _incomplete(told: DataFrame) -> DataFrame:

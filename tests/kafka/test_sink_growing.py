@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 
 import orjson
 import pytest
@@ -14,9 +12,8 @@ from pyspark.sql import SparkSession
 
 from connector.errors import GapError
 from connector.sink.batch import Report
-from connector.sink.build import Sink
 from tests.conftest import MakeWorkspace, OpenLake
-from tests.inside import Inside
+from tests.inside import Inside, run_until
 from tests.model.recordings import Record
 from tests.topics import TIMEOUT_S, Topics
 
@@ -68,29 +65,6 @@ def test_what_appears_while_the_sink_runs_is_read_from_its_start(
 
 
 PLAIN = {"debezium.sink.iceberg.upsert-keep-deletes": "false", "debezium.sink.batch.interval-ms": "200"}
-
-
-def run_until(sink: Sink, done: Callable[[], bool]) -> None:
-    """Run a sink's stream beside the test until the condition holds, then stop it; raises what ended it."""
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            sink.stream.run(once=False)
-        except Exception as error:  # noqa: BLE001 - raised by the test
-            errors.append(error)
-
-    beside = threading.Thread(target=run)
-    beside.start()
-    deadline = time.monotonic() + 60
-    while not done() and beside.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    sink.stream.stop()
-    beside.join(60)
-    sink.close()
-    if errors:
-        raise errors[0]
-    assert done()
 
 
 def test_topics_are_read_by_their_whole_names(

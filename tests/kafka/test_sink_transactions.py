@@ -10,9 +10,11 @@ import attrs
 import pytest
 from pyspark.sql import SparkSession
 
+from connector.kafka.cluster import Cluster
 from connector.sink.batch import Report
+from connector.sink.records import Batch
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.inside import Inside, run_until
 from tests.model.events import START_NS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
@@ -29,6 +31,7 @@ class Source:
     """A source, what its table held after each transaction, and its transaction topic of two partitions."""
 
     db: Database = attrs.field(factory=lambda: Database(TOPIC, 3))
+    told_in: str = ENDS
     after: dict[str, dict[int, int]] = attrs.field(factory=dict)
     ends: list[Record] = attrs.field(factory=list)
 
@@ -47,7 +50,7 @@ class Source:
         end = {"status": "END", "id": f"{number}:{10**6 + len(self.after)}", "event_count": events + 3}
         value = {**end, "data_collections": said, "ts_ms": START_NS // 10**6 + len(self.after)}
         key = json.dumps({"id": end["id"]}).encode()
-        return [*made, Record(ENDS, len(self.after) % 2, 0, key, json.dumps(value).encode())]
+        return [*made, Record(self.told_in, len(self.after) % 2, 0, key, json.dumps(value).encode())]
 
 
 def test_commits_hold_whole_transactions(
@@ -103,5 +106,73 @@ def _run(inside: Inside, told: Any, extra: dict[str, str] | None = None) -> None
         sink.close()
 
 
-def _found(inside: Inside) -> dict[int, int]:
-    return {r["id"]: r["n"] for r in inside.lake.many("whole_public_t")}
+def _found(inside: Inside, table: str = "whole_public_t") -> dict[int, int]:
+    return {r["id"]: r["n"] for r in inside.lake.many(table)}
+
+
+def _creates(*keys: int) -> list[Any]:
+    return [("c", row(key, "c", key)) for key in keys]
+
+
+def test_each_transaction_is_waited_for_by_itself(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """One that never ends is let through when its time is over, however much goes on; younger ones are waited for.
+
+    What was read of those that wait is not read again, and the rest of one that was let through is not waited for.
+    """
+    source = Source(Database("wait.public.t", 2), "wait.transaction")
+    topics.create({"wait.public.t": 2, "wait.transaction": 2})
+    inside = Inside(
+        spark, plain_workspace("wait", {"topics": "wait.public.t", "transaction.topic": "wait.transaction"})
+    )
+    sink = inside.sink({"transaction.wait.ms": "10000", "debezium.sink.iceberg.upsert-keep-deletes": "false"})
+    batches, cluster, at = sink.batches, Cluster(sink.stream.settings.kafka), dict(sink.stream.position.offsets)
+    transactions = batches.transactions
+    assert transactions is not None
+
+    def step(now: float, *records: Record) -> dict[int, int]:
+        topics.replay(records, create=False)
+        transactions._clock = lambda: now
+        batch = Batch(int(now * 10), dict(at), cluster.ends(at))
+        at.update(batches.process(batch).end)
+        assert transactions.unread(attrs.evolve(batch, start=dict(at))).events == 0
+        return _found(inside, "wait_public_t")
+
+    try:
+        step(0.0, *source.transaction(*_creates(1, 2, 3, 4)))
+        *dead, dead_end = source.transaction(*_creates(10, 11, 12, 13))
+        assert step(1.0, *dead) == source.after["1"]
+        step(4.0, *source.transaction(*_creates(20, 21, 22, 23)))
+        *late, late_end = source.transaction(*_creates(30, 31, 32, 33))
+        assert step(7.0, *late) == source.after["1"]
+        assert not transactions.overdue
+        # Every batch moves some cut, as more comes.
+        assert step(10.9, *source.transaction(*_creates(40, 41, 42, 43))) == source.after["1"]
+        assert step(11.1) == source.after["3"]
+        assert step(12.0, late_end) == source.after["5"]
+        assert step(13.0, dead_end, *source.transaction(*_creates(50, 51))) == source.after["6"]
+        assert not transactions.overdue
+    finally:
+        sink.close()
+
+
+def test_quiet_topics_are_let_through_too(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> None:
+    """When nothing more comes, what was waited for long enough is brought in all the same."""
+    source, now = Source(Database("quiet.public.t", 1), "quiet.transaction"), [0.0]
+    topics.create({"quiet.public.t": 1, "quiet.transaction": 2})
+    whole, (*dead, _) = source.transaction(*_creates(1, 2)), source.transaction(*_creates(3, 4))
+    topics.replay([*whole, *dead], create=False)
+    extra = {"topics": "quiet.public.t", "transaction.topic": "quiet.transaction"}
+    inside, reports = Inside(spark, plain_workspace("quiet", extra)), list[Report]()
+
+    def told(report: Report) -> None:
+        reports.append(report)
+        now[0] += 100
+
+    sink = inside.sink({"transaction.wait.ms": "10000"}, told)
+    assert sink.batches.transactions is not None
+    sink.batches.transactions._clock = lambda: now[0]
+    run_until(sink, lambda: len(reports) == 2)
+    assert [report.events for report in reports] == [3, 2]
+    assert _found(inside, "quiet_public_t") == source.after["2"]
