@@ -143,6 +143,23 @@ def offsets_reset(
             positions.reset(settings, to=to, topics=topics, execute=execute)
 
 
+@main.command()
+@FILES
+@OVERRIDES
+@click.option("--table", "tables", multiple=True, help="Only this table; may be given several times.")
+@click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
+def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...], execute: bool) -> None:  # noqa: FBT001
+    """Find tables in which deleted or replaced rows show, and mend them; a dry run unless told.
+
+    Earlier versions wrote bounds of uuids (and of nanoseconds) by which Iceberg's readers leave equality deletes out.
+    The bounds are taken out of the manifests of the newest snapshot; data and delete files stay. The sink may run.
+    """
+    with reported():
+        from connector import repairing
+
+        repairing.repair(sink_of(files, overrides), tables=tables, execute=execute)
+
+
 @main.group()
 def dlq() -> None:
     """Look at a sink's dead letters, and put repaired ones through again."""

@@ -142,7 +142,7 @@ class Catalog:
 
     def ensure_delete_spec(self, table: Table) -> None:
         """Give a table that never was unpartitioned such a spec: fields out, fields back in, metadata only."""
-        if table.unpartitioned_spec_id() is not None:
+        if table.unpartitioned_spec() is not None:
             return
         with mapped(f"adding an unpartitioned spec to table {table.name}"):
             transaction = table.java.newTransaction()

@@ -157,7 +157,7 @@ def describe(
         "content": kind.content,
         "file-path": path,
         "file-format": kind.format,
-        "partition": partition.json if not kind.equality_ids else [],
+        "partition": partition.json,
         "file-size-in-bytes": size_bytes,
         "record-count": statistics["record_count"],
         "column-sizes": _by_id(statistics["column_sizes"]),

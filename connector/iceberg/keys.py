@@ -6,6 +6,7 @@ keys leave no delete files. Bounds only ever widen here; a key inside them is me
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -89,7 +90,13 @@ def _widened(
         return KnownKeys()
     bounds = {}
     for name, field_id, kind in columns:
-        low, high = from_bytes(kind, lower[field_id]), from_bytes(kind, upper[field_id])
+        try:
+            low, high = from_bytes(kind, lower[field_id]), from_bytes(kind, upper[field_id])
+        except (UnicodeDecodeError, struct.error):
+            # Others have cut texts within a letter, and left bounds of a type that the column has had before.
+            return KnownKeys()
+        if low > high:
+            return KnownKeys()
         before = known.bounds.get(name, (low, high))
         bounds[name] = (min(before[0], low), max(before[1], high))
     return KnownKeys(certain=True, bounds=bounds)

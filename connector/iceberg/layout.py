@@ -41,7 +41,8 @@ class TableLayout:
 
     Schemas and specs travel as JSON, so that a pickle is small and needs no JVM on the other side.
     `delete_spec_id` is the id of an unpartitioned spec: equality deletes under it are global (spec, "Equality Delete
-    Files"), so that a row that moves partition leaves no ghost. `id_columns` win over the identifier fields.
+    Files"), so that a row that moves partition leaves no ghost. `delete_spec_fields` counts the fields that format
+    version 1 has left in it. `id_columns` win over the identifier fields.
     """
 
     name: str
@@ -54,6 +55,7 @@ class TableLayout:
     io_properties: Mapping[str, str]
     id_columns: tuple[str, ...] = ()
     order_json: str = _UNSORTED
+    delete_spec_fields: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what the other side reads from the JSON itself."""

@@ -14,12 +14,13 @@ from pyiceberg.io.pyarrow import (
     MetricsMode,
     StatisticsCollector,
     compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
 
 from connector.iceberg.annotation import Annotated
+from connector.iceberg.extremes import UNORDERED
+from connector.iceberg.footer import statistics
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.variants import STORED, encoded
 
@@ -46,11 +47,23 @@ class ParquetFile:
             columns: the rows' columns, with field ids.
             variants: those columns whose text is stored as variants.
         """
-        self._stream, self._schema, self._layout, self._variants = stream, schema, layout, variants
+        self._stream, self._variants = stream, variants
         self._stored = pa.schema([f.with_type(STORED) if f.name in variants else f for f in columns])
         self._annotated = Annotated(stream, variants) if variants else None
+        wanted, places = self._plan = _statistics_plan(
+            schema.model_dump_json(), tuple(layout.properties.items()), variants
+        )
+        # Readers compare with footers as they do with bounds.
+        without = frozenset(number for number, each in wanted.items() if isinstance(each.iceberg_type, UNORDERED))
+        told = [path for path, number in places.items() if number not in without] if without else True
+        tops = {field.name: field.field_id for field in schema.fields if field.field_id in without}
+        self._nulls, self._uncounted = dict.fromkeys(tops.values(), 0), tops
         self._writer = pq.ParquetWriter(
-            self._annotated or stream, self._stored, store_decimal_as_integer=True, **layout.compression
+            self._annotated or stream,
+            self._stored,
+            store_decimal_as_integer=True,
+            write_statistics=told,
+            **layout.compression,
         )
 
     def write(self, rows: pa.Table) -> None:
@@ -58,6 +71,8 @@ class ParquetFile:
         for name in self._variants:
             at = rows.column_names.index(name)
             rows = rows.set_column(at, self._stored.field(at), encoded(rows.column(at)))
+        for name, number in self._uncounted.items():
+            self._nulls[number] += rows.column(name).null_count
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> tuple[int, dict[str, Any]]:
@@ -66,12 +81,7 @@ class ParquetFile:
             self._annotated.hold()
         self._writer.close()
         size_bytes = self._stream.tell() if self._annotated is None else self._annotated.release()
-        properties = tuple(self._layout.properties.items())
-        wanted, places = _statistics_plan(self._schema.model_dump_json(), properties, self._variants)
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=self._writer.writer.metadata, stats_columns=wanted, parquet_column_mapping=places
-        )
-        return size_bytes, statistics.to_serialized_dict()
+        return size_bytes, statistics(self._writer.writer.metadata, *self._plan, self._nulls)
 
 
 # As a table's files are alike, what its schema says of them is worked out once per process.

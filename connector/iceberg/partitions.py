@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any, cast
 from urllib.parse import quote_plus
 
 import attrs
 import numpy as np
 import pyarrow as pa
-from pyiceberg.conversions import to_json
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import DayTransform, TimeTransform
-from pyiceberg.types import DateType, IcebergType, IntegerType, PrimitiveType
+from pyiceberg.transforms import DayTransform, HourTransform, TimeTransform, VoidTransform
+from pyiceberg.types import (
+    DateType,
+    IcebergType,
+    IntegerType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
 
 from connector.iceberg.codes import key_codes
 from connector.iceberg.nested import column_of
+from connector.iceberg.single_values import as_json, stored
+from serde.words import civil
+
+_LONGEST = 200
+"""Of a folder's name: stores have names of 255 bytes at most."""
+
+_TOLD = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType, UUIDType)
+"""Types whose values are named as Iceberg's JSON has them; Python's have an end."""
 
 
 @attrs.frozen
@@ -30,13 +49,18 @@ class Partition:
 UNPARTITIONED = Partition("", ())
 
 
+def unpartitioned(fields: int) -> Partition:
+    """Give the only partition of a spec; fields that were dropped in format version 1 are still there, and null."""
+    return Partition("", (None,) * fields)
+
+
 def split(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Partition, pa.RecordBatch]]:
     """Give the rows of each partition, in the order of the partitions' first rows.
 
     Cost: one transform per partition field, one sort by partition, one gather of the rows.
     """
     if spec.is_unpartitioned():
-        yield UNPARTITIONED, batch
+        yield unpartitioned(len(spec.fields)), batch
         return
     values = [_values(batch, field, schema) for field in spec.fields]
     groups = key_codes(values)
@@ -44,25 +68,43 @@ def split(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> Iterato
     bounds = np.flatnonzero(np.diff(groups[sequence], prepend=-1))
     for start, stop in zip(bounds, [*bounds[1:], len(sequence)], strict=True):
         rows = sequence[start:stop]
-        row = [column[int(rows[0])].as_py() for column in values]
+        row = [stored(column.slice(rows[0], 1))[0].as_py() for column in values]
         part = batch if len(bounds) == 1 else batch.take(pa.array(rows))
         yield _partition(row, spec, schema), part
 
 
 def _values(batch: pa.RecordBatch, field: PartitionField, schema: Schema) -> pa.Array:
+    if isinstance(field.transform, VoidTransform):
+        # What it was of may be gone from the schema.
+        return pa.nulls(batch.num_rows, pa.int32())
     source = schema.find_field(field.source_id)
     column = column_of(batch, str(schema.find_column_name(field.source_id)))
     return field.transform.pyarrow_transform(source.field_type)(column)
 
 
 def _partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Partition:
-    folders, values = [], []
+    folders, values = list[str](), list[Any]()
     for field, value in zip(spec.fields, row, strict=True):
+        if isinstance(field.transform, VoidTransform):
+            values.append(None)
+            continue
         source = schema.find_field(field.source_id).field_type
-        text = field.transform.to_human_string(source, value)
-        folders.append(f"{quote_plus(field.name)}={quote_plus(text)}")
-        values.append(None if value is None else to_json(_result_type(field, source), value))
+        told = None if value is None else as_json(_result_type(field, source), value)
+        folders.append(_folder(field, source, value, told))
+        values.append(told)
     return Partition("/".join(folders), tuple(values))
+
+
+def _folder(field: PartitionField, source: IcebergType, value: Any, told: Any) -> str:
+    """Name a partition's folder; nothing reads it."""
+    if value is not None and isinstance(field.transform, HourTransform):
+        text = f"{civil(value // 24)}-{value % 24:02d}"
+    elif isinstance(source, _TOLD) and isinstance(told, str):
+        text = told
+    else:
+        text = field.transform.to_human_string(source, value)
+    name = f"{quote_plus(field.name)}={quote_plus(text)}"
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _result_type(field: PartitionField, source: IcebergType) -> PrimitiveType:

@@ -14,9 +14,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.conversions import to_json
 from pyiceberg.schema import Schema
 
+from connector.iceberg.single_values import as_json, stored
 from connector.iceberg.spans import Span, is_ordered, touching
 
 MOST_RANGES = 32
@@ -77,7 +77,7 @@ def _starts(column: pa.Array) -> list[int]:
 
 
 def _range(rows: pa.RecordBatch) -> Range:
-    found = {name: pc.min_max(column) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
+    found = {name: pc.min_max(stored(column)) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
     return {name: (span["min"].as_py(), span["max"].as_py()) for name, span in found.items()}
 
 
@@ -96,10 +96,10 @@ def _within(each: Range, schema: Schema) -> dict[str, Any]:
         kind: Any = schema.find_type(name)
         if low == high:
             # Only a single value can be told from the partitions of a bucket transform.
-            terms.append({"type": "eq", "term": name, "value": to_json(kind, low)})
+            terms.append({"type": "eq", "term": name, "value": as_json(kind, low)})
             continue
-        terms.append({"type": "gt-eq", "term": name, "value": to_json(kind, low)})
-        terms.append({"type": "lt-eq", "term": name, "value": to_json(kind, high)})
+        terms.append({"type": "gt-eq", "term": name, "value": as_json(kind, low)})
+        terms.append({"type": "lt-eq", "term": name, "value": as_json(kind, high)})
     return _tree("and", terms)
 
 

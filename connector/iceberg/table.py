@@ -79,30 +79,29 @@ class Table:
         with mapped(f"refreshing table {self.name}"):
             self.java.refresh()
 
-    def unpartitioned_spec_id(self) -> int | None:
-        """Give the id of a spec without partition fields, None when the table has none."""
+    def unpartitioned_spec(self) -> Any:
+        """Give a Java spec without partition fields, or none but dropped ones; None when the table has none."""
         if self.java.spec().isUnpartitioned():
-            return int(self.java.spec().specId())
-        for entry in each(self.java.specs().entrySet()):
-            if entry.getValue().isUnpartitioned():
-                return int(entry.getKey())
-        return None
+            return self.java.spec()
+        specs = (entry.getValue() for entry in each(self.java.specs().entrySet()))
+        return next((spec for spec in specs if spec.isUnpartitioned()), None)
 
     def layout(self) -> TableLayout:
         """Give what executors need to write files for this table."""
         iceberg = jvm(self._spark).org.apache.iceberg
         with mapped(f"reading the schema of {self.name}"):
-            spec = self.java.spec()
+            spec, everywhere = self.java.spec(), self.unpartitioned_spec()
             return TableLayout(
                 name=self.name,
                 uuid=self.uuid,
                 location=str(self.java.location()),
                 schema_json=iceberg.SchemaParser.toJson(self.java.schema()),
                 spec_json=iceberg.PartitionSpecParser.toJson(spec),
-                delete_spec_id=self.unpartitioned_spec_id() or 0,
+                delete_spec_id=0 if everywhere is None else int(everywhere.specId()),
                 properties=as_dict(self.java.properties()),
                 io_properties=self.io_properties(),
                 order_json=str(iceberg.SortOrderParser.toJson(self.java.sortOrder())),
+                delete_spec_fields=0 if everywhere is None else int(everywhere.fields().size()),
             )
 
     def io_properties(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from connector.iceberg.files import FileKind, RollingFile
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.partitions import UNPARTITIONED, Partition, split
+from connector.iceberg.partitions import Partition, split, unpartitioned
 
 OPEN_FILES = 32
 """Partitions written at once per task: the least recently used file is finished when another partition comes."""
@@ -44,7 +44,8 @@ class TableWriter:
         """Write keys whose rows, in whatever partition, are gone once this is committed."""
         if self._deletes is None:
             kind = FileKind.equality_deletes(self._layout)
-            self._deletes = RollingFile(self._layout, kind, UNPARTITIONED, self._label)
+            everywhere = unpartitioned(self._layout.delete_spec_fields)
+            self._deletes = RollingFile(self._layout, kind, everywhere, self._label)
         self._deletes.write(keys)
 
     def close(self) -> Iterator[bytes]:

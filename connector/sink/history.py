@@ -8,12 +8,10 @@ second task: both -> versions that are new or end otherwise than before -> files
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 import attrs
 import orjson
 import pyarrow as pa
-from pyiceberg.conversions import to_json
 from pyiceberg.types import TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
@@ -21,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.ranges import KeyRanges
 from connector.iceberg.scan import FILE, POSITION, Reader, column
 from connector.iceberg.scan_tasks import planned
+from connector.iceberg.single_values import as_json
 from connector.iceberg.table import Table
 from connector.iceberg.writing import TableWriter
 from connector.sink import parcels
@@ -55,7 +54,7 @@ def histories(
         rows = Reader(spark, java, schema).live(scanned)
         names = {name: column(place) for place, name in enumerate(schema.names)}
         until = F.col(names[VALID_TO])
-        rows = rows.where(until.isNull() | (until >= F.lit(_first(spans))))
+        rows = rows.where(until.isNull() | (until >= F.timestamp_micros(F.lit(_first(spans)))))
         keys = joined_keys(own.where(F.col("kind") == parcels.LOOKUP), table.layout, spans)
         condition = found_under(names, table.layout, aliases("key", len(table.layout.keys)))
         live = rows.join(keys, condition, "left_semi").select(*names.values(), FILE, POSITION)
@@ -67,16 +66,16 @@ def histories(
 def _where(spans: KeyRanges, table: TablePlan) -> str:
     """Give the filter for versions that the changes may end, or stand before: not over when the first of them came."""
     keys = tuple({name: span for name, span in each.items() if name != VALID_FROM} for each in spans.ranges)
-    since = {"type": "gt-eq", "term": VALID_TO, "value": to_json(TimestamptzType(), _first(spans))}
+    since = {"type": "gt-eq", "term": VALID_TO, "value": as_json(TimestamptzType(), _first(spans))}
     live = {"type": "or", "left": {"type": "is-null", "term": VALID_TO}, "right": since}
     found = attrs.evolve(spans, ranges=keys).filter(table.layout.schema) if all(keys) else None
     where = live if found is None else {"type": "and", "left": orjson.loads(found), "right": live}
     return orjson.dumps(where).decode()
 
 
-def _first(spans: KeyRanges) -> datetime:
-    """Give the time of the first change."""
-    first: datetime = min(each[VALID_FROM][0] for each in spans.ranges)
+def _first(spans: KeyRanges) -> int:
+    """Give the time of the first change (epoch microseconds)."""
+    first: int = min(each[VALID_FROM][0] for each in spans.ranges)
     return first
 
 

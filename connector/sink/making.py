@@ -105,12 +105,29 @@ def expanded(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, ...
     return tuple(dict.fromkeys(leaf for name in names for leaf in leaves(field_of(schema, name).type, name)))
 
 
-def nested_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
-    """Say why rows of an upserted table cannot be replaced by keys of which some lie within structs; None if they can.
+def key_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
+    """Say why rows of an upserted table cannot be replaced by its keys; None if they can.
 
-    Seen with Iceberg 1.12 (docs/decisions/0023): a reader that projects no such field, `count(*)` among them, fails on
-    an equality delete by it, or would take it for null.
+    Seen with Iceberg 1.12 (docs/decisions/0023, 0025): a reader that projects no field of a struct, `count(*)` among
+    them, fails on an equality delete by it, or would take it for null; deletes by bytes of fixed length hit nothing;
+    numbers with a floating point are none that Iceberg's spec has equality deletes by.
     """
+    keys = list(keys)
+    unfit = [name for name in keys if name in columns.names and not _deleted_by(columns.field(name).type)]
+    if mode == "equality-delete" and unfit:
+        return (
+            f"its key has a column of a type by which equality deletes do not hit all rows ({', '.join(unfit)}: "
+            "fixed, float or double): set its write-mode to position-delete or copy-on-write, or name others in "
+            "iceberg.tables.default-id-columns"
+        )
+    return _nested_fault(columns, keys, mode)
+
+
+def _deleted_by(kind: pa.DataType) -> bool:
+    return not (pa.types.is_floating(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _nested_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
     nested = [name for name in keys if name not in columns.names]
     if not nested:
         return None

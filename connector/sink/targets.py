@@ -36,7 +36,7 @@ from connector.sink.making import (
     declared,
     expanded,
     identifiers,
-    nested_fault,
+    key_fault,
     required_of,
     terms_of,
     with_keys,
@@ -282,7 +282,7 @@ class Targets(Known[Target]):
         missing = [column for column in layout.id_columns if path_of(layout.columns, column) is None]
         if missing:
             raise FatalError(f"table {table.name} has no column {', '.join(missing)}, which is configured as its key")
-        unfit = nested_fault(layout.columns, layout.keys, mode) if rule.upsert and mode != "append" else None
+        unfit = key_fault(layout.columns, layout.keys, mode) if rule.upsert and mode != "append" else None
         if unfit is not None:
             raise FatalError(f"table {table.name}: {unfit}")
         return layout
@@ -314,7 +314,7 @@ class Targets(Known[Target]):
             raise DataFault("its events have no columns that a table could have")
         mode = self._mode(name)
         upsert = rule.upsert and mode != "append" and bool(keys)
-        unfit = nested_fault(columns, keys, mode) if upsert else None
+        unfit = key_fault(columns, keys, mode) if upsert else None
         if unfit is not None:
             raise (FatalError if rule.keys.of(name) else DataFault)(f"table {full_name}: {unfit}")
         if upsert and self._keeps_history(name):
@@ -362,7 +362,7 @@ class Targets(Known[Target]):
         if JSON in columns.types and version < VARIANTS_SINCE:
             raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")
         formats.check_new(known.table.name, columns, written_as, version=version, upsert=known.upsert)
-        unfit = nested_fault(columns, known.layout.keys, self._mode(name)) if known.upsert else None
+        unfit = key_fault(columns, known.layout.keys, self._mode(name)) if known.upsert else None
         if unfit is not None:
             raise DataFault(f"table {known.table.name}: {unfit}")
         self._catalog.evolve(known.table, columns)

@@ -33,6 +33,7 @@ def _batch(rows: list[tuple[int, str, date]], first: str) -> pa.RecordBatch:
 
 
 def _holds(ranges: KeyRanges, row: dict[str, Any]) -> bool:
+    row = {**row, "day": (row["day"] - date(1970, 1, 1)).days}
     return any(all(low <= row[name] <= high for name, (low, high) in each.items()) for each in ranges.ranges)
 
 

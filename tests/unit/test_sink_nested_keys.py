@@ -16,7 +16,7 @@ from connector.iceberg.types import table_schema
 from connector.opensearch.texts import json_texts
 from connector.settings import load
 from connector.sink.decode import decode
-from connector.sink.making import expanded, identifiers, nested_fault, with_keys
+from connector.sink.making import expanded, identifiers, key_fault, with_keys
 from connector.sink.plan import Need, TablePlan
 from connector.sink.relocated import rekey
 from connector.sink.rows import DELETED
@@ -198,9 +198,18 @@ def test_configured_keys_are_looked_for() -> None:
 def test_modes_that_such_keys_go_with(mode: Any, more: dict[str, pa.DataType], says: str | None) -> None:
     """Rows are found by reading; equality deletes are not written, and times keep Spark from reading structs."""
     columns = pa.schema(list({**COLUMNS, **more}.items()))
-    fault = nested_fault(columns, KEYS, mode)
+    fault = key_fault(columns, KEYS, mode)
     assert fault is None if says is None else says in str(fault) and "customer.id" in str(fault)
-    assert nested_fault(columns, ("name", "a.b"), mode) is None
+    assert key_fault(columns, ("name", "a.b"), mode) is None
+
+
+@pytest.mark.parametrize("kind", [pa.binary(4), pa.float32(), pa.float64()], ids=str)
+def test_keys_that_equality_deletes_do_not_hit(kind: pa.DataType) -> None:
+    """Bytes of fixed length and floating point are refused where rows go by equality deletes, with the way out."""
+    columns = pa.schema([("id", kind), ("u", pa.uuid()), ("b", pa.binary())])
+    assert "write-mode" in str(key_fault(columns, ("id", "u"), "equality-delete"))
+    assert key_fault(columns, ("id", "u"), "position-delete") is None
+    assert key_fault(columns, ("u", "b"), "equality-delete") is None
 
 
 def test_ranges_of_such_keys_are_told_to_iceberg() -> None:

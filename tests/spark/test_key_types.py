@@ -1,0 +1,231 @@
+"""Keys of every type, through the sink's own writers and commits -> what Iceberg's readers give: the model's rows."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+from attrs import define, evolve, frozen
+from pyiceberg.expressions import EqualTo
+from pyspark.sql import SparkSession
+
+from connector.iceberg.catalog import Catalog
+from connector.iceberg.commit import Pending, Stored, commit
+from connector.iceberg.java import jvm, strings
+from connector.iceberg.keys import KnownKeys, known_keys, widened
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.position import Position
+from connector.iceberg.single_values import as_json
+from connector.iceberg.table import Table
+from connector.iceberg.types import table_schema
+from connector.iceberg.writing import TableWriter
+from connector.settings.catalog import CatalogSettings
+from connector.settings.partitions import PartitionTerm
+from connector.settings.writes import WriteMode
+from connector.sink.apply import write_upserts
+from connector.sink.fold import NONE, Order
+from connector.sink.found import Asked, found
+from connector.sink.parts import Part, fold
+from connector.sink.plan import TablePlan
+from tests.model.key_types import KEY_TYPES, KeyType
+from tests.reading import Lake
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+ROUNDS = int(os.environ.get("ICEBRIDGE_KEY_TYPES", "0"))
+"""Rounds of the whole law, each with other values; without it a part of it, always the same."""
+KEYS, BATCHES, ASKED = 40, 3, 3
+MODES: tuple[WriteMode, ...] = ("equality-delete", "position-delete", "copy-on-write")
+PARTITIONS: tuple[PartitionTerm | None, ...] = (
+    None,
+    PartitionTerm("p", "identity"),
+    PartitionTerm("k", "bucket", 3),
+    PartitionTerm("k", "identity"),
+    PartitionTerm("k", "truncate", 2),
+    PartitionTerm("k", "day"),
+)
+_IN_PYICEBERG = ("int", "long", "string", "binary", "uuid", "decimal_38_10", "decimal_9_2")
+
+
+@frozen
+class Case:
+    """How a table is written."""
+
+    kind: KeyType
+    mode: WriteMode
+    version: int
+    format: str
+    partition: PartitionTerm | None
+    seed: int = 0
+    catalog: str = "key_types"
+
+    @property
+    def name(self) -> str:
+        """A name of its own."""
+        by = "none" if self.partition is None else f"{self.partition.transform}_{self.partition.column}"
+        return f"{self.kind.name}_{self.mode.replace('-', '_')}_v{self.version}_{self.format}_{by}_{self.seed}"
+
+    @property
+    def table(self) -> str:
+        """The name for SQL."""
+        return f"{self.catalog}.`default`.`{self.name}`"
+
+    @property
+    def possible(self) -> bool:
+        """Whether there are such tables, and readers that read them."""
+        kind, how = self.kind, None if self.partition is None else self.partition.transform
+        fits = how is None or (self.partition is not None and self.partition.column == "p") or kind.partitions(how)
+        by_key = self.mode != "equality-delete"
+        if self.mode == "equality-delete" and not kind.in_equality_deletes:
+            return False
+        if by_key and self.format == "avro" and not kind.in_spark:
+            return False
+        return fits and (self.version == 3 or not kind.nanoseconds)
+
+
+@define
+class Written:
+    """A table on its way, beside the model of its rows: key -> value."""
+
+    spark: SparkSession
+    case: Case
+    table: Table
+    model: dict[Any, int]
+    known: KnownKeys = KnownKeys.nothing()
+    stored: Stored = Stored()
+
+    @property
+    def layout(self) -> TableLayout:
+        """The table's, with its key."""
+        return evolve(self.table.layout(), id_columns=("k",))
+
+    def batch(self, changes: dict[Any, int | None], rng: Random) -> None:
+        """Take in one change per key; None deletes."""
+        case, layout = self.case, self.layout
+        plan = TablePlan(
+            0,
+            layout,
+            "upsert",
+            keep_deletes=False,
+            base=self.table.snapshot_id,
+            known_keys=self.known if case.mode == "equality-delete" else KnownKeys(),
+            write_mode=case.mode,
+        )
+        folded = fold([self._part(changes, rng)], layout.keys)
+        writer = TableWriter(layout, "test")
+        handed = list(write_upserts(writer, folded, plan))
+        files = list(writer.close())
+        hits = None
+        if plan.finds:
+            hits, more = found(self.spark, self.table, plan, Asked.of(self.spark, handed))
+            files += more
+        pending = Pending(
+            files, Position("c", {}, {("t", 0): 1}), self.stored, plan.base, plan.known_keys.certain, True, {}, hits
+        )
+        self.stored = commit(self.table, pending, "test").stored
+        self.known = widened(self.known, layout.schema, files)
+        for key, value in changes.items():
+            if value is None:
+                self.model.pop(key, None)
+            else:
+                self.model[key] = value
+
+    def _part(self, changes: dict[Any, int | None], rng: Random) -> Part:
+        count = len(changes)
+        numbers = [0 if value is None else value for value in changes.values()]
+        places = [rng.randrange(2) for _ in changes]
+        keys = [-key if isinstance(key, float) and not key and value is None else key for key, value in changes.items()]
+        columns = [self.case.kind.array(keys), pa.array(places, pa.int32()), pa.array(numbers, pa.int64())]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self.layout.rows)
+        none, at = np.full(count, NONE), np.arange(count)
+        order = Order(np.zeros(count, np.int64), at, at, none, none, np.full(count, ord("u"), np.uint8))
+        return Part(rows, order, np.array([v is None for v in changes.values()]), np.ones(count, np.bool_))
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Catalog, Lake]:
+    """A catalog for the sink's code, and the same for readers."""
+    home: Path = tmp_path_factory.mktemp("key_types")
+    properties = {"type": "hadoop", "warehouse": str(home), "io-impl": "org.apache.iceberg.io.ResolvingFileIO"}
+    lake = Lake(spark, "key_types", properties)
+    return Catalog(spark, CatalogSettings("key_types", properties, ("default",), {})), lake
+
+
+def fill(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
+    """Make a table, and take in batches of changes."""
+    rng = Random(f"{case.name}")
+    columns = pa.schema([("k", case.kind.arrow), ("p", pa.int32()), ("v", pa.int64())])
+    schema = table_schema(columns, ("k",) if case.kind.identifies else (), frozenset(), nanoseconds=True)
+    properties = {"format-version": str(case.version), "write.format.default": case.format}
+    by = () if case.partition is None else (case.partition,)
+    written = Written(spark, case, catalog.create(case.name, schema, by, properties), {})
+    pool, number = case.kind.values(rng, KEYS), 0
+    for turn in range(BATCHES):
+        changes: dict[Any, int | None] = {}
+        for key in rng.sample(pool, len(pool) // 2 if turn else len(pool) * 3 // 4):
+            number += 1
+            changes[key] = None if turn and rng.random() < 0.3 else number
+        written.batch(changes, rng)
+    return written
+
+
+def values_by_iceberg(spark: SparkSession, lake: Lake, case: Case, where: Any = None) -> list[int]:
+    """The values that Iceberg's generic reader gives."""
+    java = jvm(spark).org.apache.iceberg
+    read = java.data.IcebergGenerics.read(lake.java(case.name)).select(strings(spark, ("v",)))
+    scan = (read if where is None else read.where(where)).build()
+    found = java.relocated.com.google.common.collect.Lists.newArrayList(scan)
+    scan.close()
+    return sorted(record.getField("v") for record in found)
+
+
+def values_by_spark(spark: SparkSession, case: Case) -> list[int]:
+    """The values that Spark gives."""
+    return sorted(row[0] for row in spark.table(case.table).select("v").collect())
+
+
+def _where(written: Written, key: Any) -> Any:
+    """A filter for one key."""
+    value = as_json(written.layout.schema.find_type("k"), key)
+    return written.table.expression(orjson.dumps({"type": "eq", "term": "k", "value": value}).decode())
+
+
+def _cases() -> Iterator[Case]:
+    """Of each type the default, and some of all other ways to write a table; all of them, often, where asked."""
+    for turn, kind in enumerate(KEY_TYPES):
+        ways = product(MODES, (2, 3), ("parquet", "avro"), PARTITIONS)
+        possible = [case for way in ways if (case := Case(kind, *way)).possible]
+        if ROUNDS:
+            yield from (evolve(case, seed=seed) for seed in range(1, ROUNDS + 1) for case in possible)
+        else:
+            others = possible[1:]
+            yield possible[0]
+            yield from others[:3] if kind.name == "uuid" else others[turn * 11 % len(others) :][: turn % 2]
+
+
+@pytest.mark.parametrize("case", _cases(), ids=lambda case: case.name)
+def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog, Lake], case: Case) -> None:
+    """Whatever the type of the key and its values, and however rows are replaced: readers give the model's rows, all
+    of them, and each where it is asked for."""
+    catalog, lake = tables
+    written = fill(spark, catalog, case)
+    rows = written.model
+    assert values_by_iceberg(spark, lake, case) == sorted(rows.values())
+    if case.kind.in_spark:
+        assert values_by_spark(spark, case) == sorted(rows.values())
+    if case.mode == "equality-delete":
+        assert known_keys(written.table, written.layout.schema) == written.known
+    for key in sorted(rows)[:: max(1, len(rows) // ASKED)] if case.kind.in_filters else ():
+        assert values_by_iceberg(spark, lake, case, _where(written, key)) == [rows[key]]
+        if case.mode == "copy-on-write" and case.format == "parquet" and case.kind.name in _IN_PYICEBERG:
+            value = uuid.UUID(bytes=key) if case.kind.name == "uuid" else key
+            assert list(written.table.metadata().scan(row_filter=EqualTo("k", value)).plan_files())

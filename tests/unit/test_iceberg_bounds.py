@@ -1,0 +1,164 @@
+"""Values of every type -> a file's bounds: no value lies outside of them, whoever compares; all row groups count."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import BucketTransform, VoidTransform
+
+from connector.iceberg.avro_file import AvroFile
+from connector.iceberg.keys import KnownKeys, widened
+from connector.iceberg.layout import TableLayout
+from connector.iceberg.metrics import Metrics
+from connector.iceberg.parquet_file import ParquetFile
+from connector.iceberg.partitions import split
+from connector.iceberg.ranges import KeyRanges
+from connector.iceberg.single_values import as_bytes, as_json, stored
+from connector.iceberg.types import table_schema
+from tests.model.key_types import EXACT, KEY_TYPES, KeyType
+
+UUID = next(kind for kind in KEY_TYPES if kind.name == "uuid")
+STRING = next(kind for kind in KEY_TYPES if kind.name == "string")
+
+
+class _Stream(io.BytesIO):
+    def close(self) -> None:
+        """Stay readable."""
+
+
+def _layout(kind: KeyType, **properties: str) -> TableLayout:
+    schema = table_schema(pa.schema([("k", kind.arrow)]), (), frozenset(), nanoseconds=True)
+    return TableLayout("d.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, properties, {})
+
+
+def _told(kind: KeyType, groups: Sequence[Sequence[Any]]) -> tuple[dict[str, Any], dict[str, Any], pq.FileMetaData]:
+    """What is told of values in a Parquet file of these row groups, and in an Avro file; and the footer."""
+    layout, stream = _layout(kind), _Stream()
+    tables = [pa.table([kind.array(values)], schema=layout.columns) for values in groups]
+    parquet, avro = (
+        ParquetFile(stream, layout.schema, layout, layout.columns),
+        AvroFile(io.BytesIO(), layout.schema, layout),
+    )
+    for table in tables:
+        parquet.write(table)
+        avro.write(table)
+    return parquet.close()[1], avro.close()[1], pq.read_metadata(pa.BufferReader(stream.getvalue()))
+
+
+def _order(kind: KeyType, raw: bytes) -> Any:
+    """A bound as its readers compare it."""
+    types = pa.types
+    if types.is_decimal(kind.arrow):
+        return int.from_bytes(raw, "big", signed=True)
+    if types.is_integer(kind.arrow) or types.is_temporal(kind.arrow):
+        return int.from_bytes(raw, "little", signed=True)
+    return raw
+
+
+@pytest.mark.parametrize("kind", [k for k in KEY_TYPES if k.identifies], ids=lambda kind: kind.name)
+def test_no_value_lies_outside(kind: KeyType) -> None:
+    """In either format, in several row groups: bounds hold every value, or there are none; nulls are counted."""
+    rng = Random(7)
+    values = kind.values(rng, 60)
+    rng.shuffle(values)
+    groups = [[None, *values[:9]], values[9:30], [None, None], values[30:]]
+    schema = _layout(kind).schema
+    for told in _told(kind, groups)[:2]:
+        assert told["null_value_counts"] == {1: 3}
+        assert told["record_count"] == told["value_counts"][1] == len(values) + 3
+        for value in stored(kind.array(values)).to_pylist():
+            number = int(value.scaleb(kind.arrow.scale, EXACT)) if pa.types.is_decimal(kind.arrow) else value
+            raw = _order(kind, as_bytes(schema.find_type("k"), number))
+            low, high = told["lower_bounds"].get(1), told["upper_bounds"].get(1)
+            assert low is None or _order(kind, low) <= raw
+            assert high is None or _order(kind, high) >= raw
+
+
+def test_uuids_are_compared_by_nobody() -> None:
+    """Readers order them differently: neither manifest nor footer has bounds of them."""
+    parquet, avro, footer = _told(UUID, [UUID.values(Random(1), 20)])
+    assert not (parquet["lower_bounds"] or parquet["upper_bounds"] or avro["lower_bounds"] or avro["upper_bounds"])
+    assert not footer.row_group(0).column(0).is_stats_set
+
+
+def test_values_too_long_for_a_footer_are_not_forgotten() -> None:
+    """A row group whose footer has no ends, since a value is long, leaves the file without bounds."""
+    assert _told(STRING, [["b"], ["a", "x" * 5000], ["c"]])[0]["upper_bounds"] == {}
+    assert _told(STRING, [["b"], ["a", "x" * 5000], ["c"]])[0]["lower_bounds"] == {}
+
+
+def test_bounds_of_text_are_text() -> None:
+    """The letter after the last one that was kept is one of Unicode's, and no half of a pair."""
+    upper = _told(STRING, [["k" * 15 + "\ud7ffx"]])[0]["upper_bounds"][1]
+    assert upper.decode() == "k" * 15 + "\ue000"
+
+
+def test_numbers_that_are_none_are_no_bounds() -> None:
+    """Bounds of floats leave them out, and hold both zeros."""
+    kind = next(kind for kind in KEY_TYPES if kind.name == "double")
+    for told in _told(kind, [[float("nan")], [0.0, 1.0], [float("nan")]])[:2]:
+        assert told["lower_bounds"] == {1: as_bytes(_layout(kind).schema.find_type("k"), -0.0)}
+        assert told["upper_bounds"] == {1: as_bytes(_layout(kind).schema.find_type("k"), 1.0)}
+
+
+def test_bounds_that_cannot_be_read_are_not_known() -> None:
+    """Others' bounds may be cut within a letter, or lie the wrong way round: then any key may be in their files."""
+    schema = table_schema(pa.schema([("k", pa.string())]), ("k",), frozenset(), nanoseconds=False)
+
+    def file(low: bytes, high: bytes) -> bytes:
+        return orjson.dumps(
+            {
+                "content": "data",
+                "lower-bounds": {"keys": [1], "values": [low.hex()]},
+                "upper-bounds": {"keys": [1], "values": [high.hex()]},
+            }
+        )
+
+    nothing = KnownKeys.nothing()
+    assert widened(nothing, schema, [file(b"a", "é".encode())]) == KnownKeys(True, {"k": ("a", "é")})
+    assert widened(nothing, schema, [file(b"a", "é".encode()[:1])]) == KnownKeys()
+    assert widened(nothing, schema, [file(b"b", b"a")]) == KnownKeys()
+
+
+@pytest.mark.parametrize("kind", [k for k in KEY_TYPES if k.name in ("date", "timestamp", "timestamptz")], ids=str)
+def test_ranges_of_times_of_any_year(kind: KeyType) -> None:
+    """Keys beyond the years of Python's dates have ranges, as Iceberg's JSON writes them."""
+    schema = _layout(kind).schema
+    keys = pa.record_batch({"k": kind.array(kind.extreme)})
+    document = KeyRanges.of(keys).filter(schema)
+    assert document is not None
+    assert as_json(schema.find_type("k"), kind.extreme[-1]) in document
+
+
+def test_fields_dropped_in_format_version_1_are_null() -> None:
+    """A partition has a value for each field of its spec, the dropped ones too."""
+    schema = table_schema(pa.schema([("id", pa.int64())]), (), frozenset(), nanoseconds=False)
+    dropped = PartitionField(source_id=7, field_id=1000, transform=VoidTransform(), name="gone")
+    bucket = PartitionField(source_id=1, field_id=1001, transform=BucketTransform(4), name="b")
+    rows = pa.record_batch({"id": pa.array([1, 2, 3])})
+    [(only, _)] = split(rows, PartitionSpec(dropped), schema)
+    assert (only.path, only.json) == ("", (None,))
+    assert {len(partition.json) for partition, _ in split(rows, PartitionSpec(dropped, bucket), schema)} == {2}
+    assert all(partition.path.startswith("b=") for partition, _ in split(rows, PartitionSpec(dropped, bucket), schema))
+
+
+def test_names_of_folders_are_short() -> None:
+    """A long value makes no name that a store refuses; two of them keep apart."""
+    spec = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform="identity", name="k"))
+    rows = pa.record_batch({"k": ["x" * 5000, "x" * 5001]})
+    paths = {partition.path for partition, _ in split(rows, spec, _layout(STRING).schema)}
+    assert len(paths) == 2
+    assert max(map(len, paths)) < 255
+
+
+def test_metrics_of_no_rows() -> None:
+    """A file without rows has no bounds."""
+    assert Metrics.of(_layout(STRING).schema, ()).told()["lower_bounds"] == {}
