@@ -6,7 +6,7 @@ change its meaning. A new table is free: its columns are the union of every even
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import reduce
 
 import pyarrow as pa
@@ -28,6 +28,11 @@ def grown(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
     With `add` false nothing changes (`allow-field-addition=false`).
     """
     return _merge(table, shape, free=False) if add else table
+
+
+def relaxed(columns: pa.Schema, names: Collection[str]) -> pa.Schema:
+    """Give the columns, some of them not required any more."""
+    return pa.schema([field.with_nullable(True) if field.name in names else field for field in columns])
 
 
 def holds(table: pa.Schema, shape: pa.StructType) -> bool:

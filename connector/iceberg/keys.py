@@ -1,4 +1,4 @@
-"""Manifests -> which keys a table may hold: the bounds of the identifier columns over all live data files.
+"""Manifests -> which keys a table may hold: the bounds of the key columns over all live data files.
 
 A key outside the bounds is provably new, so it needs no equality delete (design, section 4): first loads and growing
 keys leave no delete files. Bounds only ever widen here; a key inside them is merely possible.
@@ -14,9 +14,9 @@ import attrs
 import orjson
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFileContent
-from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
+from connector.iceberg.layout import TableLayout
 from connector.iceberg.spans import ORDERED
 from connector.iceberg.table import Table
 
@@ -26,7 +26,7 @@ MAX_MANIFESTS = 500
 
 @attrs.frozen
 class KnownKeys:
-    """Which keys a table may hold: between lowest and highest of each identifier column, by column name.
+    """Which keys a table may hold: between lowest and highest of each key column, by column name.
 
     `certain` false: nothing is known, every key may be there. Certain and without bounds: the table holds no row.
     """
@@ -40,8 +40,8 @@ class KnownKeys:
         return KnownKeys(certain=True)
 
 
-def known_keys(table: Table, schema: Schema) -> KnownKeys:
-    """Read the key bounds of all live data files of the newest snapshot.
+def known_keys(table: Table, layout: TableLayout) -> KnownKeys:
+    """Read the bounds of the layout's keys over all live data files of the newest snapshot.
 
     Cost: reads every data manifest once, up to `MAX_MANIFESTS`.
     """
@@ -56,7 +56,7 @@ def known_keys(table: Table, schema: Schema) -> KnownKeys:
     if len(manifests) > MAX_MANIFESTS:
         return KnownKeys()
     known = KnownKeys.nothing()
-    columns = _columns(schema)
+    columns = _columns(layout)
     for manifest in manifests:
         for entry in manifest.fetch_manifest_entry(metadata.io, discard_deleted=True):
             file = entry.data_file
@@ -65,9 +65,9 @@ def known_keys(table: Table, schema: Schema) -> KnownKeys:
     return known
 
 
-def widened(known: KnownKeys, schema: Schema, descriptions: Iterable[bytes]) -> KnownKeys:
+def widened(known: KnownKeys, layout: TableLayout, descriptions: Iterable[bytes]) -> KnownKeys:
     """Give what is known after a commit of files with these descriptions (`connector.iceberg.files`)."""
-    columns = _columns(schema)
+    columns = _columns(layout)
     for description in descriptions:
         file = orjson.loads(description)
         if file["content"] == "data":
@@ -75,8 +75,9 @@ def widened(known: KnownKeys, schema: Schema, descriptions: Iterable[bytes]) -> 
     return known
 
 
-def _columns(schema: Schema) -> tuple[tuple[str, int, PrimitiveType], ...]:
-    fields = (field for field in schema.fields if field.field_id in schema.identifier_field_ids)
+def _columns(layout: TableLayout) -> tuple[tuple[str, int, PrimitiveType], ...]:
+    """Give the keys that bounds order: those that rows are replaced by, which need not be the identifier fields."""
+    fields = (field for field in layout.schema.fields if field.name in layout.keys)
     return tuple((f.name, f.field_id, f.field_type) for f in fields if isinstance(f.field_type, ORDERED))
 
 

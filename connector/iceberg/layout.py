@@ -123,6 +123,12 @@ class TableLayout:
         return frozenset(path[0] for path in self.key_paths)
 
     @cached_property
+    def required(self) -> tuple[str, ...]:
+        """The required columns that are neither a key nor an identifier field, nor have one within them."""
+        ids = {str(self.schema.find_column_name(i)).split(".")[0] for i in self.schema.identifier_field_ids}
+        return tuple(f.name for f in self.columns if not f.nullable and f.name not in self.key_columns | ids)
+
+    @cached_property
     def required_inside(self) -> tuple[Path, ...]:
         """The fields of structs that are required, by the names from the top on; those within lists and maps apart."""
         return tuple(required_within(self.columns))

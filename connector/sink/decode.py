@@ -21,7 +21,7 @@ from connector.sink import raw_events
 from connector.sink.matching import matched, renames
 from connector.sink.operations import DEFAULT_FIELD, named
 from connector.sink.parts import Part
-from connector.sink.plan import BatchPlan, Need, TablePlan
+from connector.sink.plan import VALID_FROM, BatchPlan, Need, TablePlan
 from connector.sink.record_keys import RecordKeys, key_type, record_keys
 from connector.sink.rereading import read_again
 from connector.sink.routing import FieldRoutes, routed
@@ -320,7 +320,8 @@ def _need(
     topic: str, change: Changes, keys: RecordKeys | None, table: TablePlan | None, plan: BatchPlan
 ) -> Need | None:
     shape = _without(change.row.type, plan.excluded_columns)
-    if table is not None and holds(table.layout.columns, shape):
+    loose = frozenset[str]() if table is None else _not_required(change, table, plan)
+    if table is not None and not loose and holds(table.layout.columns, shape):
         return None
     if plan.routing is not None:
         shape = _shown(shape, change)
@@ -330,10 +331,31 @@ def _need(
         columns = table.layout.columns
         if not change.optional:
             shape = _as_in_table(change.row, shape, columns)
-        if grown(columns, shape, add=plan.evolve).equals(columns):
+        if not loose and grown(columns, shape, add=plan.evolve).equals(columns):
             return None
     key = keys.type if keys is not None and len(keys.columns) else None
-    return Need(topic, shape, key, change.optional, dated=dedup(change, plan.dedup_column).null_count == 0)
+    dated = dedup(change, plan.dedup_column).null_count == 0
+    return Need(topic, shape, key, change.optional, dated=dated, relaxed=loose)
+
+
+def _not_required(change: Changes, table: TablePlan, plan: BatchPlan) -> frozenset[str]:
+    """Give columns that the table requires and that the source, by its schema, does not any more: rows lack them.
+
+    Identifier fields stay required, as Iceberg wants it; so do keys. Without a schema a lacking value proves nothing.
+    """
+    required = table.layout.required if plan.evolve and change.optional else ()
+    written = np.asarray(change.row.is_valid()) & ~change.deleted
+    if not required or not written.any():
+        return frozenset()
+    columns = dict(zip(change.row.type.names, children(change.row), strict=True))
+    absent = {name for name in required if name not in columns and name not in (VALID_FROM, DELETED)}
+    nulls = {
+        name
+        for name in required
+        if name in columns and change.optional.get(name) and columns[name].null_count
+        if (np.asarray(columns[name].is_null()) & written).any()
+    }
+    return frozenset(absent | nulls)
 
 
 def _with_documents(shape: pa.StructType, texts: frozenset[str], table: TablePlan | None) -> pa.StructType:

@@ -143,7 +143,7 @@ class Need:
 
     `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key. `table` is
     the name that events gave themselves, None where the topic decides. `dated` tells whether the events have dedup
-    values.
+    values. `relaxed` names columns that the table requires and the source does not any more.
     """
 
     topic: str
@@ -152,6 +152,7 @@ class Need:
     optional: Mapping[str, bool]
     table: str | None = None
     dated: bool = True
+    relaxed: frozenset[str] = frozenset()
 
 
 @attrs.frozen

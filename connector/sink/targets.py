@@ -14,7 +14,7 @@ from connector.iceberg.catalog import Catalog
 from connector.iceberg.commit import Committed, Stored, stored
 from connector.iceberg.continuity import Noted, standing
 from connector.iceberg.deleted_keys import DeletedKeys
-from connector.iceberg.evolution import grown, union
+from connector.iceberg.evolution import grown, relaxed, union
 from connector.iceberg.keys import KnownKeys, known_keys, widened
 from connector.iceberg.layout import FORMAT, TableLayout
 from connector.iceberg.nested import path_of
@@ -191,7 +191,7 @@ class Targets(Known[Target]):
         parent = target.table.java.snapshot(done.snapshot_id).parentId()
         ours = parent is None if target.base is None else parent is not None and int(parent) == target.base
         # After another writer's commit the bounds that we kept are not those of the whole table.
-        keys = widened(target.known_keys, target.layout.schema, files) if ours else KnownKeys()
+        keys = widened(target.known_keys, target.layout, files) if ours else KnownKeys()
         target.known_keys = keys if target.upsert else KnownKeys()
         target.stored, target.base = done.stored, done.snapshot_id
 
@@ -246,7 +246,7 @@ class Targets(Known[Target]):
                 column=rule.dedup_column,
             )
         known = alone and upsert and mode == "equality-delete"
-        keys = known_keys(table, layout.schema) if known else KnownKeys()
+        keys = known_keys(table, layout) if known else KnownKeys()
         return Target(table, layout, upsert, keys, self._stored(name, table), table.snapshot_id)
 
     def _stored(self, name: str, table: Table) -> Stored:
@@ -357,7 +357,7 @@ class Targets(Known[Target]):
     def _evolved(self, name: str, known: Target, needs: list[Need]) -> Target:
         before = columns = known.layout.columns
         for need in needs:
-            columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
+            columns = relaxed(grown(columns, need.row, add=self._settings.table.allow_field_addition), need.relaxed)
         version, written_as = known.table.format_version, known.layout.data_format
         if JSON in columns.types and version < VARIANTS_SINCE:
             raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")
@@ -366,7 +366,7 @@ class Targets(Known[Target]):
         if unfit is not None:
             raise DataFault(f"table {known.table.name}: {unfit}")
         self._catalog.evolve(known.table, columns)
-        new = (f for f in columns if f.name not in before.names or f.type != before.field(f.name).type)
+        new = (f for f in columns if f.name not in before.names or not f.equals(before.field(f.name)))
         self.drifted(name, (field.name for field in new))
         self._changed.add(name)
         self._log.info("table evolved", table=known.table.name, columns=len(columns))

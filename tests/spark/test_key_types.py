@@ -132,7 +132,7 @@ class Written:
             files, Position("c", {}, {("t", 0): 1}), self.stored, plan.base, plan.known_keys.certain, True, {}, hits
         )
         self.stored = commit(self.table, pending, "test").stored
-        self.known = widened(self.known, layout.schema, files)
+        self.known = widened(self.known, layout, files)
         for key, value in changes.items():
             if value is None:
                 self.model.pop(key, None)
@@ -223,7 +223,7 @@ def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog,
     if case.kind.in_spark:
         assert values_by_spark(spark, case) == sorted(rows.values())
     if case.mode == "equality-delete":
-        assert known_keys(written.table, written.layout.schema) == written.known
+        assert known_keys(written.table, written.layout) == written.known
     for key in sorted(rows)[:: max(1, len(rows) // ASKED)] if case.kind.in_filters else ():
         assert values_by_iceberg(spark, lake, case, _where(written, key)) == [rows[key]]
         if case.mode == "copy-on-write" and case.format == "parquet" and case.kind.name in _IN_PYICEBERG:

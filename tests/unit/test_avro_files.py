@@ -172,10 +172,10 @@ def test_keys_are_known_by_avro_files(tmp_path: Path) -> None:
     """Bounds of key columns prune look-ups; without them every key may be there."""
     keyed = evolve(layout({"id": pa.int64()}, ("id",)), location=str(tmp_path), properties={**AVRO})
     made = json.dumps(_written(keyed, [{"id": 3}, {"id": 8}])).encode()
-    assert widened(KnownKeys.nothing(), keyed.schema, [made]).bounds == {"id": (3, 8)}
+    assert widened(KnownKeys.nothing(), keyed, [made]).bounds == {"id": (3, 8)}
     blind = evolve(keyed, properties={**AVRO, "write.metadata.metrics.default": "none"})
     made = json.dumps(_written(blind, [{"id": 3}])).encode()
-    assert not widened(KnownKeys.nothing(), keyed.schema, [made]).certain
+    assert not widened(KnownKeys.nothing(), keyed, [made]).certain
 
 
 def test_delete_files_stay_parquet(tmp_path: Path) -> None:

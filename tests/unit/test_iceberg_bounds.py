@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, VoidTransform
 
@@ -23,6 +24,7 @@ from connector.iceberg.partitions import split
 from connector.iceberg.ranges import KeyRanges
 from connector.iceberg.single_values import as_bytes, as_json, stored
 from connector.iceberg.types import table_schema
+from connector.sink.apply import may_exist
 from tests.model.key_types import EXACT, KEY_TYPES, KeyType
 
 UUID = next(kind for kind in KEY_TYPES if kind.name == "uuid")
@@ -111,7 +113,7 @@ def test_numbers_that_are_none_are_no_bounds() -> None:
 
 def test_bounds_that_cannot_be_read_are_not_known() -> None:
     """Others' bounds may be cut within a letter, or lie the wrong way round: then any key may be in their files."""
-    schema = table_schema(pa.schema([("k", pa.string())]), ("k",), frozenset(), nanoseconds=False)
+    keyed = evolve(_layout(STRING), id_columns=("k",))
 
     def file(low: bytes, high: bytes) -> bytes:
         return orjson.dumps(
@@ -123,9 +125,9 @@ def test_bounds_that_cannot_be_read_are_not_known() -> None:
         )
 
     nothing = KnownKeys.nothing()
-    assert widened(nothing, schema, [file(b"a", "é".encode())]) == KnownKeys(True, {"k": ("a", "é")})
-    assert widened(nothing, schema, [file(b"a", "é".encode()[:1])]) == KnownKeys()
-    assert widened(nothing, schema, [file(b"b", b"a")]) == KnownKeys()
+    assert widened(nothing, keyed, [file(b"a", "é".encode())]) == KnownKeys(True, {"k": ("a", "é")})
+    assert widened(nothing, keyed, [file(b"a", "é".encode()[:1])]) == KnownKeys()
+    assert widened(nothing, keyed, [file(b"b", b"a")]) == KnownKeys()
 
 
 @pytest.mark.parametrize("kind", [k for k in KEY_TYPES if k.name in ("date", "timestamp", "timestamptz")], ids=str)
@@ -162,3 +164,14 @@ def test_names_of_folders_are_short() -> None:
 def test_metrics_of_no_rows() -> None:
     """A file without rows has no bounds."""
     assert Metrics.of(_layout(STRING).schema, ()).told()["lower_bounds"] == {}
+
+
+def test_only_keys_are_known() -> None:
+    """Where fewer columns than the identifier fields tell rows apart, the bounds of these are known, and no others."""
+    schema = table_schema(pa.schema([("a", pa.int64()), ("b", pa.int64())]), ("a", "b"), frozenset(), nanoseconds=False)
+    narrow = TableLayout("d.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {}, ("b",))
+    told = {"keys": [1, 2], "values": [(7).to_bytes(8, "little").hex(), (9).to_bytes(8, "little").hex()]}
+    file = orjson.dumps({"content": "data", "lower-bounds": told, "upper-bounds": told})
+    known = widened(KnownKeys.nothing(), narrow, [file])
+    assert known.bounds == {"b": (9, 9)}
+    assert may_exist({"b": pa.array([8, 9])}, known).tolist() == [False, True]

@@ -218,10 +218,10 @@ def test_key_bounds_widen_with_each_commit(tmp_path: Any) -> None:
     file = RollingFile(layout, FileKind.data(layout), UNPARTITIONED, "x")
     file.write(_rows(layout, [5, 9], ["r", "r"]))
     files = list(file.close())
-    known = widened(KnownKeys.nothing(), layout.schema, files)
+    known = widened(KnownKeys.nothing(), layout, files)
     assert known.bounds == {"id": (5, 9)}
     blind = {**orjson.loads(files[0]), "lower-bounds": {"keys": [], "values": []}}
-    assert not widened(known, layout.schema, [orjson.dumps(blind)]).certain
+    assert not widened(known, layout, [orjson.dumps(blind)]).certain
 
 
 def test_positions_survive_summary_and_table() -> None:
