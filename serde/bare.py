@@ -36,6 +36,16 @@ _ROUNDS = 12
 _GIVE_UP = 8
 _REMEMBERED = 16
 _IMAGES = frozenset({"before", "after"})
+_AROUND = frozenset({*_IMAGES, *MARKS, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns"})
+_ATTRIBUTES = frozenset({"id", "type", "time", "subject", "datacontenttype", "dataschema"})
+_ORIGIN = dict.fromkeys(("version", "connector", "name", "db", "schema", "table"), pa.string())
+_POSITION = dict.fromkeys(("ts_ns", "ts_us", "ts_ms", "lsn"), pa.int64())
+_ENVELOPE = {
+    "op": pa.string(),
+    "source": pa.struct(list({**_ORIGIN, **_POSITION}.items())),
+    "transaction": pa.struct([("id", pa.string()), ("total_order", pa.int64())]),
+}
+"""What surrounds the images: an event with another kind there must not spoil those beside it."""
 
 
 @define(eq=False)
@@ -68,14 +78,43 @@ class Bare:
 
 def _expect(seen: Seen, columns: pa.StructType) -> None:
     """The known columns are those of a flattened event, of the images of an envelope."""
-    if {"op", "source"} <= seen.fields.keys() and seen.fields.keys() & _IMAGES:
-        for image in _IMAGES & seen.fields.keys():
-            seen.fields[image].expect(columns, fix=True)
-    elif seen.fields.keys() >= MARKS:
-        for image in _IMAGES & seen.fields["data"].fields.keys():
-            seen.fields["data"].fields[image].expect(columns, fix=True)
-    else:
+    around = _around_images(seen)
+    if around is None:
         seen.expect(columns, fix=True)
+        return
+    for image in _IMAGES & around.fields.keys():
+        around.fields[image].expect(columns, fix=True)
+    around_images = _AROUND | _ATTRIBUTES if seen.fields.keys() >= MARKS else _AROUND
+    for column in columns:
+        # Flattened events may stand between envelopes.
+        if column.name in seen.fields and column.name not in around_images:
+            seen.fields[column.name].expect(column.type, fix=True)
+
+
+def _around_images(seen: Seen) -> Seen | None:
+    """What holds the images of an envelope; None for a flattened event."""
+    if {"op", "source"} <= seen.fields.keys():
+        return seen if seen.fields.keys() & _IMAGES else None
+    if not seen.fields.keys() >= MARKS:
+        return None
+    data = seen.fields["data"]
+    return data.fields["payload"] if "payload" in data.fields and not data.fields.keys() & _IMAGES else data
+
+
+def _know_envelope(seen: Seen) -> None:
+    """Expects of envelopes what all have; makes both images one, rows of one table that give a column one type."""
+    around = _around_images(seen)
+    if around is None:
+        return
+    for name, kind in _ENVELOPE.items() if around is seen else ():
+        if name in seen.fields:
+            seen.fields[name].know(kind)
+    images = [around.fields[name] for name in ("after", "before") if name in around.fields]
+    for image in images:
+        image.know(pa.struct([]))
+    if len(images) > 1 and images[0] is not images[1] and all(image.kinds for image in images):
+        images[0].absorb(images[1])
+        around.fields["before"] = images[0]
 
 
 def _settle(seen: Seen, texts: Texts, part: Part) -> tuple[Reading, pa.StructType]:
@@ -120,6 +159,7 @@ def _look(seen: Seen, texts: Texts, rows: list[int]) -> bool:
             seen.look(payload_of(load(texts.text(row))))
         except (Unfit, RecursionError):
             continue
+    _know_envelope(seen)
     return _clashes(seen)
 
 
@@ -131,8 +171,7 @@ def payload_of(document: object) -> object:
 
 
 def _clashes(seen: Seen) -> bool:
-    families = {"number" if kind in ("whole", "real") else kind for kind in seen.kinds} - {"word"}
-    if len(families) > 1 and not seen.fixed:
+    if seen.clashes():
         return True
     return any(_clashes(child) for child in seen.fields.values()) or (seen.item is not None and _clashes(seen.item))
 
@@ -148,7 +187,7 @@ def _recount(seen: Seen, texts: Texts, part: Part, reading: Reading) -> Seen:
 
 
 def _keep_fixed(old: Seen, new: Seen) -> None:
-    new.fixed = old.fixed
+    new.fixed, new.numbers = old.fixed, old.numbers
     if old.fixed:
         new.kinds.update(dict.fromkeys(old.kinds, 0))
     for name, child in old.fields.items():

@@ -138,23 +138,51 @@ def _chosen(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops
 
 
 def _aligned(one: pa.StructArray, other: pa.StructArray) -> tuple[pa.StructArray, pa.StructArray]:
-    """Both images with the fields of both; int64 gives way to float64 (images without schema may differ so)."""
-    kinds: dict[str, pa.DataType] = {child.name: child.type for child in one.type}
-    for child in other.type:
-        kinds[child.name] = _wider(kinds.get(child.name, child.type), child.type)
-    kind = pa.struct(list(kinds.items()))
+    """Both images with the fields of both."""
+    kind = _joined(one.type, other.type)
     return one.cast(kind), other.cast(kind)
 
 
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         kinds: dict[str, pa.DataType] = {child.name: child.type for child in one}
         for child in other:
-            kinds[child.name] = _wider(kinds.get(child.name, child.type), child.type)
+            kinds[child.name] = _joined(kinds.get(child.name, child.type), child.type)
         return pa.struct(list(kinds.items()))
     if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_wider(one.value_type, other.value_type))
-    return other if pa.types.is_floating(other) else one
+        return pa.list_(_joined(one.value_type, other.value_type))
+    return other if pa.types.is_null(one) else one
+
+
+def _alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """True when no field is of one type here and of another there."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        mine = {child.name: child.type for child in one}
+        return all(_alike(mine.get(child.name, child.type), child.type) for child in other)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return _alike(one.value_type, other.value_type)
+    return one == other or pa.types.is_null(one) or pa.types.is_null(other)
+
+
+def told_apart(block: Block) -> list[Block]:
+    """The block; two where `before` and `after` have columns of different types: deletes are rows of the former."""
+    if not is_envelope(block.fields.type):
+        return [block]
+    after, before = _image(block, "after"), _image(block, "before")
+    if after is None or before is None or _alike(after.type, before.type):
+        return [block]
+    deletes = _op_codes(block.fields.field("op")) == _DELETE
+    parts = [(mask, name) for mask, name in ((~deletes, "before"), (deletes, "after")) if mask.any()]
+    return [_without(block, mask, name) for mask, name in parts]
+
+
+def _without(block: Block, mask: Mask, image: str) -> Block:
+    """Some rows of a block, without an image that they do not need."""
+    kept = [child.name for child in block.fields.type if child.name != image]
+    columns = dict(zip((child.name for child in block.fields.type), children(block.fields), strict=True))
+    fields = pa.StructArray.from_arrays([columns[name] for name in kept], names=kept).filter(pa.array(mask))
+    optional = {path: flag for path, flag in block.optional.items() if path.partition(".")[0] != image}
+    return evolve(block, rows=block.rows[mask], fields=fields, optional=optional)
 
 
 def _with_added(block: Block, image: pa.StructArray, op: Ops, unwrap: Unwrap) -> tuple[pa.StructArray, dict[str, bool]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field
 
-from serde.bits import Mask, children
+from serde.bits import Mask, children, valid_of
 from serde.block import Rows
 from serde.node import Leaf, List, Map, Node, Struct, is_plain
 
@@ -67,6 +67,9 @@ def _struct(array: pa.Array, node: Struct, path: str, rows: Rows | None, misfits
 
 def rebuilt(array: pa.StructArray, columns: list[pa.Array], fields: list[pa.Field]) -> pa.StructArray:
     """A struct array with other children and the same nulls."""
+    if not columns:
+        # Arrow takes the length from the children.
+        return pa.array([{} if there else None for there in valid_of(array)], pa.struct([]))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
 

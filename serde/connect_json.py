@@ -119,4 +119,10 @@ def _one(frames: Frames, row: int, node: Struct, *, exact: bool) -> object:
     payload = payload_of(document) if frames.format == "json" else frames.unframe(document)[1]
     if not isinstance(payload, dict):
         raise Unfit("key is not a struct" if frames.stage == "KEY_CONVERTER" else "value is not a struct")
-    return read(node, payload)
+    try:
+        return read(node, payload)
+    except Unfit as unfit:
+        # `before` is needed only where nothing is after.
+        if unfit.at[:1] != ("before",) or not isinstance(payload.get("after"), dict) or "op" not in payload:
+            raise
+        return read(node, {**payload, "before": None})

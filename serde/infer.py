@@ -1,8 +1,8 @@
 """messages without schema -> a type: what kinds of values each field was seen with, and the type that holds them.
 
-Whole numbers are int64, others float64, both in one field float64. Of kinds that exclude each other the expected one
-wins,
-else the most frequent. The words NaN and Infinity are numbers where numbers are.
+Whole numbers are int64, others float64, both in one field float64; but a whole number that no double holds excludes
+the others, and a known column says what its numbers are read into. Of kinds that exclude each other the expected one
+wins, else the most frequent. The words NaN and Infinity are numbers where numbers are.
 """
 
 from __future__ import annotations
@@ -16,20 +16,26 @@ import pyarrow.compute as pc
 from attrs import define, field
 
 from serde.bits import children
+from serde.scalars import held
 
 _WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+_NUMBERS = {"whole": pa.int64(), "real": pa.float64()}
 _ORDER = ("text", "object", "list", "number", "flag")
 
 
 @define(eq=False)
 class Seen:
-    """Kinds of the values of one field: text, word, whole, real, flag, object, list; null is not counted."""
+    """Kinds of the values of one field: text, word, whole, wide (a whole number that no double holds), real, flag,
+    object, list; null is not counted.
+    """
 
     kinds: Counter[str] = field(factory=Counter)
     fields: dict[str, Seen] = field(factory=dict)
     item: Seen | None = None
     fixed: str | None = None
     """The kind that was expected beforehand and wins over all others."""
+    numbers: pa.DataType | None = None
+    """What numbers are read into: the type of the known column, as far as it is one of numbers."""
 
     def look(self, value: object) -> None:
         """Counts one value and what is in it."""
@@ -39,7 +45,7 @@ class Seen:
             case bool():
                 self.kinds["flag"] += 1
             case int():
-                self.kinds["whole"] += 1
+                self.kinds["whole" if held(value, 64) else "wide"] += 1
             case float():
                 self.kinds["real"] += 1
             case str():
@@ -83,8 +89,24 @@ class Seen:
         elif pa.types.is_list(array.type):
             self.kinds["list"] += count
             self.items().credit(array.flatten())
+        elif pa.types.is_floating(array.type):
+            whole = pc.sum(pc.equal(pc.round(array), array)).as_py() or 0
+            self.kinds.update({"whole": whole, "real": count - whole})
+        elif pa.types.is_decimal(array.type):
+            self.kinds["whole"] += count
         elif (name := _kind_of(array.type)) is not None:
             self.kinds[name] += count
+
+    def absorb(self, other: Seen) -> None:
+        """Adds what another field was seen with."""
+        self.kinds.update(other.kinds)
+        for name in other.kinds:
+            self.kinds.setdefault(name, 0)
+        self.fixed, self.numbers = self.fixed or other.fixed, self.numbers or other.numbers
+        for name, child in other.fields.items():
+            self.child(name).absorb(child)
+        if other.item is not None:
+            self.items().absorb(other.item)
 
     def expect(self, kind: pa.DataType, *, fix: bool) -> None:
         """Adds a type known before: `fix` makes its kinds win; types that JSON has no kind for say nothing."""
@@ -95,8 +117,23 @@ class Seen:
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
             self._note("list", fix=fix)
             self.items().expect(kind.value_type, fix=fix)
+        elif pa.types.is_decimal(kind):
+            self.numbers = kind if fix else self.numbers
         elif (name := _kind_of(kind)) is not None:
             self._note(name, fix=fix)
+            if fix and name in _NUMBERS:
+                self.numbers = _NUMBERS[name]
+
+    def know(self, kind: pa.DataType) -> None:
+        """Expects such a type here and below, as far as there are values of its kind at all."""
+        name = "object" if pa.types.is_struct(kind) else _kind_of(kind)
+        if name is None or _family(name) not in map(_family, self.kinds):
+            return
+        self.fixed = self.fixed or _family(name)
+        self.numbers = self.numbers or _NUMBERS.get(name)
+        for child in kind if pa.types.is_struct(kind) else ():
+            if child.name in self.fields:
+                self.fields[child.name].know(child.type)
 
     def _note(self, name: str, *, fix: bool) -> None:
         """A known type without `fix` is only a hint: it holds where nothing was seen, and real stays real."""
@@ -118,7 +155,34 @@ class Seen:
         if families.keys() == {"word"}:
             return "text"
         families.pop("word", None)
+        if self.takes_text and "number" in families:
+            return "number"
         return max(families, key=lambda family: (families[family], -_ORDER.index(family)))
+
+    @property
+    def takes_text(self) -> bool:
+        """True for a known column of decimals: numbers and texts of numbers may stand in it side by side."""
+        return self.numbers is not None and pa.types.is_decimal(self.numbers)
+
+    def clashes(self) -> bool:
+        """True when kinds that exclude each other were seen here and none was expected; below is not looked at."""
+        families = {_family(kind) for kind in self.kinds} - {"word"}
+        if self.takes_text:
+            families -= {"text"}
+        return not self.fixed and (len(families) > 1 or (self._whole() > 0 and self._real() > 0))
+
+    def _whole(self) -> int:
+        """How many whole numbers there are that no double may stand for."""
+        return 0 if self.numbers is not None else self.kinds["wide"]
+
+    def _real(self) -> int:
+        return self.kinds["real"] + self.kinds["word"]
+
+    def _number(self) -> pa.DataType:
+        if self.numbers is not None:
+            return self.numbers
+        real = "real" in self.kinds or "word" in self.kinds
+        return pa.float64() if real and self._whole() <= self._real() else pa.int64()
 
     def type(self) -> pa.DataType:
         """The Arrow type of the column; null where no value was seen."""
@@ -128,7 +192,7 @@ class Seen:
             case "list":
                 return pa.list_(self.item.type() if self.item else pa.null())
             case "number":
-                return pa.float64() if "real" in self.kinds or "word" in self.kinds else pa.int64()
+                return self._number()
             case "flag":
                 return pa.bool_()
             case "text":
@@ -138,7 +202,7 @@ class Seen:
 
 
 def _family(kind: str) -> str:
-    return "number" if kind in ("whole", "real") else kind
+    return "number" if kind in ("whole", "wide", "real") else kind
 
 
 def _kind_of(kind: pa.DataType) -> str | None:

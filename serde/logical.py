@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import evolve
 
 from serde import bits, scalars, table
@@ -16,14 +15,6 @@ from serde.bits import Mask
 from serde.faults import Unfit
 from serde.node import Convert, Leaf, Node, Read
 from serde.table import Kind, Parameters
-
-
-def _single(array: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """float64 -> float32 as Java does it; a finite number that only fits a double is bad."""
-    made = array.cast(pa.float32(), safe=False)
-    lost = pc.and_(pc.is_finite(array), pc.invert(pc.is_finite(made))).fill_null(False)
-    bad = lost.to_numpy(zero_copy_only=False)
-    return made, bad if bad.any() else None
 
 
 def _variable(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
@@ -66,8 +57,7 @@ def _leaf(kind: str, row: Kind) -> Leaf:
     if kind in _SIZES:
         return Leaf(row.plain, row.logical, label, scalars.integer(label, _SIZES[kind]), row.step)
     if pa.types.is_floating(row.plain):
-        narrow = _single if pa.types.is_float32(row.plain) else None
-        return Leaf(pa.float64(), row.logical, label, scalars.real(label), after(narrow, row.step))
+        return Leaf(row.plain, row.logical, label, scalars.real(label, row.plain.bit_width), row.step)
     if kind == "boolean":
         return Leaf(row.plain, row.logical, label, scalars.boolean(label), row.step)
     if kind == "string":
@@ -99,7 +89,8 @@ def _scaled(row: Kind) -> Leaf:
 
 
 _READ: Read = scalars.nothing
-_ANY_TEXT = Leaf(pa.string(), pa.string(), "string", scalars.any_text("string"))
+_ANY_TEXT = Leaf(pa.string(), pa.string(), "string", scalars.any_text("string"), exact=True)
+_WHOLE = Leaf(pa.int64(), pa.int64(), "int64", scalars.whole("int64"), exact=True)
 
 
 def plain(kind: pa.DataType) -> Leaf:
@@ -108,5 +99,9 @@ def plain(kind: pa.DataType) -> Leaf:
         return Leaf(kind, kind, "null", _READ)
     if pa.types.is_string(kind):
         return _ANY_TEXT
-    name = {pa.int64(): "int64", pa.float64(): "double", pa.bool_(): "boolean"}[kind]
+    if pa.types.is_int64(kind):
+        return _WHOLE
+    if pa.types.is_decimal(kind):
+        return Leaf(kind, kind, "decimal", scalars.number("decimal", kind), exact=True)
+    name = {pa.float64(): "double", pa.bool_(): "boolean"}[kind]
     return _leaf(name, evolve(table.PRIMITIVES[name], name=name))

@@ -14,11 +14,11 @@ import re
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import define, field
 from pyarrow import json as arrow_json
 
-from serde.bits import Ints, children
+from serde.bits import Ints
+from serde.doubts import Doubts
 from serde.texts import Texts
 
 _PIECE_BYTES = 1 << 20
@@ -51,11 +51,11 @@ class Reader:
     out: Reading = field(factory=Reading)
     cuts: int = 0
     leaves: int = 0
-    floats: bool = False
+    doubts: Doubts | None = None
 
     def read(self) -> Reading:
         """Reads everything."""
-        self.floats = _has_float(self.kind)
+        self.doubts = Doubts.of(self.kind)
         for low, high in _pieces(self.texts):
             self.cuts = 0
             self._piece(low, high)
@@ -71,12 +71,24 @@ class Reader:
                 continue
             array, at = self._try(low, high)
             if array is not None:
-                self.out.parts.append((np.arange(low, high), array))
+                self._keep(low, high, array)
             elif high - low <= _LEAF_ROWS or self.cuts >= _MAX_CUTS:
                 self._fail(low, high)
             else:
                 self.cuts += 1
                 todo.extend(reversed(self._cut(low, high, at)))
+
+    def _keep(self, low: int, high: int, array: pa.StructArray) -> None:
+        """Takes the rows of a piece, but those that may have been misread."""
+        rows = np.arange(low, high)
+        doubtful = self.doubts.about(array, self.texts.pick(rows)) if self.doubts is not None else None
+        if doubtful is None:
+            self.out.parts.append((rows, array))
+            return
+        self.leaves += 1
+        self.out.failed.append(rows[doubtful])
+        if not doubtful.all():
+            self.out.parts.append((rows[~doubtful], array.filter(pa.array(~doubtful))))
 
     def _cut(self, low: int, high: int, at: int | None) -> list[tuple[int, int]]:
         if at is not None and at < high - low:
@@ -101,8 +113,7 @@ class Reader:
             return None, int(at[1]) if at else None
         if table.num_rows != high - low:
             return None, None
-        array = _one_array(table, self.kind)
-        return (None, None) if self.floats and not _finite(array) else (array, None)
+        return _one_array(table, self.kind), None
 
 
 def _pieces(texts: Texts) -> list[tuple[int, int]]:
@@ -138,18 +149,3 @@ def _parse(lines: pa.Buffer, kind: pa.StructType, *, strict: bool) -> pa.Table:
 def _one_array(table: pa.Table, kind: pa.StructType) -> pa.StructArray:
     columns = [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
     return pa.StructArray.from_arrays(columns, fields=list(kind))
-
-
-def _has_float(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or any(_has_float(kind.field(index).type) for index in range(kind.num_fields))
-
-
-def _finite(array: pa.Array) -> bool:
-    """False when a float below is not finite: the reader takes the bare words NaN and Inf, which are no JSON."""
-    if pa.types.is_floating(array.type):
-        return pc.all(pc.is_finite(array)).as_py() is not False
-    if pa.types.is_struct(array.type):
-        return all(_finite(child) for child in children(array))
-    if pa.types.is_list(array.type):
-        return _finite(array.values)
-    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import NoReturn
 
 import orjson
@@ -18,7 +18,8 @@ _PAIR = 2
 MAX_DEPTH = 100
 """What reads types out of values goes down with them: deeper documents are refused before."""
 
-_LONG_NUMBER = re.compile(rb"[0-9]{20}")
+_LONG_NUMBER = re.compile(rb"[0-9]{20}|-[0-9]{19}")
+_FRACTION = re.compile(rb"[0-9][.eE]")
 
 
 def load(text: bytes, *, exact: bool = False) -> object:
@@ -27,9 +28,9 @@ def load(text: bytes, *, exact: bool = False) -> object:
     """
     try:
         document: object = orjson.loads(text)
-        if exact or _LONG_NUMBER.search(text):
+        if _LONG_NUMBER.search(text) or (exact and _FRACTION.search(text)):
             document = json.loads(text, parse_float=Decimal if exact else float, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, InvalidOperation) as error:
         raise Unfit(_refusal(text)) from error
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(document) > MAX_DEPTH:
         raise Unfit(f"nested more than {MAX_DEPTH} deep")

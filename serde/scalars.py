@@ -4,9 +4,11 @@ used where that cannot read a message.
 
 from __future__ import annotations
 
-from decimal import Decimal
+import re
+from decimal import Decimal, InvalidOperation
 from math import isfinite
 
+import numpy as np
 import pyarrow as pa
 
 from serde.bits import encode
@@ -17,6 +19,10 @@ BEYOND = "number beyond the column's range"
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _LONG = 2**63
 _MOST_DIGITS = 1000
+_SINGLE = 32
+_SINGLE_END = 2.0**128 - 2.0**103
+"""From here on the nearest float is infinity."""
+_PLAIN_TEXT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def integer(label: str, bits: int) -> Read:
@@ -35,19 +41,42 @@ def integer(label: str, bits: int) -> Read:
     return read
 
 
-def real(label: str) -> Read:
-    """Reads a double; Java writes what has no number as the words NaN, Infinity and -Infinity."""
+def whole(label: str) -> Read:
+    """Reads a whole number of 64 bits where no schema says how it is written: 1e3 and 1.0 are whole numbers too."""
+    of_integer = integer(label, 64)
+
+    def read(value: object) -> object:
+        if isinstance(value, Decimal) and value.copy_abs() <= _LONG and value == value.to_integral_value():
+            return of_integer(int(value))
+        return of_integer(value)
+
+    return read
+
+
+def held(number: int, bits: int) -> bool:
+    """True when a floating number of so many bits is this whole number, or is written as it."""
+    try:
+        found = np.float32(number) if bits == _SINGLE else float(number)
+    except OverflowError:
+        return False
+    return bool(isfinite(found)) and number in (int(found), int(Decimal(str(found))))
+
+
+def real(label: str, bits: int = 64) -> Read:
+    """Reads a floating number: of a fraction the nearest, of a whole number itself.
+
+    Java writes what has no number as the words NaN, Infinity and -Infinity.
+    """
 
     def read(value: object) -> object:
         if isinstance(value, str) and value in _WORDS:
             return _WORDS[value]
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise Unfit(f"not a number ({label})")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = float("inf")
-        if not isfinite(number):
+        if isinstance(value, int) and not held(value, bits):
+            raise Unfit(f"{BEYOND} ({label})")
+        number = float(value)
+        if not isfinite(number) or (bits == _SINGLE and abs(number) >= _SINGLE_END):
             raise Unfit(f"{BEYOND} ({label})")
         return number
 
@@ -77,10 +106,10 @@ def string(label: str) -> Read:
 
 
 def any_text(label: str) -> Read:
-    """Reads a text where no schema says so: numbers and booleans become their text, as a later cast would write it."""
+    """Reads a text where no schema says so: numbers and booleans become their text, every digit of it."""
 
     def read(value: object) -> object:
-        if isinstance(value, bool | int | float):
+        if isinstance(value, bool | int | float | Decimal):
             return _text(value)
         if not isinstance(value, str):
             raise Unfit(f"not a string ({label})")
@@ -89,11 +118,43 @@ def any_text(label: str) -> Read:
     return read
 
 
-def _text(value: float) -> str:
+def _text(value: float | Decimal) -> str:
+    """A number as a later cast of its double would write it, its own digits where no double has them."""
     if isinstance(value, int):
         return str(value).lower()
-    text: str = pa.scalar(value).cast(pa.string()).as_py()
-    return text
+    double = float(value)
+    if isfinite(double) and Decimal(repr(double)) == value:
+        text: str = pa.scalar(double).cast(pa.string()).as_py()
+        return text
+    return str(value)
+
+
+def number(label: str, kind: pa.Decimal128Type) -> Read:
+    """Reads a number into a known decimal, and a text of one that cannot be base64 (`decimal.handling.mode=string`)."""
+
+    def read(value: object) -> object:
+        if isinstance(value, str):
+            found = _PLAIN_TEXT.fullmatch(value)
+            if found is None or (kind.scale and found[1] is None):
+                raise Unfit(f"not the text of a number ({label})")
+            value = Decimal(value)
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise Unfit(f"not a number ({label})")
+        sign, digits, exponent = _digits(value, label)
+        unscaled = _unscaled(sign, digits, exponent, kind.scale, label)
+        if abs(unscaled) >= 10**kind.precision:
+            raise Unfit(f"{BEYOND} ({label})")
+        return Decimal(f"{unscaled}E-{kind.scale}")
+
+    return read
+
+
+def _digits(value: int | Decimal, label: str) -> tuple[int, tuple[int, ...], object]:
+    try:
+        sign, digits, exponent = Decimal(value).as_tuple()
+    except (ValueError, InvalidOperation) as error:
+        raise Unfit(f"{BEYOND} ({label})") from error
+    return sign, digits, exponent
 
 
 def decimal(label: str, scale: int) -> Read:
@@ -104,11 +165,7 @@ def decimal(label: str, scale: int) -> Read:
             return value
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise Unfit(f"neither base64 nor a number ({label})")
-        try:
-            sign, digits, exponent = Decimal(value).as_tuple()
-        except ValueError as error:
-            raise Unfit(f"{BEYOND} ({label})") from error
-        return encode(_unscaled(sign, digits, exponent, scale, label))
+        return encode(_unscaled(*_digits(value, label), scale, label))
 
     return read
 

@@ -124,6 +124,8 @@ def _struct(document: Mapping[str, object], name: str | None, leaves: Leaves, de
     fields = document["fields"]
     if not isinstance(fields, list):
         raise TypeError("fields")
+    if not all(isinstance(field["field"], str) for field in fields):
+        raise TypeError("field")
     made = tuple(
         Field(field["field"], _node(field, leaves, depth + 1), bool(field.get("optional"))) for field in fields
     )

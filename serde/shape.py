@@ -13,6 +13,7 @@ from attrs import evolve
 
 from serde.bits import Mask, valid_of
 from serde.block import Block
+from serde.cloud import MARKS
 
 _OTHER_NAMES = (
     "TransactionMetadataValue",
@@ -70,15 +71,19 @@ def _is_transaction(block: Block) -> bool:
 
 
 def split_shapes(block: Block) -> list[Block]:
-    """Messages without schema: envelopes (op and source are there) and others in blocks of their own, rows in order."""
-    kind = block.fields.type
-    names = names_of(kind)
-    if not names >= _ENVELOPE or not pa.types.is_struct(kind.field("source").type):
+    """Messages without schema: envelopes, CloudEvents, rows and what is between, each in a block of its own."""
+    return [last for part in _split(block, sorted(_ENVELOPE)) for last in _split(part, sorted(MARKS))]
+
+
+def _split(block: Block, marks: list[str]) -> list[Block]:
+    """The messages that have all of these fields, those that have none, and the others; rows in order."""
+    if not names_of(block.fields.type) >= set(marks):
         return [block]
-    mask = valid_of(block.fields.field("op")) & valid_of(block.fields.field("source"))
-    if mask.all() or not mask.any():
+    having = np.sum([valid_of(block.fields.field(name)) for name in marks], axis=0)
+    if (having == len(marks)).all():
         return [block]
-    return [_under(block, mask), _under(block, ~mask)]
+    masks = (having == len(marks), having == 0, (having > 0) & (having < len(marks)))
+    return [_under(block, mask) for mask in masks if mask.any()]
 
 
 def _under(block: Block, mask: Mask) -> Block:

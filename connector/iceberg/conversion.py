@@ -5,12 +5,22 @@ A value that the column cannot hold exactly is reported by its row, not rounded,
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.bits import Mask, uuid
+from serde.digits import decimal_texts
+from serde.scalars import held
 from serde.temporal import clock
+
+_DIGITS = re.compile(r"[+-]?[0-9]{1,400}")
+_DIGIT = re.compile("[0-9]")
+_SINGLE_DIGITS = 9
+"""No float needs more digits to be told from the others."""
 
 
 def converted(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
@@ -25,8 +35,8 @@ def converted(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | No
         return array, None
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target), None
-    if pa.types.is_struct(target) and pa.types.is_struct(array.type):
-        return _struct(array, target)
+    if (rule := _RULES.get((array.type.id, target.id))) is not None:
+        return rule(array, target)
     if pa.types.is_string(array.type) and (isinstance(target, pa.UuidType) or pa.types.is_time(target)):
         # Arrow casts text to neither.
         return clock(array) if pa.types.is_time(target) else uuid(array)
@@ -48,12 +58,59 @@ def _struct(array: pa.StructArray, target: pa.StructType) -> tuple[pa.Array, Mas
     return pa.StructArray.from_arrays(children, fields=list(target), mask=pc.is_null(array)), bad
 
 
+def _list(array: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, Mask | None]:
+    offsets, owners = _items_of(array)
+    items, faults = converted(array.flatten(), target.value_type)
+    made = pa.ListArray.from_arrays(offsets, items, type=target, mask=pc.is_null(array))
+    return made, _owning(owners, faults, len(array))
+
+
+def _map(array: pa.MapArray, target: pa.MapType) -> tuple[pa.Array, Mask | None]:
+    offsets, owners = _items_of(array)
+    flat = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))).flatten()
+    keys, wrong = converted(flat.field(0), target.key_type)
+    items, faults = converted(flat.field(1), target.item_type)
+    bad = [_owning(owners, mask, len(array)) for mask in (wrong, faults)]
+    found = bad[0] if bad[1] is None else bad[1] if bad[0] is None else bad[0] | bad[1]
+    if wrong is not None:
+        # A key may not be null, so such a map is left out before it is put together.
+        kept, _ = converted(pc.if_else(pa.array(found), pa.scalar(None, array.type), array), target)
+        return kept, found
+    made = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=pc.is_null(array))
+    return made, found
+
+
+_STRUCT, _LIST, _MAP = pa.struct([]).id, pa.list_(pa.null()).id, pa.map_(pa.string(), pa.null()).id
+_RULES: Mapping[tuple[int, int], Callable[[pa.Array, pa.DataType], tuple[pa.Array, Mask | None]]] = {
+    (_STRUCT, _STRUCT): _struct,
+    (_LIST, _LIST): _list,
+    (_MAP, _MAP): _map,
+}
+"""What holds other values is converted value by value below."""
+
+
+def _items_of(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Give the offsets from zero, those of null rows being empty, and for each item the row that holds it."""
+    sizes = np.where(np.asarray(array.is_valid()), np.diff(np.asarray(array.offsets)), 0)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+    return offsets, np.repeat(np.arange(len(array)), sizes)
+
+
+def _owning(owners: np.ndarray, faults: Mask | None, count: int) -> Mask | None:
+    if faults is None:
+        return None
+    found = np.zeros(count, np.bool_)
+    found[owners[faults]] = True
+    return found
+
+
 def _by_halves(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     try:
         return _cast(array, target), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if len(array) == 1:
-            return pa.nulls(1, target), np.ones(1, dtype=np.bool_)
+        if len(array) <= 1:
+            bad = np.asarray(array.is_valid())
+            return pa.nulls(len(array), target), bad if bad.any() else None
     middle = len(array) // 2
     halves = [_by_halves(part, target) for part in (array.slice(0, middle), array.slice(middle))]
     masks = [np.zeros(len(column), np.bool_) if mask is None else mask for column, mask in halves]
@@ -69,8 +126,20 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _number_text(array)
     if pa.types.is_string(array.type) and pa.types.is_integer(target):
         array = _whole_text(array)
+    if pa.types.is_string(array.type) and pa.types.is_floating(target):
+        return _float_of_text(array, target)
+    return _of_number(array, target)
+
+
+def _of_number(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_integer(array.type) and pa.types.is_floating(target):
         return _exact_float(array, target)
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
+        return _float_of_decimal(array, target)
+    if pa.types.is_decimal(array.type) and pa.types.is_string(target):
+        return decimal_texts(array)
+    if pa.types.is_floating(array.type) and pa.types.is_float32(target):
+        return _single(array)
     if pa.types.is_floating(array.type) and pa.types.is_decimal(target):
         # The shortest text that reads back as the same double is the number that the source wrote.
         return array.cast(pa.string()).cast(target)
@@ -84,6 +153,18 @@ def _whole_text(array: pa.StringArray) -> pa.StringArray:
     return pc.utf8_ltrim(array, "+")
 
 
+def _float_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
+    """Give the floating numbers of texts: the nearest of a fraction, a whole number itself."""
+    made = array.cast(target)
+    doubtful = pc.or_(pc.match_substring_regex(array, "^[+-]?[0-9]{8,}$"), pc.is_inf(made)).fill_null(False)
+    if pc.any(doubtful).as_py():
+        for text in array.filter(doubtful).to_pylist():
+            whole = _DIGITS.fullmatch(text) is not None
+            if (whole and not held(int(text), target.bit_width)) or (not whole and _DIGIT.search(text)):
+                raise pa.ArrowInvalid("a text is a number that the floating point column has no room for")
+    return made
+
+
 def _number_text(array: pa.Array) -> pa.Array:
     """Give numbers as the wire has them, Java's words for those that are none included."""
     text = array.cast(pa.string())
@@ -94,9 +175,34 @@ def _number_text(array: pa.Array) -> pa.Array:
 
 def _exact_float(array: pa.Array, target: pa.DataType) -> pa.Array:
     cast = array.cast(target, safe=False)
-    if pc.all(pc.equal(cast.cast(array.type, safe=False), array)).as_py() is False:
+    # What is one beyond the range would come back as its end.
+    inside = pc.less(cast, 2.0 ** (array.type.bit_width - 1))
+    if pc.all(pc.and_(inside, pc.equal(cast.cast(array.type, safe=False), array))).as_py() is False:
         raise pa.ArrowInvalid("an integer has more digits than the floating point column")
     return cast
+
+
+def _float_of_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Give the floating numbers that are written as these decimals."""
+    cast = array.cast(pa.float64()).cast(target)
+    if pc.all(pc.equal(cast.cast(pa.string()).cast(array.type), array)).as_py() is False:
+        raise pa.ArrowInvalid("a decimal has more digits than the floating point column")
+    return cast
+
+
+def _single(array: pa.Array) -> pa.Array:
+    """Give doubles as floats: what a float is written as, up to nine digits, or is; a fraction then is the nearest."""
+    made = array.cast(pa.float32(), safe=False)
+    same = pc.or_(pc.equal(made.cast(pa.float64()), array), pc.is_nan(array))
+    if pc.all(same).as_py() is not False:
+        return made
+    written = pc.equal(made.cast(pa.string()).cast(pa.float64()), array)
+    digits = pc.utf8_length(pc.replace_substring_regex(array.cast(pa.string()), r"[eE].*$|^-?0\.0*|[-.]", ""))
+    near = pc.less_equal(pc.abs(pc.subtract(made.cast(pa.float64()), array)), pc.multiply(pc.abs(array), 2.0**-24))
+    fraction = pc.and_(pc.and_(near, pc.less_equal(digits, _SINGLE_DIGITS)), pc.not_equal(pc.round(array), array))
+    if pc.all(pc.or_(same, pc.or_(written, fraction))).as_py() is False:
+        raise pa.ArrowInvalid("a number has more digits than the column of floats")
+    return made
 
 
 def _uuid_text(array: pa.Array) -> pa.Array:
@@ -121,7 +227,7 @@ def _sensible(source: pa.DataType, target: pa.DataType) -> bool:
         return not types.is_nested(target) and not bits
     if types.is_temporal(source) and types.is_temporal(target):
         return _same_clock(source, target)
-    return _same_container(source, target)
+    return _both_bytes(source, target)
 
 
 def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:
@@ -134,12 +240,8 @@ def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:
     return types.is_time(source) and types.is_time(target)
 
 
-def _same_container(source: pa.DataType, target: pa.DataType) -> bool:
+def _both_bytes(source: pa.DataType, target: pa.DataType) -> bool:
     types = pa.types
-    if types.is_list(source) and types.is_list(target):
-        return True
-    if types.is_map(source) and types.is_map(target):
-        return True
     return (types.is_binary(source) or types.is_fixed_size_binary(source)) and (
         types.is_binary(target) or types.is_fixed_size_binary(target)
     )

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.bits import children, parts
+from serde.digits import decimal_texts
 
 _NULL = pa.scalar("null")
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
@@ -38,6 +39,8 @@ def plain_texts(array: pa.Array) -> pa.StringArray:
         return base64(array.cast(pa.binary()))
     if types.is_boolean(kind):
         return pc.if_else(array, "true", "false")
+    if types.is_decimal(kind):
+        return decimal_texts(array)
     if types.is_timestamp(kind):
         return pc.replace_substring(_dated(array), " ", "T", max_replacements=1)
     return _dated(array) if types.is_date(kind) else array.cast(pa.string())

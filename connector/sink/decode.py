@@ -6,7 +6,7 @@ A record that cannot be used leaves as a fault with its place and reason; the ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import attrs
 import numpy as np
@@ -20,17 +20,19 @@ from connector.settings import EventSettings, RegistrySettings
 from connector.sink import raw_events
 from connector.sink.matching import matched, renames
 from connector.sink.operations import DEFAULT_FIELD, named
+from connector.sink.outcome import Outcome
 from connector.sink.parts import Part
 from connector.sink.plan import VALID_FROM, BatchPlan, Need, TablePlan
 from connector.sink.record_keys import RecordKeys, key_type, record_keys
 from connector.sink.rereading import read_again
 from connector.sink.routing import FieldRoutes, routed
 from connector.sink.rows import DELETED, Run, dedup, integers, part_of, tombstones_of, uncommitted
+from connector.sink.salvage import salvaged
 from connector.sink.truncates import OP, Truncate
 from connector.sink.watermarks import Seen
 from serde.bits import children
 from serde.block import Block, Decoded
-from serde.changes import Changes, Unwrap, changes, only
+from serde.changes import Changes, Unwrap, changes, only, told_apart
 from serde.converter import Converter, converter
 from serde.faults import Fault
 from serde.registry import Fetch
@@ -39,25 +41,6 @@ from serde.shape import is_envelope
 __all__ = ["DELETED", "Outcome", "Run", "converters", "decode", "transaction_converter"]
 
 _OF_TRANSACTIONS = frozenset({"op", "transaction.id", "source.db", "source.schema", "source.table"})
-
-
-@attrs.frozen(eq=False)
-class Outcome:
-    """What became of a run: rows, shapes the table is not ready for, unusable records (by row of the run).
-
-    `tables` has the table of each part; `nulled` and `drift` are as in `Tally`; `seen` tells how far the sources came.
-    """
-
-    parts: tuple[Part, ...] = ()
-    needs: tuple[Need, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    tombstones: int = 0
-    ignored: int = 0
-    truncates: tuple[Truncate, ...] = ()
-    tables: tuple[int, ...] = ()
-    nulled: int = 0
-    drift: frozenset[tuple[int, str]] = frozenset()
-    seen: tuple[Seen, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -99,8 +82,13 @@ def _unwrap(plan: BatchPlan, *, keep_before: bool) -> Unwrap:
 def decode(run: Run, plan: BatchPlan) -> Outcome:
     """Turn a run of records into rows of its table, or of the tables that the records name.
 
-    Returns a need instead of rows for a shape that a table cannot take in yet. Cost: linear, vectorised.
+    Returns a need instead of rows for a shape that a table cannot take in yet. No record's content makes it raise.
+    Cost: linear, vectorised.
     """
+    return salvaged(run, partial(_decode, plan=plan))
+
+
+def _decode(run: Run, plan: BatchPlan) -> Outcome:
     if run.topic in plan.refused:
         return Outcome(faults=tuple(Fault(row, "TASK_PUT", plan.refused[run.topic]) for row in range(len(run.offset))))
     if len(run.broken):
@@ -120,7 +108,7 @@ def decode(run: Run, plan: BatchPlan) -> Outcome:
 def _without_broken(run: Run, plan: BatchPlan) -> Outcome:
     """Decode the records whose headers can be read; the others may be moves of a key, and nobody can tell."""
     good = np.setdiff1d(np.arange(len(run.offset)), run.broken)
-    made = decode(run.only(good), plan) if len(good) else Outcome()
+    made = _decode(run.only(good), plan) if len(good) else Outcome()
     faults = [Fault(int(row), "TASK_PUT", "the record's headers do not end where it does") for row in run.broken]
     faults += [attrs.evolve(fault, row=int(good[fault.row])) for fault in made.faults]
     return attrs.evolve(made, faults=tuple(faults))
@@ -164,7 +152,7 @@ class _Work:
         if place not in self._keys:
             kind = key_type(table) if place is not None else None
             decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", kind)
-            self._keys[place] = record_keys(decoded, len(self.run.offset))
+            self._keys[place] = record_keys(decoded, len(self.run.offset), kind)
         return self._keys[place]
 
     def part(self, part: Part, table: TablePlan) -> None:
@@ -177,7 +165,7 @@ class _Work:
 def _outcome(work: _Work, table: TablePlan | None, values: Decoded) -> Outcome:
     plan, run = work.plan, work.run
     work.faults.extend(values.faults)
-    for block in values.blocks:
+    for block in (part for whole in values.blocks for part in told_apart(whole)):
         made, wrong, other = changes(block, _unwrap(plan, keep_before=_keeps_before(table)))
         work.faults.extend(wrong)
         work.ignored += other

@@ -5,7 +5,8 @@ The key of a record says which row it is about; a record whose key cannot be use
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import attrs
 import numpy as np
@@ -17,7 +18,7 @@ from connector.iceberg.evolution import grown
 from connector.iceberg.nested import path_of, put, within
 from connector.sink.plan import TablePlan
 from serde.bits import Ints, Mask, children
-from serde.block import Decoded
+from serde.block import Block, Decoded
 from serde.faults import Fault
 
 
@@ -57,15 +58,15 @@ def key_type(table: TablePlan | None) -> pa.StructType | None:
     return None if table is None else pa.struct(list(table.layout.key_fields))
 
 
-def record_keys(decoded: Decoded, length: int) -> RecordKeys:
-    """Lay decoded keys out over a run of `length` records."""
+def record_keys(decoded: Decoded, length: int, known: pa.StructType | None = None) -> RecordKeys:
+    """Lay decoded keys out over a run of `length` records; `known` are the types that keys of several forms become."""
     usable = np.zeros(length, np.bool_)
     names = dict.fromkeys(field.name for block in decoded.blocks for field in block.fields.type)
     for block in decoded.blocks:
         usable[block.rows] = True
     columns, faults = {}, list(decoded.faults)
     for name in names:
-        columns[name], fractions = _whole(_spread(name, decoded, length))
+        columns[name], fractions = _whole(_spread(name, decoded, length, known))
         reason = f"key field {name}: a number that is not whole identifies no row"
         faults += [Fault(int(row), "KEY_CONVERTER", reason) for row in fractions]
         usable[fractions] = False
@@ -74,7 +75,7 @@ def record_keys(decoded: Decoded, length: int) -> RecordKeys:
 
 def _whole(column: pa.Array) -> tuple[pa.Array, Ints]:
     """Give a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
-    if pa.types.is_struct(column.type):
+    if pa.types.is_struct(column.type) and column.type.num_fields:
         made, fractions = zip(*map(_whole, children(column)), strict=True)
         fields = [field.with_type(part.type) for field, part in zip(column.type, made, strict=True)]
         whole = pa.StructArray.from_arrays(list(made), fields=fields, mask=pc.is_null(column))
@@ -85,24 +86,28 @@ def _whole(column: pa.Array) -> tuple[pa.Array, Ints]:
     return whole, np.flatnonzero(bad) if bad is not None else np.zeros(0, np.int64)
 
 
-def _spread(name: str, decoded: Decoded, length: int) -> pa.Array:
+def _spread(name: str, decoded: Decoded, length: int, known: pa.StructType | None) -> pa.Array:
     """Lay one key field of all blocks out over the run."""
     having = [block for block in decoded.blocks if block.fields.type.get_field_index(name) >= 0]
     if len(having) == 1 and len(having[0].rows) == length:
         return pc.struct_field(having[0].fields, name)
-    kind = (
-        grown(
-            pa.schema([pa.field(name, having[0].fields.type.field(name).type)]),
-            pa.struct([pa.field(name, having[-1].fields.type.field(name).type)]),
-            add=True,
-        )
-        .field(0)
-        .type
-    )
+    kind = _kind(name, [block.fields.type.field(name).type for block in sorted(having, key=_size)], known)
     joined = pa.concat_arrays([converted(pc.struct_field(block.fields, name), kind)[0] for block in having])
     place = np.full(length, -1, np.int64)
     place[np.concatenate([block.rows for block in having])] = np.arange(len(joined))
     return joined.take(pa.array(place, mask=place < 0))
+
+
+def _size(block: Block) -> int:
+    return -len(block.rows)
+
+
+def _kind(name: str, kinds: Sequence[pa.DataType], known: pa.StructType | None) -> pa.DataType:
+    """Give the type of keys that came in several: the table's, else that of most, as far as it can grow."""
+    if len(set(kinds)) > 1 and known is not None and known.get_field_index(name) >= 0:
+        return known.field(name).type
+    shapes = [pa.struct([pa.field(name, kind)]) for kind in kinds]
+    return reduce(lambda table, shape: grown(table, shape, add=True), shapes, pa.schema(shapes[0])).field(0).type
 
 
 def put_keys(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, table: TablePlan) -> list[Fault]:

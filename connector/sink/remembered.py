@@ -20,6 +20,7 @@ from connector.sink.fold import NONE, Order
 from connector.sink.parts import Folded, codes_of, gather
 from connector.sink.plan import TablePlan
 from serde.bits import Ints
+from serde.digits import decimal_texts
 
 
 @attrs.frozen
@@ -84,7 +85,7 @@ def _text(column: pa.Array) -> pa.StringArray:
         return _hex(array)
     if pa.types.is_temporal(array.type):
         array = array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64())  # noqa: PLR2004 - bits
-    return array.cast(pa.string())
+    return decimal_texts(array) if pa.types.is_decimal(array.type) else array.cast(pa.string())
 
 
 def _hex(array: pa.BinaryArray) -> pa.StringArray:

@@ -5,23 +5,26 @@ Or where a column takes values of every kind, as variants do.
 Messages without schema are read by the table's types, and what does not fit is a fault. With `allow-field-addition`
 off such a value may still be converted, or be null (`connector.iceberg.coercion`): so those messages are read anew,
 without expectation, together with those that differ from the table in the same way: read beside others, a number
-could become text, or lose digits. Costs nothing for messages that fit; Python looks at each of the others.
+could become text, or lose digits. A number with digits that no double has stays a fault. Costs nothing for messages
+that fit; Python looks at each of the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import attrs
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.sink.operations import at
 from serde.block import Block, Decoded
 from serde.converter import Converter
+from serde.faults import Unfit
+from serde.rows import load
 from serde.shape import is_envelope
 
 Differences = frozenset[tuple[str, str]]
@@ -29,6 +32,8 @@ Differences = frozenset[tuple[str, str]]
 _KINDS = {str: "text", int: "whole", float: "real", bool: "flag", dict: "object", list: "list"}
 _FLAG = "^(true|false)$"
 _NUMBER_OR_FLAG = "^(-?[0-9][0-9.eE+-]*|true|false)$"
+_DIGITS = "digits"
+"""A number with digits that no double has: read without its column it would be another one."""
 _NUMBERS = frozenset({"whole", "real"})
 
 
@@ -40,7 +45,9 @@ def read_again(values: Decoded, data: pa.Array, converter: Converter, columns: p
     groups: dict[Differences, list[int]] = {}
     for row in sorted({*reasons, *doubtful}):
         groups.setdefault(_differences(data[row].as_py(), expected), []).append(row)
-    for rows in groups.values():
+    for differences, rows in groups.items():
+        if any(kind == _DIGITS for _, kind in differences):
+            continue
         places = np.array(rows, np.int64)
         found = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", None)
         for block in found.blocks:
@@ -84,8 +91,8 @@ def _texts(block: Block, expected: Mapping[str, pa.DataType]) -> Iterator[tuple[
 
 def _differences(message: bytes | None, expected: Mapping[str, pa.DataType]) -> Differences:
     try:
-        found = orjson.loads(message or b"null")
-    except orjson.JSONDecodeError:
+        found = load(message or b"null", exact=True)
+    except Unfit:
         return frozenset()
     if not isinstance(found, dict):
         return frozenset()
@@ -97,7 +104,7 @@ def _differences(message: bytes | None, expected: Mapping[str, pa.DataType]) -> 
 
 def _of_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], path: str) -> Iterator[tuple[str, str]]:
     for name, value in row.items():
-        kind = _KINDS.get(type(value))
+        kind = _kind(value)
         if kind is None:
             continue
         column = expected.get(name)
@@ -105,13 +112,21 @@ def _of_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], path: s
             if kind in ("object", "list"):
                 yield path + name, kind
             continue
+        if kind == _DIGITS and pa.types.is_floating(column):
+            continue
         if kind not in _natural(column):
             yield path + name, kind
         elif isinstance(value, dict):
             inner = {field.name: field.type for field in column} if pa.types.is_struct(column) else {}
             yield from _of_row(value, inner, f"{path}{name}.")
         elif isinstance(value, list):
-            yield from ((f"{path}{name}[]", _KINDS[type(item)]) for item in value if type(item) in _KINDS)
+            yield from ((f"{path}{name}[]", kind) for kind in map(_kind, value) if kind is not None)
+
+
+def _kind(value: object) -> str | None:
+    if isinstance(value, Decimal):
+        return "real" if Decimal(repr(float(value))) == value else _DIGITS
+    return _KINDS.get(type(value))
 
 
 def _natural(column: pa.DataType) -> frozenset[str]:

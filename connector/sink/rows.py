@@ -61,13 +61,14 @@ class Run:
     def only(self, places: Ints) -> Run:
         """Give some of the records, by their places, ascending."""
         rows = pa.array(places)
-        known = None if self.old_key is None else self.old_key.take(rows)
+        old, new = (None if keys is None else keys.take(rows) for keys in (self.old_key, self.new_key))
         return attrs.evolve(
             self,
             offset=self.offset[places],
             key=self.key.take(rows),
             value=self.value.take(rows),
-            old_key=known,
+            old_key=old,
+            new_key=new,
             broken=np.flatnonzero(np.isin(places, self.broken)),
         )
 

@@ -1,0 +1,121 @@
+"""wire columns + their texts -> the rows that the columnar reader may have misread, to be read one by one.
+
+It rounds a whole number that a floating column has no room for, takes the bare words NaN and Inf, which are no JSON,
+and in a column of decimals a text for a number, which may be base64. A column alone does not tell; its text does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define
+
+from serde.bits import Mask, children, valid_of
+from serde.texts import Texts, windows
+
+_EXACT: Mapping[pa.DataType, float] = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
+"""Up to here every whole number is one of the type."""
+
+_END = r"\s*[,}\]]"
+_LONG = r"\s*-?[0-9]{8,}" + _END
+_QUOTED = r'\s*"[-+0-9eE]*"' + _END
+_ESCAPED = r'\\.[^"]*"\s*:'
+"""The end of a name that is written with escapes: it may be any."""
+_ANY_NAME = r'"\s*:'
+_IN_LIST = r"[\[,]"
+_MOST_NAMES = 64
+
+
+@define(eq=False)
+class Doubts:
+    """What to look for in rows of one type."""
+
+    floats: bool
+    long: str | None
+    quoted: str | None
+
+    @classmethod
+    def of(cls, kind: pa.StructType) -> Doubts:
+        """The doubts about a type."""
+        floats, decimals = (_names(kind, test, None) for test in (pa.types.is_floating, pa.types.is_decimal))
+        long, quoted = (_pattern(set(names), end) for names, end in ((floats, _LONG), (decimals, _QUOTED)))
+        return cls(long is not None, long, quoted)
+
+    def about(self, array: pa.StructArray, texts: Texts) -> Mask | None:
+        """The rows in doubt, None when there are none. Cost: a look at floating columns, at texts where they say."""
+        found: Mask | None = None
+        if self.floats and not _all_exact(array):
+            found = _where(array, _endless)
+            large = np.flatnonzero(_where(array, _large) & ~found)
+            if len(large) and self.long is not None:
+                found[large] = _matches(texts.pick(large), self.long)
+        if self.quoted is not None:
+            quoted = _matches(texts, self.quoted)
+            found = quoted if found is None else found | quoted
+        return found if found is not None and found.any() else None
+
+
+def _names(kind: pa.DataType, test: Callable[[pa.DataType], bool], name: str | None) -> Iterator[str | None]:
+    """Names of the fields of such types, None for items of lists."""
+    if pa.types.is_struct(kind):
+        for child in kind:
+            yield from _names(child.type, test, child.name)
+    elif pa.types.is_list(kind):
+        yield from _names(kind.value_type, test, None)
+    elif test(kind):
+        yield name
+
+
+def _pattern(names: set[str | None], end: str) -> str | None:
+    """Values of these fields that end so."""
+    if not names:
+        return None
+    told = sorted(name for name in names if name is not None)
+    keys = [re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:" for name in told]
+    before = [_ANY_NAME] if len(keys) > _MOST_NAMES else keys
+    before += [_ESCAPED] if keys else []
+    before += [_IN_LIST] if None in names else []
+    return f"(?:{'|'.join(before)}){end}"
+
+
+def _matches(texts: Texts, pattern: str) -> Mask:
+    data = windows(texts.data, texts.starts, texts.ends)
+    found: Mask = pc.match_substring_regex(data, pattern).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _all_exact(array: pa.Array) -> bool:
+    """True when every floating number below is finite and of a size at which all whole numbers are held."""
+    if pa.types.is_floating(array.type):
+        return pc.all(pc.less(pc.abs(array), _EXACT[array.type])).as_py() is not False
+    if pa.types.is_struct(array.type):
+        return all(_all_exact(child) for child in children(array))
+    return _all_exact(array.values) if pa.types.is_list(array.type) else True
+
+
+def _endless(array: pa.Array) -> pa.Array:
+    return pc.invert(pc.is_finite(array))
+
+
+def _large(array: pa.Array) -> pa.Array:
+    return pc.greater_equal(pc.abs(array), _EXACT[array.type])
+
+
+def _where(array: pa.Array, test: Callable[[pa.Array], pa.Array]) -> Mask:
+    """True where a floating number at or below a row passes the test."""
+    found = np.zeros(len(array), np.bool_)
+    if pa.types.is_floating(array.type):
+        return np.asarray(test(array).fill_null(False))
+    if pa.types.is_struct(array.type):
+        for child in children(array):
+            found |= _where(child, test)
+    elif pa.types.is_list(array.type):
+        sizes = np.where(valid_of(array), np.diff(array.offsets.to_numpy()), 0)
+        owners = np.repeat(np.arange(len(array)), sizes)
+        found[owners[_where(array.flatten(), test)]] = True
+    return found

@@ -1,0 +1,152 @@
+"""A value and its neighbours: what one event holds changes no value of another, on any way in."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from connector.iceberg.conversion import converted
+from connector.opensearch.ids import document_ids
+from connector.sink.decode import decode
+from connector.sink.remembered import key_text
+from serde.converter import converter
+from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
+
+BIG = 2**53 + 1
+ROW = {"k": pa.int64(), "v": pa.int64(), "__deleted": pa.string()}
+
+
+def _envelope(op: str, before: Any, after: Any) -> dict[str, Any]:
+    return {"op": op, "before": before, "after": after, "source": {"ts_ms": 1, "db": "d", "table": "t"}}
+
+
+@pytest.mark.parametrize("place", [0, 70, 1500, 2999])
+@pytest.mark.parametrize("poison", [0.5, "x", [1], {"a": 1}, True], ids=str)
+def test_one_event_of_another_kind_changes_no_neighbour(place: int, poison: Any) -> None:
+    """Thousands of bigints beside one value of another kind stay what they are, in flat events and in envelopes."""
+    values = [BIG + 2 * n for n in range(3000)]
+    values[place] = poison
+    flat = [{"k": n, "v": value} for n, value in enumerate(values)]
+    for events in (flat, [_envelope("c", None, row) for row in flat], [_envelope("d", row, None) for row in flat]):
+        outcome = decode(run(*events), plan(append(0, ROW)))
+        assert list(dead(outcome)) == [place]
+        told = {row["k"]: row["v"] for row in rows(outcome)}
+        assert told == {n: value for n, value in enumerate(values) if n != place}
+
+
+@pytest.mark.parametrize("place", [0, 1500])
+def test_a_new_column_is_of_the_kind_that_most_events_have(place: int) -> None:
+    """One fraction among bigints that no double holds makes no column of doubles."""
+    values: list[Any] = [BIG + 2 * n for n in range(2000)]
+    values[place] = 0.5
+    outcome = decode(run(*({"k": n, "v": value} for n, value in enumerate(values))), plan())
+    (need,) = outcome.needs
+    assert need.row.field("v").type == pa.int64()
+    assert list(dead(outcome)) == [place]
+
+
+def test_a_key_beside_a_fraction_keeps_its_digits() -> None:
+    """Record keys are read by the table's types, whatever else comes."""
+    keys = [{"k": BIG}, {"k": 0.5}, {"k": "x"}, {"k": BIG + 2}]
+    outcome = decode(run(*({"k": 1, "v": 1} for _ in keys), keys=map(orjson.dumps, keys)), plan(upsert(0, ROW, ("k",))))
+    assert [row["k"] for row in rows(outcome)] == [BIG, BIG + 2]
+    assert sorted(dead(outcome)) == [1, 2]
+
+
+@pytest.mark.parametrize(("kind", "good", "bad"), [("double", 2**53, BIG), ("float", 2**24, 2**24 + 1)])
+def test_a_whole_number_that_a_floating_column_cannot_hold_is_a_fault(kind: str, good: int, bad: int) -> None:
+    """With a schema block too, alone and in arrays; of a fraction it is the nearest, as in Java."""
+    item = {"type": kind, "optional": True}
+    fields = [{**item, "field": "v"}, {"type": "array", "items": item, "field": "a"}]
+    front = b'{"schema":' + orjson.dumps({"type": "struct", "fields": fields}) + b',"payload":'
+    texts = [str(good), str(bad), "0.1", f"{bad}.0", "1e400" if kind == "double" else "1e39"]
+    messages = [front + f'{{"v":{text},"a":[]}}}}'.encode() for text in texts]
+    messages += [front + f'{{"v":null,"a":[1.5,{text}]}}}}'.encode() for text in texts]
+    outcome = converter("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    assert [fault.row for fault in outcome.faults] == [1, 4, 6, 9]
+    (block,) = outcome.blocks
+    made = pa.array([float(good), 0.1, float(bad)], pa.float32() if kind == "float" else pa.float64()).to_pylist()
+    assert block.fields.field("v").to_pylist()[:3] == made
+    assert [row[1] for row in block.fields.field("a").to_pylist()[3:]] == made
+
+
+def test_images_of_different_kinds_are_no_poison() -> None:
+    """`before` and `after` that differ in kind for a column that the table does not have: letters at most, no error."""
+    kinds = [1, "x", 0.5, [1], [{"a": 1}], {"a": 1}, {"a": "x"}, True, None, BIG, []]
+    for one in kinds:
+        for other in kinds:
+            events = [
+                _envelope("u", {"k": 1, "v": one}, {"k": 1, "v": other}),
+                _envelope("d", {"k": 2, "v": one}, None),
+                _envelope("c", None, {"k": 3, "v": other}),
+                _envelope("c", None, {"k": 4}),
+            ]
+            for tables in ((), (append(0, {"k": pa.int64()}),)):
+                outcome = decode(run(*events), plan(*tables))
+                assert not {0, 3} & set(dead(outcome)) or repr(one) != repr(other), (one, other)
+                assert 3 not in dead(outcome)
+
+
+def test_images_of_different_types_by_their_schema() -> None:
+    """With a schema block too: deletes are rows of the type of `before`, all others of that of `after`."""
+    source = {"type": "struct", "field": "source", "fields": [{"type": "int64", "field": "ts_ms"}]}
+
+    def image(name: str, kind: str) -> dict[str, Any]:
+        fields = [{"type": "int64", "field": "k"}, {"type": kind, "field": "v", "optional": True}]
+        return {"type": "struct", "field": name, "optional": True, "fields": fields}
+
+    fields = [image("before", "int64"), image("after", "string"), source, {"type": "string", "field": "op"}]
+    front = b'{"schema":' + orjson.dumps({"type": "struct", "fields": fields}) + b',"payload":'
+    payloads = [_envelope("d", {"k": 1, "v": 5}, None), _envelope("u", {"k": 2, "v": 6}, {"k": 2, "v": "x"})]
+    messages = [front + orjson.dumps(payload) + b"}" for payload in payloads]
+    made = decode(run(*messages), plan(append(0, {"k": pa.int64(), "v": pa.string(), "__deleted": pa.string()})))
+    assert sorted((row["k"], row["v"]) for row in rows(made)) == [(1, "5"), (2, "x")]
+    numbers = decode(run(*messages), plan(append(0, {"k": pa.int64(), "v": pa.int64(), "__deleted": pa.string()})))
+    assert [row["v"] for row in rows(numbers)] == [5]
+    assert list(dead(numbers)) == [1]
+
+
+NUMBERS: list[tuple[pa.DataType, list[Any], pa.DataType, list[Any]]] = [
+    (pa.float64(), [0.1, 2.0**24 + 1, 1e39, 0.1234567890123, 1e-46], pa.float32(), [0.1, None, None, None, None]),
+    (pa.int64(), [2**63 - 1, BIG, -(2**63), 5], pa.float64(), [None, None, -(2.0**63), 5.0]),
+    (pa.int64(), [2**24 + 1, 2**24], pa.float32(), [None, 2.0**24]),
+    (pa.decimal128(38, 2), [Decimal("0.10"), Decimal("12345678901234567890.12")], pa.float64(), [0.1, None]),
+    (pa.string(), [str(BIG), str(BIG - 1), "1e400", "NaN-", "0.5"], pa.float64(), [None, 2.0**53, None, None, 0.5]),
+    (pa.list_(pa.int64()), [[1, BIG], None, [3]], pa.list_(pa.float64()), [None, None, [3.0]]),
+    (pa.list_(pa.float64()), [[0.1], [0.25]], pa.list_(pa.decimal128(3, 1)), [[Decimal("0.1")], None]),
+    (pa.list_(pa.string()), [["0x10"], ["+7"]], pa.list_(pa.int64()), [None, [7]]),
+    (
+        pa.map_(pa.string(), pa.int64()),
+        [[("a", BIG)], None, [("b", 3)]],
+        pa.map_(pa.string(), pa.float64()),
+        [None, None, [("b", 3.0)]],
+    ),
+    (pa.map_(pa.string(), pa.int32()), [[("a", 1)], [("1", 3)]], pa.map_(pa.int32(), pa.int32()), [None, [(1, 3)]]),
+    (pa.decimal128(12, 10), [Decimal(0), Decimal("-1.2E-8")], pa.string(), ["0.0000000000", "-0.0000000120"]),
+]
+
+
+@pytest.mark.parametrize(("source", "values", "target", "expected"), NUMBERS)
+def test_conversion_loses_no_digit(source: pa.DataType, values: list[Any], target: pa.DataType, expected: Any) -> None:
+    """A number goes into a column that holds it, inside of lists and maps too; the others are named."""
+    made, bad = converted(pa.array(values, source), target)
+    assert bad is not None or target == pa.string()
+    lost = [] if bad is None else bad.tolist()
+    kept = [None if lost and lost[at] else value for at, value in enumerate(made.to_pylist())]
+    assert kept == pa.array(expected, target).to_pylist()
+
+
+def test_a_decimal_is_one_text_whatever_its_size() -> None:
+    """Ids of documents and texts of keys write no exponent: 0E-10 is zero with its ten digits."""
+    values = [Decimal(0), Decimal("-0.0"), Decimal("1E-10"), Decimal("-1.5E-8"), Decimal("123456.5")]
+    keys = pa.array(values, pa.decimal128(20, 10))
+    texts = ["0.0000000000", "0.0000000000", "0.0000000001", "-0.0000000150", "123456.5000000000"]
+    assert document_ids([keys]).to_pylist() == texts
+    assert key_text([keys]).to_pylist() == texts
+    assert document_ids([pa.array(["a"] * 5), keys]).to_pylist() == [
+        f"a-{text.replace('-', chr(92) + '-')}" for text in texts
+    ]
