@@ -7,7 +7,7 @@ this to the user).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import attrs
@@ -26,7 +26,10 @@ class Fields:
         return [self.names[column["id"]] for column in schema["fields"]]
 
     def aliases(self, schema: Mapping[str, Any]) -> dict[str, Json]:
-        """Give the mapping of aliases: the names of now of columns without parts that are kept under another."""
+        """Give the mapping of aliases: the names of now of columns without parts that are kept under another.
+
+        A name that another column had before is an alias of this one's field from now on.
+        """
         taken = set(self.names.values())
         return {
             column["name"]: {"type": "alias", "path": self.names[column["id"]]}
@@ -35,14 +38,30 @@ class Fields:
         }
 
 
-def fields(schema: Mapping[str, Any], known: Mapping[int, str]) -> Fields:
+def fields(schema: Mapping[str, Any], known: Mapping[int, str], taken: Collection[str] = ()) -> Fields:
     """Give the fields of a schema (Iceberg's JSON): known columns keep theirs, new ones get their own name.
 
-    A new column whose name another column's field has gets its id behind it.
+    A new column whose name another column's field has, or one of `taken`, gets its id behind it.
+
+    Args:
+        schema: the table's.
+        known: the fields of columns that the index had before, by the columns' ids.
+        taken: names that no column may have: those of aliases, to which nothing can be written, and of other fields.
     """
     names = dict(known)
     for column in schema["fields"]:
         if column["id"] not in names:
-            taken = set(names.values())
-            names[column["id"]] = f"{column['name']}_{column['id']}" if column["name"] in taken else column["name"]
+            names[column["id"]] = _free(column["name"], column["id"], {*names.values(), *taken})
     return Fields(names)
+
+
+def aliases(properties: Mapping[str, Any]) -> frozenset[str]:
+    """Give the names of an index's fields that are aliases of others."""
+    return frozenset(name for name, field in properties.items() if field.get("type") == "alias")
+
+
+def _free(name: str, number: int, taken: Collection[str]) -> str:
+    made = name
+    while made in taken:
+        made = f"{made}_{number}"
+    return made

@@ -16,6 +16,7 @@ from opensearchpy.exceptions import NotFoundError, RequestError
 from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.actions import Style
 from connector.opensearch.client import client, mapped
+from connector.opensearch.continuity import WAYS_OUT, Ids, lost
 from connector.opensearch.mappings import Field, added
 from connector.settings.search import SearchSettings
 
@@ -23,6 +24,8 @@ META = "icebridge"
 
 Members = frozenset[tuple[str, bool]]
 """The indexes behind an alias, and of each whether it is said to take documents."""
+
+_SEEN = "*.aliases,*.settings.index.uuid,*.data_stream"
 
 
 @attrs.frozen
@@ -32,7 +35,7 @@ class Index:
     `writes` is the index that takes new documents, `behind` all of them, oldest first, where the name is not an index
     itself; `members` has them as the cluster tells them. Fields are those of the index that takes documents; `noted`
     is what we noted last (empty for a foreign one), `rolled` the fields beside that note, where a rollover has made an
-    index that lacks them.
+    index that lacks them. `ids` tell the indexes from others of their names; empty where names come with time.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Index:
     members: Members = frozenset()
     stream: bool = False
     rolled: Mapping[str, Any] | None = None
+    ids: Ids = attrs.field(factory=dict)
 
     def style(self, *, partial: bool) -> Style:
         """Give how documents are written there."""
@@ -83,28 +87,30 @@ class Indexes:
         return index
 
     def current(self, index: Index) -> Index:
-        """Give what a name stands for now: aliases may have been rolled over. Cost: a small request for an alias.
+        """Give what a name stands for now: aliases may have been rolled over. Cost: a small request.
 
         Raises:
-            GapError: the name is gone, and the documents behind it.
+            GapError: the name is gone, or an index has taken its place, and the documents are gone.
             RetriableError, FatalError: as `find`.
         """
-        if index.stream or not index.behind:
-            return index
-        with mapped(f"looking alias {index.name} up"):
+        with mapped(f"looking {index.name} up"):
             try:
-                answer = self._client.indices.get_alias(name=index.name)
+                answer = self._client.indices.get(index=index.name, params={"filter_path": _SEEN})
             except NotFoundError:
                 answer = {}
-        if _members(index.name, answer) == index.members:
+        now = _ids(answer)
+        reason = lost(index.name, index.ids, now)
+        if reason is not None:
+            raise GapError(reason)
+        if now == index.ids and (index.stream or not index.behind or _members(index.name, answer) == index.members):
             return index
         fresh = self.find(index.name)
         if fresh is None:
-            raise GapError(f"index {index.name} is gone, and the documents that were behind it")
+            raise GapError(f"index {index.name} is gone, and the documents that it had; {WAYS_OUT}")
         return fresh
 
-    def stayed(self, index: Index) -> None:
-        """See that all indexes that documents were sent to are still behind their alias.
+    def stayed(self, index: Index) -> Index:
+        """See that all indexes that documents were sent to are still there, and behind their alias; give what is now.
 
         One that was dropped meanwhile OpenSearch makes anew, behind no alias, for the very documents sent to it.
 
@@ -112,12 +118,14 @@ class Indexes:
             RetriableError: one is not; sent once more, the documents go where they belong.
             GapError, FatalError: as `current`.
         """
-        gone = sorted(set(index.behind) - set(self.current(index).behind))
-        if gone:
+        now = self.current(index)
+        gone = sorted(set(index.behind) - set(now.behind))
+        if gone and not index.stream:
             raise RetriableError(
                 f"{', '.join(gone)} left alias {index.name} while documents were sent there; the batch is sent again "
                 "(an index of that name without alias can be deleted)"
             )
+        return now
 
     def create(self, name: str, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> Index:
         """Make an index, and give it; one that another process made meanwhile is all right.
@@ -132,7 +140,10 @@ class Indexes:
             except RequestError as error:
                 if error.error != "resource_already_exists_exception":
                     raise
-        return Index(name, properties, noted)
+        made = self.find(name)
+        if made is None:
+            raise RetriableError(f"index {name} was made and is gone again")
+        return made
 
     def grow(self, index: Index, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> None:
         """Give an index the fields that it lacks, and note its columns; all indexes behind an alias get them.
@@ -187,7 +198,7 @@ def found(name: str, answer: Mapping[str, Any]) -> Index:
     ours = [each for each in order if META in mappings[each].get("_meta", {})]
     noted = {key: orjson.loads(text) for key, text in mappings[ours[-1]]["_meta"][META].items()} if ours else {}
     if order == [name]:
-        return Index(name, mappings[name].get("properties", {}), noted)
+        return Index(name, mappings[name].get("properties", {}), noted, ids=_ids(answer))
     stream = any(told.get("data_stream") == name for told in answer.values())
     writes = order[-1] if stream else _writing(name, {each: answer[each]["aliases"][name] for each in order})
     return Index(
@@ -199,7 +210,12 @@ def found(name: str, answer: Mapping[str, Any]) -> Index:
         members=frozenset() if stream else _members(name, answer),
         stream=stream,
         rolled=mappings[ours[-1]].get("properties", {}) if ours and writes not in ours else None,
+        ids=_ids(answer),
     )
+
+
+def _ids(answer: Mapping[str, Any]) -> dict[str, str]:
+    return {index: told["settings"]["index"]["uuid"] for index, told in answer.items()}
 
 
 def _members(name: str, answer: Mapping[str, Any]) -> Members:

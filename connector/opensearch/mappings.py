@@ -53,12 +53,18 @@ def properties(columns: Iterable[tuple[str, pa.DataType]]) -> dict[str, Field]:
 
 
 def added(known: Mapping[str, Any], wanted: Mapping[str, Field]) -> dict[str, Field]:
-    """Give what an index's properties lack of those wanted; a field that is there stays as it is, whatever its type."""
+    """Give what an index's properties lack of those wanted; a field that is there stays as it is, whatever its type.
+
+    But an alias goes over to the field that is wanted.
+    """
     result: dict[str, Field] = {}
     for name, field in wanted.items():
         there = known.get(name)
         if there is None:
             result[name] = field
+        elif field.get("type") == there.get("type") == "alias":
+            if field != there:
+                result[name] = field
         elif "properties" in field and "properties" in there:
             inner = added(there["properties"], field["properties"])
             if inner:

@@ -15,23 +15,29 @@ Versions = Literal["source", "offset"]
 class Note:
     """The columns that an index was made for (Iceberg's JSON), what its versions are, and whether tombstones delete.
 
-    `names` gives the fields that columns are kept under, by their ids, where the way follows columns by id.
+    `names` gives the fields that columns are kept under, by their ids, where the way follows columns by id. `owner` is
+    the name that the index's was made of: others may be made into the same; empty where the index is named as it is.
     """
 
     schema: Mapping[str, Any]
     versions: Versions
     tombstones: bool = False
     names: Mapping[int, str] = attrs.field(factory=dict)
+    owner: str = ""
 
     def document(self) -> dict[str, object]:
         """Give it as the index keeps it."""
         told: dict[str, object] = {"schema": self.schema, "versions": self.versions, "tombstones": self.tombstones}
         names = {str(number): name for number, name in self.names.items()}
-        return told | {"names": names} if names else told
+        return told | ({"names": names} if names else {}) | ({"owner": self.owner} if self.owner else {})
+
+    def foreign(self, owner: str) -> bool:
+        """Tell whether the index was made for another name than `owner`; for an empty one it never was."""
+        return bool(owner and self.owner and owner != self.owner)
 
     @staticmethod
     def read(noted: Mapping[str, Any]) -> Note:
         """Read what an index keeps; one that the other way made has all that both need."""
         names = {int(number): name for number, name in noted.get("names", {}).items()}
         versions: Versions = "offset" if noted.get("versions") == "offset" else "source"
-        return Note(noted["schema"], versions, bool(noted.get("tombstones")), names)
+        return Note(noted["schema"], versions, bool(noted.get("tombstones")), names, noted.get("owner", ""))

@@ -78,6 +78,10 @@ class Dated(Indexes):
         with mapped(f"looking the template of {name} up"):
             return template(self._client, name)
 
+    def current(self, index: Index) -> Index:
+        """Give the group: indexes come and go with time."""
+        return index
+
     def create(self, name: str, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> Index:
         """Make the template of a group, and give the group. Raises as `Indexes.create`."""
         index = Index(name, {}, {})
@@ -113,7 +117,7 @@ def united(known: Mapping[str, Any], wanted: Mapping[str, Field]) -> dict[str, A
     result = dict(known)
     for name, field in added(known, wanted).items():
         there = known.get(name, {})
-        inner = united(there["properties"], field["properties"]) if there else None
+        inner = united(there["properties"], field["properties"]) if "properties" in there else None
         result[name] = field if inner is None else {**there, "properties": inner}
     return result
 

@@ -123,7 +123,7 @@ def _destinations(
     """Give the sink's tables or indexes, how batches land there, and where each table says that it stands."""
     if settings.search is not None:
         indices = Indices(settings, settings.search)
-        indices.check({name: told.position for name, told in offsets.tables.items()})
+        indices.check({name: told.uuid for name, told in offsets.tables.items()})
         indices.find(seen.topics)
         return indices, Indexing(spark, indices, settings.search), {}
     targets = Targets(settings, catalog, offsets.tables, _deleted_keys(spark, settings, catalog))

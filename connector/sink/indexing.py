@@ -39,7 +39,8 @@ class Indexing:
         """Empty the indexes that were truncated; every item is settled when a job is through, so say so.
 
         Raises:
-            RetriableError: an index was dropped meanwhile; the batch has to be sent again.
+            RetriableError: an index left its alias meanwhile; the batch has to be sent again.
+            GapError: an index was deleted.
             FatalError: a record without value, a refused document or an older change, where the settings say fail.
         """
         if result.tally.tombstones and self._search.null_values == "fail":
@@ -57,9 +58,9 @@ class Indexing:
                     counts[what] = counts.get(what, 0) + count
             topics = sorted({t for t, i in plan.routes.items() if i == index} or {topic for topic, _ in plan.ranks})
             landed[names[index]] = Landed(self._indices.label(names[index]), position.only(topics), counts)
-        self._indices.stayed(landed)
+        ids = self._indices.stayed(landed)
         self._judge(landed)
-        return landed
+        return {name: attrs.evolve(one, uuid=ids[name]) for name, one in landed.items()}
 
     def discard(self, names: list[str], result: Result) -> None:
         """Leave what a job wrote: the next run of it writes the same documents, or newer ones."""

@@ -20,6 +20,7 @@ from connector.iceberg.nested import path_of
 from connector.iceberg.position import TopicPartition
 from connector.iceberg.table import Table
 from connector.iceberg.types import table_schema
+from connector.opensearch.continuity import Ids, lost, noted, read
 from connector.opensearch.indexes import Index, Indexes
 from connector.opensearch.mappings import properties
 from connector.opensearch.names import index_of
@@ -35,21 +36,26 @@ from connector.sink.known import Known, beside
 from connector.sink.making import expanded, identifiers, with_keys
 from connector.sink.matching import merged
 from connector.sink.plan import Need, TablePlan
-from connector.sink.route import index_name
+from connector.sink.route import index_name, own_name
 
 
 @attrs.frozen
 class Noted:
-    """What an index was made for: its columns and key, what its versions are, and whether tombstones delete."""
+    """What an index was made for: its columns and key, what its versions are, and whether tombstones delete.
+
+    `owner` as in `Note`.
+    """
 
     layout: TableLayout
     versions: Versions
     tombstones: bool
     index: Index
+    owner: str = ""
 
     def document(self) -> dict[str, object]:
         """Give it as the index keeps it."""
-        return Note(orjson.loads(self.layout.schema_json), self.versions, self.tombstones).document()
+        schema = orjson.loads(self.layout.schema_json)
+        return Note(schema, self.versions, self.tombstones, owner=self.owner).document()
 
 
 class Indices(Known[Noted]):
@@ -63,6 +69,8 @@ class Indices(Known[Noted]):
         self._search = search
         self._indexes, self._dating = _kind(search)
         self.deleted_keys: DeletedKeys | None = None
+        self._ids: dict[str, Ids] = {}
+        self._owners: dict[str, tuple[str, str]] = {}
 
     @property
     def outlet(self) -> Documents:
@@ -82,8 +90,34 @@ class Indices(Known[Noted]):
         return []
 
     def name(self, topic: str) -> str:
-        """Give the name of a topic's index."""
-        return self._search.existing.get(topic) or self._in_stream(index_name(topic, self._settings.table))
+        """Give the name of a topic's index.
+
+        Raises:
+            FatalError: another topic has the same, though nobody said so: names of indexes have no capitals, say.
+        """
+        given = self._search.existing.get(topic)
+        if given:
+            return given
+        name, owner = self._in_stream(index_name(topic, self._settings.table)), own_name(topic, self._settings.table)
+        own, other = self._owners.setdefault(name, (owner, topic))
+        if own != owner:
+            raise FatalError(
+                f"topics {other} and {topic} both come to index {name}: name an index for one of them by "
+                "topic.to.existing.resource.mapping (or this one, if they are to share it), or leave one out"
+            )
+        return name
+
+    def _claim(self, name: str) -> None:
+        """Take an index for a name that events gave. Raises DataFault: another name, that differs, has it."""
+        if self._settings.table.routes is None:
+            return
+        own, _ = self._owners.setdefault(self._place(name), (name, name))
+        if own != name:
+            raise DataFault(f"{name} comes to index {self._place(name)}, which has the documents of {own}")
+
+    def _owner(self, name: str) -> str:
+        """Give what an index's name is made of; empty where it is named as it is."""
+        return name if self._settings.table.routes is not None else self._owners.get(name, ("", ""))[0]
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:  # noqa: ARG002 - no commits
         """Give the executors' view of an index."""
@@ -103,23 +137,40 @@ class Indices(Known[Noted]):
         """Give how documents of an index are written."""
         return self.outlet.targets[name]
 
-    def stayed(self, names: Iterable[str]) -> None:
-        """See that documents that were just sent are behind these names. Raises as `Indexes.stayed`."""
-        for name in names:
-            self._indexes.stayed(self._known[name].index)
-
-    def check(self, noted: Iterable[str]) -> None:
-        """See that the indexes that batches were acknowledged into are still there.
+    def stayed(self, names: Iterable[str]) -> dict[str, str]:
+        """See that documents that were just sent are behind these names; give by name what is to be noted of each.
 
         Raises:
-            GapError: one is gone, and its documents with it.
+            RetriableError, GapError, FatalError: as `Indexes.stayed`.
         """
-        for place in sorted(noted):
-            if self._indexes.find(place) is None:
+        found = {}
+        for name in names:
+            now = self._indexes.stayed(self._known[name].index)
+            self._ids[now.name] = now.ids
+            found[name] = noted(now.ids)
+        return found
+
+    def check(self, stood: Mapping[str, str]) -> None:
+        """See that the indexes that batches were acknowledged into are still there; each with what was noted of it.
+
+        Raises:
+            GapError: one is gone, or another has its name, and its documents are gone with it.
+        """
+        for place, text in sorted(stood.items()):
+            self._ids[place] = read(text)
+            if self._find(place) is None:
                 raise GapError(
                     f"index {place} is gone, and the stored offsets say that it has their events; see `icebridge "
                     "offsets show`, and `icebridge offsets reset` to fill it again from what the topics hold"
                 )
+
+    def _find(self, place: str) -> Index | None:
+        """Look an index up. Raises GapError: it, or its documents, are gone."""
+        found, stood = self._indexes.find(place), self._ids.get(place, {})
+        reason = lost(place, stood, {} if found is None else found.ids)
+        if reason is not None:
+            raise GapError(reason)
+        return found
 
     def patch(self, name: str) -> None:
         """Nothing to note: tasks look documents up whenever an event leaves values out."""
@@ -143,15 +194,23 @@ class Indices(Known[Noted]):
         super()._load(names)
 
     def _loaded(self, name: str) -> Noted | None:
-        found = self._indexes.find(self._place(name))
-        return self._noted(name, found) if found is not None and found.noted else None
+        found = self._find(self._place(name))
+        try:
+            self._claim(name)
+            return self._noted(name, found) if found is not None and found.noted else None
+        except DataFault as fault:
+            raise FatalError(str(fault)) from fault
 
     def _noted(self, name: str, index: Index) -> Noted:
         self._check_stream(index)
-        note, rule = Note.read(index.noted), self._settings.table
+        note, rule, owner = Note.read(index.noted), self._settings.table, self._owner(name)
+        if note.foreign(owner):
+            raise DataFault(
+                f"index {index.name} has the documents of {note.owner}, and {owner} comes to the same name of an index"
+            )
         schema = orjson.dumps(note.schema).decode()
         layout = TableLayout.of_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
-        return Noted(layout, note.versions, note.tombstones, index)
+        return Noted(layout, note.versions, note.tombstones, index, owner)
 
     def _check_stream(self, index: Index) -> None:
         if index.stream and not self._search.series.streams:
@@ -162,8 +221,9 @@ class Indices(Known[Noted]):
 
     def _made(self, name: str, needs: list[Need]) -> Noted:
         """Make an index, or take one over that is there, from the shapes of its events."""
+        self._claim(name)
         rule = self._settings.table
-        found = self._indexes.find(self._place(name))
+        found = self._find(self._place(name))
         if found is not None and found.noted:
             return self._noted(name, found)
         if found is not None:
@@ -179,16 +239,17 @@ class Indices(Known[Noted]):
             columns = columns.append(pa.field(DELETED, pa.string()))
         dated = all(need.dated for need in needs)
         index = found or Index(self._place(name), {}, {})
-        noted = Noted(self._layout(name, columns, keys), "source" if tells and dated else "offset", not tells, index)
+        versions: Versions = "source" if tells and dated else "offset"
+        made = Noted(self._layout(name, columns, keys), versions, not tells, index, self._owner(name))
         if found is not None:
-            self._grown(found, name, noted)
+            self._grown(found, name, made)
         elif not rule.auto_create:
             raise DataFault(f"index {self._place(name)} does not exist, and auto-create-enabled is false")
         else:
-            made = self._indexes.create(self._place(name), self._properties(needs, columns), noted.document())
-            noted = attrs.evolve(noted, index=made)
+            index = self._indexes.create(self._place(name), self._properties(needs, columns), made.document())
+            made = attrs.evolve(made, index=index)
             self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
-        return noted
+        return made
 
     def _keys(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[str, ...]:
         rule = self._settings.table
@@ -201,18 +262,16 @@ class Indices(Known[Noted]):
         columns = known.layout.columns
         for need in needs:
             columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
-        found = self._indexes.find(self._place(name))
-        if found is None:
-            raise DataFault(f"index {self._place(name)} is gone")
-        noted = attrs.evolve(known, layout=self._layout(name, columns, known.layout.keys), index=found)
-        self._grown(found, name, noted, needs)
+        found = self._indexes.current(known.index)
+        evolved = attrs.evolve(known, layout=self._layout(name, columns, known.layout.keys), index=found)
+        self._grown(found, name, evolved, needs)
         before = known.layout.columns.names
         self.drifted(name, (field for field in columns.names if field not in before))
-        return noted
+        return evolved
 
-    def _grown(self, found: Index, name: str, noted: Noted, needs: Iterable[Need] = ()) -> None:
-        self._indexes.grow(found, self._properties(needs, noted.layout.columns), noted.document())
-        self._log.info("fields added", index=self._place(name), fields=len(noted.layout.columns))
+    def _grown(self, found: Index, name: str, made: Noted, needs: Iterable[Need] = ()) -> None:
+        self._indexes.grow(found, self._properties(needs, made.layout.columns), made.document())
+        self._log.info("fields added", index=self._place(name), fields=len(made.layout.columns))
 
     def _layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> TableLayout:
         plain = pa.schema([pa.field(field.name, field.type) for field in columns])

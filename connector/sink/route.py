@@ -29,4 +29,9 @@ def _destination(topic: str, rule: TableSettings) -> str:
 
 def index_name(topic: str, rule: TableSettings) -> str:
     """Give the name of the index that a topic's documents go to: the same rule, in what OpenSearch allows for names."""
-    return index_of(rule.prefix + _destination(topic, rule))
+    return index_of(own_name(topic, rule))
+
+
+def own_name(topic: str, rule: TableSettings) -> str:
+    """Give what the name of a topic's index is made of; several of these may be one name of an index."""
+    return rule.prefix + _destination(topic, rule)

@@ -21,13 +21,14 @@ from pyiceberg.types import NestedField
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.errors import FatalError
+from connector.errors import FatalError, GapError
 from connector.iceberg.carried import from_spark
 from connector.iceberg.schemas import SnapshotSchema
 from connector.iceberg.types import arrow_schema
 from connector.opensearch.actions import Style
 from connector.opensearch.bulk import Counts
-from connector.opensearch.fields import Fields, fields
+from connector.opensearch.continuity import lost, noted, read
+from connector.opensearch.fields import Fields, aliases, fields
 from connector.opensearch.ids import document_ids
 from connector.opensearch.indexes import Index, Indexes
 from connector.opensearch.mappings import properties
@@ -97,8 +98,32 @@ class Indexer:
         frame = kept.select(*_columns(shape, plan))
         with of_tasks():
             told = frame.mapInArrow(partial(_sent, plan=plan), "told binary").collect()
-        self.indexes.stayed(self._ready[self.place(shape.wire.topic)][2])
+        self._stayed(self.place(shape.wire.topic))
         self._judge(plan, [orjson.loads(bytes(row.told)) for row in told])
+
+    def check(self, shape: Shape, place: str) -> None:
+        """See that the index that has the table's documents is still there.
+
+        Raises:
+            GapError: it is gone, or another has its name.
+            RetriableError, FatalError: the cluster is away, or does not let us in.
+        """
+        name = self.place(shape.wire.topic)
+        if not place:
+            self._ready.pop(name, None)
+            return
+        found = self.indexes.find(name)
+        reason = lost(name, read(place), {} if found is None else found.ids)
+        if reason is not None:
+            raise GapError(f"table {shape.wire.origin.schema}.{shape.wire.origin.table}: {reason}")
+
+    def note(self, shape: Shape) -> str:
+        """Give what tells the index that the table's documents are in from others of its name."""
+        name = self.place(shape.wire.topic)
+        if name in self._ready:
+            return noted(self._ready[name][2].ids)
+        found = self.indexes.find(name)
+        return "" if found is None else noted(found.ids)
 
     def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
         """Nothing to tell: the mapping says what an index looks like."""
@@ -120,7 +145,7 @@ class Indexer:
 
     def _plan(self, shape: Shape) -> Plan:
         wire, schema = shape.wire, shape.schema
-        names, index = self._made(self.place(wire.topic), schema)
+        names, index = self._made(self.place(wire.topic), schema, wire.topic)
         chosen = _chosen(shape)
         kinds = arrow_schema(schema.iceberg)
         ids = [column["id"] for column in schema.document["fields"]]
@@ -139,28 +164,40 @@ class Indexer:
             snapshot_id=wire.origin.snapshot_id,
         )
 
-    def _made(self, name: str, schema: SnapshotSchema) -> tuple[list[str], Index]:
+    def _made(self, name: str, schema: SnapshotSchema, topic: str) -> tuple[list[str], Index]:
         """See that the index is there and has the schema's fields; give them in order of the columns, and the index."""
         seen, made, index = self._ready.get(name, ("", Fields({}), Index(name, {}, {})))
         if seen == schema.json:
             index = self.indexes.current(index)
         else:
-            made, index = self._grown(name, schema)
+            made, index = self._grown(name, schema, topic)
         self._ready[name] = schema.json, made, index
         return made.columns(schema.document), index
 
-    def _grown(self, index: str, schema: SnapshotSchema) -> tuple[Fields, Index]:
+    def _stayed(self, name: str) -> None:
+        seen, made, index = self._ready[name]
+        self._ready[name] = seen, made, self.indexes.stayed(index)
+
+    def _grown(self, index: str, schema: SnapshotSchema, topic: str) -> tuple[Fields, Index]:
         found = self.indexes.find(index)
         if found is not None and found.stream:
             raise FatalError(f"{index} is a data stream, to which documents are only added: give the source an index")
         before = Note.read(found.noted) if found is not None and found.noted else Note({}, "source")
         if before.versions != "source":
             raise FatalError(f"index {index} goes by Kafka offsets, not by snapshots; give the source another index")
-        made = fields(schema.document, before.names)
+        if before.foreign(topic):
+            raise FatalError(
+                f"index {index} has the documents of {before.owner}, and {topic} comes to the same name of an index: "
+                "exclude one of the two tables, or read them by sources with a topic.prefix each"
+            )
+        others = frozenset[str]() if found is None else aliases(found.properties)
+        known = {number: name for number, name in before.names.items() if name not in others}
+        # What stands beside the columns has names of its own.
+        made = fields(schema.document, known, {*others, *self.search.metadata})
         kinds = zip(made.columns(schema.document), arrow_schema(schema.iceberg).types, strict=True)
         told = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
         mapping = {} if self.search.schema_ignore else {**properties(kinds), **made.aliases(schema.document), **told}
-        note = Note(schema.document, "source", names=made.names).document()
+        note = Note(schema.document, "source", names=made.names, owner=topic).document()
         if found is None:
             found = self.indexes.create(index, mapping, note)
             structlog.get_logger().info("index created", index=index, fields=len(mapping))

@@ -49,6 +49,13 @@ class Emitter:
             publish(records(found.changes, wire, reads=reads), wire.topic, self.settings.kafka)
             self._boundary(wire, begins=False, count=found.count)
 
+    def check(self, shape: Shape, place: str) -> None:
+        """Nothing to look at: records that a topic loses are its retention's."""
+
+    def note(self, shape: Shape) -> str:  # noqa: ARG002 - all topics are alike
+        """Give nothing: there is nothing to note of a topic."""
+        return ""
+
     def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
         """Publish what a table looks like from this snapshot on."""
         wire = shape.wire

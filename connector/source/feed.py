@@ -55,6 +55,16 @@ class Out(Protocol):
     def emit(self, changes: DataFrame, shape: Shape, *, reads: bool) -> None:
         """Bring changes of one snapshot, or rows of a full read, there; they are acknowledged when it returns."""
 
+    def check(self, shape: Shape, place: str) -> None:
+        """See that what was brought out before, to a place that was noted so, is still there; empty: begin anew.
+
+        Raises:
+            GapError: it is gone.
+        """
+
+    def note(self, shape: Shape) -> str:
+        """Give what is to be noted of the place that changes were brought to; empty where nothing is."""
+
     def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
         """Tell what a table looks like from this snapshot on."""
 
@@ -137,7 +147,7 @@ class Feed:
             with self._staged(at):
                 out.emit(initial.rows(self.spark, self.table, current, part, shape.keys), shape, reads=True)
         between()
-        self._moved(before, current, at.ts_ns, shape.schema)
+        self._moved(attrs.evolve(before, place=self.out.note(shape)), current, at.ts_ns, shape.schema)
         return Done(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
 
     def _decided(self, standing: Standing | None, seen: Head) -> rules.Decision:
@@ -169,13 +179,16 @@ class Feed:
         if read.part_bytes is None:
             # Stored before the first row is out: after a crash the read must not begin anew at a later snapshot, in
             # which rows that are out already may be gone.
+            before = attrs.evolve(before, place="")
             self._reading(before, Progress(at.snapshot_id, 0, part_bytes))
         if read.part < len(parts):
+            self.out.check(shape, before.place)
             if read.part == 0:
                 self._announce(shape, before)
             with self._staged(at):
                 rows = initial.rows(self.spark, self.table, at.snapshot_id, parts[read.part], shape.keys)
                 self.out.emit(rows, shape, reads=True)
+            before = attrs.evolve(before, place=self.out.note(shape))
         done = read.part + 1
         if done < len(parts):
             self._reading(before, Progress(at.snapshot_id, done, part_bytes))
@@ -193,11 +206,12 @@ class Feed:
         began = time.monotonic()
         at = _at(snapshot, before)
         shape = self.shape(at, reads=False)
+        self.out.check(shape, before.place)
         self._announce(shape, before)
         with self._staged(at):
             found = changes(self.spark, self.table, at.snapshot_id, shape.keys)
             self.out.emit(found, shape, reads=False)
-        self._moved(before, at.snapshot_id, at.ts_ns, shape.schema)
+        self._moved(attrs.evolve(before, place=self.out.note(shape)), at.snapshot_id, at.ts_ns, shape.schema)
         self._tell("snapshot published", snapshot, began)
 
     def _moved(
@@ -210,6 +224,7 @@ class Feed:
                 Position(self.table.uuid, snapshot_id),
                 before.ts_ns if ts_ns is None else ts_ns,
                 before.schema_id if schema is None else schema.document.get("schema-id"),
+                before.place,
             ),
         )
 

@@ -11,6 +11,7 @@ import attrs
 import structlog
 
 from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.opensearch.names import index_of
 from connector.settings import SourceSettings
 from connector.source.discovery import Found
 from connector.source.turns import Turn, after_failure, after_success
@@ -41,7 +42,7 @@ class Tables:
     _names: Found = attrs.field(factory=dict)
     _feeds: dict[str, Steps] = attrs.field(factory=dict)
     _turns: dict[str, Turn] = attrs.field(factory=dict)
-    _topics: dict[str, str] = attrs.field(factory=dict)
+    _taken: dict[str, str] = attrs.field(factory=dict)
     _looked: float | None = None
     _beaten: float = 0.0
     _stopping: threading.Event = attrs.field(factory=threading.Event)
@@ -90,13 +91,18 @@ class Tables:
 
     def _first_turn(self, name: str) -> Turn:
         """Let a table begin, unless its events would mix with another's."""
-        topic = self.settings.outgoing.topic(name)
-        other = self._topics.setdefault(topic, name)
+        place, kind = self._place(name), "topic" if self.settings.search is None else "index"
+        other = self._taken.setdefault(place, name)
         if other == name:
-            structlog.get_logger().info("table found", table=name, topic=topic)
+            structlog.get_logger().info("table found", table=name, **{kind: place})
             return Turn()
-        error = FatalError(f"table {name}: its topic {topic} is also that of table {other}; exclude one of them")
+        error = FatalError(f"table {name}: its {kind} {place} is also that of table {other}; exclude one of them")
         return self._failed(name, Turn(), error)
+
+    def _place(self, name: str) -> str:
+        """The topic of a table, or the index: names of topics that differ may be one name of an index."""
+        topic = self.settings.outgoing.topic(name)
+        return topic if self.settings.search is None else index_of(topic)
 
     def _round(self, *, once: bool) -> bool:
         """Give every table that is due one turn; whether any did something."""

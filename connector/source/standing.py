@@ -15,11 +15,13 @@ class Standing:
     """What is published of one table.
 
     `ts_ns` is the time of the newest events that are whole (see `wire.stamp`), `schema_id` the table's schema then.
+    `place` tells the index that has them from others of its name; empty on the way to Kafka.
     """
 
     position: Position
     ts_ns: int | None = None
     schema_id: int | None = None
+    place: str = ""
 
     def json(self) -> str:
         """Give the text that is stored."""
@@ -30,6 +32,8 @@ class Standing:
             "ts-ns": self.ts_ns,
             "schema-id": self.schema_id,
         }
+        if self.place:
+            document["place"] = self.place
         if read is not None:
             document["full-read"] = {
                 "snapshot-id": read.snapshot_id,
@@ -44,6 +48,5 @@ class Standing:
         found = orjson.loads(text)
         read = found.get("full-read")
         reading = None if read is None else Progress(read["snapshot-id"], read["part"], read["part-bytes"])
-        return Standing(
-            Position(found["table-uuid"], found["snapshot-id"], reading), found["ts-ns"], found.get("schema-id")
-        )
+        position = Position(found["table-uuid"], found["snapshot-id"], reading)
+        return Standing(position, found["ts-ns"], found.get("schema-id"), found.get("place", ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Timer
@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector import dead_letters
+from connector import dead_letters, positions
 from connector.embedded.search import SearchNode
-from connector.errors import FatalError, RetriableError
+from connector.errors import FatalError, GapError, RetriableError
+from connector.sink.batch import Report
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.events import START_NS, Database, row
@@ -175,3 +176,61 @@ def test_dead_letters_are_put_through_again(
         assert ("still dead" in told) is execute, told
     assert {i: d["v"] for i, d in search.documents(f"{name}.t").items()} == {"1": "10", "2": "20"}
     assert [letter.offset for letter in dead_letters._letters(settings) if not letter.replayed] == [3]
+
+
+def _drained(sink: Inside, told: Callable[[Report], object], extra: dict[str, str]) -> None:
+    running = sink.sink(extra, told)
+    try:
+        running.stream.run(once=True)
+    finally:
+        running.close()
+
+
+def test_an_index_that_is_deleted_stops_the_sink(
+    topics: Topics,
+    plain_workspace: MakeWorkspace,
+    search: Search,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Deleted while the sink runs or between two runs, made again by OpenSearch or by a hand: a clear stop each time,
+    and no index of later changes alone. After `offsets reset` it is filled from the topic."""
+    topics.replay([_flat("dropped", n, n) for n in range(4)])
+    sink, index = _sink(spark, plain_workspace, search, "dropped"), "dropped.t"
+    deleted: list[object] = []
+
+    def drop(_: Report) -> None:
+        deleted.append(search.ask("DELETE", index))
+
+    with pytest.raises(GapError, match=r"index dropped\.t is gone.*icebridge offsets reset"):
+        _drained(sink, drop, {"debezium.sink.batch.max-events": "2"})
+    assert len(deleted) == 1 and not search.exists(index)
+    with pytest.raises(GapError, match=r"index dropped\.t is gone"):
+        sink.run()
+    search.ask("PUT", f"{index}/_doc/9", {"id": 9})
+    with pytest.raises(GapError, match=r"index dropped\.t was deleted and made again"):
+        sink.run()
+    assert list(search.documents(index)) == ["9"], "nobody's documents are touched"
+    search.ask("DELETE", index)
+    monkeypatch.setattr(positions, "session", lambda _: nullcontext(spark))
+    positions.reset(sink.settings(), to="earliest", topics=(), execute=True)
+    sink.run()
+    assert sorted(search.documents(index)) == ["0", "1", "2", "3"]
+
+
+def test_an_index_made_anew_between_two_batches_stops_the_sink(
+    topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession
+) -> None:
+    """An index, or one behind an alias, that is another by now is not written on, nor given fields."""
+    topics.replay([_flat("remade", n, n, **({"more": 1} if n else {})) for n in range(2)])
+    body = {"aliases": {"remade.t": {"is_write_index": True}}}
+    search.ask("PUT", "remade-000001", body)
+
+    def remake(_: Report) -> None:
+        search.ask("DELETE", "remade-000001")
+        search.ask("PUT", "remade-000001", body)
+
+    sink = _sink(spark, plain_workspace, search, "remade")
+    with pytest.raises(GapError, match=r"index remade-000001 was deleted and made again"):
+        _drained(sink, remake, {"debezium.sink.batch.max-events": "1"})
+    assert search.documents("remade.t") == {}

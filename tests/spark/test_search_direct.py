@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError
+from connector.errors import FatalError, GapError
+from connector.opensearch.indexes import Index, Indexes
 from connector.reindexing import reindex
+from connector.settings.source import load
+from connector.source.build import build
 from tests.direct import Direct, index_of
 from tests.searching import Search
 from tests.source_tables import CATALOG, Kind, Subject, use_catalog
@@ -264,3 +267,92 @@ def test_a_row_that_was_never_numbered_stops_the_table_when_it_is_deleted(direct
     with pytest.raises(FatalError, match=rf"table {table}, snapshot \d+: .*no _row_id"):
         direct.run(table, extra)
     assert _names(direct, table) == []
+
+
+def test_an_index_that_is_deleted_stops_the_table(direct: Direct, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleted between two snapshots, in one run or between two, made again by OpenSearch or not: a clear stop, and no
+    index of later changes alone. `icebridge reindex` fills it, and changes follow."""
+    from connector import reindexing
+
+    table = _table(direct, "deleted", "id BIGINT NOT NULL, v STRING")
+    index = index_of(table)
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b')")
+    feed = direct.feed(table)
+    while feed.step(pinned=True):
+        pass
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'c')")
+    direct.search.ask("DELETE", index)
+    for step in (lambda: feed.step(pinned=False), lambda: direct.run(table)):
+        with pytest.raises(GapError, match=rf"table {table}: index {index} is gone.*icebridge reindex"):
+            step()
+    assert not direct.search.exists(index)
+    direct.search.ask("PUT", f"{index}/_doc/9", {"id": 9})
+    with pytest.raises(GapError, match=rf"table {table}: index {index} was deleted and made again"):
+        direct.run(table)
+    assert list(direct.search.documents(index)) == ["9"], "nobody's documents are touched"
+    monkeypatch.setattr(reindexing, "session", lambda _: nullcontext(direct.spark))
+    reindex(direct.settings(table))
+    direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 1")
+    direct.run(table)
+    assert sorted(direct.search.documents(index)) == ["2", "3"]
+
+
+def test_an_index_that_is_deleted_while_documents_are_sent_stops_the_table(
+    direct: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What OpenSearch makes for documents that were under way is seen before the position moves."""
+    table = _table(direct, "undermined", "id BIGINT NOT NULL, v STRING")
+    index = index_of(table)
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b')")
+    direct.run(table)
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'c')")
+    stayed = Indexes.stayed
+
+    def undermined(own: Indexes, known: Index) -> Index:
+        direct.search.ask("DELETE", index)
+        direct.search.ask("PUT", f"{index}/_doc/3", {"id": 3})
+        return stayed(own, known)
+
+    monkeypatch.setattr(Indexes, "stayed", undermined)
+    with pytest.raises(GapError, match=rf"index {index} was deleted and made again"):
+        direct.run(table)
+    monkeypatch.undo()
+    with pytest.raises(GapError, match=rf"table {table}: index {index}"):
+        direct.run(table)
+
+
+def test_a_name_that_a_column_had_is_anothers(direct: Direct) -> None:
+    """After two renames and a new column of the name in between every document is taken, and names lead to columns."""
+    table = _table(direct, "thrice", "id BIGINT NOT NULL, v STRING")
+    change = f"ALTER TABLE {CATALOG}.{table}"
+    direct.spark.sql(f"{change} RENAME COLUMN v TO w")
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'one')")
+    direct.run(table)
+    direct.spark.sql(f"{change} RENAME COLUMN w TO x")
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (2, 'two')")
+    direct.run(table)
+    direct.spark.sql(f"{change} RENAME COLUMN x TO y")
+    direct.spark.sql(f"{change} ADD COLUMNS (x INT, w DATE)")
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'three', 7, date'2024-02-03')")
+    direct.run(table)
+    index = index_of(table)
+    assert direct.search.documents(index) == {
+        "1": {"id": 1, "w": "one"},
+        "2": {"id": 2, "w": "two"},
+        "3": {"id": 3, "w": "three", "x_3": 7, "w_4": "2024-02-03"},
+    }
+    mapping = direct.search.mapping(index)
+    assert (mapping["x"], mapping["y"]) == ({"type": "alias", "path": "x_3"}, {"type": "alias", "path": "w"})
+
+
+def test_two_tables_whose_names_differ_by_capitals(direct: Direct) -> None:
+    """Their index would be one: the second is refused beside the first, and by itself, with both names."""
+    tables = [_table(direct, name, "id BIGINT NOT NULL, v STRING") for name in ("Twin", "twin")]
+    for table in tables:
+        direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, '{table}')")
+    settings = load([direct.file("twins", tables)], environ={})
+    with pytest.raises(FatalError, match=r"table db\.twin: its index lake\.db\.twin is also that of table db\.Twin"):
+        build(direct.spark, settings, lambda _: None).run(once=True)
+    with pytest.raises(FatalError, match=r"has the documents of lake\.db\.Twin, and lake\.db\.twin comes to the same"):
+        direct.run("db.twin")
+    assert direct.search.documents("lake.db.twin") == {"1": {"id": 1, "v": "db.Twin"}}

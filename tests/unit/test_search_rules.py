@@ -13,6 +13,7 @@ import pytest
 
 from connector.errors import FatalError
 from connector.opensearch.actions import Style, deleting, indexing
+from connector.opensearch.fields import aliases, fields
 from connector.opensearch.ids import document_ids, place_ids
 from connector.opensearch.mappings import added, properties
 from connector.opensearch.names import index_of
@@ -59,6 +60,30 @@ def test_structs_are_objects_and_maps_do_not_make_fields_without_end() -> None:
     """RFC "Event format and type mapping": structs are objects; a map is one flat object, its keys are no fields."""
     made = properties([("s", pa.struct([("a", pa.int64())])), ("m", pa.map_(pa.string(), pa.string()))])
     assert made == {"s": {"properties": {"a": {"type": "long"}}}, "m": {"type": "flat_object"}}
+
+
+def _columns(**ids: int) -> dict[str, Any]:
+    return {"fields": [{"id": number, "name": name, "type": "string"} for name, number in ids.items()]}
+
+
+def test_names_that_columns_had_are_free_for_others() -> None:
+    """v becomes w, then x, and a new column is called w: it has a field of its own, to which w leads from then on."""
+    named = fields(_columns(v=1), {})
+    first = named.aliases(_columns(w=1))
+    assert first == {"w": {"type": "alias", "path": "v"}}
+    schema = _columns(x=1, w=2)
+    made = fields(schema, named.names, aliases(first))
+    assert made.columns(schema) == ["v", "w_2"]
+    wanted = made.aliases(schema)
+    assert wanted == {"x": {"type": "alias", "path": "v"}, "w": {"type": "alias", "path": "w_2"}}
+    assert added({"v": {"type": "text"}, **first}, wanted) == wanted
+    assert added({"v": {"type": "text"}, **wanted}, wanted) == {}
+
+
+def test_no_two_columns_have_one_field() -> None:
+    """The field of a column that has to give way is none that another column has."""
+    schema = _columns(w_3=1, w=3)
+    assert fields(schema, {2: "w"}).columns(schema) == ["w_3", "w_3_3"]
 
 
 def test_only_new_fields_are_added() -> None:

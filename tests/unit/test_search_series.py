@@ -11,6 +11,7 @@ import pytest
 
 from connector.errors import FatalError, RetriableError
 from connector.opensearch.actions import Style
+from connector.opensearch.continuity import lost, noted, read
 from connector.opensearch.indexes import Index, Indexes, found, meta
 from connector.opensearch.series import united
 from connector.opensearch.stamps import Pattern
@@ -23,7 +24,7 @@ NOTED = {"versions": "source"}
 
 def _index(created: int, aliases: dict[str, Any] | None = None, *, noted: bool = False, **more: Any) -> dict[str, Any]:
     mappings = {"properties": {f"f{created}": {"type": "long"}}, **({"_meta": meta(NOTED)} if noted else {})}
-    settings = {"index": {"creation_date": str(created)}}
+    settings = {"index": {"creation_date": str(created), "uuid": f"u{created}"}}
     return {"aliases": aliases or {}, "mappings": mappings, "settings": settings, **more}
 
 
@@ -135,3 +136,24 @@ def test_fields_of_a_template_are_added_to() -> None:
     wanted = {"a": {"type": "text"}, "b": {"type": "text"}, "o": {"properties": {"y": {"type": "text"}}}}
     inner = {"x": {"type": "long"}, "y": {"type": "text"}}
     assert united(known, wanted) == {"a": {"type": "long"}, "b": {"type": "text"}, "o": {"properties": inner}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "text"),
+    [
+        ({}, {}, None),
+        ({}, {"a": "1"}, None),
+        ({"a": "1"}, {"a": "1"}, None),
+        ({"a": "1"}, {}, "index a is gone"),
+        ({"a": "1"}, {"a": "2"}, "index a was deleted and made again"),
+        ({"a": "1"}, {"a-1": "2"}, None),
+        ({"a-1": "1"}, {"a-1": "1", "a-2": "2"}, None),
+        ({"a-1": "1", "a-2": "2"}, {"a-3": "3"}, None),
+        ({"a-1": "1", "a-2": "2"}, {"a-1": "1", "a-2": "3"}, "index a-2 was deleted and made again"),
+        ({"a-1": "1"}, {"a": "2"}, "a stood for a-1"),
+    ],
+)
+def test_what_tells_that_documents_are_gone(before: dict[str, str], now: dict[str, str], text: str | None) -> None:
+    """A name without index, another index of the same name; an alias may roll over, lose old indexes, take a name."""
+    reason = lost("a", read(noted(before)), now)
+    assert reason is None if text is None else reason is not None and text in reason

@@ -101,6 +101,14 @@ def test_two_tables_never_share_a_topic(tmp_path: Path, make: Callable[..., Roun
     assert not made.scripts["a_b"].steps
 
 
+def test_two_tables_never_share_an_index(make: Callable[..., Round]) -> None:
+    """Names of topics that differ may be one name of an index: there the second table is refused with both names."""
+    made = make("debezium.sink.type=opensearch\nconnection.url=http://h:1\n", T=[True], t=[True], u=[True])
+    with pytest.raises(FatalError, match=r"table db\.t: its index p\.db\.t is also that of table db\.T"):
+        made.tables.run(once=True)
+    assert [name for name, script in made.scripts.items() if script.steps] == ["T", "u"]
+
+
 def test_heartbeats_are_sent_when_wanted(make: Callable[..., Round]) -> None:
     """Heartbeats go out at their interval, and none by default."""
     silent, beating = make(a=[True]), make("heartbeat.interval.ms=1\n", a=[True, True])

@@ -1,0 +1,52 @@
+"""What a name stood for when documents were brought there + what it stands for now -> whether they still are (pure).
+
+OpenSearch makes an index by itself for the first document sent to a name that has none, and dynamic mapping makes its
+fields: a deleted index would come back with later changes only, and look whole. Its id tells it from the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+WAYS_OUT = (
+    "fill it again: `icebridge offsets reset` (from Kafka, what the topics hold) or `icebridge reindex` (from Iceberg);"
+    " an index that OpenSearch made by itself meanwhile can be deleted"
+)
+
+Ids = Mapping[str, str]
+"""The ids (`index.uuid`) of the indexes that a name stands for, by their own names."""
+
+
+def lost(name: str, before: Ids, now: Ids) -> str | None:
+    """Say why documents that were brought under a name are gone; None where they are not.
+
+    An alias may be rolled over, and lose old indexes to retention; an index may become an alias (`icebridge reindex`).
+
+    Args:
+        name: of an index, alias or data stream.
+        before: what it stood for; empty where nothing was noted.
+        now: what it stands for; empty where there is no such name.
+    """
+    if not before:
+        return None
+    if not now:
+        return f"index {name} is gone, and the documents that it had; {WAYS_OUT}"
+    again = sorted(one for one, told in now.items() if before.get(one, told) != told)
+    if again:
+        made = ", ".join(again)
+        return f"index {made} was deleted and made again, and is without the documents that it had; {WAYS_OUT}"
+    if list(now) == [name] and name not in before:
+        stood = ", ".join(sorted(before))
+        return f"{name} stood for {stood} and is an index of its own now, without their documents; {WAYS_OUT}"
+    return None
+
+
+def noted(ids: Ids) -> str:
+    """Give ids as a position keeps them."""
+    return " ".join(f"{name}:{told}" for name, told in sorted(ids.items()))
+
+
+def read(text: str) -> Ids:
+    """Read what `noted` gave."""
+    pairs = (part.rpartition(":") for part in text.split())
+    return {name: told for name, _, told in pairs}

@@ -1,0 +1,75 @@
+"""Which index a topic's documents, or those of events that name it, go to: never one that others share unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connector.errors import FatalError
+from connector.opensearch.indexes import Index
+from connector.settings import load
+from connector.sink.indices import Indices
+from connector.sink.plan import Need
+
+pytestmark = pytest.mark.unit
+BASE = "bootstrap.servers=h:1\ndebezium.sink.iceberg.warehouse=/w\ndebezium.sink.type=opensearch\nconnection.url=http://h:1\n"
+
+
+def _indices(tmp_path: Path, extra: str) -> Indices:
+    file = tmp_path / "s.properties"
+    file.write_text(BASE + extra)
+    settings = load([file], environ={})
+    assert settings.search is not None
+    return Indices(settings, settings.search)
+
+
+def test_topics_that_come_to_one_index_are_refused(tmp_path: Path) -> None:
+    """Two topics that differ by capitals, or by what no index may be called: both are named."""
+    for one, other in (("Shop.T", "shop.t"), ("a-b c", "a-b_c"), ("-x", "x")):
+        found = _indices(tmp_path, "topics=t\n")
+        found.name(one)
+        assert found.name(one)
+        with pytest.raises(FatalError, match=rf"topics {one} and {other} both come to index .*existing\.resource"):
+            found.name(other)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "topic.to.existing.resource.mapping=shop.t:all,Shop.T:all\n",
+        "topic.to.existing.resource.mapping=Shop.T:shop.t\n",
+        "debezium.sink.iceberg.destination-regexp=[Ss]hop\\\\.[Tt]\ndebezium.sink.iceberg.destination-regexp-replace=all\n",
+    ],
+)
+def test_topics_share_an_index_on_purpose(tmp_path: Path, extra: str) -> None:
+    """What a setting sends to one index may share it."""
+    found = _indices(tmp_path, "topics=t\n" + extra)
+    assert len({found.name("Shop.T"), found.name("shop.t")}) == 1
+
+
+def test_names_of_events_that_come_to_one_index_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first name has the index, whether this process met it or its note tells; the other's events are refused."""
+    there: dict[str, Index] = {}
+
+    def create(_: Any, name: str, properties: Any, noted: Any) -> Index:
+        there[name] = Index(name, properties, noted)
+        return there[name]
+
+    monkeypatch.setattr("connector.opensearch.indexes.Indexes.find", lambda _, name: there.get(name))
+    monkeypatch.setattr("connector.opensearch.indexes.Indexes.create", create)
+    rule = "topics=t\niceberg.tables.dynamic-enabled=true\niceberg.tables.route-field=x\n"
+
+    def need(name: str) -> Need:
+        return Need("t", pa.struct([("id", pa.int64())]), None, {}, table=name)
+
+    first = _indices(tmp_path, rule)
+    first.satisfy([need("a.T")])
+    first.satisfy([need("a.t"), need("a.u")])
+    assert set(first) == {"a.T", "a.u"}
+    assert "a.T" in first.refused_tables["a.t"]
+    later = _indices(tmp_path, rule)
+    later.satisfy([need("a.t")])
+    assert "index a.t has the documents of a.T" in later.refused_tables["a.t"]
