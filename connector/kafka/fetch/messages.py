@@ -1,6 +1,7 @@
 """Requests and answers of Kafka's protocol that reading needs, as bytes (pure).
 
-Metadata v5, Fetch v11, SaslHandshake v1, SaslAuthenticate v0: the versions that every broker from 2.3 to 4.x has.
+Metadata v5, Fetch v11, ListOffsets v2, SaslHandshake v1, SaslAuthenticate v0: every broker from 2.3 to 4.x has these
+versions.
 Source: Kafka's protocol documentation, "The Messages".
 """
 
@@ -13,8 +14,11 @@ import attrs
 
 from connector.kafka.fetch.batches import Aborted
 
-FETCH, METADATA, HANDSHAKE, AUTHENTICATE = (1, 11), (3, 5), (17, 1), (36, 0)
+FETCH, LIST_OFFSETS, METADATA, HANDSHAKE, AUTHENTICATE = (1, 11), (2, 2), (3, 5), (17, 1), (36, 0)
 READ_COMMITTED, READ_UNCOMMITTED = 1, 0
+_OLDEST = -2
+"""Stands for the log's beginning in place of a time."""
+
 At = tuple[str, int]
 
 
@@ -107,6 +111,19 @@ def metadata_of(answer: Answer) -> Metadata:
                 answer.numbers(f"{answer.number('i')}i")
             leaders[topic, partition] = (error, leader)
     return Metadata(brokers, leaders)
+
+
+def oldest_request(at: At) -> bytes:
+    """Ask where a topic-partition's log begins; only its leader answers."""
+    return struct.pack(">ibi", -1, READ_UNCOMMITTED, 1) + text(at[0]) + struct.pack(">iiq", 1, at[1], _OLDEST)
+
+
+def oldest_of(answer: Answer) -> tuple[int, int]:
+    """Read the answer to that: an error, and the offset."""
+    answer.numbers("ii")
+    answer.text()
+    _, _, error, _, offset = answer.numbers("iihqq")
+    return error, offset
 
 
 def fetch_request(offsets: Mapping[At, int], isolation: int, wait_ms: int, partition_bytes: int) -> bytes:

@@ -76,7 +76,6 @@ class _Fetches:
         self._next = wanted.start
         self._asked: Host | None = None
         self._failing_since: float | None = None
-        self._told_gone = False
 
     def __iter__(self) -> Iterator[Chunk]:
         while self._next < self._wanted.end:
@@ -121,15 +120,36 @@ class _Fetches:
     def _judged(self, one: Fetched | None, code: int) -> Fetched | None:
         if code == 0:
             return one
-        if code == _OUT_OF_RANGE and self._told_gone:
-            raise GapError(f"records are gone from Kafka before they were read: {self._place} offset {self._next}")
+        reason = f"Kafka's error {code}"
         if code == _OUT_OF_RANGE:
-            # Once may be the word of a broker that does not know yet that it leads no more.
-            self._told_gone = True
+            reason = self._why_out_of_range()
         elif code not in _PASSING:
             raise FatalError(f"{self._place} cannot be read from offset {self._next}: Kafka's error {code}")
-        self._again(f"Kafka's error {code}")
+        self._again(reason)
         return None
+
+    def _why_out_of_range(self) -> str:
+        """Ask who leads now where the log begins: a broker that has just begun to lead, or leads no more, may err.
+
+        Raises:
+            GapError: it begins behind what is to be read.
+        """
+        self._clients.forget(self._at)
+        host = None
+        try:
+            host = self._clients.leader(self._at)
+            answer = self._clients.connection(host).ask(messages.LIST_OFFSETS, messages.oldest_request(self._at))
+            error, oldest = messages.oldest_of(answer)
+        except (OSError, RetriableError, struct.error) as failure:
+            if host is not None:
+                self._clients.drop(host)
+            return f"the broker says that it is out of range, and nobody where the log begins: {failure}"
+        if error:
+            return f"the broker says that it is out of range, and Kafka's error {error} where the log begins"
+        if oldest > self._next:
+            gone = f"{self._place} offset {self._next}"
+            raise GapError(f"records are gone from Kafka before they were read: {gone}; it begins at {oldest} now")
+        return f"the broker says that it is out of range, though the log begins at offset {oldest}"
 
     def _ask(self) -> None:
         how = self._how
@@ -166,7 +186,7 @@ class _Fetches:
         if listed[-1].last < self._next:
             raise Unreadable(f"a fetch ends at offset {listed[-1].last} already")
         self._next = listed[-1].last + 1
-        self._failing_since, self._told_gone = None, False
+        self._failing_since = None
 
     def _committed(self, listed: list[Batch], found: Fetched) -> list[Batch]:
         aborted = found.aborted if self._how.isolation == messages.READ_COMMITTED else ()
