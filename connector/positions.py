@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.glance import glanced
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.commit import Pending, commit
 from connector.iceberg.continuity import Noted
@@ -30,16 +31,20 @@ To = Literal["earliest", "latest", "group", "tables", "stored"]
 
 def show(settings: SinkSettings) -> None:
     """Print, per topic-partition, what the offsets table says, what each table's snapshots say, and Kafka's range."""
-    seen = retried(lambda: look(Cluster(settings.kafka)), settings.errors)
-    with session(settings) as spark:
+    with glanced(settings) as asked, session(settings) as spark:
+        glance = asked.result()
+        seen = glance.seen
         offsets, targets = _opened(spark, settings)
-        found = [targets[name] for name in targets.all_of(seen.topics)]
         position = offsets.position or Position()
+        topics = {topic for topic, _ in position.offsets} if glance.unanswered else seen.topics
+        found = [targets[name] for name in targets.all_of(topics)]
     grid = Grid("topic-partition", "stored", "oldest", "next", "lag", "tables", title=f"{settings.name}: offsets")
     for at in sorted({*position.offsets, *seen.ends}):
         grid.add_row(*_row(at, position, found, seen))
     Console().print(grid)
-    if position.cluster_id and position.cluster_id != seen.cluster_id:
+    if glance.unanswered:
+        click.echo(glance.unanswered)
+    elif position.cluster_id and position.cluster_id != seen.cluster_id:
         click.echo(f"the offsets are of cluster {position.cluster_id}, the cluster is {seen.cluster_id}")
 
 

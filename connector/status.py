@@ -12,53 +12,59 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.glance import glanced
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.commit import newest, summary_of
 from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import DRIFT, Position, TopicPartition
 from connector.iceberg.table import Table
-from connector.kafka.cluster import Cluster
 from connector.retry import retried
 from connector.session import session
 from connector.settings import SinkSettings
-from connector.sink.build import look
 
 
 @attrs.frozen
 class Status:
     """A table's newest commit of this sink: when, how many events are not in the table yet, and the drift.
 
-    The first two are None where no commit of the sink is left in the table's history.
+    The first two are None where no commit of the sink is left in the table's history, `lag` where Kafka does not tell.
     """
 
     table: str
     snapshot_id: int | None
     committed_at: str | None
-    lag: int
+    lag: int | None
     iceberg_schema_drift_count: int
 
 
 def show(settings: SinkSettings, *, as_json: bool) -> None:
     """Print a row per table that the sink has written, or all of it as one JSON document.
 
+    Without Kafka it is what the tables say, and a line that tells why there is no lag.
+
     Raises:
-        RetriableError: broker or catalog stayed away.
+        RetriableError: the catalog stayed away.
     """
-    seen = retried(lambda: look(Cluster(settings.kafka)), settings.errors)
-    with session(settings) as spark:
-        found = retried(lambda: _found(spark, settings, seen.ends), settings.errors)
+    with glanced(settings) as asked, session(settings) as spark:
+        glance = asked.result()
+        ends = None if glance.unanswered else glance.seen.ends
+        found = retried(lambda: _found(spark, settings, ends), settings.errors)
     if as_json:
         tables = {one.table: attrs.asdict(one, filter=lambda field, _: field.name != "table") for one in found}
-        click.echo(orjson.dumps({"name": settings.name, "tables": tables}, option=orjson.OPT_INDENT_2).decode())
+        told = {"unanswered": glance.unanswered} if glance.unanswered else {}
+        document = {"name": settings.name, "tables": tables, **told}
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
         return
     grid = Grid("table", "snapshot", "committed", "lag", "iceberg_schema_drift_count", title=f"{settings.name}: status")
     for one in found:
         row = (one.table, one.snapshot_id, one.committed_at, one.lag, one.iceberg_schema_drift_count)
         grid.add_row(*("-" if value is None else str(value) for value in row))
     Console().print(grid)
+    if glance.unanswered:
+        click.echo(glance.unanswered)
 
 
-def _found(spark: SparkSession, settings: SinkSettings, ends: Mapping[TopicPartition, int]) -> list[Status]:
+def _found(spark: SparkSession, settings: SinkSettings, ends: Mapping[TopicPartition, int] | None) -> list[Status]:
     catalog = Catalog(spark, settings.catalog)
     if catalog.load(settings.table.offsets_table) is None:
         return []
@@ -68,17 +74,20 @@ def _found(spark: SparkSession, settings: SinkSettings, ends: Mapping[TopicParti
     for name, noted in sorted(stored.tables.items(), key=lambda pair: pair[0]):
         table = catalog.load(name)
         if table is not None:
-            # What the sink has read is in every table, also in those that it had nothing for.
-            behind = {
-                at: ends[at] - max(offset, own.get(at, 0))
-                for at, offset in noted.position.offsets.items()
-                if at in ends
-            }
-            found.append(_status(name, table, settings.name, sum(max(0, count) for count in behind.values())))
+            lag = None if ends is None else _lag(noted.position.offsets, own, ends)
+            found.append(_status(name, table, settings.name, lag))
     return found
 
 
-def _status(name: str, table: Table, connector: str, lag: int) -> Status:
+def _lag(
+    table: Mapping[TopicPartition, int], own: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> int:
+    """Count what is not in a table yet; what the sink has read is in every table, also where it had nothing for it."""
+    behind = {at: ends[at] - max(offset, own.get(at, 0)) for at, offset in table.items() if at in ends}
+    return sum(max(0, count) for count in behind.values())
+
+
+def _status(name: str, table: Table, connector: str, lag: int | None) -> Status:
     snapshot = newest(table, connector)
     summary = summary_of(snapshot) if snapshot else {}
     drift = int(summary.get(DRIFT, 0))

@@ -62,15 +62,15 @@ def configuration(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
 class Cluster:
     """One Kafka cluster."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        """Prepare; nothing is asked yet."""
-        self._settings = settings
+    def __init__(self, settings: KafkaSettings, timeout_s: float = TIMEOUT_S) -> None:
+        """Prepare; nothing is asked yet. An answer is waited for `timeout_s`."""
+        self._settings, self._timeout_s = settings, timeout_s
         self._admin = AdminClient({**configuration(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
 
     def id(self) -> str:
         """Give the cluster's id."""
         with mapped(f"asking {self._settings.bootstrap_servers} for the cluster id"):
-            return str(self._admin.describe_cluster(request_timeout=TIMEOUT_S).result().cluster_id)
+            return str(self._admin.describe_cluster(request_timeout=self._timeout_s).result().cluster_id)
 
     def names(self) -> set[str]:
         """Give the names of all topics."""
@@ -85,19 +85,18 @@ class Cluster:
         if not names:
             return {}
         with mapped("describing topics"):
-            futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
+            futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
             found = [one for future in futures.values() if (one := _existing(future)) is not None]
         return {t.name: Topic(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)}
 
-    def added(self, known: Collection[At]) -> dict[At, int]:
-        """Give the oldest offset of each topic-partition that the settings select and that is not among `known`."""
-        there = {
+    def placed(self) -> set[At]:
+        """Give the topic-partitions of the topics that the settings select and that exist."""
+        return {
             (topic, partition)
             for topic, count in self._partitions().items()
             if self._settings.takes(topic)
             for partition in range(count)
         }
-        return self.beginnings(sorted(there.difference(known)))
 
     def ends(self, at: Iterable[At]) -> dict[At, int]:
         """Give the offset after the last record of each topic-partition."""
@@ -112,7 +111,7 @@ class Cluster:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
         try:
             with mapped(f"creating topic {topic}"):
-                self._admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
+                self._admin.create_topics([new], request_timeout=self._timeout_s)[topic].result()
         except FatalError as error:
             cause = error.__cause__
             if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
@@ -121,7 +120,7 @@ class Cluster:
     def _partitions(self) -> dict[str, int]:
         """Give how many partitions each topic has."""
         with mapped(f"listing topics of {self._settings.bootstrap_servers}"):
-            listed = self._admin.list_topics(timeout=TIMEOUT_S).topics
+            listed = self._admin.list_topics(timeout=self._timeout_s).topics
             return {name: len(topic.partitions) for name, topic in listed.items()}
 
     def _offsets(self, at: Iterable[At], spec: OffsetSpec) -> dict[At, int]:
@@ -129,7 +128,7 @@ class Cluster:
         if not wanted:
             return {}
         with mapped("asking for offsets"):
-            futures = self._admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
+            futures = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
             return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
 
 

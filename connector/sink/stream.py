@@ -60,6 +60,7 @@ class Stream:
     _error: BaseException | None = None
     _at: dict[TopicPartition, int] = attrs.field(factory=dict)
     _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
+    _missing: set[str] = attrs.field(factory=set)
     _batches: int = 0
 
     def run(self, *, once: bool) -> None:
@@ -150,7 +151,7 @@ class Stream:
                 if not once:
                     self._let_through(query)
                 if not once and time.monotonic() - looked >= _LOOK_S:
-                    fresh, looked = self._appeared(), time.monotonic()
+                    fresh, looked = self._looked(query), time.monotonic()
                     if fresh:
                         self._end(query)
                         return fresh
@@ -161,6 +162,13 @@ class Stream:
             note = "stopped before the batch at hand was through; it comes again at the next start"
             structlog.get_logger().warning(note, reason=_first_lines(str(error)))
         return {}
+
+    def _looked(self, query: StreamingQuery) -> dict[TopicPartition, int]:
+        try:
+            return self._appeared()
+        except ConnectorError:
+            self._end(query)
+            raise
 
     def _let_through(self, query: StreamingQuery) -> None:
         """Bring in what was held back for long enough: Spark has no batch for topics that are quiet."""
@@ -183,9 +191,18 @@ class Stream:
         query.stop()
 
     def _appeared(self) -> dict[TopicPartition, int]:
-        """Give where topic-partitions begin that have appeared; a cluster that is away is asked again."""
+        """Give where topic-partitions begin that have appeared; a cluster that is away is asked again.
+
+        Raises:
+            GapError: a topic has disappeared, by two looks: Spark would ask for it for minutes.
+        """
         try:
-            fresh = self.cluster.added(self._at)
+            there = self.cluster.placed()
+            gone = {topic for topic, _ in self._at} - {topic for topic, _ in there}
+            if gone & self._missing:
+                self._check_topics()
+            self._missing = gone
+            fresh = self.cluster.beginnings(sorted(there - self._at.keys()))
         except RetriableError as error:
             structlog.get_logger().debug("topics are looked at later", reason=str(error))
             return {}

@@ -129,6 +129,27 @@ def test_a_topic_that_was_made_again_between_two_looks_stops_the_sink(
     assert sorted(r["id"] for r in inside.lake.many("remade")) == [1, 2]
 
 
+def test_a_topic_that_is_deleted_stops_the_sink_by_name(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """What it held unread is gone: the sink says which topic it was, and goes on without it when started again."""
+    topics.replay([*events("fewer.a", 0, 1), *events("fewer.b", 0, 2)])
+    inside = Inside(spark, plain_workspace("fewer", {"topics.regex": r"fewer\..*", **PLAIN}))
+    reports: list[Report] = []
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+
+    def told(report: Report) -> None:
+        reports.append(report)
+        if len(reports) == 1:
+            admin.delete_topics(["fewer.b"], request_timeout=TIMEOUT_S)["fewer.b"].result(TIMEOUT_S)
+
+    with pytest.raises(GapError, match=r"fewer\.b was deleted"):
+        run_until(inside.sink(told=told), lambda: False)
+    topics.replay(events("fewer.a", 0, 3), create=False)
+    inside.run()
+    assert sorted(r["id"] for r in inside.lake.many("fewer_a")) == [1, 3]
+
+
 def test_latest_skips_nothing_that_came_after_the_first_start(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:

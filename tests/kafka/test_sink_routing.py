@@ -167,6 +167,21 @@ def test_status_tells_each_tables_newest_commit(
     assert {table["lag"] for table in told.values()} == {0}
 
 
+def test_status_without_a_broker_tells_what_the_tables_say(
+    runs: tuple[list[Run], Lake, list[Record]], space: Workspace, host: Host
+) -> None:
+    """Snapshots and stored offsets are shown at once, with one line that Kafka gives no answer in place of the lag."""
+    file = str(space.file({"bootstrap.servers": "127.0.0.1:9"}))
+    told = json.loads(_said(host, "status", "--json", file))
+    orders = told["tables"]["lake.orders"]
+    assert orders["snapshot_id"] == int(runs[1].java("orders", "lake").currentSnapshot().snapshotId())
+    assert {table["lag"] for table in told["tables"].values()} == {None}
+    assert told["unanswered"].startswith("Kafka gave no answer")
+    shown = _said(host, "offsets", "show", file)
+    assert shown.count("Kafka gave no answer") == 1
+    assert all(f"{topic}-0" in shown for topic in TOPICS)
+
+
 def _said(host: Host, *arguments: str) -> str:
     done = host.call(*arguments)
     assert done.code == 0, done.log[-4000:] + done.out[-1000:]

@@ -103,6 +103,8 @@ message.key.columns=db\\.t:a,b;(.*)\\.x:c
         True,
         False,
     ]
+    flagged = source(write, r"table.include.list=(?i)a\\.b|c\\.d").capture
+    assert [name for name in ("A.b", "xa.b", "a.bc", "c.d", "c.dd", "xc.d") if flagged.takes(name)] == ["A.b", "c.d"]
     assert capture.keeps("db.t", "open")
     assert not capture.keeps("db.t", "secrets")
     assert [capture.key_columns(name) for name in ("db.t", "z.x", "z.y")] == [("a", "b"), ("c",), ()]
