@@ -44,8 +44,10 @@ class Records:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def first(self, starts: Mapping[At, int], count: int) -> dict[At, list[Message]]:
+    def first(self, starts: Mapping[At, int], count: int, most_bytes: int | None = None) -> dict[At, list[Message]]:
         """Give up to `count` records of each topic-partition from its offset on; fewer where it ends.
+
+        With `most_bytes`, no more once those of a topic-partition are together so large.
 
         Cost: all topic-partitions are read at the same time, in one assignment.
 
@@ -59,7 +61,7 @@ class Records:
             deadline = time.monotonic() + TIMEOUT_S
             while waiting:
                 for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
-                    self._take(message, found, waiting, count)
+                    self._take(message, found, waiting, count, most_bytes)
                 if time.monotonic() > deadline:
                     raise RetriableError(f"reading single records: no answer from {len(waiting)} topic-partitions")
             # A partition stays paused when it is assigned anew.
@@ -79,7 +81,14 @@ class Records:
                 raise FatalError(f"{at[0]}-{at[1]} offset {offset} is no longer in the topic: retention was faster")
             yield found[0]
 
-    def _take(self, message: Message, found: dict[At, list[Message]], waiting: set[At], count: int) -> None:
+    def _take(
+        self,
+        message: Message,
+        found: dict[At, list[Message]],
+        waiting: set[At],
+        count: int,
+        most_bytes: int | None,
+    ) -> None:
         at = (message.topic(), message.partition())
         error = message.error()
         if error is not None and error.code() != _EOF:
@@ -90,7 +99,8 @@ class Records:
             return
         if error is None:
             found[at].append(message)
-        if error is not None or len(found[at]) == count:
+        full = most_bytes is not None and sum(map(len, found[at])) >= most_bytes
+        if error is not None or full or len(found[at]) == count:
             waiting.discard(at)
             self._consumer.pause([TopicPartition(*at)])
 

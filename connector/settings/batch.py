@@ -48,7 +48,7 @@ MAX_BYTES = Option(
     kind=whole_number(1),
     default=1024**3,
     importance="low",
-    doc="About the most bytes of keys and values in a batch: how many events fit is told by the size of those before.",
+    doc="About the most bytes of keys and values in a batch: how many events fit is guessed from a few of them.",
 )
 WAIT = Option(
     name="debezium.sink.batch.batch-size-wait",

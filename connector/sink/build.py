@@ -15,6 +15,7 @@ from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position
 from connector.kafka.cluster import Cluster
 from connector.kafka.dead_letters import DeadLetters
+from connector.kafka.fetch.sizes import Sizes
 from connector.kafka.groups import Group
 from connector.retry import retried
 from connector.settings import SinkSettings
@@ -102,7 +103,15 @@ def build(
         return report
 
     return Sink(
-        Stream(spark, settings, at_start, process, cluster, Cuts(settings.batch.max_bytes), lambda: batches.overdue),
+        Stream(
+            spark,
+            settings,
+            at_start,
+            process,
+            cluster,
+            Cuts(settings.batch.max_bytes, Sizes(settings.kafka).at),
+            lambda: batches.overdue,
+        ),
         batches,
         targets,
         landing,

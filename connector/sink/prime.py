@@ -19,6 +19,9 @@ from connector.sink.plan import BatchPlan, Need
 SAMPLE = 20
 """Records read at the start of each topic-partition; one more is read at its end, for the newest schema."""
 
+SAMPLE_BYTES = 1024**2
+"""No more records of a topic-partition are read once they are this large."""
+
 MAX_PARTITIONS = 200
 
 
@@ -28,7 +31,7 @@ def shapes(kafka: KafkaSettings, plan: BatchPlan, position: Position, ends: Posi
     try:
         with Records(kafka) as records:
             chosen = waiting[:MAX_PARTITIONS]
-            oldest = records.first({at: position.offsets[at] for at in chosen}, SAMPLE)
+            oldest = records.first({at: position.offsets[at] for at in chosen}, SAMPLE, SAMPLE_BYTES)
             newest = records.first({at: ends.offsets[at] - 1 for at in chosen if _is_long(at, position, ends)}, 1)
         runs = [_run(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
         return [need for run in runs for need in decode(run, plan).needs]

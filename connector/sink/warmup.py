@@ -10,7 +10,9 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.kafka.fetch import Feed, feed
+from connector.kafka.fetch.sizes import Sizes
 from connector.settings import SinkSettings
+from connector.sink.cuts import Cuts
 from connector.sink.files import Files
 from connector.sink.jobs import run
 from connector.sink.plan import BatchPlan
@@ -18,6 +20,9 @@ from connector.sink.start import Seen
 
 RECORDS, PARTITIONS = 60_000, 4
 """How many records are read at most, and of how many topic-partitions."""
+
+BYTES = 64 * 1024**2
+"""And about how many bytes of them."""
 
 
 def warm_up(spark: SparkSession, settings: SinkSettings, seen: Seen) -> None:
@@ -27,6 +32,7 @@ def warm_up(spark: SparkSession, settings: SinkSettings, seen: Seen) -> None:
     ends = {at: seen.ends[at] for at in largest}
     start = {at: max(seen.beginnings[at], end - RECORDS // PARTITIONS) for at, end in ends.items()}
     try:
+        ends = Cuts(min(BYTES, settings.batch.max_bytes), Sizes(settings.kafka).at).end(start, ends)
         run(spark, _nowhere(settings, seen, feed(settings.kafka, start, ends, spark.sparkContext.defaultParallelism)))
     except Exception as error:  # noqa: BLE001 - whatever it is, nothing depends on it
         structlog.get_logger().info("warm-up failed", reason=type(error).__name__)

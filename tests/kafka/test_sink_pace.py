@@ -54,9 +54,9 @@ def test_going_on_where_another_connector_stood(
 ) -> None:
     """`offsets reset --to group`: a table that is appended to gets only what the group of that name had not read.
 
-    It is cut into batches of max-bytes.
+    It is cut into batches of max-bytes, the first as well.
     """
-    values = [b'{"id":%d}' % i for i in range(6)]
+    values = [b'{"id":%d,"v":"%s"}' % (i, b"x" * 700) for i in range(6)]
     topics.replay([Record("pace.before", 0, i, None, value, (), 1) for i, value in enumerate(values)])
     group = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": "connect-before"})
     group.commit(offsets=[TopicPartition("pace.before", 0, 4)], asynchronous=False)
@@ -67,5 +67,4 @@ def test_going_on_where_another_connector_stood(
     run = space.run({"debezium.sink.batch.max-bytes": "1000"})
     assert run.code == 0, run.text[-4000:]
     assert sorted(row["id"] for row in lake(space).rows("pace_before")) == [4, 5]
-    # An event is taken to be of 1,000 bytes before one was seen.
     assert [line["events"] for line in run.batches] == [1, 1]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from connector.sink.cuts import EVENT_BYTES, Cuts
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from connector.iceberg.position import TopicPartition
+from connector.sink.cuts import EVENT_BYTES, LOOKED_AT, LOOKS, Cuts
 
 START, END = {("a", 0): 100}, {("a", 0): 900, ("b", 0): 200}
 
@@ -34,3 +39,45 @@ def test_a_batch_always_moves_on() -> None:
     moved = cuts.end(at, END)
     assert moved != at
     assert all(moved[place] <= END[place] for place in END)
+
+
+def _looking(size: Mapping[TopicPartition, Sequence[int]]) -> tuple[Cuts, list[int]]:
+    """Cuts of a megabyte, of a range of 1000 events whose sizes are told, and how many looks were taken."""
+    looks: list[int] = []
+
+    def look(places: Mapping[TopicPartition, Sequence[int]]) -> Mapping[TopicPartition, Sequence[float]]:
+        looks.append(sum(map(len, places.values())))
+        return {at: [float(size[at][offset]) for offset in offsets] for at, offsets in places.items()}
+
+    return Cuts(10**6, look), looks
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[20_000] * 1000, [100] * 500 + [50_000] * 500, [50_000] * 500 + [100] * 500, [i * 50 for i in range(1, 1001)]],
+)
+def test_the_first_batch_is_bounded_too(sizes: list[int]) -> None:
+    """Before any batch was read, and where events grow, what is looked at keeps each batch within max-bytes."""
+    cuts, _ = _looking({("a", 0): sizes})
+    at, batches = 0, 0
+    while at < len(sizes):
+        until = cuts.end({("a", 0): at}, {("a", 0): len(sizes)})["a", 0]
+        size = sum(sizes[at:until])
+        assert at < until
+        assert size <= 1_200_000
+        cuts.note(until - at, size)
+        at, batches = until, batches + 1
+    assert batches <= 3 * sum(sizes) / 10**6 + 5
+
+
+def test_small_ranges_cost_no_look_and_large_ones_few() -> None:
+    """The first range is looked at, and then only those that may be too large by the batches before."""
+    sizes = {("t", partition): [100] * 1000 for partition in range(50)}
+    cuts, looks = _looking(sizes)
+    assert cuts.end({}, dict.fromkeys(sizes, 1)) == dict.fromkeys(sizes, 1)
+    cuts.note(50, 5_000)
+    assert cuts.end({}, dict.fromkeys(sizes, 10)) == dict.fromkeys(sizes, 10)
+    assert looks == [LOOKS * LOOKED_AT]
+    large = cuts.end({}, dict.fromkeys(sizes, 1000))
+    assert 8_000 <= sum(large.values()) <= 10_000
+    assert len(looks) == 2
