@@ -39,8 +39,8 @@ from connector.sink.start import check_same
 Process = Callable[[Batch], Report]
 _JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _POLL_S = 0.2
-_LOOK_S = 1.0
-"""How often topics are looked at for new ones: a request to one broker."""
+_LOOK_S, _LOOKING = 1.0, 0.05
+"""How often topics are looked at for new ones, and the share of time at most: a large cluster's list takes long."""
 
 
 @attrs.define(eq=False)
@@ -142,7 +142,7 @@ class Stream:
 
     def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
         """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
-        looked = time.monotonic()
+        due = time.monotonic() + _LOOK_S
         try:
             while not query.awaitTermination(_POLL_S):
                 if self._stopping.is_set():
@@ -150,8 +150,9 @@ class Stream:
                     return {}
                 if not once:
                     self._let_through(query)
-                if not once and time.monotonic() - looked >= _LOOK_S:
-                    fresh, looked = self._looked(query), time.monotonic()
+                if not once and (began := time.monotonic()) >= due:
+                    fresh = self._looked(query)
+                    due = time.monotonic() + max(_LOOK_S, (time.monotonic() - began) / _LOOKING)
                     if fresh:
                         self._end(query)
                         return fresh
