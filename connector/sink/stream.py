@@ -39,8 +39,8 @@ from connector.sink.start import check_same
 Process = Callable[[Batch], Report]
 _JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _POLL_S = 0.2
-_LOOK_S, _LOOKING = 1.0, 0.05
-"""How often topics are looked at for new ones, and the share of time at most: a large cluster's list takes long."""
+_LOOK_S, _LONGEST_LOOK_S, _LOOKING = 1.0, 30.0, 0.05
+"""How often topics are looked at for new ones: less often where that takes more than this share of time."""
 
 
 @attrs.define(eq=False)
@@ -152,7 +152,7 @@ class Stream:
                     self._let_through(query)
                 if not once and (began := time.monotonic()) >= due:
                     fresh = self._looked(query)
-                    due = time.monotonic() + max(_LOOK_S, (time.monotonic() - began) / _LOOKING)
+                    due = time.monotonic() + min(max(_LOOK_S, (time.monotonic() - began) / _LOOKING), _LONGEST_LOOK_S)
                     if fresh:
                         self._end(query)
                         return fresh

@@ -19,6 +19,7 @@ from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.fetch import feed, reading
 from connector.kafka.fetch.client import Address, client
 from connector.kafka.fetch.ranges import OffsetRange
+from connector.kafka.fetch.sizes import Sizes
 from connector.settings import KafkaSettings
 from tests.model.certificates import HOST, Certificates
 from tests.topics import Topics
@@ -122,6 +123,18 @@ def test_compaction_leaves_the_rest(topics: Topics) -> None:
     assert len(found) < 400
     assert {key: value for _, key, value in found} == {b"k%d" % i: b"3" for i in range(10)}
     assert [row[0] for row in found] == sorted(row[0] for row in found)
+
+
+def test_sizes_are_known_from_a_few_records(topics: Topics) -> None:
+    """Bytes per offset, unpacked, are told at the offsets that are asked for; a topic that is not there tells nothing."""
+    topics.create({"fetch-sizes": 1})
+    small, large = [(b"k", b"x" * 100)] * 500, [(b"k", b"y" * 5000)] * 50
+    fill(topics.bootstrap_servers, "fetch-sizes", small, **{"compression.type": "gzip"})
+    fill(topics.bootstrap_servers, "fetch-sizes", large)
+    at = ("fetch-sizes", 0)
+    told = Sizes(settings(topics.bootstrap_servers)).at({at: [0, 400, 500, 549], ("fetch-nowhere", 0): [0]})
+    assert told.keys() == {at}
+    assert [round(size, -2) for size in told[at]] == [100, 100, 5000, 5000]
 
 
 def test_a_large_record_is_read_whole(topics: Topics) -> None:
