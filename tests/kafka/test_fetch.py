@@ -126,7 +126,7 @@ def test_compaction_leaves_the_rest(topics: Topics) -> None:
 
 
 def test_sizes_are_known_from_a_few_records(topics: Topics) -> None:
-    """Bytes per offset, unpacked, are told at the offsets that are asked for; a topic that is not there tells nothing."""
+    """Bytes per offset, unpacked, are told where they are asked for; a topic that is not there tells nothing."""
     topics.create({"fetch-sizes": 1})
     small, large = [(b"k", b"x" * 100)] * 500, [(b"k", b"y" * 5000)] * 50
     fill(topics.bootstrap_servers, "fetch-sizes", small, **{"compression.type": "gzip"})
