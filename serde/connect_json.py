@@ -62,7 +62,7 @@ class JsonConverter:
             raise TypeError(kind)
         rows, fields = _assemble(frames, group.loose, part, reading, node)
         blocks = split_shapes(Block(rows, fields, "", None, {}))
-        return [evolve(block, fields=pruned(block.fields, kind)) for block in blocks]
+        return [evolve(block, fields=pruned(block.fields, kind, expected)) for block in blocks]
 
 
 def _with(frames: Frames, group: Group, schema: Schema) -> list[Block]:

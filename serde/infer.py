@@ -226,9 +226,55 @@ def filled(kind: pa.DataType) -> pa.DataType:
     return pa.list_(filled(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
-def pruned(array: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
-    """The struct array without columns that hold nothing; `kind` is its type as far as it is known."""
-    return _pruned_struct(array, kind) or pa.array([{}] * len(array), pa.struct([]))
+def pruned(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None = None) -> pa.StructArray:
+    """The struct array without columns that hold nothing; `kind` is its type as far as it is known.
+
+    known: the columns of the rows, or of the images of an envelope. A struct of such a column stays, whose fields are
+    null in every row: it is another value than null.
+    """
+    whole = _pruned_struct(array, kind) or pa.array([{}] * len(array), pa.struct([]))
+    if known is None:
+        return whole
+    names = whole.type.names
+    if not names or not {"op", "source"} <= set(names):
+        return _with_empty(whole, array, known)
+    columns = dict(zip(names, children(whole), strict=True))
+    for name in {"before", "after"} & columns.keys():
+        columns[name] = _with_empty(columns[name], array.field(name), known)
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=_nulls(whole))
+
+
+def _with_empty(made: pa.StructArray, array: pa.StructArray, known: pa.StructType) -> pa.StructArray:
+    """Puts back what was pruned of known structs of which some rows have one."""
+    columns = dict(zip(made.type.names, children(made), strict=True))
+    changed = False
+    for child, own in zip(array.type, children(array), strict=True):
+        place = known.get_field_index(child.name)
+        kind = known.field(place).type if place >= 0 else pa.null()
+        if not (pa.types.is_struct(kind) and pa.types.is_struct(own.type)) or own.null_count == len(own):
+            continue
+        before = columns.get(child.name)
+        if before is None:
+            columns[child.name] = _emptied(own, kind)
+        else:
+            columns[child.name] = _with_empty(before, own, kind)
+        changed |= columns[child.name] is not before
+    if not changed:
+        return made
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=_nulls(made))
+
+
+def _emptied(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column of a known type without any value but structs, which are where they were."""
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
+        return pa.nulls(len(array), kind)
+    below = dict(zip(array.type.names, children(array), strict=True))
+    fields = [_emptied(below.get(field.name, pa.nulls(len(array))), field.type) for field in kind]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=_nulls(array))
+
+
+def _nulls(array: pa.StructArray) -> pa.BooleanArray | None:
+    return array.is_null() if array.null_count else None
 
 
 def _pruned(array: pa.Array, kind: pa.DataType) -> pa.Array | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from hypothesis import core as hypothesis_core
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
@@ -20,7 +21,7 @@ from connector.runtime.java import java_home
 from tests.host import Host
 from tests.model import recordings
 from tests.reading import Lake
-from tests.running import JAVA_OPTIONS, SHORT_LIVED, Workspace, quick_settings, workspace
+from tests.running import JAVA_OPTIONS, SEED, SHORT_LIVED, Workspace, quick_settings, workspace
 from tests.searching import Search
 from tests.topics import Topics
 
@@ -33,9 +34,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "kill" not in item.path.name)
 
 
-# How long one example takes says more of the machine than of the law.
-settings.register_profile("laws", deadline=None)
+# How long one example takes says more of the machine than of the law. The examples of a law are the same in every run,
+# until ICEBRIDGE_SEED asks for others: a number, or the word random for one of the clock's, which is printed.
+settings.register_profile("laws", deadline=None, derandomize=SEED is None)
 settings.load_profile("laws")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the laws the seed that was asked for."""
+    if SEED is not None:
+        hypothesis_core.global_force_seed = SEED
+
+
+def pytest_report_header() -> list[str]:
+    """Say which seed repeats this run."""
+    return [] if SEED is None else [f"ICEBRIDGE_SEED={SEED}"]
 
 
 @pytest.fixture(scope="session")

@@ -31,10 +31,20 @@ def kills(few: int) -> int:
     return int(os.environ.get("ICEBRIDGE_KILLS", few))
 
 
+def told_seed() -> int | None:
+    """ICEBRIDGE_SEED: a number, or the clock's for the word random; None where every test has its own fixed one."""
+    told = os.environ.get("ICEBRIDGE_SEED")
+    return time.time_ns() % 1_000_000 if told == "random" else None if told is None else int(told)
+
+
+SEED = told_seed()
+"""One for the whole process, so that what is printed repeats all of it."""
+
+
 def seeded() -> int:
-    """A seed of the clock's, or ICEBRIDGE_SEED; it is printed, so that a run's plan can be repeated."""
-    seed = int(os.environ.get("ICEBRIDGE_SEED", time.time_ns() % 1_000_000))
-    sys.stdout.write(f"seed {seed}\n")
+    """The seed of a test's random plan; it is printed, so that the plan can be repeated with ICEBRIDGE_SEED."""
+    seed = SEED or 0
+    sys.stdout.write(f"ICEBRIDGE_SEED={seed}\n")
     return seed
 
 

@@ -58,12 +58,12 @@ Types come from the table if there is one, else from the values. A later value o
 value of another kind than its column is a dead letter, but that a text column takes numbers and booleans as their text.
 Numbers that stand for times, and base64, stay what JSON says: nothing tells them apart.
 
-No number passes through a type that has no room for it. What the table's column is decides how it is read: 1e3 and 1.0
-are whole numbers, 0.5 in a column of longs is a dead letter and changes no neighbour, a decimal or text column takes every
-digit, a text with a point is a number for a decimal column. In a floating column a fraction is the nearest number, a whole
-number itself or a dead letter. In a column that no table has yet, whole numbers that no double holds and fractions exclude
-each other, as other kinds do: what most events have becomes the type, the others become dead letters. `before` and `after`
-are rows of one table: their columns have one type.
+No number passes through a type that has no room for it. What the table's column is decides how it is read: 1e3 and
+1.0 are whole numbers, 0.5 in a column of longs is a dead letter and changes no neighbour, a decimal or text column
+takes every digit, a text with a point is a number for a decimal column. In a floating column a fraction is the
+nearest number, a whole number itself or a dead letter. In a column that no table has yet, whole numbers that no
+double holds and fractions exclude each other, as other kinds do: what most events have becomes the type, the others
+become dead letters. `before` and `after` are rows of one table: their columns have one type.
 """
 
 

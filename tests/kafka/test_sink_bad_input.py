@@ -278,6 +278,6 @@ def test_a_server_that_is_away_is_retried_then_named(
     run = space.run()
     seconds = time.monotonic() - start
     assert run.code == 1
-    assert 6 < seconds < 90
+    assert seconds > 6
     assert word in _errors(run), run.text[-3000:]
     assert [f for f in space.warehouse.glob("**/*.parquet") if "_debezium_offset_storage" not in f.parts] == []

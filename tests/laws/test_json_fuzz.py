@@ -1,6 +1,6 @@
 """Spoilt JSON -> faults, or the very value that a strict parser reads; never a crash.
 
-ICEBRIDGE_FUZZ_S (seconds, 2 by default) is how long the fuzzing goes on.
+ICEBRIDGE_FUZZ_S (seconds) is how long the fuzzing goes on, with other examples each time; else it is one fixed round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from serde.rows import load, read, to_array
 from serde.schema import parse
 from tests.laws.test_serde_laws import batches
 
-FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "2"))
+FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "0"))
 _SYNTAX = [*b'{}[]:,"\\ \n\tnulltrue0123456789eE+-.', 0, 0x1F, 0x80, 0xC3, 0xED, 0xFF]
 
 
@@ -149,15 +149,16 @@ def test_spoilt_keys_of_one_value(keys: list[bytes]) -> None:
 
 @pytest.mark.timeout(FUZZ_S + 300)
 def test_fuzzing() -> None:
-    """The same for as long as ICEBRIDGE_FUZZ_S says."""
+    """The same once, or for as long as ICEBRIDGE_FUZZ_S says."""
     end = time.monotonic() + FUZZ_S
 
     @given(spoilt(), single_keys())
-    @settings(max_examples=50, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=50, database=None, derandomize=not FUZZ_S, suppress_health_check=list(HealthCheck))
     def once(case: tuple[bytes, list[bytes]], keys: list[bytes]) -> None:
         check(*case)
         check_bare(case[1])
         check_keys(keys)
 
+    once()
     while time.monotonic() < end:
         once()

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from attrs import frozen
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -43,6 +43,7 @@ from tests.unit import sink_plans
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 EXACT = Context(prec=60)
+PHASES = (Phase.explicit, Phase.generate)
 MANY = 12
 FORMATS = ("json", "json-schema", "avro")
 REGISTERED: dict[int, str] = {}
@@ -74,6 +75,17 @@ class Drawn:
 
     types: tuple[pa.DataType, ...]
     columns: tuple[list[Any], ...]
+
+
+_INNER = pa.struct([("f0", pa.int32()), ("f1", pa.string())])
+NOTHING_INSIDE = Drawn(
+    (pa.struct([("f0", pa.int32())]), pa.struct([("f0", _INNER), ("f1", pa.bool_())])),
+    (
+        [{"f0": None} if n % 3 else None for n in range(MANY)],
+        [{"f0": {"f0": None, "f1": None} if n % 2 else None, "f1": n % 5 == 0} for n in range(MANY)],
+    ),
+)
+"""Structs that are there, with fields that are null in every row: other values than null."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -231,8 +243,11 @@ def test_rows_come_back(spark: SparkSession, times: Times, fmt: Format) -> None:
     """Every column that its mode keeps comes back value for value; no row is lost for it."""
     schemas = fmt != "json"
 
+    @example(NOTHING_INSIDE, Modes(times=times))
     @given(tables(), _modes(times))
-    @settings(max_examples=4, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=4, database=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+    )
     def law(drawn: Drawn, modes: Modes) -> None:
         target = layout(drawn)
         described = describe.record({"fields": _fields(target)})

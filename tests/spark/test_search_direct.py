@@ -19,6 +19,7 @@ from connector.reindexing import reindex
 from connector.settings.source import load
 from connector.source.build import build
 from tests.direct import Direct, index_of
+from tests.running import seeded
 from tests.searching import Search
 from tests.source_tables import CATALOG, Kind, Subject, use_catalog
 from tests.stories import FLAT, NESTED, Unique
@@ -26,7 +27,7 @@ from tests.stories import FLAT, NESTED, Unique
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
-SEED = int(os.environ.get("ICEBRIDGE_SEED", "0"))
+SEED = seeded()
 STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "4"))
 KINDS = [
     Kind(2, "copy-on-write", partitioned=True, identifiers=True, nested=True),

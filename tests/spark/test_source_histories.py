@@ -18,13 +18,14 @@ from pyspark.sql import SparkSession
 
 from connector.source import rewritten
 from connector.source.keys import KeyKind
+from tests.running import seeded
 from tests.source_tables import CATALOG, Event, Kind, Plain, Subject, plain, use_catalog
 from tests.stories import FLAT, NESTED, Story
 
 pytestmark = pytest.mark.spark
 
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
-SEED = int(os.environ.get("ICEBRIDGE_SEED", "0"))
+SEED = seeded()
 STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "3"))
 COW, MOR = "copy-on-write", "merge-on-read"
 KINDS = [

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -98,15 +97,13 @@ def test_join_refuses_two_versions() -> None:
 
 
 def test_present_jars_are_checked_once(maven: Path, tmp_path: Path) -> None:
-    """Right files are accepted without a registry; a second call takes the remembered check and is fast."""
+    """Right files are accepted without a registry; a second call takes the remembered check."""
     artifacts = [_artifact(f"n{i}", content=b"x" * 1_000_000) for i in range(10)]
     files = tuple(_put(maven, artifact, b"x" * 1_000_000) for artifact in artifacts)
     stamp = tmp_path / "stamp.json"
     assert fetch(artifacts, stamp, lambda _: None) == files
     checked: list[Artifact] = []
-    start = time.perf_counter()
     assert fetch(artifacts, stamp, checked.append) == files
-    assert time.perf_counter() - start < 0.1
     assert checked == []
 
 

@@ -150,3 +150,16 @@ def test_a_decimal_is_one_text_whatever_its_size() -> None:
     assert document_ids([pa.array(["a"] * 5), keys]).to_pylist() == [
         f"a-{text.replace('-', chr(92) + '-')}" for text in texts
     ]
+
+
+def test_a_known_struct_of_nulls_is_no_null() -> None:
+    """A struct whose fields are null in every event is there, in flat events and in both images, at any depth."""
+    inner = pa.struct([("a", pa.int32()), ("b", pa.struct([("c", pa.string())]))])
+    table = append(0, {"k": pa.int64(), "s": inner, "__deleted": pa.string()})
+    given = [{"k": 1, "s": {"a": None, "b": {"c": None}}}, {"k": 2, "s": None}, {"k": 3, "s": {"a": None, "b": None}}]
+    given.append({"k": 4, "s": {}})
+    expected = [given[0]["s"], None, given[2]["s"], {"a": None, "b": None}]
+    for events in (given, [_envelope("c", None, row) for row in given], [_envelope("d", row, None) for row in given]):
+        outcome = decode(run(*events), plan(table))
+        assert (outcome.needs, dead(outcome)) == ((), {})
+        assert [row["s"] for row in rows(outcome)] == expected
