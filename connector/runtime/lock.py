@@ -19,7 +19,7 @@ from connector.runtime.lockfile import LOCK_FILE, Artifact, render
 ROOTS = {
     "spark": (
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-        # The source of 4.1.3 asks for the token provider of 4.1.3, but 4.0.1 and later could not be had (November 2026).
+        # The source of 4.1.3 asks for the token provider of 4.1.3, but 4.0.1 and later could not be had (2026-11).
         # It deals with delegation tokens only; every test with a broker runs 4.0.0 under Spark 4.1.3.
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         "org.xerial:sqlite-jdbc:3.50.3.0",

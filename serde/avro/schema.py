@@ -35,6 +35,7 @@ from serde.avro.codec import (
     least,
 )
 from serde.avro.leaves import AVRO
+from serde.avro.names import Named, resolved
 from serde.node import Node, Struct
 from serde.registry import Texts
 from serde.schema import Schema, narrowed, parse_document, unusable
@@ -84,8 +85,8 @@ def parse(texts: Texts, wanted: frozenset[str] | None = None, alone: str | None 
     """
     digest = hashlib.sha256("\n".join(texts).encode(errors="replace")).hexdigest()[:32]
     try:
-        parser = _Parser()
-        codec, document = [parser.build(orjson.loads(text), "", 0) for text in texts][-1]
+        parser, named = _Parser(), Named()
+        codec, document = [parser.build(resolved(orjson.loads(text), named), 0) for text in texts][-1]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else "malformed"
         return Writer(Null(), unusable(digest, f"writer schema cannot be read: {reason}"))
@@ -125,69 +126,62 @@ Built: TypeAlias = tuple[Codec, Document | None]
 
 @define(eq=False)
 class _Parser:
-    """Names are known from where they are defined on; a name inside of its own definition has no end."""
+    """Makes codecs of schemas that were checked; a name inside of its own definition has no end."""
 
     named: dict[str, Built | None] = field(factory=dict)
 
-    def build(self, schema: Any, space: str, depth: int) -> Built:  # noqa: PLR0911 - one case per form
+    def build(self, schema: Any, depth: int) -> Built:
         """Codec and Connect schema of a schema; the latter is None for null."""
         if depth > _MAX_DEPTH:
             raise ValueError("nested too deep")
         if isinstance(schema, list):
-            return self._union(schema, space, depth)
+            return self._union(schema, depth)
         if isinstance(schema, str):
-            return self._by_name(schema, space)
-        kind = schema["type"]
-        if isinstance(kind, dict | list):
-            return self.build(kind, space, depth + 1)
-        match kind:
+            return self._by_name(schema)
+        match kind := schema["type"]:
             case "record" | "error" | "enum" | "fixed":
-                return self._definition(schema, kind, space, depth)
+                return self._definition(schema, kind, depth)
             case "array":
-                return self._array(schema, space, depth)
+                return self._array(schema, depth)
             case "map":
-                codec, document = self._valued(schema["values"], space, depth)
+                codec, document = self._valued(schema["values"], depth)
                 made = {"type": "map", "keys": {"type": "string"}, "values": document}
                 return Map(Sized(text=True), codec), {**made, **_props(schema, "map")}
             case _:
-                codec, found = self._by_name(kind, space)
+                codec, found = self._by_name(kind)
                 return codec, None if found is None else {**found, **_props(schema, found["type"])}
 
-    def _by_name(self, name: str, space: str) -> Built:
+    def _by_name(self, name: str) -> Built:
         if name == "null":
             return Null(), None
         if name in PRIMITIVES:
             codec, kind = PRIMITIVES[name]
             return codec, {"type": kind}
-        full = name if "." in name or not space else f"{space}.{name}"
-        built = self.named.get(full, self.named.get(name))
+        built = self.named[name]
         if built is None:
-            raise ValueError("a type contains itself" if full in self.named else "an unknown type name")
+            raise ValueError("a type contains itself")
         return built
 
-    def _definition(self, schema: Document, kind: str, space: str, depth: int) -> Built:
+    def _definition(self, schema: Document, kind: str, depth: int) -> Built:
         name = schema["name"]
-        space = schema.get("namespace") or space
-        full = name if "." in name or not space else f"{space}.{name}"
-        self.named[full] = None
-        built = self._record(schema, full, depth) if kind in ("record", "error") else _plain(schema, kind)
-        self.named[full] = built
+        self.named[name] = None
+        built = self._record(schema, name, depth) if kind in ("record", "error") else _plain(schema, kind)
+        self.named[name] = built
         return built
 
     def _record(self, schema: Document, full: str, depth: int) -> Built:
-        space = full.rpartition(".")[0]
         members, fields = [], []
         for item in schema["fields"]:
-            codec, document = self.build(item["type"], space, depth + 1)
+            codec, document = self.build(item["type"], depth + 1)
             members.append(Member(item["name"], codec, document is not None))
             if document is not None:
                 fields.append({**document, "field": item["name"]})
         made = {"type": "struct", "name": full, "fields": fields, **_props(schema, "struct")}
         return Record(tuple(members)), made
 
-    def _array(self, schema: Document, space: str, depth: int) -> Built:
+    def _array(self, schema: Document, depth: int) -> Built:
         item = schema["items"]
-        codec, document = self._valued(item, space, depth)
+        codec, document = self._valued(item, depth)
         if _is_entry(codec, document, item):
             pair = {each["field"]: {k: v for k, v in each.items() if k != "field"} for each in document["fields"]}
             assert isinstance(codec, Record)
@@ -197,14 +191,14 @@ class _Parser:
             raise ValueError("an array of items without bytes")
         return Array(codec), {"type": "array", "items": document, **_props(schema, "array")}
 
-    def _valued(self, schema: Any, space: str, depth: int) -> tuple[Codec, Document]:
-        codec, document = self.build(schema, space, depth + 1)
+    def _valued(self, schema: Any, depth: int) -> tuple[Codec, Document]:
+        codec, document = self.build(schema, depth + 1)
         if document is None:
             raise ValueError("an array or map of nulls")
         return codec, document
 
-    def _union(self, schemas: list[Any], space: str, depth: int) -> Built:
-        built = [self.build(schema, space, depth + 1) for schema in schemas]
+    def _union(self, schemas: list[Any], depth: int) -> Built:
+        built = [self.build(schema, depth + 1) for schema in schemas]
         null = next((at for at, (_, document) in enumerate(built) if document is None), -1)
         others = [(codec, document) for codec, document in built if document is not None]
         if not others:

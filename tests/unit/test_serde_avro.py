@@ -246,6 +246,11 @@ def test_unwanted_fields_are_passed_over() -> None:
         (record(("a", {"type": "array", "items": "null"})), "an array or map of nulls"),
         (record(("a", {"type": "bytes", "logicalType": "decimal", "precision": 50})), "no decimal of precision 50"),
         ({"name": "R"}, "malformed"),
+        (record(("a", record(("b", "int"), name="R")), ("c", record(("d", "int"), name="R"))), "redefined named type"),
+        (record(("a", {"type": "enum", "name": "E", "symbols": ["X", "X"]})), "must be unique"),
+        ({"type": "record", "name": "R", "fields": [["a", "int"]]}, "malformed"),
+        ({"type": "record", "name": 7, "fields": []}, "malformed"),
+        ({"type": "record", "fields": []}, "is a required field"),
     ],
 )
 def test_unusable_schema(schema: Any, said: str) -> None:
@@ -360,3 +365,32 @@ def test_a_single_value_is_no_row_and_no_key_of_several_columns() -> None:
     outcomes = [_keys(two, "long", 5), decode("long", framed(written("long", 5)))]
     assert [[fault.row for fault in outcome.faults] for outcome in outcomes] == [[0], [0]]
     assert all("schema" in outcome.faults[0].reason for outcome in outcomes)
+
+
+def test_forms_of_types_that_registries_take() -> None:
+    """A type within a type, a name in place of one, names in the namespace around them, defaults of another type."""
+    inner = {"type": "record", "name": "In", "fields": [{"name": "b", "type": {"type": {"type": "int"}}}]}
+    fields = [
+        {"name": "a", "type": inner, "default": "no record"},
+        {"name": "c", "type": {"type": "In"}, "aliases": "none"},
+        {"name": "d", "type": ["null", "x.y.In"], "default": 5},
+        {"name": "e", "type": {"type": {"type": "string", "avro.java.string": "String"}}, "default": None},
+    ]
+    schema = {"type": "record", "name": "Out", "namespace": "x.y", "fields": fields}
+    outcome = decode(schema, framed(b"\x02\x04\x02\x06\x02z"))
+    assert outcome.faults == ()
+    assert outcome.blocks[0].fields.to_pylist() == [{"a": {"b": 1}, "c": {"b": 2}, "d": {"b": 3}, "e": "z"}]
+
+
+def test_no_schema_raises() -> None:
+    """Whatever a registry holds, its messages are rows or faults."""
+    whole = record(("a", ["null", record(("b", {"type": "map", "values": "long"}), name="n.In")]), ("c", "n.In"))
+    text, odd = json.dumps(whole), ["null", "7", "[]", "{}", '"x"', '"type"', '{"type":"int"}', "true", '["null"]']
+    parts = [at for at in range(len(text)) if text[at] in '"[{:,']
+    for number, at in enumerate(parts):
+        for piece in odd:
+            for end in parts[number + 1 : number + 4]:
+                spoilt = text[:at] + piece + text[end:]
+                reader = AvroConverter(lambda _, spoilt=spoilt: (spoilt,))
+                made = reader.decode(pa.array([framed(b"\x00\x00")]), "VALUE_CONVERTER")
+                assert len(made.faults) + sum(len(block.rows) for block in made.blocks) + len(made.tombstones) == 1
