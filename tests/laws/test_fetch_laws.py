@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.kafka.fetch.batches import Aborted, Unreadable, batches, committed, unpacked
+from connector.kafka.fetch.batches import HEADER_BYTES, Aborted, Unreadable, batches, committed, unpacked
 from connector.kafka.fetch.headers import headers
 from connector.kafka.fetch.ranges import OffsetRange, shares
 from connector.kafka.fetch.records import Section, records
@@ -31,7 +31,8 @@ from tests.model.record_batches import (
 )
 
 BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=120, max_size=300)
-HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple)
+HEADER = st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5))
+HEADERS = (st.lists(HEADER, max_size=2) | st.lists(HEADER, min_size=15, max_size=22)).map(tuple)
 
 
 @attrs.frozen
@@ -202,6 +203,22 @@ def test_a_marker_that_compaction_emptied_is_passed_over() -> None:
     assert read(Made(made, (), []), 0, 9) == [(0, b"k", b"v")]
 
 
+@given(fetches(), st.data())
+def test_whatever_a_batch_says_it_is_read_or_an_error(made: Made, data: Any) -> None:
+    """Batches whose checksums are right and nothing else needs to be are read, or are an error that says so."""
+    whole = bytearray(made.data)
+    found = list(batches(memoryview(made.data)))
+    if found:
+        one = data.draw(st.sampled_from(found))
+        begin = one.start - HEADER_BYTES
+        for _ in range(data.draw(st.integers(1, 6))):
+            # Behind length and format: attributes, counts, and what is packed.
+            whole[data.draw(st.integers(begin + 21, one.end - 1))] = data.draw(st.integers(0, 255))
+        struct.pack_into(">I", whole, begin + 17, google_crc32c.value(bytes(whole[begin + 21 : one.end])))
+    with suppress(Unreadable):
+        read(attrs.evolve(made, data=bytes(whole)), 0, 2**62)
+
+
 def test_a_made_up_count_of_headers_is_not_counted_through() -> None:
     """A record that says it has 2^62 headers has broken ones, and its neighbours keep theirs."""
     good = [written(Record(i, b"k", b"v", (("h", b"%d" % i),)), 0) for i in (0, 2)]
@@ -210,6 +227,16 @@ def test_a_made_up_count_of_headers_is_not_counted_through() -> None:
     told = headers(records(body, [Section(0, len(body), 3, 0)], 0, 9), ["h"])
     assert told.broken.tolist() == [False, True, False]
     assert told.columns[0].to_pylist() == [b"0", None, b"2"]
+
+
+def test_many_headers_of_a_record_are_read() -> None:
+    """The first of a name counts, however many there are; half a million of them are read at the pace of their bytes."""
+    sized = (varint(len(part)) + part for i in range(500_000) for part in (b"h%d" % (i % 400_000), b"%d" % i))
+    fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(500_000) + b"".join(sized)
+    body = varint(len(fields)) + fields + written(Record(1, b"k", b"v", (("h7", None),)), 0)
+    told = headers(records(body, [Section(0, len(body), 2, 0)], 0, 9), ["h7", "h399999", "h400000"])
+    assert [column.to_pylist() for column in told.columns] == [[b"7", None], [b"399999", None], [None, None]]
+    assert not told.broken.any()
 
 
 def test_a_header_that_reaches_behind_its_record_is_not_read() -> None:
