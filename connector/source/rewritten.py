@@ -63,18 +63,25 @@ class Files:
     io_properties: dict[str, str]
     first_row_ids: dict[str, int | None] = attrs.field(factory=dict)
 
-    def open(self, path: str, places: Sequence[int]) -> tuple[pq.ParquetFile, list[str]] | None:
-        """Open a file; give the names there of these columns, None where it is not read as it is."""
+    def open(self, path: str) -> tuple[pq.ParquetFile, list[str]] | None:
+        """Open a file; give the names there of all columns, None where it is not read as it is.
+
+        Asked of every column by every job: a file that the walk cannot read has to be known before it.
+        """
         file = pq.ParquetFile(load_file_io(self.io_properties, path).new_input(path).open())
         ids = {field.metadata.get(b"PARQUET:field_id"): field for field in file.schema_arrow if field.metadata}
         names = []
-        for place in places:
-            wanted = self.columns.field(place)
+        for wanted in self.columns:
             found = ids.get(wanted.metadata[b"PARQUET:field_id"])
             if found is None or _plain(found.type) != _plain(wanted.type):
                 return None
             names.append(found.name)
         return file, names
+
+    def open_key(self, path: str) -> tuple[pq.ParquetFile, list[str]] | None:
+        """The same, with the names of the key columns only."""
+        opened = self.open(path)
+        return None if opened is None else (opened[0], [opened[1][place] for place in self.key])
 
     def row_ids(self, path: str, batch: pa.RecordBatch, place: str | None, start: int) -> pa.Array:
         """Give the ids of rows from `start` on: those that the file holds, else counted from its first (spec)."""
@@ -149,7 +156,7 @@ def _heads(batches: Iterator[pa.RecordBatch], files: Files) -> Iterator[pa.Recor
     """Read the first keys of each row group of old files."""
     rows: list[dict[str, Any]] = []
     for number in _numbers(batches):
-        opened = files.open(files.before[number], files.key)
+        opened = files.open_key(files.before[number])
         if opened is None:
             rows.append({"file": number, "row_group": 0, "heads": [], "readable": False})
             continue
@@ -169,7 +176,7 @@ def _sightings(
     owners = [place for place, (_, _, heads) in enumerate(known) for _ in heads]
     rows: list[dict[str, Any]] = []
     for number in _numbers(batches):
-        opened = files.open(files.after[number], files.key)
+        opened = files.open_key(files.after[number])
         if opened is None:
             rows.append({"readable": False})
             continue
@@ -222,7 +229,7 @@ def _rows(files: Files, paths: Sequence[str], numbers: Sequence[int]) -> Iterato
     """Read files one after the other as columns `c0`, ..., the file's number, the row's position and its id."""
     shape = _shape(files)
     for number in numbers:
-        opened = files.open(paths[number], range(len(files.columns)))
+        opened = files.open(paths[number])
         if opened is None:
             raise ValueError(f"file {paths[number]} has other columns than when it was planned")
         file, names = opened

@@ -93,12 +93,46 @@ def test_rows_have_their_ids(tmp_path: Path) -> None:
     assert {row["row_id"] for row in without} == {None}
 
 
-def test_other_columns_are_not_read_as_they_are(tmp_path: Path) -> None:
-    """A file whose columns differ from the snapshot's in type or field id is reported, not read."""
-    narrow = pa.schema([_field("id", pa.int32(), 1), *list(SCHEMA)[1:]])
-    path = _write(tmp_path / "old.parquet", [{**row, "t": None} for row in _rows(0, 5)], narrow)
-    (batch,) = _heads(_numbers(1), Files((path,), (), SCHEMA, (0,), {}))
-    assert batch.to_pylist() == [{"file": 0, "row_group": 0, "heads": [], "readable": False}]
+OTHERS = {
+    "narrower key": [_field("id", pa.int32(), 1), *list(SCHEMA)[1:]],
+    "narrower column": [*list(SCHEMA)[:2], _field("d", pa.float32(), 3), *list(SCHEMA)[3:]],
+    "fewer digits": [*list(SCHEMA)[:5], _field("dec", pa.decimal128(8, 2), 6)],
+    "column added since": list(SCHEMA)[:5],
+    "column dropped and added since": [SCHEMA.field(0), _field("v", pa.string(), 22), *list(SCHEMA)[2:]],
+    "without ids": [field.remove_metadata() for field in SCHEMA],
+}
+
+
+@pytest.mark.parametrize("columns", OTHERS.values(), ids=OTHERS.keys())
+def test_other_columns_are_not_read_as_they_are(tmp_path: Path, columns: list[pa.Field]) -> None:
+    """A file whose columns, key or not, differ from the snapshot's is reported before the walk, on either side."""
+    odd = _write(tmp_path / "odd.parquet", _rows(0, 5), pa.schema(columns))
+    even = _write(tmp_path / "even.parquet", _rows(0, 5))
+    (batch,) = _heads(_numbers(2), Files((even, odd), (), SCHEMA, (0,), {}))
+    assert [(row["file"], row["readable"]) for row in batch.to_pylist()] == [(0, True), (1, False)]
+    (batch,) = _sightings(_numbers(2), Files((), (even, odd), SCHEMA, (0,), {}), [(0, 0, ["1"])])
+    assert [(row["after"], row["readable"]) for row in batch.to_pylist()] == [(0, True), (None, False)]
+
+
+SAME = {
+    "renamed": [_field(f"{field.name}_then", field.type, n) for n, field in enumerate(SCHEMA, 1)],
+    "in another order": list(SCHEMA)[::-1],
+    "with a column dropped since": [_field("old", pa.int64(), 9), *SCHEMA],
+}
+
+
+@pytest.mark.parametrize("columns", SAME.values(), ids=SAME.keys())
+def test_columns_are_known_by_their_ids(tmp_path: Path, columns: list[pa.Field]) -> None:
+    """Names and places of columns in an old file do not matter, nor does a column that the snapshot has not."""
+    names = {field.metadata[b"PARQUET:field_id"]: field.name for field in columns}
+    rows = [
+        {names[field.metadata[b"PARQUET:field_id"]]: row[field.name] for field in SCHEMA} for row in _rows(0, 600)
+    ]
+    before = _write(tmp_path / "old.parquet", rows, pa.schema(columns))
+    after = _write(tmp_path / "new.parquet", [{**row, "v": "n"} if row["id"] == 7 else row for row in _rows(0, 600)])
+    left, found = _left(Files((before,), (after,), SCHEMA, (0,), {}))
+    assert found
+    assert [(row["side"], row["c0"], row["c1"]) for row in left] == [(BEFORE, 7, "v7"), (AFTER, 7, "n")]
 
 
 def test_shuffled_rows_are_noticed(tmp_path: Path) -> None:
