@@ -16,7 +16,7 @@ from pyiceberg.types import NestedField, StructType
 
 from connector.errors import FatalError
 from connector.iceberg.nested import Path, field_of, path_of, required_within
-from connector.iceberg.retyped import VARIANT, fields, without_variants
+from connector.iceberg.retyped import VARIANT, fields, for_pyiceberg
 from connector.iceberg.types import arrow_schema, nullable
 from serde.avro import container
 from serde.avro.container import Compression
@@ -221,8 +221,8 @@ def _any(*_: object) -> bool:
 
 @lru_cache(maxsize=1024)
 def schema_of(schema_json: str) -> Schema:
-    """Read a schema from Iceberg's JSON, with text for variants."""
-    return Schema.model_validate(without_variants(orjson.loads(schema_json), "string"))
+    """Read a schema from Iceberg's JSON, with text for variants and without defaults."""
+    return Schema.model_validate(for_pyiceberg(orjson.loads(schema_json), "string"))
 
 
 @lru_cache(maxsize=1024)

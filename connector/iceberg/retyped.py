@@ -9,22 +9,44 @@ Json = dict[str, Any]
 VARIANT = "variant"
 
 
-def retyped(kind: Any, rule: Callable[[str], str]) -> Any:
-    """Give a type, a struct or a schema with each primitive type replaced by what the rule says."""
+Default = Callable[[str, Any], Any]
+"""A primitive type and a default value of it, as JSON has both -> the value to have instead; None for no default."""
+_DEFAULTS = ("initial-default", "write-default")
+
+
+def retyped(kind: Any, rule: Callable[[str], str], default: Default) -> Any:
+    """Give a type, a struct or a schema with each primitive type replaced by what the rule says, and each default."""
     if isinstance(kind, str):
         return rule(kind)
     changed: Json = dict(kind)
     for part in ("element", "key", "value"):
         if part in kind:
-            changed[part] = retyped(kind[part], rule)
+            changed[part] = retyped(kind[part], rule, default)
     if "fields" in kind:
-        changed["fields"] = [{**field, "type": retyped(field["type"], rule)} for field in kind["fields"]]
+        changed["fields"] = [_field(field, rule, default) for field in kind["fields"]]
     return changed
 
 
-def without_variants(kind: Any, stand_in: str) -> Any:
-    """Give a schema with another type for variant, which PyIceberg does not know."""
-    return retyped(kind, lambda name: stand_in if name == VARIANT else name)
+def _field(field: Mapping[str, Any], rule: Callable[[str], str], default: Default) -> Json:
+    made: Json = {name: part for name, part in field.items() if name not in _DEFAULTS}
+    made["type"] = retyped(field["type"], rule, default)
+    for name in _DEFAULTS:
+        value = field.get(name)
+        if value is not None and isinstance(field["type"], str):
+            value = default(field["type"], value)
+        if value is not None:
+            made[name] = value
+    return made
+
+
+def for_pyiceberg(kind: Any, stand_in: str) -> Any:
+    """Give a schema that PyIceberg can read: another type for variant, and no defaults, some of which it cannot."""
+    return retyped(kind, lambda name: stand_in if name == VARIANT else name, lambda _kind, _value: None)
+
+
+def ids(kind: Any) -> frozenset[int]:
+    """Give the ids of all fields of a struct or schema, at any depth."""
+    return frozenset(field["id"] for _, field in fields(kind))
 
 
 def fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Json]]:

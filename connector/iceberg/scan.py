@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from hashlib import sha1
 from typing import Any
 
 import attrs
@@ -20,8 +21,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from connector.errors import FatalError
 from connector.iceberg.avro_limits import not_read
 from connector.iceberg.java import as_dict, each, jvm, mapped
+from connector.iceberg.retyped import Json, ids
 from connector.iceberg.scan_tasks import Task
-from connector.iceberg.schemas import SnapshotSchema
+from connector.iceberg.schemas import SnapshotSchema, carried
 from connector.iceberg.table import Table
 
 FILE, POSITION, ROW_ID, SEQUENCE, DELETED = "file", "pos", "row_id", "sequence", "deleted"
@@ -84,14 +86,14 @@ class Reader:
         wanted = {**_RESERVED, **_LINEAGE}
         if not deleted:
             del wanted[DELETED]
-        return self._staged(tasks, wanted)
+        return self._staged(tasks, wanted).select(*self.columns, *wanted)
 
     def _staged(self, tasks: Sequence[Task], extra: dict[str, tuple[int, str]]) -> DataFrame:
         self._refuse_avro(tasks)
         java = jvm(self.spark)
         key = f"{_KEY}{uuid.uuid4().hex}"
         with mapped(f"preparing a read of {self.table.name}"):
-            table = self._stand_in(extra)
+            table = self._stand_in(tasks, extra)
             java.org.apache.iceberg.spark.ScanTaskSetManager.get().stageTasks(
                 table, key, [task.java() for task in tasks]
             )
@@ -128,13 +130,32 @@ class Reader:
         ]
         return document
 
-    def _stand_in(self, extra: dict[str, tuple[int, str]]) -> Any:
+    def _columns_of_then(self, tasks: Sequence[Task]) -> list[Json]:
+        """Give the columns of other schemas that equality deletes of these tasks go by, optional, as Spark has them.
+
+        A column that was dropped since, or one that this reader was not asked for. For those Iceberg looks in all
+        schemas of a table, in its metadata file, which may be gone by then, and with types that Spark lacks. They have
+        names of their own here, because a name may have been taken again.
+        """
+        wanted = frozenset().union(*(task.equality_ids for task in tasks)) - ids(self.schema.document)
+        if not wanted:
+            return []
+        parser, found = jvm(self.spark).org.apache.iceberg.SchemaParser, dict[int, Json]()
+        for entry in each(self.table.java.schemas().entrySet()):
+            # In the order of their ids: what a column was promoted to wins.
+            found |= {f["id"]: f for f in carried(orjson.loads(parser.toJson(entry.getValue())))["fields"]}
+        return [{**found[i], "name": f"then{i}", "required": False} for i in sorted(wanted) if i in found]
+
+    def _stand_in(self, tasks: Sequence[Task], extra: dict[str, tuple[int, str]]) -> Any:
         """Make a table of the wanted schema without snapshots; it has the real one's id, files and properties.
 
-        Format version 2, whatever the table's: with 3 Iceberg adds lineage columns under Spark's names.
+        Format version 2, whatever the table's: with 3 Iceberg adds lineage columns under Spark's names. Its name tells
+        its types: by name and file executors keep keys of equality deletes, as the types were that read them first.
         """
         iceberg = jvm(self.spark).org.apache.iceberg
         current = self.table.java.operations().current()
+        schema = self._document(extra)
+        schema["fields"] += self._columns_of_then(tasks)
         document = {
             "format-version": 2,
             "table-uuid": self.table.uuid,
@@ -143,7 +164,7 @@ class Reader:
             "last-updated-ms": int(current.lastUpdatedMillis()),
             "last-column-id": int(current.lastColumnId()),
             "current-schema-id": 0,
-            "schemas": [self._document(extra)],
+            "schemas": [schema],
             "default-spec-id": 0,
             "partition-specs": [{"spec-id": 0, "fields": []}],
             "last-partition-id": 999,
@@ -155,7 +176,8 @@ class Reader:
         place = str(current.metadataFileLocation())
         metadata = iceberg.TableMetadataParser.fromJson(place, orjson.dumps(document).decode())
         operations = iceberg.StaticTableOperations(metadata, self.table.java.io())
-        return iceberg.BaseTable(operations, self.table.name)
+        types = sha1(orjson.dumps(schema), usedforsecurity=False).hexdigest()
+        return iceberg.BaseTable(operations, f"{self.table.name}#{types}")
 
     def nothing(self) -> DataFrame:
         """Give a frame of the right columns without rows."""

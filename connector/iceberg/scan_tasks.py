@@ -27,8 +27,8 @@ JavaFile = Any
 class Task:
     """A data file to read and the delete files that apply to it.
 
-    `deletes` holds a name per delete file (see `_name`); `first_row_id` is None where rows have no lineage. `place`
-    is what a further delete of its rows has to know.
+    `deletes` holds a name per delete file (see `_name`), `equality_ids` the fields that equality deletes go by;
+    `first_row_id` is None where rows have no lineage. `place` is what a further delete of its rows has to know.
     """
 
     java: Callable[[], JavaTask]
@@ -37,6 +37,7 @@ class Task:
     records: int
     first_row_id: int | None
     deletes: frozenset[str]
+    equality_ids: frozenset[int]
     place: DataFilePlace
 
 
@@ -49,12 +50,24 @@ class Touched:
 
 
 @attrs.frozen(eq=False)
+class Relieved:
+    """An older data file that has lost deletes, most often for others in their place: with those before, and of now."""
+
+    before: Task
+    now: Task
+
+
+@attrs.frozen(eq=False)
 class FileChanges:
-    """What a snapshot did to files: removed and added data files as they are to be read, older files it deletes in."""
+    """What a snapshot did to files: removed and added data files as they are to be read, older files it deletes in.
+
+    `relieved` are older files of which rows may live again.
+    """
 
     removed: tuple[Task, ...]
     added: tuple[Task, ...]
     touched: tuple[Touched, ...]
+    relieved: tuple[Relieved, ...]
     sequence_number: int
     first_row_id: int | None
 
@@ -76,8 +89,8 @@ def file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> FileCha
         first_row_id = snapshot.firstRowId()
     before = _before(spark, table, snapshot, changed)
     removed = tuple(before.get(file.path, file) for file in changed.removed)
-    added, touched = changed.added, tuple[Touched, ...]()
-    if changed.deletes:
+    added, touched, relieved = changed.added, tuple[Touched, ...](), tuple[Relieved, ...]()
+    if changed.deletes or changed.lifted:
         now = {task.path: task for task in planned(spark, table, snapshot_id)}
         new = {file.path for file in changed.added}
         added = tuple(now.get(file.path, file) for file in changed.added)
@@ -86,18 +99,24 @@ def file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> FileCha
             for path, task in now.items()
             if path not in new and task.deletes & changed.deletes
         )
+        relieved = tuple(
+            Relieved(before[path], task)
+            for path, task in now.items()
+            if path not in new and before[path].deletes - task.deletes
+        )
     sequence_number = int(snapshot.sequenceNumber())
-    return FileChanges(removed, added, touched, sequence_number, None if first_row_id is None else int(first_row_id))
+    first = None if first_row_id is None else int(first_row_id)
+    return FileChanges(removed, added, touched, relieved, sequence_number, first)
 
 
 def _before(spark: SparkSession, table: Table, snapshot: Any, changed: _Changed) -> dict[str, Task]:
     """Plan the parent where deletes that applied before matter; empty where none can."""
     parent_id = snapshot.parentId()
-    if parent_id is None or not (changed.removed or changed.deletes):
+    if parent_id is None or not (changed.removed or changed.deletes or changed.lifted):
         return {}
     parent = _snapshot(table, int(parent_id))
     with mapped(f"reading the manifests of {table.name} at snapshot {parent_id}"):
-        if not changed.deletes and not parent.deleteManifests(table.java.io()):
+        if not (changed.deletes or changed.lifted) and not parent.deleteManifests(table.java.io()):
             return {}
     return {task.path: task for task in planned(spark, table, int(parent_id))}
 
@@ -147,6 +166,7 @@ def _task(tasks: Any, place: int, file: dict[str, Any], deletes: Sequence[dict[s
         records=file["record-count"],
         first_row_id=file.get("first-row-id"),
         deletes=frozenset(_name(delete["file-path"], delete.get("content-offset")) for delete in deletes),
+        equality_ids=frozenset(field_id for delete in deletes for field_id in delete.get("equality-ids") or ()),
         place=DataFilePlace(file["spec-id"], tuple(file["partition"]), tuple(map(_positions, positions))),
     )
 
@@ -154,6 +174,10 @@ def _task(tasks: Any, place: int, file: dict[str, Any], deletes: Sequence[dict[s
 def _positions(delete: dict[str, Any]) -> PositionDeletes:
     offset, size = delete.get("content-offset"), delete.get("content-size-in-bytes")
     return PositionDeletes(delete["file-path"], delete.get("referenced-data-file") is not None, offset, size)
+
+
+def _name_of(file: JavaFile) -> str:
+    return _name(str(file.location()), file.contentOffset())
 
 
 def _name(path: str, offset: int | None) -> str:
@@ -166,18 +190,20 @@ class _Changed:
     added: tuple[Task, ...]
     removed: tuple[Task, ...]
     deletes: frozenset[str]
+    lifted: frozenset[str]
 
 
 def _changed(spark: SparkSession, table: Table, snapshot: Any) -> _Changed:
-    """Read the manifests that the snapshot wrote; its data files come without deletes."""
+    """Read the manifests that the snapshot wrote; its data files come without deletes.
+
+    `deletes` names the delete files that it added, `lifted` those that it took away while their data files stayed.
+    """
     builder = jvm(spark).org.apache.iceberg.SnapshotChanges.builderFor(table.java)
     found = builder.snapshot(snapshot).build()
-    deletes = frozenset(_name(str(file.location()), file.contentOffset()) for file in found.addedDeleteFiles())
-    return _Changed(
-        added=_bare(spark, table, found.addedDataFiles()),
-        removed=_bare(spark, table, found.removedDataFiles()),
-        deletes=deletes,
-    )
+    added, removed = (_bare(spark, table, files) for files in (found.addedDataFiles(), found.removedDataFiles()))
+    gone = {task.path for task in removed}
+    lifted = (file for file in found.removedDeleteFiles() if str(file.referencedDataFile()) not in gone)
+    return _Changed(added, removed, *(frozenset(map(_name_of, files)) for files in (found.addedDeleteFiles(), lifted)))
 
 
 def _bare(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple[Task, ...]:
@@ -195,7 +221,7 @@ def _bare(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple
 def _with_deletes(spark: SparkSession, task: Task, wanted: frozenset[str]) -> Task:
     """Give the same file with only some of its deletes."""
     java, build = task.java(), _Builder(spark)
-    deletes = [file for file in each(java.deletes()) if _name(str(file.location()), file.contentOffset()) in wanted]
+    deletes = [file for file in each(java.deletes()) if _name_of(file) in wanted]
     made = build.task(java.file(), *build.texts(java.spec()), deletes)
     return attrs.evolve(task, java=partial(_same, made), deletes=task.deletes & wanted)
 

@@ -7,16 +7,19 @@ Spark has no type for `time` and for nanosecond timestamps: such columns are car
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import time
 from functools import cached_property
+from typing import Any
 
 import attrs
+import numpy as np
 import orjson
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.java import jvm, mapped
-from connector.iceberg.retyped import VARIANT, Json, fields, retyped, without_variants
+from connector.iceberg.retyped import VARIANT, Json, fields, for_pyiceberg, retyped
 from connector.iceberg.table import Table
 
 _CARRIED = {"time": "long", "timestamp_ns": "long", "timestamptz_ns": "long"}
@@ -35,8 +38,8 @@ class SnapshotSchema:
 
     @cached_property
     def iceberg(self) -> Schema:
-        """The schema as PyIceberg has it; variant columns, which it does not know, are of type `unknown`."""
-        known = without_variants(self.document, "unknown")
+        """The schema as PyIceberg has it: variant columns of type `unknown`, no defaults."""
+        known = for_pyiceberg(self.document, "unknown")
         return Schema.model_validate_json(orjson.dumps(known))
 
     @cached_property
@@ -68,7 +71,7 @@ class SnapshotSchema:
         """
         if not self.flat:
             self._refuse_times()
-        fields = retyped(self.document, lambda kind: _CARRIED.get(kind, kind))["fields"]
+        fields = carried(self.document)["fields"]
         return {
             "type": "struct",
             "schema-id": 0,
@@ -79,6 +82,21 @@ class SnapshotSchema:
         names = [name for name, field in fields(self.document) if field["type"] == "time"]
         if names:
             raise ValueError(f"column {', '.join(names)} is of type time beside nested columns")
+
+
+def carried(kind: Any) -> Any:
+    """Give a type, a field's struct or a schema with numbers for types that Spark lacks, their defaults too."""
+    return retyped(kind, lambda name: _CARRIED.get(name, name), _carried_default)
+
+
+def _carried_default(kind: str, text: Any) -> Any:
+    """Give a default value as the number that carries it (spec, "JSON single-value serialization")."""
+    if kind == "time":
+        at = time.fromisoformat(text)
+        return ((at.hour * 60 + at.minute) * 60 + at.second) * 1_000_000 + at.microsecond
+    if kind in _CARRIED:
+        return int(np.datetime64(text.removesuffix("Z").removesuffix("+00:00"), "ns").astype(np.int64))
+    return text
 
 
 def snapshot_schema(spark: SparkSession, table: Table, snapshot_id: int) -> SnapshotSchema:

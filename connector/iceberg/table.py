@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from connector.errors import FatalError
 from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.retyped import without_variants
+from connector.iceberg.retyped import for_pyiceberg
 from connector.settings.writes import MAIN
 
 
@@ -119,8 +119,8 @@ class Table:
         ):
             document = orjson.loads(stream.read())
         if "schemas" in document:
-            # PyIceberg knows no variants; only their columns' names and ids matter here.
-            document["schemas"] = [without_variants(schema, "string") for schema in document["schemas"]]
+            # PyIceberg knows no variants and not all defaults; only columns' names and ids matter here.
+            document["schemas"] = [for_pyiceberg(schema, "string") for schema in document["schemas"]]
         metadata = TableMetadataUtil.parse_obj(document)
         io = load_file_io({**properties, **metadata.properties}, location)
         return StaticTable(("static-table", location), metadata, location, io, NoopCatalog("static-table"))

@@ -125,9 +125,7 @@ SAME = {
 def test_columns_are_known_by_their_ids(tmp_path: Path, columns: list[pa.Field]) -> None:
     """Names and places of columns in an old file do not matter, nor does a column that the snapshot has not."""
     names = {field.metadata[b"PARQUET:field_id"]: field.name for field in columns}
-    rows = [
-        {names[field.metadata[b"PARQUET:field_id"]]: row[field.name] for field in SCHEMA} for row in _rows(0, 600)
-    ]
+    rows = [{names[field.metadata[b"PARQUET:field_id"]]: row[field.name] for field in SCHEMA} for row in _rows(0, 600)]
     before = _write(tmp_path / "old.parquet", rows, pa.schema(columns))
     after = _write(tmp_path / "new.parquet", [{**row, "v": "n"} if row["id"] == 7 else row for row in _rows(0, 600)])
     left, found = _left(Files((before,), (after,), SCHEMA, (0,), {}))
