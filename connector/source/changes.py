@@ -41,23 +41,28 @@ def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> 
     supported(table)
     schema = snapshot_schema(spark, table, snapshot_id)
     files = file_changes(spark, table, snapshot_id)
-    return Diff(Reader(spark, table, schema), files, keys, snapshot_id).frame()
+    reader = Reader(spark, table, schema)
+    lineage = keys.kind == KeyKind.ROW_ID or keys.same == Same.ROW_ID
+    return Diff(reader, files, keys, snapshot_id, deleted.restored(reader, files.relieved, lineage=lineage)).frame()
 
 
 @attrs.frozen(eq=False)
 class Diff:
-    """The comparison of one snapshot with its parent; `moving` says that rows may have changed their keys."""
+    """The comparison of one snapshot with its parent.
+
+    `restored` are rows of older files that live again, `moving` says that rows may have changed their keys.
+    """
 
     reader: Reader
     files: FileChanges
     keys: Keys
     snapshot_id: int
+    restored: DataFrame | None = None
     moving: bool = False
 
     def frame(self) -> DataFrame:
         """Give the changes, by the cheapest way that the files allow."""
-        gone = self.files.removed or self.files.touched
-        if self.keys.same == Same.NOTHING or not (gone and self.files.added):
+        if self.keys.same == Same.NOTHING or not (self._goes and self._comes):
             return self._compared().drop(SOLE)
         made = moved(attrs.evolve(self, moving=True)._compared(), self._same())  # noqa: SLF001 - another value of this class
         return made if self._by_row_id else made.withColumn("row_id", F.lit(None).cast("long"))
@@ -66,9 +71,9 @@ class Diff:
         """Give the changes paired by key."""
         row = row_struct(self.reader.schema)
         row_id = F.col(ROW_ID) if self._with_row_id else F.lit(None).cast("long")
-        if not (self.files.removed or self.files.touched):
-            return events(self._live_added(), "c", row, row_id)
-        if not self.files.added:
+        if not self._goes:
+            return events(self._come(), "c", row, row_id)
+        if not self._comes:
             return events(self._gone(), "d", row, row_id)
         apart, rest = self._apart()
         parts = [attrs.evolve(self, files=files)._compared() for files in apart]  # noqa: SLF001 - another value of this class
@@ -80,7 +85,7 @@ class Diff:
     def _apart(self) -> tuple[list[FileChanges], Diff | None]:
         """Split off files that only delete and files that only create; None where nothing else is left."""
         files, names = self.files, [n for n in self.keys.columns or self.reader.schema.names if not self._by_row_id]
-        if files.touched or not (files.removed and names):
+        if files.touched or self.restored is not None or not (files.removed and files.added and names):
             return [], self
         spans = changed_bounds(self.reader.table, self.snapshot_id, self.reader.schema.iceberg, names)
         old, new = ([spans.get(task.path, {}) for task in side] for side in (files.removed, files.added))
@@ -114,33 +119,48 @@ class Diff:
         image = F.coalesce("before", "after")
         return [_field(self.reader.schema, image, name) for name in self.keys.identifiers]
 
-    def _live_added(self) -> DataFrame:
-        return self._live(self.files.added)
+    @property
+    def _goes(self) -> bool:
+        """Whether rows of the parent may be gone."""
+        return bool(self.files.removed or self.files.touched)
+
+    @property
+    def _comes(self) -> bool:
+        """Whether there may be rows that the parent did not have."""
+        return bool(self.files.added) or self.restored is not None
 
     def _live(self, tasks: Sequence[Task]) -> DataFrame:
         return self.reader.live(tasks, lineage=self._with_row_id).drop(SEQUENCE)
+
+    def _come(self) -> DataFrame:
+        parts = [self._live(self.files.added)] if self.files.added else []
+        return _together([*parts, *([] if self.restored is None else [self.restored])])
 
     def _gone(self) -> DataFrame:
         parts = []
         if self.files.removed:
             parts.append(self._live(self.files.removed))
         if self.files.touched:
-            parts.append(deleted.taken(self.reader, self.files.touched, lineage=self._with_row_id))
+            parts.append(self._taken(lineage=self._with_row_id))
         return _together(parts)
 
+    def _taken(self, *, lineage: bool) -> DataFrame:
+        return deleted.taken(self.reader, self.files.touched, lineage=lineage)
+
     def _sides(self) -> tuple[DataFrame, DataFrame]:
-        if not self.files.removed:
-            return self._digested(self._gone()), self._digested(self._live_added())
-        gone, new = self._rewritten()
-        if self.files.touched:
-            taken = self._digested(deleted.taken(self.reader, self.files.touched, lineage=self._with_row_id))
-            gone = gone.unionByName(taken)
-        return gone, new
+        """Give what went and what came, with digests; rows of rewritten files that stayed are left out."""
+        if not (self.files.removed and self.files.added):
+            return self._digested(self._gone()), self._digested(self._come())
+        if lineage.known(self.files):
+            taken = self._taken(lineage=True) if self.files.touched else None
+            gone, new = (self._digested(rows) for rows in lineage.changed(self.reader, self.files, taken))
+        else:
+            gone, new = self._rewritten()
+            if self.files.touched:
+                gone = gone.unionByName(self._digested(self._taken(lineage=self._with_row_id)))
+        return gone, new if self.restored is None else new.unionByName(self._digested(self.restored))
 
     def _rewritten(self) -> tuple[DataFrame, DataFrame]:
-        if lineage.known(self.files):
-            gone, new = lineage.changed(self.reader, self.files)
-            return self._digested(gone), self._digested(new)
         walked = None if self._by_row_id else rewritten.unpaired(self.reader, self.files, self.keys)
         if walked is not None:
             return self._digested(walked[0]), self._digested(walked[1])
