@@ -133,8 +133,8 @@ class Diff:
         return self.reader.live(tasks, lineage=self._with_row_id).drop(SEQUENCE)
 
     def _come(self) -> DataFrame:
-        parts = [self._live(self.files.added)] if self.files.added else []
-        return _together([*parts, *([] if self.restored is None else [self.restored])])
+        added = self._live(self.files.added)
+        return added if self.restored is None else added.unionByName(self.restored)
 
     def _gone(self) -> DataFrame:
         parts = []
