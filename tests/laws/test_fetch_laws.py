@@ -230,7 +230,7 @@ def test_a_made_up_count_of_headers_is_not_counted_through() -> None:
 
 
 def test_many_headers_of_a_record_are_read() -> None:
-    """The first of a name counts, however many there are; half a million of them are read at the pace of their bytes."""
+    """The first of a name counts, however many there are; half a million cost what as many bytes do."""
     sized = (varint(len(part)) + part for i in range(500_000) for part in (b"h%d" % (i % 400_000), b"%d" % i))
     fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(500_000) + b"".join(sized)
     body = varint(len(fields)) + fields + written(Record(1, b"k", b"v", (("h7", None),)), 0)
