@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -140,8 +141,11 @@ def _deaf_to_sigterm(session: SparkSession) -> None:
 
     Supervisors send the signal to every process of a group at once, and a JVM that heeds it is gone first.
     """
+    from py4j.protocol import Py4JJavaError
+
     signals = session._jvm.sun.misc  # noqa: SLF001
-    signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
+    with suppress(Py4JJavaError):  # a JVM that was told to leave signals alone (-Xrs)
+        signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
 
 
 def _ship(session: SparkSession) -> None:
