@@ -23,8 +23,8 @@ _DELETE, _MESSAGE = ord("d"), ord("m")
 DELETED = "__deleted"
 Ops = Bytes
 _POSITION = frozenset({"op", "source.ts_ns", "source.ts_us", "source.ts_ms", "source.lsn", "transaction.total_order"})
-_ORIGIN = ("name", "db", "table")
-"""What names a source: its server (`topic.prefix`), database and table."""
+_ORIGIN = ("name", "db", "schema", "table")
+"""What names a source: its server (`topic.prefix`), database, schema where it has such, and table."""
 _UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
 
 
@@ -51,8 +51,9 @@ class Changes:
 
     rows: input indices; row: flattened columns (null where there is no image); op: character codes, 0 unknown;
     deleted: the change removes its key; ts_ns, lsn, total_order: position in the source, null where unknown;
-    optional: column -> optional flag where a schema block says so; origin: the source, as "server.database.table",
-    parts that events do not tell left empty; documents: columns of JSON texts, by the schema.
+    optional: column -> optional flag where a schema block says so; origin: the source, as
+    "server.database.schema.table", parts that events do not tell left empty, the schema out; documents: columns of
+    JSON texts, by the schema.
     """
 
     rows: Rows
@@ -306,8 +307,9 @@ def _origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArra
         # One source in a block is the usual case: then nothing is sorted.
         same = not count or bool((codes == codes[0]).all())
         used, codes = (codes[:1], np.zeros(count, np.int64)) if same else np.unique(codes, return_inverse=True)
-        dot = "." if place else ""
-        names = [f"{names[code // len(own)]}{dot}{own[code % len(own)]}" for code in used.tolist()]
+        schema = _ORIGIN[place] == "schema"
+        parts = [(names[code // len(own)], own[code % len(own)]) for code in used.tolist()]
+        names = [name if schema and not part else f"{name}{'.' if place else ''}{part}" for name, part in parts]
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
 
 

@@ -6,6 +6,7 @@ nothing, so that a crash before the batch's own commit does no harm.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,7 +17,13 @@ from connector.iceberg.table import Table
 from connector.settings.writes import MAIN
 
 
-def emptied(spark: SparkSession, catalog: str, table: Table, until: tuple[str, int] | None) -> None:
+def emptied(
+    spark: SparkSession,
+    catalog: str,
+    table: Table,
+    until: tuple[str, int] | None,
+    own: Sequence[tuple[str, str]] = (),
+) -> None:
     """Delete every row, or those whose column (a number) is not above a value.
 
     Args:
@@ -24,10 +31,11 @@ def emptied(spark: SparkSession, catalog: str, table: Table, until: tuple[str, i
         catalog: the Spark catalog's name.
         table: the table; its Java object is up to date afterwards.
         until: the column that orders rows and the truncate's value of it, None when the table has none.
+        own: text columns and their values, which the rows have; empty for rows of any.
 
     Raises:
         RetriableError: the catalog or store is away, or another writer was faster.
-        FatalError: a file holds rows from before and after, and Spark cannot read the table (a `time` column).
+        FatalError: a file holds rows that stay too, and Spark cannot read the table (a `time` column).
     """
     table.refresh()
     if table.snapshot_id is None:
@@ -36,30 +44,39 @@ def emptied(spark: SparkSession, catalog: str, table: Table, until: tuple[str, i
     try:
         with mapped(f"emptying table {table.name}"):
             delete = table.java.newDelete().toBranch(table.branch)
-            delete.deleteFromRowFilter(_filter(expressions, until)).commit()
+            delete.deleteFromRowFilter(_filter(expressions, until, own)).commit()
     except RetriableError as error:
-        if java_exception_name(error) != "ValidationException" or until is None:
+        if java_exception_name(error) != "ValidationException" or (until is None and not own):
             raise
-        _by_rows(spark, catalog, table, until)
+        _by_rows(spark, catalog, table, until, own)
     table.refresh()
 
 
-def _filter(expressions: Any, until: tuple[str, int] | None) -> Any:
-    if until is None:
-        return expressions.alwaysTrue()
-    either = getattr(expressions, "or")
-    return either(expressions.lessThanOrEqual(*until), expressions.isNull(until[0]))
+def _filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:
+    both, either, made = getattr(expressions, "and"), getattr(expressions, "or"), expressions.alwaysTrue()
+    if until is not None:
+        made = either(expressions.lessThanOrEqual(*until), expressions.isNull(until[0]))
+    for column, value in own:
+        made = both(made, expressions.equal(column, value))
+    return made
 
 
-def _by_rows(spark: SparkSession, catalog: str, table: Table, until: tuple[str, int]) -> None:
+def _by_rows(
+    spark: SparkSession, catalog: str, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]
+) -> None:
     parts = [catalog, *table.name.split("."), *([] if table.branch == MAIN else [f"branch_{table.branch}"])]
     name = ".".join(f"`{part}`" for part in parts)
-    column, value = until
-    quoted = f"`{column.replace('`', '``')}`"
+    terms = [] if until is None else [f"({_quoted(until[0])} IS NULL OR {_quoted(until[0])} <= {int(until[1])})"]
+    terms += [f"{_quoted(column)} = :own{place}" for place, (column, _) in enumerate(own)]
+    values = {f"own{place}": value for place, (_, value) in enumerate(own)}
     try:
-        spark.sql(f"DELETE FROM {name} WHERE {quoted} IS NULL OR {quoted} <= {int(value)}")  # noqa: S608 - quoted
+        spark.sql(f"DELETE FROM {name} WHERE {' AND '.join(terms)}", values)  # noqa: S608 - quoted
     except Exception as error:
         raise FatalError(
-            f"table {table.name}: a truncate has to delete rows among later ones, and Spark cannot "
-            f"({type(error).__name__}); empty the table by hand and start again"
+            f"table {table.name}: a truncate has to delete rows among others, and Spark cannot "
+            f"({type(error).__name__}); delete them by hand and start again"
         ) from error
+
+
+def _quoted(column: str) -> str:
+    return f"`{column.replace('`', '``')}`"

@@ -6,6 +6,8 @@ page by page, and deleted as any other change is, by version.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -19,25 +21,35 @@ _KEPT = "2m"
 
 
 def emptied(
-    connection: ConnectionSettings, settings: BulkSettings, style: Style, version: int, place: int, slices: int
+    connection: ConnectionSettings,
+    settings: BulkSettings,
+    style: Style,
+    version: int,
+    place: int,
+    slices: int,
+    own: Mapping[str, str] | None = None,
 ) -> int:
     """Delete the documents of one slice whose version is not greater; give how many there were.
+
+    With `own` only those whose fields have these texts: they are read, as a field may be indexed in any way.
 
     Raises:
         RetriableError, FatalError: the cluster is away, or refuses it.
     """
     sender, name = Sender(connection, settings, lambda *_: None), style.over or style.index
     asking = client(connection)
-    body = {"size": PAGE, "_source": False, "sort": ["_doc"]}
+    body: dict[str, object] = {"size": PAGE, "_source": sorted(own or ()) or False, "sort": ["_doc"]}
     if slices > 1:
         body["slice"] = {"id": place, "max": slices}
     with mapped(f"emptying index {name}"):
         asking.indices.refresh(index=name)
         page = asking.search(index=name, body=body, scroll=_KEPT)
         while page["hits"]["hits"]:
-            ids = pa.array([hit["_id"] for hit in page["hits"]["hits"]], pa.string())
-            places = [hit["_index"] for hit in page["hits"]["hits"]]
-            sender.delete_at(style, places, ids, np.full(len(ids), version, np.int64), np.arange(len(ids)))
+            hits = [hit for hit in page["hits"]["hits"] if not own or hit.get("_source", {}).items() >= own.items()]
+            ids = pa.array([hit["_id"] for hit in hits], pa.string())
+            places = [hit["_index"] for hit in hits]
+            if hits:
+                sender.delete_at(style, places, ids, np.full(len(ids), version, np.int64), np.arange(len(ids)))
             page = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _KEPT})
         asking.clear_scroll(body={"scroll_id": [page["_scroll_id"]]}, ignore=[404])
     return sender.finish().deleted

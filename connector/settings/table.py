@@ -91,7 +91,7 @@ TRUNCATE = Option(
     kind=BOOLEAN,
     default=False,
     importance="medium",
-    doc="Empty the table when its source was truncated (hard deletes only); false ignores truncates and says so.",
+    doc="Delete a source's rows when it was truncated (hard deletes only); false ignores truncates and says so.",
 )
 DEDUP_COLUMN = Option(
     name="debezium.sink.iceberg.upsert-dedup-column",

@@ -27,13 +27,13 @@ from connector.settings import SinkSettings
 from connector.sink.jobs import Result, buckets, reducers, run
 from connector.sink.landing import Destinations, Landed, Landing
 from connector.sink.limits import Limits
-from connector.sink.plan import BatchPlan
+from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.records import Batch
 from connector.sink.routing import FieldRoutes
 from connector.sink.shares import Shares
+from connector.sink.sources import Cuts, Sources, cuts_of
 from connector.sink.start import check_same
 from connector.sink.transactions import Transactions
-from connector.sink.truncates import Cut
 
 MAX_ROUNDS = 8
 """A job runs again after tables were created or evolved for it; each round brings in every shape seen so far."""
@@ -237,7 +237,7 @@ class Batches:
             self._log.warning("dead letter", record=place, stage=letter.stage, reason=letter.reason)
 
     def _run(self, batch: Batch) -> tuple[BatchPlan, list[str], Result]:
-        cuts: dict[str, Cut] = {}
+        cuts: dict[str, Cuts] = {}
         for _ in range(MAX_ROUNDS):
             plan, names = self.plan(batch, cuts)
             with self._targets.reading(*names):
@@ -253,16 +253,37 @@ class Batches:
             self._targets.satisfy(result.needs)
         raise FatalError(f"batch {batch.id}: tables could not be made ready for its events; the log tells which")
 
-    def _fresh_cuts(self, plan: BatchPlan, names: list[str], result: Result) -> dict[str, Cut]:
-        """Give the truncates that the job did not know of."""
+    def _fresh_cuts(self, plan: BatchPlan, names: list[str], result: Result) -> dict[str, Cuts]:
+        """Decide what truncates empty that the job did not know of."""
         if not self._settings.table.truncate:
             return {}
-        found = [(plan.tables[index], truncates) for index, truncates in result.truncates.items()]
-        return {
-            names[t.index]: Cut.of(some) for t, some in found if t.mode == "upsert" and not t.history and t.cut is None
-        }
+        found = {}
+        for index, truncates in result.truncates.items():
+            table, name = plan.tables[index], names[index]
+            if table.mode != "upsert" or table.history:
+                self._log.warning("a truncate changes nothing in a table that keeps every row", table=name)
+            elif table.cuts == Cuts():
+                sources = self._sources(plan, table, name, result)
+                prefix = self._settings.events.add_fields_prefix
+                found[name] = cuts_of(truncates, sources, table.layout.columns.names, prefix)
+                for source in found[name].refused:
+                    self._log.warning(
+                        "a truncate is refused: rows of its source are not told apart", table=name, source=source
+                    )
+        return found
 
-    def plan(self, batch: Batch, cuts: Mapping[str, Cut] | None = None) -> tuple[BatchPlan, list[str]]:
+    def _sources(self, plan: BatchPlan, table: TablePlan, name: str, result: Result) -> Sources:
+        """Give what is known of where a table's rows are from."""
+        known = {source for marks in table.watermarks.values() for source in marks}
+        come = {source for one in result.seen if one.table == table.index for source in one.dates}
+        truncated = {each.source for each in result.truncates[table.index]}
+        routed = plan.routing is not None
+        read = {topic for topic, _ in (*self.position.offsets, *plan.ranks)}
+        topics = set() if routed else {topic for topic, own in self._targets.find(read).items() if own == name}
+        all_known = table.dated and (table.base is None or bool(table.watermarks))
+        return Sources(frozenset(known | come | truncated), frozenset(topics), all_known, routed)
+
+    def plan(self, batch: Batch, cuts: Mapping[str, Cuts] | None = None) -> tuple[BatchPlan, list[str]]:
         """Give the plan of the next job, and the names of its tables by index."""
         routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
         names = sorted(set(routes.values())) or self._targets.routed()
@@ -275,7 +296,7 @@ class Batches:
         tables = tuple(
             attrs.evolve(
                 self._targets.plan(name, i, batch.start),
-                cut=(cuts or {}).get(name),
+                cuts=(cuts or {}).get(name, Cuts()),
                 buckets=buckets(expected[i], writers),
             )
             for name, i in index.items()

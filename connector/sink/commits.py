@@ -96,13 +96,16 @@ class Commits:
     def _empty(self, plan: BatchPlan, names: list[str]) -> None:
         """Delete what tables held before they were truncated."""
         for table in plan.tables:
-            if table.cut is not None:
+            whole = [] if table.cut is None else [(table.cut, ())]
+            cuts = [*whole, *((cut, rows.values) for cut, rows in table.cuts.of_sources.values())]
+            for cut, own in cuts:
                 target, column = self._targets[names[table.index]], plan.dedup_column
                 ordered = column == CLOCK and column in table.layout.columns.names
-                until = (column, table.cut.ts_ns) if ordered and table.cut.ts_ns != NONE else None
-                emptied(self._spark, plan.catalog, target.table, until)
+                until = (column, cut.ts_ns) if ordered and cut.ts_ns != NONE else None
+                emptied(self._spark, plan.catalog, target.table, until, own)
                 self._targets.refresh(names[table.index], alone=True)
-                self._log.info("table emptied by a truncate at its source", table=target.table.name)
+                told = "table emptied by a truncate at its source" if not own else "rows of a truncated source deleted"
+                self._log.info(told, table=target.table.name)
 
     def _land(self, table: TablePlan, name: str, result: Result, position: Position) -> Landed | None:
         asked = result.asked.get(table.index)

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown, holds
@@ -28,6 +29,7 @@ from connector.sink.rereading import read_again
 from connector.sink.routing import FieldRoutes, routed
 from connector.sink.rows import DELETED, Run, dedup, integers, part_of, tombstones_of, uncommitted
 from connector.sink.salvage import salvaged
+from connector.sink.sources import REFUSED
 from connector.sink.truncates import OP, Truncate
 from connector.sink.watermarks import Seen
 from serde.bits import children
@@ -227,6 +229,7 @@ def _taken(work: _Work, made: Changes, table: TablePlan | None, name: str | None
     """Take changes of one table: as rows, as a need, or as faults."""
     plan, run = work.plan, work.run
     work.truncates.extend(_truncates(run, made, table))
+    work.faults.extend(_refused(made, table))
     change = _true_after(run, made, table)
     if change is None:
         return
@@ -279,10 +282,24 @@ def _truncates(run: Run, change: Changes, table: TablePlan | None) -> Iterator[T
     for index in np.flatnonzero(change.op == OP).tolist():
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
-            place = (integers(column)[index] for column in (change.ts_ns, change.lsn, change.total_order))
-            found = Truncate(run.topic, run.partition, offset, *map(int, place))
+            ts_ns, lsn, total = (
+                int(integers(column)[index]) for column in (change.ts_ns, change.lsn, change.total_order)
+            )
+            source, number = change.origin[index].as_py(), -1 if table is None else table.index
+            found = Truncate(run.topic, run.partition, offset, ts_ns, lsn, total, source, number)
+            if table is not None and source in table.cuts.refused:
+                continue
             if table is None or not 0 < found.ts_ns < table.truncated:
                 yield found
+
+
+def _refused(change: Changes, table: TablePlan | None) -> Iterator[Fault]:
+    """Give the truncates that empty nothing, as nothing tells what."""
+    if table is None or not table.cuts.refused:
+        return
+    for index in np.flatnonzero(change.op == OP).tolist():
+        if change.origin[index].as_py() in table.cuts.refused:
+            yield Fault(int(change.rows[index]), "TASK_PUT", REFUSED.format(table=table.layout.name))
 
 
 def _true_after(run: Run, change: Changes, table: TablePlan | None) -> Changes | None:
@@ -291,6 +308,10 @@ def _true_after(run: Run, change: Changes, table: TablePlan | None) -> Changes |
     if table is not None and table.cut is not None:
         places = [integers(column) for column in (change.ts_ns, change.lsn, change.total_order)]
         keep &= table.cut.after((run.topic, run.partition), run.offset[change.rows], *places)
+    for source, (cut, _) in table.cuts.of_sources.items() if table is not None else ():
+        places = [integers(column) for column in (change.ts_ns, change.lsn, change.total_order)]
+        after = cut.after((run.topic, run.partition), run.offset[change.rows], *places)
+        keep &= after | ~np.asarray(pc.equal(change.origin.cast(pa.string()), source))
     if keep.all():
         return change
     return only(change, keep) if keep.any() else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -22,8 +22,9 @@ from connector.sink.fold import NONE
 from connector.sink.indices import Indices
 from connector.sink.jobs import Result
 from connector.sink.landing import Landed
-from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.plan import BatchPlan
 from connector.sink.rows import UNITS_NS
+from connector.sink.truncates import Cut
 from connector.task_errors import of_tasks
 
 
@@ -47,7 +48,9 @@ class Indexing:
             raise FatalError(f"{result.tally.tombstones} records have no value, and behavior.on.null.values is fail")
         for table in plan.tables:
             if table.cut is not None:
-                self._empty(table, names[table.index], plan.dedup_column)
+                self._empty(table.cut, (), names[table.index], plan.dedup_column)
+            for cut, rows in table.cuts.of_sources.values():
+                self._empty(cut, rows.values, names[table.index], plan.dedup_column)
         late = {i: [x for x in told if x.startswith(LATE)] for i, told in result.files.items()}
         self._complete(plan, {index: payloads for index, payloads in late.items() if payloads})
         landed = {}
@@ -86,17 +89,19 @@ class Indexing:
             fault = f"{text} of {count} changes, and the settings say fail; nothing is acknowledged"
             judge(rule, count, fault, text)
 
-    def _empty(self, table: TablePlan, name: str, dedup_column: str) -> None:
-        """Delete the documents from before a truncate, by executors; those of its own transaction stay."""
-        assert table.cut is not None
+    def _empty(self, cut: Cut, own: Sequence[tuple[str, str]], name: str, dedup_column: str) -> None:
+        """Delete the documents from before a truncate, by executors; those of its own transaction stay.
+
+        Where `own` has fields with values only documents that have them.
+        """
         # Other columns are refused beside truncate.enabled: nothing would tell what came before.
-        target, version = self._indices.target(name), table.cut.ts_ns // UNITS_NS.get(dedup_column, 1) - 1
-        if target.versions == "offset" or table.cut.ts_ns == NONE:
-            version = max(table.cut.offsets.values())
+        target, version = self._indices.target(name), cut.ts_ns // UNITS_NS.get(dedup_column, 1) - 1
+        if target.versions == "offset" or cut.ts_ns == NONE:
+            version = max(cut.offsets.values())
         slices = self._spark.sparkContext.defaultParallelism
         # Documents go by versions here even where they are only added to.
         style = attrs.evolve(target.style, partial=False)
-        task = partial(_emptied, search=self._search, style=style, version=version, slices=slices)
+        task = partial(_emptied, search=self._search, style=style, version=version, slices=slices, own=dict(own))
         with of_tasks():
             rows = self._spark.range(0, slices, 1, slices).mapInArrow(task, "deleted long").collect()
         count = sum(row.deleted for row in rows)
@@ -104,11 +109,16 @@ class Indexing:
 
 
 def _emptied(
-    batches: Iterator[pa.RecordBatch], search: SearchSettings, style: Style, version: int, slices: int
+    batches: Iterator[pa.RecordBatch],
+    search: SearchSettings,
+    style: Style,
+    version: int,
+    slices: int,
+    own: Mapping[str, str],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         counts = [
-            emptied(search.connection, search.bulk, style, version, place, slices)
+            emptied(search.connection, search.bulk, style, version, place, slices, own)
             for place in batch.column(0).to_pylist()
         ]
         yield pa.RecordBatch.from_pydict({"deleted": pa.array(counts, pa.int64())})

@@ -18,6 +18,7 @@ from connector.settings.key_columns import KeysFrom
 from connector.settings.writes import WriteMode
 from connector.sink.outlet import Outlet
 from connector.sink.routing import FieldRoutes
+from connector.sink.sources import Cuts
 from connector.sink.truncates import Cut
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
@@ -32,7 +33,7 @@ class TablePlan:
     `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
     `patches` tells that its events are known to leave values out which the table may hold (`connector.sink.patch`):
     then the records come with the header that names the key before (`connector.sink.moves`).
-    `cut` is where a truncate in the batch emptied it: what came before that is left out.
+    `cuts` tells what truncates in the batch emptied: of that what came before is left out.
     `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the reducers for
     one with many.
     `write_mode` tells how the rows that an upsert replaces go. `history` keeps every version of a row
@@ -52,7 +53,6 @@ class TablePlan:
     known_keys: KnownKeys = KnownKeys()
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     patches: bool = False
-    cut: Cut | None = None
     keys_from: KeysFrom = "record"
     buckets: int = 1
     dated: bool = False
@@ -61,6 +61,12 @@ class TablePlan:
     truncated: int = 0
     write_mode: WriteMode = "equality-delete"
     history: bool = False
+    cuts: Cuts = Cuts()
+
+    @property
+    def cut(self) -> Cut | None:
+        """Where a truncate in the batch emptied all of it."""
+        return self.cuts.whole
 
     @property
     def keyed(self) -> bool:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from connector.settings.regexps import compiled
 from connector.settings.routes import Routes, parts
 from connector.sink.operations import at
+from connector.sink.truncates import OP as TRUNCATE
 from serde.bits import Ints
 from serde.block import Block
 from serde.changes import Changes, cut, taken
@@ -113,13 +114,23 @@ def _value(change: Changes, block: Block, topic: str, rule: Routes) -> pa.String
     return whole if isinstance(whole, pa.Array) else pa.array([whole.as_py()] * len(change.rows), pa.string())
 
 
+def _told(change: Changes) -> pa.StructArray:
+    """Give the rows; a truncate has none, and is told by the fields that unwrapping added."""
+    truncates = change.op == TRUNCATE
+    if not truncates.any():
+        return change.row
+    gone = pa.array(np.asarray(change.row.is_null()) & ~truncates)
+    columns = [change.row.field(place) for place in range(change.row.type.num_fields)]
+    return pa.StructArray.from_arrays(columns, fields=list(change.row.type), mask=gone)
+
+
 def _text(path: str, change: Changes, block: Block, places: Ints) -> pa.StringArray | None:
     """Give a field of the event as it came, else of its row, as text."""
     column = at(block.fields, path)
     if column is not None and len(places) != len(column):
         column = column.take(pa.array(places))
     if column is None:
-        column = at(change.row, path)
+        column = at(_told(change), path)
     if column is None or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
         return None
     return column if pa.types.is_string(column.type) else column.cast(pa.string())

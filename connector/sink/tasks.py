@@ -120,8 +120,8 @@ class _Mapping:
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
-        if outcome.truncates and run.topic in self._plan.routes:
-            yield Parcel.of(parcels.TRUNCATES, outcome.truncates, self._plan.routes[run.topic])
+        for index in sorted({each.table for each in outcome.truncates if each.table >= 0}):
+            yield Parcel.of(parcels.TRUNCATES, tuple(each for each in outcome.truncates if each.table == index), index)
         for need in outcome.needs:
             self._blocked = True
             yield Parcel.of(parcels.NEED, need)

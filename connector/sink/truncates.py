@@ -21,7 +21,10 @@ CLOCK = "__source_ts_ns"
 
 @attrs.frozen
 class Truncate:
-    """One truncate event: where it is in Kafka, and in its source (`NONE`, the least number, where that is unknown)."""
+    """One truncate event: where it is in Kafka, and in its source (`NONE`, the least number, where that is unknown).
+
+    `source` is the name of that; `table` the index of its table in the batch's plan, -1 where there is none yet.
+    """
 
     topic: str
     partition: int
@@ -29,6 +32,8 @@ class Truncate:
     ts_ns: int
     lsn: int
     total_order: int
+    source: str = ""
+    table: int = -1
 
     @property
     def place(self) -> tuple[int, int, int]:

@@ -52,10 +52,17 @@ def suspects(dates: Ints, origin: pa.DictionaryArray, known: Mapping[str, int]) 
     if not known or not len(dates):
         return np.zeros(len(dates), np.bool_)
     floor = known.get(ALL, NONE)
-    limits = np.array([max(floor, known.get(name, NONE)) for name in origin.dictionary.to_pylist()], np.int64)
+    names = origin.dictionary.to_pylist()
+    limits = np.array([max(floor, known.get(n, known.get(without_schema(n), NONE))) for n in names], np.int64)
     limit = limits[np.asarray(origin.indices)] if len(limits) > 1 else limits[0]
     late: Mask = (dates < limit) & (dates != NONE)
     return late
+
+
+def without_schema(name: str) -> str:
+    """Give the name that earlier versions gave a source that has a schema."""
+    parts = name.split(".")
+    return ".".join((*parts[:2], parts[3])) if len(parts) == 4 else name  # noqa: PLR2004 - server, db, schema, table
 
 
 def latest(dates: Ints, origin: pa.DictionaryArray) -> dict[str, int]:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.inside import Inside
 from tests.model import recordings
+from tests.model.events import START_NS
 from tests.model.recordings import Record
 from tests.running import Run
 from tests.topics import Topics
@@ -69,6 +70,55 @@ def test_what_comes_again_after_a_truncate_changes_nothing(
         assert [(r["id"], r["v"]) for r in sink.lake.many(name)] == [(1, "after truncate")]
     # With its truncate each row is before it in the batch; alone the rows are late.
     assert late == [0, 3]
+
+
+def _event(topic: str, offset: int, table: str, number: int, op: str = "c") -> Record:
+    """An event of a table of one database; keys of its tables differ."""
+    moment = START_NS + number * 1_000_000
+    source = {"name": "srv", "db": "db", "schema": "public", "table": table, "ts_ns": moment}
+    after = {"id": number} if op == "c" else None
+    value = json.dumps({"before": None, "after": after, "source": source, "op": op}).encode()
+    return Record(topic, 0, offset, None if op == "t" else json.dumps({"id": number}).encode(), value)
+
+
+_SHARED = {
+    "a topic of several tables": {},
+    "several topics": {
+        "debezium.sink.iceberg.destination-regexp": "^shared.*$",
+        "debezium.sink.iceberg.destination-regexp-replace": "all_of_them",
+    },
+    "named by events": {
+        "iceberg.tables.route-field": "__db",
+        "iceberg.tables": "all_of_them",
+        "iceberg.table.all_of_them.route-regex": "db",
+    },
+    "not told apart": {"debezium.transforms.unwrap.add.fields": "op,source.ts_ns"},
+}
+
+
+@pytest.mark.parametrize("way", _SHARED)
+def test_a_truncate_of_one_of_several_sources(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, way: str
+) -> None:
+    """Rows of the others stay; where nothing tells rows apart all do, and the truncate is a dead letter."""
+    name = f"shared_{list(_SHARED).index(way)}"
+    one, other = (f"{name}.x", f"{name}.y") if way == "several topics" else (name, name)
+    extra = {"topics": ",".join({one, other}), "truncate.enabled": "true"}
+    space = plain_workspace(name, {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false", **_SHARED[way]})
+    topics.create(dict.fromkeys({one, other}, 1))
+    sink = Inside(spark, space)
+    first = [_event(one, 0, "x", 1), _event(other, 1, "y", 2), _event(one, 2, "x", 3), _event(other, 3, "y", 4)]
+    topics.replay(first, create=False)
+    sink.run()
+    later = [_event(other, 4, "y", 5), _event(one, 5, "x", 6, "t"), _event(one, 6, "x", 7), _event(other, 7, "y", 8)]
+    topics.replay(later, create=False)
+    dead = sum(report.dead_letters for report in sink.run())
+    table = name if way in ("a topic of several tables", "not told apart") else "all_of_them"
+    found = sorted(row["id"] for row in sink.lake.many(table))
+    if way == "not told apart":
+        assert (found, dead) == ([1, 2, 3, 4, 5, 7, 8], 1)
+    else:
+        assert (found, dead) == ([2, 4, 5, 7, 8], 0)
 
 
 def _fine(run: Run) -> Run:

@@ -1,0 +1,111 @@
+"""Truncates of a table that takes several sources: whose rows go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from connector.settings import EventSettings
+from connector.settings.routes import Routes
+from connector.sink.decode import decode
+from connector.sink.fold import NONE
+from connector.sink.sources import Cuts, SourceRows, Sources, cuts_of
+from connector.sink.truncates import Truncate
+from connector.sink.watermarks import suspects
+from tests.unit.sink_plans import DATED, dead, plan, routing, rows, run, upsert
+
+X, Y = "srv.db.public.x", "srv.db.public.y"
+ALL = ("id", "__table", "__db", "__schema")
+
+
+def truncate(source: str = X, ts_ns: int = 100) -> Truncate:
+    """A truncate event of a source."""
+    return Truncate("t", 0, 10, ts_ns, NONE, NONE, source, 0)
+
+
+def known(*names: str, topics: tuple[str, ...] = ("shared",), all_known: bool = True, routed: bool = False) -> Sources:
+    """What is known of a table's sources."""
+    return Sources(frozenset(names), frozenset(topics), all_known, routed)
+
+
+@pytest.mark.parametrize(
+    ("sources", "columns", "expected"),
+    [
+        (known(X), (), "whole"),
+        (known(X, topics=("srv.public.x",), all_known=False), (), "whole"),
+        (known(X, topics=("srv.x",), all_known=False), (), "whole"),
+        (known(X, "srv.db.x"), (), "whole"),
+        (known(X, all_known=False), (), "refused"),
+        (known(X, topics=("srv.public.x",), all_known=False, routed=True), (), "refused"),
+        (known(X, topics=("srv.public.x", "srv.public.y")), (), "refused"),
+        (known(X, Y), ("__db",), "refused"),
+        (known(X, Y), ("__table",), "rows"),
+        (known(X, "srv.db.other.x"), ("__table", "__db"), "refused"),
+        (known(X, "srv.db.other.x"), ("__schema",), "rows"),
+        (known(X, Y, all_known=False), ("__table", "__db"), "refused"),
+        (known(X, Y, all_known=False), ALL, "rows"),
+        (known(X, "*"), ("__table", "__db"), "refused"),
+        (known(X, "*"), ALL, "rows"),
+        (known("srv.db.x", "srv.db.y", all_known=False), ("__table", "__db"), "rows"),
+    ],
+)
+def test_whose_rows_go(sources: Sources, columns: tuple[str, ...], expected: str) -> None:
+    """All of a table that is its source's alone; of another the rows that columns tell apart, else none."""
+    source = X if X in sources.names else "srv.db.x"
+    cuts = cuts_of([truncate(source)], sources, columns, "__")
+    found = "whole" if cuts.whole else "rows" if cuts.of_sources else "refused"
+    assert (found, cuts.refused) == (expected, frozenset({source}) if expected == "refused" else frozenset())
+
+
+def test_values_are_those_of_the_columns() -> None:
+    """Each truncated source has its own moment, and the values of its rows' columns."""
+    cuts = cuts_of([truncate(X, 100), truncate(Y, 200), truncate(X, 150)], known(X, Y), ALL, "__")
+    assert {name: cut.ts_ns for name, (cut, _) in cuts.of_sources.items()} == {X: 150, Y: 200}
+    assert cuts.of_sources[Y][1] == SourceRows((("__db", "db"), ("__schema", "public"), ("__table", "y")))
+
+
+def _event(table: str, number: int, op: str = "c") -> bytes:
+    source = {"name": "srv", "db": "db", "schema": "public", "table": table, "ts_ns": number}
+    after: dict[str, Any] | None = {"id": number, "name": table} if op == "c" else None
+    return orjson.dumps({"before": None, "after": after, "source": source, "op": op})
+
+
+def test_rows_of_others_stay() -> None:
+    """Of one source rows from before its truncate go, whatever others the run holds; a refused one is a dead letter."""
+    values = [_event("x", 1), _event("y", 2), _event("x", 3, "t"), _event("x", 4), _event("y", 5)]
+    keys = [{"id": 1}, {"id": 2}, None, {"id": 4}, {"id": 5}]
+    table = upsert(0, DATED, ("id",))
+    outcome = decode(run(*values, keys=keys), plan(table))
+    assert [each.source for each in outcome.truncates] == [X]
+    cuts = cuts_of(outcome.truncates, known(X, Y), ("__table",), "__")
+    outcome = decode(run(*values, keys=keys), plan(upsert(0, DATED, ("id",), cuts=cuts)))
+    assert [row["id"] for row in rows(outcome)] == [2, 4, 5]
+    refused = upsert(0, DATED, ("id",), cuts=Cuts(refused=frozenset({X})))
+    outcome = decode(run(*values, keys=keys), plan(refused))
+    assert [row["id"] for row in rows(outcome)] == [1, 2, 4, 5]
+    assert list(dead(outcome)) == [2]
+    assert not outcome.truncates
+
+
+def test_truncates_find_the_tables_that_their_events_name() -> None:
+    """Where a field of the row decides, a truncate, which has no row, is told by the fields that unwrapping adds."""
+    columns = {**DATED, **dict.fromkeys(("__op", "__table", "__db"), pa.string())}
+    routes = routing(Routes(field="__db", tables=(("all", "db"),)), "all")
+    settings = EventSettings("auto", "auto", ("op", "table", "source.ts_ns", "db"), "__")
+    found = decode(
+        run(_event("x", 1), _event("x", 2, "t"), keys=[{"id": 1}, None]),
+        plan(upsert(0, columns, ("id",)), routing=routes, events=settings),
+    )
+    assert [(each.source, each.table) for each in found.truncates] == [(X, 0)]
+    assert found.ignored == 0
+
+
+def test_watermarks_of_earlier_versions_count() -> None:
+    """Names of sources had no schema: what was known under such a name still tells what may be late."""
+    origin = pa.array([X, "srv.db.public.z"]).dictionary_encode()
+    assert suspects(np.array([5, 5]), origin, {"srv.db.x": 7}).tolist() == [True, False]
+    assert suspects(np.array([5, 5]), origin, {"srv.db.x": 7, X: 4}).tolist() == [False, False]
