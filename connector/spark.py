@@ -9,9 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import structlog
+
+from connector.errors import FatalError
+from connector.runtime.given import missing
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
 from connector.runtime.sources import packages_root, packages_zip
+from connector.settings.stores import components, guessed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,6 +105,33 @@ def session_conf(
     return conf
 
 
+def store_jars(catalog: Catalog, spark: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the jars of stores and databases that the catalog needs and the user does not give, fetching them.
+
+    FatalError: a jar is not to be had. One that may not be needed is then left out, with a warning.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+
+    base = f"spark.sql.catalog.{catalog.name}."
+    over = {key.removeprefix(base): value for key, value in spark.items() if key.startswith(base)}
+    known = {**catalog.properties, **getattr(catalog, "table_properties", {}), **over}
+    shipped = Path(_find_spark_home()) / "jars"
+    found = [jar for name in missing(components(known), spark, shipped) for jar in _fetched(name)]
+    for name in missing(guessed(known), spark, shipped):
+        try:
+            found += _fetched(name)
+        except FatalError as error:
+            structlog.get_logger().warning("going on without a store's jar", store=name, reason=str(error))
+    return tuple(found)
+
+
+def _fetched(component: str) -> tuple[Path, ...]:
+    try:
+        return jars(component)
+    except FatalError as error:
+        raise FatalError(f"the catalog needs jars for {component}: {error}; or give them by spark.jars") from error
+
+
 def _joined(*parts: str) -> str:
     return ",".join(dict.fromkeys(word for part in parts for word in part.split(",") if word))
 
@@ -113,7 +145,7 @@ def build_session(app: str, catalog: Catalog, spark: Mapping[str, str]) -> Spark
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = session_conf(app, catalog, spark, jars("spark"), packages_root())
+    conf = session_conf(app, catalog, spark, (*jars("spark"), *store_jars(catalog, spark)), packages_root())
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 

@@ -23,6 +23,7 @@ from tests.model import recordings
 from tests.reading import Lake
 from tests.running import JAVA_OPTIONS, SEED, SHORT_LIVED, Workspace, quick_settings, workspace
 from tests.searching import Search
+from tests.store import Store
 from tests.topics import Topics
 
 MakeWorkspace = Callable[..., Workspace]
@@ -83,6 +84,13 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     """One OpenSearch node for all tests; each test has indexes of its own."""
     with SearchNode(tmp_path_factory.mktemp("search"), settings={"cluster.max_shards_per_node": "10000"}) as running:
         yield Search(running.url)
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """One S3 server for all tests; each test has buckets of its own."""
+    with Store(tmp_path_factory.mktemp("store")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

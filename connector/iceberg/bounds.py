@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from pyiceberg.conversions import from_bytes
-from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, read_manifest_list
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, PrimitiveType
 
 from connector.iceberg.spans import ORDERED, Span
+from connector.iceberg.storage import storage
 from connector.iceberg.table import Table
 
 
@@ -29,7 +29,7 @@ def changed_bounds(
     if not fields:
         return {}
     place = str(table.java.snapshot(snapshot_id).manifestListLocation())
-    io = load_file_io(table.io_properties(), place)
+    io = storage(table.io_properties(), place)
     manifests = [m for m in read_manifest_list(io.new_input(place)) if m.added_snapshot_id == snapshot_id]
     return {
         entry.data_file.file_path: _spans(entry.data_file, fields)

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import orjson
 import pyarrow as pa
-from pyiceberg.io import FileIO, OutputStream, load_file_io
+from pyiceberg.io import FileIO, OutputStream
 from pyiceberg.schema import Schema
 
 from connector.iceberg.avro_file import AvroFile
@@ -22,6 +22,7 @@ from connector.iceberg.layout import DataFormat, TableLayout, schema_of
 from connector.iceberg.parquet_file import ParquetFile
 from connector.iceberg.partitions import Partition
 from connector.iceberg.sorting import in_order, sortable
+from connector.iceberg.storage import storage
 
 ROW_GROUP_BYTES = 32 * 1024**2
 """Arrow bytes gathered before a row group is written: bounds a task's memory, and small enough to stay in it."""
@@ -83,7 +84,7 @@ class RollingFile:
             label: goes into file names, unique per task attempt.
         """
         self._layout, self._kind, self._partition, self._label = layout, kind, partition, label
-        self._io: FileIO = load_file_io(dict(layout.io_properties), layout.location)
+        self._io: FileIO = storage(layout.io_properties, layout.data_path)
         self._sorts = not kind.equality_ids and sortable(layout.order, kind.schema)
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0

@@ -5,16 +5,17 @@ Only the driver has a JVM beside it; executors never import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
+from connector.iceberg.causes import Cause, is_for_good, is_passing
 
 Jvm = Any
 JavaTable = Any
@@ -34,6 +35,8 @@ _RETRIABLE = (
     "ConnectException",
     "SocketTimeoutException",
 )
+_DEEPEST = 20
+_WAY_OUT = "no retry mends this: check the catalog's properties, its credentials, and the jars given to Spark"
 
 
 @contextmanager
@@ -45,7 +48,7 @@ def mapped(doing: str) -> Iterator[None]:
 
     Raises:
         CommitUnknown: the commit may or may not be in the table.
-        RetriableError: a conflict, or the catalog or store is away.
+        RetriableError: a conflict, or the catalog or store is away, unless what is behind it lasts (see `causes`).
         FatalError: everything else.
     """
     try:
@@ -61,13 +64,42 @@ def mapped(doing: str) -> Iterator[None]:
 
 
 def _ours(cause: Any, doing: str) -> ConnectorError:
-    name = cause.getClass().getSimpleName()
-    text = f"{doing}: {name}: {cause.getMessage()}"
-    if name == "CommitStateUnknownException":
+    causes = tuple(_chain(cause))
+    text = f"{doing}: {_told(causes)}"
+    if causes[0].name == "CommitStateUnknownException":
         return CommitUnknown(text)
-    if name in _RETRIABLE:
+    if is_for_good(causes):
+        return FatalError(f"{text}; {_WAY_OUT}")
+    if causes[0].name in _RETRIABLE or is_passing(causes):
         return RetriableError(text)
     return FatalError(text)
+
+
+def _chain(cause: Any) -> Iterator[Cause]:
+    for _ in range(_DEEPEST):
+        if cause is None:
+            return
+        name = str(cause.getClass().getSimpleName())
+        yield Cause(name, f"{cause.getMessage()}{_sql_state(cause, name)}")
+        cause = cause.getCause()
+
+
+def _sql_state(cause: Any, name: str) -> str:
+    """The code that databases give with an exception, whatever language their messages are in."""
+    if "SQL" not in name:
+        return ""
+    try:
+        state = cause.getSQLState()
+    except Py4JError:
+        return ""
+    return f" (SQLSTATE {state})" if state else ""
+
+
+def _told(causes: Sequence[Cause]) -> str:
+    """What was thrown, and what was at the bottom of it unless the same is said already."""
+    first, last = causes[0], causes[-1]
+    text = f"{first.name}: {first.message}"
+    return text if last.message in text else f"{text} (by {last.name}: {last.message})"
 
 
 def is_retriable(name: str) -> bool:
@@ -123,6 +155,17 @@ def each(iterable: Any) -> Iterator[Any]:
 def as_dict(java_map: Any) -> dict[str, str]:
     """Copy a Java map of strings."""
     return {str(entry.getKey()): str(entry.getValue()) for entry in each(java_map.entrySet())}
+
+
+def vended(io: Any, location: str) -> dict[str, str]:
+    """Give what the catalog handed out for files at a location: the credentials of the longest prefix that fits."""
+    try:
+        found = {str(one.prefix()): one.config() for one in each(io.credentials())}
+    except Py4JError:
+        # A FileIO that takes no credentials has no such method.
+        return {}
+    fitting = max((prefix for prefix in found if location.startswith(prefix)), key=len, default=None)
+    return {} if fitting is None else as_dict(found[fitting])
 
 
 def strings(spark: SparkSession, values: tuple[str, ...]) -> Any:

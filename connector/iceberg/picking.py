@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import load_file_io
 
 from connector.errors import FatalError
 from connector.iceberg.conversion import converted
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.storage import storage
 from connector.iceberg.variants import decoded
 from serde.bits import Ints
 
@@ -56,7 +56,7 @@ def _from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[pa.Fie
     if not path.endswith(".parquet"):
         raise FatalError(f"table {layout.name}: its data file {path} is no Parquet, in which rows are looked up")
     with (
-        load_file_io(dict(layout.io_properties), path).new_input(path).open() as stream,
+        storage(layout.io_properties, path).new_input(path).open() as stream,
         pq.ParquetFile(stream) as file,
     ):
         named = {_field_id(field): field.name for field in file.schema_arrow}

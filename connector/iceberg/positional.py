@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyiceberg.io import FileIO, OutputStream, load_file_io
+from pyiceberg.io import FileIO, OutputStream
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
@@ -25,6 +25,7 @@ from connector.iceberg import vectors
 from connector.iceberg.files import FileKind, RollingFile
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.partitions import Partition
+from connector.iceberg.storage import storage
 from connector.iceberg.types import arrow_schema
 
 _PATH, _POSITION = 2147483546, 2147483545
@@ -75,7 +76,7 @@ class PositionDeleteWriter:
         """
         self._layout = attrs.evolve(layout, properties={**layout.properties, **_METRICS})
         self._label, self._places = label, places
-        self._io = load_file_io(dict(layout.io_properties), layout.location)
+        self._io = storage(layout.io_properties, layout.data_path)
         self._puffin = _Puffin(self._layout, self._io, label) if as_vectors else None
         self._path, self._positions = "", BitMap64()
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.io import load_file_io
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import StaticTable
 from pyiceberg.table.metadata import TableMetadataUtil
@@ -19,9 +18,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
-from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped
+from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped, vended
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.retyped import for_pyiceberg
+from connector.iceberg.storage import storage
 from connector.settings.writes import MAIN
 
 
@@ -106,13 +106,16 @@ class Table:
 
     def io_properties(self) -> dict[str, str]:
         """Give what a FileIO needs: the catalog's properties, and credentials that the catalog handed out."""
-        return {**self._catalog_properties, **as_dict(self.java.io().properties())}
+        io, properties = self.java.io(), self._catalog_properties
+        # Only such catalogs hand something out; asking costs a call for every table of a batch.
+        given = vended(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
+        return {**properties, **as_dict(io.properties()), **given}
 
     def metadata(self) -> StaticTable:
         """Read the current metadata with PyIceberg."""
         location = str(self.java.operations().current().metadataFileLocation())
         properties = self.io_properties()
-        io = load_file_io(properties, location)
+        io = storage(properties, location)
         with (
             io.new_input(location).open() as file,
             Compressor.get_compressor(location).stream_decompressor(file) as stream,
@@ -122,7 +125,7 @@ class Table:
             # PyIceberg knows no variants and not all defaults; only columns' names and ids matter here.
             document["schemas"] = [for_pyiceberg(schema, "string") for schema in document["schemas"]]
         metadata = TableMetadataUtil.parse_obj(document)
-        io = load_file_io({**properties, **metadata.properties}, location)
+        io = storage({**properties, **metadata.properties}, location)
         return StaticTable(("static-table", location), metadata, location, io, NoopCatalog("static-table"))
 
     def ancestors(self) -> Iterator[Snapshot]:

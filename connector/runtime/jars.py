@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 _THREADS = 8
 _TRIES = 3
 _PAUSE_S = 2.0
-ON_DEMAND = frozenset({"connect", "jdbc-sink", "registry"})
-"""Components of the interop tests alone: fetched when named or asked for by `jars`, not with the others."""
+STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
+"""Components that only some catalogs need."""
+ON_DEMAND = frozenset({"connect", "jdbc-sink", "registry"}) | STORES
+"""Components of the interop tests and of some catalogs: fetched when named or asked for by `jars`, not with the others.
+"""
 
 Stamp = dict[str, tuple[int, int]]
 """File path -> (size in bytes, modification time in ns) at the time its checksum was found right."""

@@ -39,6 +39,15 @@ ROOTS = {
         "org.apache.kafka:connect-runtime:4.2.0",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
     ),
+    # What Iceberg needs to talk to a store. The bundles of GCP and Azure of 1.12.0 could not be had; they hold the
+    # clouds' own libraries only, and these have every class of them that Iceberg 1.12.0 uses to read and write files.
+    "s3": ("org.apache.iceberg:iceberg-aws-bundle:1.12.0",),
+    "gcs": ("org.apache.iceberg:iceberg-gcp-bundle:1.11.0",),
+    "adls": ("org.apache.iceberg:iceberg-azure-bundle:1.10.0",),
+    # JDBC drivers of databases that a catalog can be in.
+    "postgresql": ("org.postgresql:postgresql:42.7.8",),
+    "mysql": ("com.mysql:mysql-connector-j:9.5.0",),
+    "mariadb": ("org.mariadb.jdbc:mariadb-java-client:3.5.6",),
     # 3.6.0 lacks a module here. With ExtractNewRecordState (debezium-connect-plugins) and PostgreSQL's driver.
     "jdbc-sink": ("io.debezium:debezium-connector-jdbc:3.5.0.Final",),
 }
@@ -94,6 +103,9 @@ NOT_IN_THE_NODE = frozenset(
 OTHER_DRIVERS = frozenset({"mysql-connector-j", "mariadb-java-client", "mssql-jdbc", "ojdbc11"})
 """JDBC drivers that the sink connector's POM brings for databases that no test uses."""
 
+NOT_IN_A_DRIVER = frozenset({"checker-qual", "protobuf-java"})
+"""Annotations, and what only MySQL's document store needs."""
+
 
 def shipped_by_pyspark() -> frozenset[str]:
     """Names (without version) of the jars in the installed PySpark."""
@@ -140,6 +152,8 @@ def main() -> None:
         "spark": shipped_by_pyspark(),
         "search": NOT_IN_THE_NODE,
         "jdbc-sink": GIVEN_BY_THE_WORKER | OTHER_DRIVERS,
+        "postgresql": NOT_IN_A_DRIVER,
+        "mysql": NOT_IN_A_DRIVER,
     }
     components = {name: join(map(resolve, roots), left_out.get(name, frozenset())) for name, roots in ROOTS.items()}
     LOCK_FILE.write_text(render(components), encoding="utf-8")

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
+from connector.settings import stores
 from connector.settings.kinds import TEXT, one_of
 from connector.settings.option import Option, Prefix, names_of
 from connector.settings.reading import Reading
@@ -124,12 +125,22 @@ def build(reading: Reading, given: CatalogOptions = SINK) -> CatalogSettings:
     }
     named = {option.name.removeprefix(given.rest.name): text for option, text in values.items() if text}
     chosen = _completed(reading, given, named)
+    properties = chosen | {key: text for key, text in passed.items() if key not in table}
+    _check_stores(reading, given, properties | table)
     return CatalogSettings(
         name=reading.get(given.name),
-        properties=chosen | {key: text for key, text in passed.items() if key not in table},
+        properties=properties | stores.completed(properties, reading.providers.environ),
         namespace=_namespace(reading, given),
         table_properties=table,
     )
+
+
+def _check_stores(reading: Reading, given: CatalogOptions, properties: Mapping[str, str]) -> None:
+    own_jars = any((entry := reading.entries.get(key)) and entry.text for key in stores.OWN_JARS)
+    for problem in stores.problems(properties, own_jars=bool(own_jars)):
+        entry = reading.entries.get(given.rest.name + problem.key)
+        if entry:
+            reading.refuse(entry, problem.what, problem.todo)
 
 
 def _namespace(reading: Reading, given: CatalogOptions) -> tuple[str, ...]:

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import load_file_io
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from connector.iceberg.scan import FILE, POSITION, ROW_ID, ROW_ID_FIELD, Reader, column
 from connector.iceberg.scan_tasks import FileChanges, Task
+from connector.iceberg.storage import storage
 from connector.iceberg.types import arrow_schema
 from connector.source.keys import Keys, Same
 from connector.source.segments import Rewrite, Sighting, in_order, rewrites
@@ -68,7 +68,7 @@ class Files:
 
         Asked of every column by every job: a file that the walk cannot read has to be known before it.
         """
-        file = pq.ParquetFile(load_file_io(self.io_properties, path).new_input(path).open())
+        file = pq.ParquetFile(storage(self.io_properties, path).new_input(path).open())
         ids = {field.metadata.get(b"PARQUET:field_id"): field for field in file.schema_arrow if field.metadata}
         names = []
         for wanted in self.columns:

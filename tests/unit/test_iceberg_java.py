@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
 
-from connector.iceberg.java import jvm
+from connector.iceberg.java import jvm, vended
 
 
 @pytest.mark.parametrize("name", ["java.util.HashMap", "org.apache.iceberg.util.JsonUtil", "java.lang.String"])
@@ -21,3 +22,42 @@ def test_a_name_with_a_capital_is_a_class(name: str) -> None:
         found = getattr(found, part)
     assert isinstance(found, JavaClass)
     assert found._fqn == name
+
+
+class _Entries(dict[str, str]):
+    """A Java map as Py4J shows it."""
+
+    def entrySet(self) -> Any:  # noqa: N802 - Java's name
+        pairs = [SimpleNamespace(getKey=lambda k=k: k, getValue=lambda v=v: v) for k, v in self.items()]
+        return _Some(pairs)
+
+
+class _Some:
+    """A Java collection as Py4J shows it."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def iterator(self) -> Any:
+        rest = list(self._values)
+        return SimpleNamespace(hasNext=lambda: bool(rest), next=lambda: rest.pop(0))
+
+
+def test_vended_credentials_are_those_of_the_longest_prefix() -> None:
+    """Of the credentials that a catalog hands out a table's files get the ones meant for them; without any, none."""
+    handed = {"s3://b": "wide", "s3://b/w/t": "near", "s3://b/w/t2": "other"}
+    credentials = _Some(
+        [
+            SimpleNamespace(prefix=lambda p=p: p, config=lambda s=s: _Entries({"s3.session-token": s}))
+            for p, s in handed.items()
+        ]
+    )
+    io = SimpleNamespace(credentials=lambda: credentials)
+    assert vended(io, "s3://b/w/t/data") == {"s3.session-token": "near"}
+    assert vended(io, "s3://b/x") == {"s3.session-token": "wide"}
+    assert vended(io, "gs://b/x") == {}
+
+    def refused() -> Any:
+        raise Py4JError("Method credentials([]) does not exist")
+
+    assert vended(SimpleNamespace(credentials=refused), "s3://b") == {}

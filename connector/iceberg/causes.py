@@ -1,0 +1,105 @@
+"""the exceptions behind a failed call -> whether the same call may succeed later, by what a store or database said.
+
+The rules know Java's exceptions by their simple names and both Java's and Arrow's messages. They are asked of the whole
+chain of causes: a wrapper such as RuntimeIOException says nothing of what happened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import attrs
+
+
+@attrs.frozen
+class Cause:
+    """One exception of a chain: its class's simple name and its message."""
+
+    name: str
+    message: str
+
+
+_FOR_GOOD_NAMES = frozenset(
+    {
+        "ClassNotFoundException",
+        "NoClassDefFoundError",
+        "NoSuchMethodError",
+        "UnsupportedClassVersionError",
+        "UnsupportedFileSystemException",
+        "NoSuchBucketException",
+        "AccessControlException",
+        "AccessDeniedException",
+        "ForbiddenException",
+        "NotAuthorizedException",
+        "CertificateException",
+        "SunCertPathBuilderException",
+        "SQLInvalidAuthorizationSpecException",
+    }
+)
+_FOR_GOOD = re.compile(
+    r"""No\ FileSystem\ for\ scheme | No\ suitable\ driver | Unable\ to\ load\ (?:credentials|region)
+    | class\ \S+\ not\ found | Cannot\ (?:initialize|find\ constructor|load)\ \S*(?:FileIO|Catalog)
+    | (?:status\ code:?|HTTP\ status|status=)\s*(?:301|401|403)\b | \b(?:401\ Unauthorized|403\ Forbidden)
+    | bucket\ does\ not\ exist | bucket\ is\ not\ valid | NoSuchBucket | NO_SUCH_BUCKET | container\ does\ not\ exist
+    | ContainerNotFound | FilesystemNotFound | PermanentRedirect | AuthorizationHeaderMalformed
+    | AccessDenied | ACCESS_DENIED | Permission\ denied | InvalidAccessKeyId | INVALID_ACCESS_KEY_ID
+    | SignatureDoesNotMatch | SIGNATURE_DOES_NOT_MATCH | INVALID_SIGNATURE | AuthenticationFailed
+    | InvalidAuthenticationInfo | No\ AWS\ credentials | PKIX\ path
+    | password\ authentication\ failed | Access\ denied\ for\ user | no\ pg_hba\.conf\ entry | Unknown\ database
+    | (?:database|role)\ "[^"]*"\ does\ not\ exist | SQLSTATE\ (?:28\w{3}|3D000|42501)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_RENEWED = re.compile(
+    r"Expired_?(?:Token|Credentials?)|(?:token|credentials?|session|signature)\b[^.;]{0,40}\bexpired", re.IGNORECASE
+)
+_PASSING_NAMES = frozenset(
+    {
+        "ApiCallAttemptTimeoutException",
+        "ApiCallTimeoutException",
+        "ConnectException",
+        "ConnectTimeoutException",
+        "ConnectionClosedException",
+        "ConnectionPoolTimeoutException",
+        "HttpHostConnectException",
+        "NoHttpResponseException",
+        "NoRouteToHostException",
+        "RetryableException",
+        "SocketException",
+        "SocketTimeoutException",
+        "SQLRecoverableException",
+        "SQLTransientConnectionException",
+        "SQLTransientException",
+        "UnknownHostException",
+    }
+)
+_PASSING = re.compile(
+    r"""(?:status\ code:?|HTTP\ status|status=)\s*(?:408|429|5\d\d)\b | Unable\ to\ execute\ HTTP\ request
+    | NETWORK_CONNECTION | REQUEST_TIMEOUT | SLOW_DOWN | SERVICE_UNAVAILABLE | INTERNAL_FAILURE | THROTTLING
+    | Connection\ (?:reset|refused|timed\ out) | Couldn't\ connect | Could\ not\ connect
+    | SQLSTATE\ (?:08\w{3}|53\w{3}|57P\d\d)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def is_for_good(causes: Iterable[Cause]) -> bool:
+    """Tell whether no retry can mend this: a class, bucket or right that is missing, credentials that are wrong.
+
+    Credentials that have expired are another matter: the next load of the table may bring new ones.
+    """
+    causes = tuple(causes)
+    if any(_RENEWED.search(cause.message) for cause in causes):
+        return False
+    return any(cause.name in _FOR_GOOD_NAMES or _FOR_GOOD.search(cause.message) for cause in causes)
+
+
+def is_passing(causes: Iterable[Cause]) -> bool:
+    """Tell whether a store or database is away or busy, or credentials are out of date: the same may succeed later.
+
+    A host's name that nobody knows counts too: names come and go with what they are of.
+    """
+    causes = tuple(causes)
+    return not is_for_good(causes) and any(
+        cause.name in _PASSING_NAMES or _PASSING.search(cause.message) or _RENEWED.search(cause.message)
+        for cause in causes
+    )

@@ -1,0 +1,109 @@
+"""A warehouse on S3, with nothing configured but the store: the jars come by themselves, sink and source work on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import MakeWorkspace
+from tests.model.recordings import Record
+from tests.running import Run, Sink, Workspace
+from tests.sources import payload, replica
+from tests.store import SECRET, Store
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+
+ROWS = 500
+
+
+def _events(names: dict[int, str], start: int) -> list[Record]:
+    values = [
+        {"id": key, "name": name, "__op": "u", "__deleted": "false", "__source_ts_ns": 1_000 + start + key}
+        for key, name in names.items()
+    ]
+    records = [(json.dumps({"id": value["id"]}).encode(), json.dumps(value).encode()) for value in values]
+    return [
+        Record("stored.t", 0, start + i, key, value, (), 1_700_000_000_000) for i, (key, value) in enumerate(records)
+    ]
+
+
+def _on(store: Store, warehouse: str, prefix: str) -> dict[str, str]:
+    return {f"{prefix}{key}": value for key, value in {**store.properties, "warehouse": warehouse}.items()}
+
+
+def _read(space: Workspace, store: Store, warehouse: str) -> Run:
+    """Publish the tables' changes once."""
+    own = {key: value for key, value in space.properties.items() if not key.startswith(("debezium.", "topics"))}
+    catalog = {f"iceberg.catalog.{key}": value for key, value in space.catalog.items()}
+    plain = {f"{what}.converter.schemas.enable": "false" for what in ("key", "value")}
+    properties = {
+        **own,
+        **catalog,
+        **_on(store, warehouse, "iceberg.catalog."),
+        **plain,
+        "connector.class": "IcebergSource",
+        "name": "reader",
+        "topic.prefix": "read",
+        "table.include.list": r"default\.stored_t",
+        "iceberg.catalog.catalog-name": space.name,
+    }
+    path = space.home / f"reader-{len(list(space.home.glob('*.properties')))}.properties"
+    path.write_text("".join(f"{k}={v}\n" for k, v in properties.items()).replace("\\", "\\\\"), encoding="utf-8")
+    return Sink(path, ("--once",)).wait(240)
+
+
+def _names(topics: Topics) -> dict[int, Any]:
+    rows = replica(topics.read("read.default.stored_t")).values()
+    return {row["id"]: row["name"] for row in rows}
+
+
+def test_sink_and_source_work_on_s3(
+    topics: Topics, plain_workspace: MakeWorkspace, store: Store, tmp_path: Path
+) -> None:
+    """First load, upserts, a full read and the merge-on-read changes: all of it on S3, and no secret in a log."""
+    warehouse = store.make_bucket("first-load") + "/warehouse"
+    space = plain_workspace("stored", {"topics": "stored.t", **_on(store, warehouse, "debezium.sink.iceberg.")})
+    names = {key: f"name {key}" for key in range(ROWS)}
+    topics.replay(_events(names, 0))
+    runs = [space.start(None, "--once").wait(240)]
+    assert runs[0].code == 0, runs[0].text[-6000:]
+    runs.append(_read(space, store, warehouse))
+    assert runs[1].code == 0, runs[1].text[-6000:]
+    assert _names(topics) == names
+    changed = {key: f"changed {key}" for key in range(0, ROWS, 7)}
+    topics.replay(_events(changed, ROWS), create=False)
+    runs.append(space.start(None, "--once").wait(240))
+    assert runs[2].code == 0, runs[2].text[-6000:]
+    runs.append(_read(space, store, warehouse))
+    assert runs[3].code == 0, runs[3].text[-6000:]
+    assert _names(topics) == names | changed
+    updates = [payload(r.value) for r in topics.read("read.default.stored_t") if r.value is not None]
+    assert sum(event["op"] == "u" for event in updates) == len(changed)
+    assert not any(SECRET in run.text for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"warehouse": "s3://no-such-bucket/w"}, "bucket does not exist"),
+        ({"io-impl": "org.example.NoSuchIO"}, "NoSuchIO"),
+    ],
+)
+def test_what_no_retry_mends_stops_at_once(
+    topics: Topics, plain_workspace: MakeWorkspace, store: Store, change: dict[str, str], told: str
+) -> None:
+    """A bucket or class that is not there ends the run with its first error, said once, and no retry."""
+    topic = f"stop-{len(told)}.t"
+    topics.replay([Record(topic, 0, 0, b'{"id": 1}', b'{"id": 1, "__op": "c"}', (), 1_700_000_000_000)])
+    warehouse = store.make_bucket("stops") + "/warehouse"
+    given = {**_on(store, warehouse, "debezium.sink.iceberg."), "topics": topic}
+    space = plain_workspace(f"stop{len(told)}", given | {f"debezium.sink.iceberg.{k}": v for k, v in change.items()})
+    run = space.start(None, "--once").wait(120)
+    assert run.code == 1, run.text[-6000:]
+    assert not any(line["event"] == "will try again" for line in run.lines), run.text[-6000:]
+    (stopped,) = [line for line in run.lines if line["event"] == "stopped"]
+    assert (stopped["kind"], told in stopped["faults"][0]) == ("FatalError", True), stopped
