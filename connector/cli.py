@@ -15,6 +15,7 @@ import click
 
 from connector.errors import ConfigError, ConnectorError
 from connector.observe.logs import configure
+from connector.redaction import redacted
 from connector.settings import SinkSettings, SourceSettings, load
 from connector.settings import source as source_settings
 
@@ -58,7 +59,7 @@ def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     with reported():
         settings = settings_of(files, overrides)
         for note in settings.notes:
-            click.echo(f"note: {note}")
+            click.echo(f"note: {redacted(note)}")
         click.echo(f"{settings.name}: the configuration is good")
 
 
@@ -277,9 +278,9 @@ def reported() -> Iterator[None]:
 def _leave(kind: str, lines: tuple[str, ...], code: int, notes: tuple[str, ...] = ()) -> NoReturn:
     if sys.stderr.isatty():
         for line in lines:
-            click.secho(line, fg="red", err=True)
+            click.secho(redacted(line), fg="red", err=True)
         for note in notes:
-            click.echo(f"note: {note}", err=True)
+            click.echo(f"note: {redacted(note)}", err=True)
     else:
         import structlog
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from connector.errors import FatalError
+from connector.redaction import SPARK_REGEX
+from connector.runtime.gateway import launched
 from connector.runtime.given import missing
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
 from connector.runtime.sources import packages_root, packages_zip
-from connector.settings.stores import components, guessed
+from connector.settings.stores import completed, components, guessed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +37,9 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
     "spark.python.worker.reuse": "true",
+    # Spark's own leaves out keys of accounts, credentials and logins.
+    "spark.redaction.regex": SPARK_REGEX,
+    "spark.sql.redaction.options.regex": f"{SPARK_REGEX}|url",
 }
 
 
@@ -91,7 +96,8 @@ def session_conf(
 
     `root` is the folder that holds our packages, for workers on this machine when they are not installed.
     """
-    conf = {**DEFAULTS, "spark.app.name": app, **catalog_conf(catalog), **spark}
+    known = {f"spark.sql.catalog.{catalog.name}.{key}": text for key, text in completed(catalog.properties).items()}
+    conf = {**DEFAULTS, "spark.app.name": app, **catalog_conf(catalog), **known, **spark}
     conf["spark.jars"] = _joined(*map(str, jar_files), spark.get("spark.jars", ""))
     conf["spark.sql.extensions"] = _joined(EXTENSIONS, spark.get("spark.sql.extensions", ""))
     conf["spark.driver.extraJavaOptions"] = java_options(spark.get("spark.driver.extraJavaOptions", ""))
@@ -146,9 +152,11 @@ def build_session(app: str, catalog: Catalog, spark: Mapping[str, str]) -> Spark
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = session_conf(app, catalog, spark, (*jars("spark"), *store_jars(catalog, spark)), packages_root())
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells by nothing else whether its JVM is up
+        SparkContext._ensure_initialized(gateway=launched(conf))  # noqa: SLF001
     pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     session = SparkSession.builder.config(conf=pairs).getOrCreate()
     _without_checksum_files(session)

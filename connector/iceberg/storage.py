@@ -19,7 +19,8 @@ _KEPT = 64
 def storage(properties: Mapping[str, str], location: str) -> FileIO:
     """Give the door to files at and below a location; one that was opened with the same properties is taken again.
 
-    Cost: that of a client of the store, which keeps its connections. Raises what PyIceberg raises; FatalError where the catalog would sign requests.
+    Cost: that of a client of the store, which keeps its connections. Raises what PyIceberg raises, and FatalError where
+    the catalog would have to sign requests.
     """
     parts = urlsplit(location)
     return _opened(tuple(sorted(properties.items())), parts.scheme, parts.netloc)
@@ -31,8 +32,8 @@ def _opened(properties: tuple[tuple[str, str], ...], scheme: str, netloc: str) -
     known = for_python(dict(properties), place)
     if store_of(scheme) == S3 and signs_remotely(known):
         raise FatalError(
-            f"the catalog wants to sign every request to {place} (s3.remote-signing-enabled), which the writers of files "
-            "cannot ask for: let it vend credentials, or give keys"
+            f"the catalog wants to sign every request to {place} (s3.remote-signing-enabled), which the writers of "
+            "files cannot ask for: let it vend credentials, or give keys"
         )
     if store_of(scheme) == ADLS and "py-io-impl" not in known:
         return AzureFileIO(known)

@@ -1,12 +1,20 @@
-"""Events of a run -> lines on stderr: JSON for machines, short text on a terminal. Standard logging joins them."""
+"""Events of a run -> lines on stderr: JSON for machines, short text on a terminal. Standard logging joins them.
+
+No line shows a secret, and no traceback the values of variables, not even one of an error that nobody caught.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
+import traceback
+from types import TracebackType
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from connector.redaction import redacted, redacted_all
 
 
 def configure(*, terminal: bool, level: str = "INFO") -> None:
@@ -22,18 +30,37 @@ def configure(*, terminal: bool, level: str = "INFO") -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: Processor = (
-        structlog.dev.ConsoleRenderer(colors=True) if terminal else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)
+        if terminal
+        else structlog.processors.JSONRenderer()
     )
+    last: list[Processor] = [structlog.processors.format_exc_info, _redact, renderer]
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, renderer],
+        processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processor=renderer))
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *last]))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     # A broken gateway is reported by whoever called it; Py4J's own lines only repeat the call's arguments.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # An index that is not there yet is asked for on purpose.
     logging.getLogger("opensearch").setLevel(logging.ERROR)
+    sys.excepthook = _tell
+    threading.excepthook = lambda told: _tell(told.exc_type, told.exc_value, told.exc_traceback)
+
+
+def _redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Mask secrets in every value; keys, such as names of topics, stay."""
+    return {key: redacted_all(value) for key, value in event.items()}
+
+
+def _drop_meta(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    return structlog.stdlib.ProcessorFormatter.remove_processors_meta(logger, method, event)
+
+
+def _tell(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """Print an error that nobody caught as Python does, without its secrets."""
+    sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))

@@ -129,7 +129,7 @@ def build(reading: Reading, given: CatalogOptions = SINK) -> CatalogSettings:
     _check_stores(reading, given, properties | table)
     return CatalogSettings(
         name=reading.get(given.name),
-        properties=properties | stores.completed(properties, reading.providers.environ),
+        properties=properties,
         namespace=_namespace(reading, given),
         table_properties=table,
     )

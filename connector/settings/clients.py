@@ -71,6 +71,11 @@ _RENAMED_IN = {
     "producer": {"max.request.size": "message.max.bytes"},
     "admin": {"request.timeout.ms": "socket.timeout.ms"},
 }
+_CASES = {
+    **dict.fromkeys(("security.protocol", "sasl.mechanism", "ssl.truststore.type", "ssl.keystore.type"), str.upper),
+    **dict.fromkeys(("acks", "auto.offset.reset", "client.dns.lookup", "compression.type"), str.lower),
+    **dict.fromkeys(("isolation.level", "ssl.endpoint.identification.algorithm"), str.lower),
+}
 _OURS = frozenset({"key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"})
 
 
@@ -81,6 +86,11 @@ class Translation:
     native: dict[str, str] = attrs.field(repr=False)
     problems: tuple[Problem, ...]
     java_only: frozenset[str]
+
+
+def in_case(java: Mapping[str, str]) -> dict[str, str]:
+    """The settings with their words in the case that every client reads; Java's own takes some in any."""
+    return {key: _CASES[key](text) if key in _CASES else text for key, text in java.items()}
 
 
 def translate(java: Mapping[str, str], scope: str) -> Translation:

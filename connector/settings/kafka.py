@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-from connector.settings import clients, topics, transactions
+from connector.settings import clients, security, topics, transactions
 from connector.settings.kinds import SERVERS, TEXT, one_of
 from connector.settings.option import Option, Prefix, names_of
 from connector.settings.reading import Reading
@@ -36,7 +36,7 @@ GROUP_ID = Option(
 )
 AUTO_OFFSET_RESET = Option(
     name="consumer.override.auto.offset.reset",
-    kind=one_of("earliest", "latest"),
+    kind=one_of("earliest", "latest", any_case=True),
     default="earliest",
     importance="medium",
     doc="Where a first start begins, and a topic that topics names since; what appears later is read from its start.",
@@ -51,7 +51,7 @@ CONSUMER_SERVERS = Option(
 )
 SECURITY_PROTOCOL = Option(
     name="security.protocol",
-    kind=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    kind=one_of(*security.PROTOCOLS, any_case=True),
     default="PLAINTEXT",
     importance="medium",
     doc="How to talk to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; for all clients.",
@@ -147,9 +147,9 @@ def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
         topics_regex=regex,
         group_id=reading.get(GROUP_ID) or f"connect-{name}",
         auto_offset_reset=reading.get(AUTO_OFFSET_RESET),
-        consumer=common | reading.under(CONSUMER) | elsewhere,
-        producer=common | reading.under(PRODUCER),
-        admin=common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE),
+        consumer=clients.in_case(common | reading.under(CONSUMER) | elsewhere),
+        producer=clients.in_case(common | reading.under(PRODUCER)),
+        admin=clients.in_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
         transactions=told,
     )
     clients.check(reading, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin})
@@ -169,8 +169,8 @@ def build_producing(reading: Reading, *, needed: bool = True) -> KafkaSettings:
         group_id="",
         auto_offset_reset="earliest",
         consumer={},
-        producer=common | reading.under(PRODUCER),
-        admin=common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE),
+        producer=clients.in_case(common | reading.under(PRODUCER)),
+        admin=clients.in_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
     )
     clients.check(reading, {"admin": settings.admin})
     return settings

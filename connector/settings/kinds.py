@@ -75,13 +75,15 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(item for part in text.split(",") if (item := part.strip()))
 
 
-def one_of(*choices: str) -> Kind[str]:
-    """One of the given words, exactly as written."""
+def one_of(*choices: str, any_case: bool = False) -> Kind[str]:
+    """One of the given words, as written there; read in any case where Kafka's clients do so."""
+    known = {choice.lower() if any_case else choice: choice for choice in choices}
 
     def read(text: str) -> str:
-        if text not in choices:
+        found = known.get(text.lower() if any_case else text)
+        if found is None:
             raise Unfit("{} is not known", f"write {' or '.join(choices)}")
-        return text
+        return found
 
     return Kind("string", read)
 

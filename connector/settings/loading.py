@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from connector import redaction
 from connector.errors import ConfigError
 from connector.settings import entries, foreign
 from connector.settings.entries import Entry
 from connector.settings.option import Prefix
-from connector.settings.providers import Providers
+from connector.settings.providers import Providers, Unresolved
 from connector.settings.reading import Reading
 
 Settings = TypeVar("Settings")
@@ -52,7 +54,15 @@ def read(
         complete=not unreadable,
         faults=list(unreadable),
     )
+    _remember(reading)
     settings = build(reading)
     if reading.faults:
         raise ConfigError(*(fault.text for fault in sorted(reading.faults)), notes=tuple(reading.notes))
     return settings
+
+
+def _remember(reading: Reading) -> None:
+    """Have no log show the secrets that were given, wherever they turn up later."""
+    for key, entry in reading.entries.items():
+        with suppress(Unresolved):
+            redaction.remember(key, reading.providers.resolve(entry.text, bare=True).strip())

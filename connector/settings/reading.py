@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import attrs
 
+from connector.redaction import shown
 from connector.settings.entries import Entry
 from connector.settings.faults import AFTER_ALL_LINES, Fault, sentence
 from connector.settings.kinds import Unfit
@@ -90,7 +91,7 @@ class Reading:
         """The value for a message: only what an option's own text says, never a secret, never a looked up value."""
         if option is None or option.secret or _SECRET.search(entry.key) or REFERENCE.search(entry.text):
             return "the value"
-        return f"'{entry.text}'"
+        return f"'{shown(entry.text)}'"
 
     def refuse(self, entry: Entry, what: str, todo: str) -> None:
         """Keep a fault about something that was given; the same fault is kept once."""

@@ -11,6 +11,7 @@ import attrs
 
 from connector.settings import jaas
 
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOGINS = {
     "PLAIN": "PlainLoginModule",
     "SCRAM-SHA-256": "ScramLoginModule",
@@ -53,7 +54,7 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
     """librdkafka's security settings beside the protocol and mechanism, and what could not be translated."""
     native: dict[str, str] = {}
     problems: list[Problem] = []
-    for part in (_login, _host_check, _trust, _identity):
+    for part in (_protocol, _login, _host_check, _trust, _identity):
         try:
             native |= part(java)
         except _Untranslatable as wrong:
@@ -61,10 +62,17 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
     return native, problems
 
 
+def _protocol(java: Mapping[str, str]) -> dict[str, str]:
+    protocol = java.get("security.protocol", PROTOCOLS[0]).upper()
+    if protocol not in PROTOCOLS:
+        raise _Untranslatable("security.protocol", "is not known", f"write {' or '.join(PROTOCOLS)}")
+    return {"security.protocol": protocol} if "security.protocol" in java else {}
+
+
 def _login(java: Mapping[str, str]) -> dict[str, str]:
-    if not java.get("security.protocol", "").startswith("SASL_"):
+    if not java.get("security.protocol", "").upper().startswith("SASL_"):
         return {}
-    mechanism = java.get("sasl.mechanism", "GSSAPI")
+    mechanism = java.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in _LOGINS:
         what = f"{mechanism} is not supported yet" if mechanism in _LATER else "names an unknown mechanism"
         raise _Untranslatable("sasl.mechanism", what, f"use {' or '.join(_LOGINS)}")

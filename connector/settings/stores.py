@@ -6,6 +6,7 @@ Rules only: `connector.spark` fetches the jars, `catalog.build` keeps the faults
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
@@ -105,7 +106,7 @@ def signs_remotely(properties: Mapping[str, str]) -> bool:
     return properties.get("s3.remote-signing-enabled", "").lower() == "true" and "s3.access-key-id" not in properties
 
 
-def completed(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def completed(properties: Mapping[str, str]) -> dict[str, str]:
     """What Java's FileIO and clients need beside the given: settings known by another name, a region for own endpoints.
 
     Returns only additions. A store of one's own has no region, but the AWS SDK does not start without one.
@@ -116,12 +117,13 @@ def completed(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict
     known = {**properties, **more}
     host = _host(known.get("s3.endpoint", ""))
     if host and "client.region" not in known and not host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
-        more["client.region"] = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        more["client.region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     return more
 
 
 def for_python(properties: Mapping[str, str], location: str = "") -> dict[str, str]:
     """The properties by PyIceberg's names too, for a FileIO of files at `location`; what is given by them wins."""
+    properties = {**properties, **completed(properties)}
     more = {}
     endpoint = _host(properties.get("s3.endpoint", ""))
     if endpoint and not _is_address(endpoint):

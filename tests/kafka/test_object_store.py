@@ -105,5 +105,6 @@ def test_what_no_retry_mends_stops_at_once(
     run = space.start(None, "--once").wait(120)
     assert run.code == 1, run.text[-6000:]
     assert not any(line["event"] == "will try again" for line in run.lines), run.text[-6000:]
-    (stopped,) = [line for line in run.lines if line["event"] == "stopped"]
+    stopped = next((line for line in run.lines if line["event"] == "stopped"), None)
+    assert stopped is not None, run.text[-6000:]
     assert (stopped["kind"], told in stopped["faults"][0]) == ("FatalError", True), stopped

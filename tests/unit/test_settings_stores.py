@@ -15,6 +15,7 @@ from connector.runtime.lockfile import LOCK_FILE, parse
 from connector.settings import CatalogSettings, load
 from connector.settings import source as source_settings
 from connector.settings.stores import components, for_python, guessed
+from connector.spark import session_conf
 
 PG = {"type": "jdbc", "uri": "jdbc:postgresql://h/d"}
 AWAY = "org.apache.iceberg.hadoop.HadoopFileIO"
@@ -125,16 +126,23 @@ def test_a_jar_that_the_user_gives_is_not_fetched(tmp_path: Path) -> None:
     assert missing(("adls", "gcs"), {}, tmp_path) == ("adls",)
 
 
-def test_java_gets_a_region_for_an_own_endpoint() -> None:
+def test_java_gets_a_region_for_an_own_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store of one's own has no region, without which the SDK does not start; Hadoop's names are Iceberg's too."""
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+
+    def handed(properties: dict[str, str]) -> dict[str, str]:
+        conf = session_conf("app", catalog(properties), {}, [], Path("/src"))
+        return {key.removeprefix("spark.sql.catalog.default."): text for key, text in conf.items()}
+
     own = {**PG, "warehouse": "s3://b/w", "s3.endpoint": "http://minio:9000"}
-    assert catalog(own).properties["client.region"] == "us-east-1"
-    assert catalog(own | {"s3.region": "eu-1"}).properties["client.region"] == "eu-1"
+    assert handed(own)["client.region"] == for_python(own)["client.region"] == "us-east-1"
+    assert handed(own | {"s3.region": "eu-1"})["client.region"] == "eu-1"
     amazon = own | {"s3.endpoint": "https://s3.eu-west-1.amazonaws.com"}
-    assert "client.region" not in catalog(amazon).properties
+    assert "client.region" not in handed(amazon)
     hadoop = {"fs.s3a.access.key": "k", "fs.s3a.path.style.access": "true"}
-    known = catalog(own | hadoop).properties
-    assert (known["s3.access-key-id"], known["s3.path-style-access"]) == ("k", "true")
+    for known in (handed(own | hadoop), for_python(own | hadoop)):
+        assert (known["s3.access-key-id"], known["s3.path-style-access"]) == ("k", "true")
 
 
 def test_python_knows_the_properties_by_its_names() -> None:
