@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from connector.errors import FatalError, GapError, RetriableError
+from connector.causes import causes_in, is_for_good, is_passing
+from connector.errors import ConnectorError, FatalError, GapError, RetriableError
 
 _OURS = re.compile(r"^(?:.*\s)?connector\.errors\.(RetriableError|GapError|FatalError): (.+)$", re.MULTILINE)
 _CLASSES = {"RetriableError": RetriableError, "GapError": GapError, "FatalError": FatalError}
@@ -17,11 +18,24 @@ _CLASSES = {"RetriableError": RetriableError, "GapError": GapError, "FatalError"
 
 @contextmanager
 def of_tasks() -> Iterator[None]:
-    """Raise what a task raised, when it is one of ours; other errors go through."""
+    """Raise what a task raised, when it is one of ours or of a store; other errors go through."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
         told = _OURS.search(str(error))
-        if told is None:
+        ours = _CLASSES[told[1]](told[2].strip()) if told else of_store(str(error), "a task failed")
+        if ours is None:
             raise
-        raise _CLASSES[told[1]](told[2].strip()) from error
+        raise ours from error
+
+
+def of_store(text: str, where: str) -> ConnectorError | None:
+    """Tell what a store's refusal or absence means, None when Spark's report tells of neither; `where` begins it."""
+    causes = tuple(causes_in(text))
+    if is_for_good(causes):
+        last = next(cause for cause in reversed(causes) if is_for_good((cause,)))
+        return FatalError(f"{where}: {last.name}: {last.message}; no retry mends this: check rights and settings")
+    if is_passing(causes):
+        last = next(cause for cause in reversed(causes) if is_passing((cause,)))
+        return RetriableError(f"{where}: {last.name}: {last.message}")
+    return None

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.java import is_retriable
+from connector.task_errors import of_store
 
 _FILE = re.compile(r"[^\s'\",;()\[\]]+\.(?:parquet|orc|avro|puffin|json)\b")
 _CAUSE = re.compile(r"(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+)): ([^\n]*)")
@@ -48,6 +49,7 @@ def _ours(text: str, where: str) -> ConnectorError:
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
     if any(cause[1] in _GONE for cause in causes):
         return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")
-    if name and is_retriable(name) and file is None:
+    store = of_store(text, where)
+    if store is None and name and is_retriable(name) and file is None:
         return RetriableError(f"{where}: {name}: {message}")
-    return FatalError(f"{where}: file {file or 'unknown'} cannot be read: {name}: {message}")
+    return store or FatalError(f"{where}: file {file or 'unknown'} cannot be read: {name}: {message}")

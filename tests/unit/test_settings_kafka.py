@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from connector.errors import ConfigError
 from connector.settings import KafkaSettings, load
 from connector.settings.jaas import parse
+from connector.settings.kafka import Scope
 
 BASE = {"bootstrap.servers": "localhost:9092", "debezium.sink.iceberg.warehouse": "/w"}
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="p\\"w;=";'
@@ -287,3 +288,45 @@ def test_broken_jaas(text: str) -> None:
     """A text that is not one complete JAAS entry is refused."""
     with pytest.raises(ValueError, match="JAAS"):
         parse(text)
+
+
+LOGIN = {"sasl.mechanism": "plain", "sasl.jaas.config": PLAIN}
+
+
+@pytest.mark.parametrize(
+    ("scope", "prefix"),
+    [
+        ("consumer", "consumer.override."),
+        ("producer", "producer.override."),
+        ("admin", "admin.override."),
+        ("admin", "admin."),
+        ("consumer", ""),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["sasl_ssl", "Sasl_Plaintext"])
+def test_protocol_and_mechanism_in_any_case(scope: Scope, prefix: str, protocol: str) -> None:
+    """The protocol is read in any case, as Java's clients do, and the login is not lost; Java gets the words too."""
+    settings = kafka({f"{prefix}{key}": text for key, text in {"security.protocol": protocol, **LOGIN}.items()})
+    client = settings.client(scope)
+    assert (client["security.protocol"], client["sasl.mechanisms"]) == (protocol.upper(), "PLAIN")
+    assert client["sasl.password"] == 'p"w;='
+    assert getattr(settings, scope)["security.protocol"] == protocol.upper()
+
+
+def test_other_words_in_any_case() -> None:
+    """Further words that Java's clients compare without case reach every client as it knows them."""
+    given = {"isolation.level": "READ_COMMITTED", "ssl.endpoint.identification.algorithm": "HTTPS"}
+    settings = kafka(
+        {f"consumer.override.{key}": text for key, text in {**given, "auto.offset.reset": "Latest"}.items()}
+    )
+    assert settings.auto_offset_reset == "latest"
+    assert settings.client("consumer")["ssl.endpoint.identification.algorithm"] == "https"
+    assert settings.consumer["isolation.level"] == "read_committed"
+    assert kafka({"producer.override.acks": "ALL"}).client("producer")["acks"] == "all"
+
+
+@pytest.mark.parametrize("prefix", ["consumer.override.", "producer.override.", "admin."])
+def test_an_unknown_protocol_is_a_fault(prefix: str) -> None:
+    """A slip in the protocol does not become a connection without login."""
+    with pytest.raises(ConfigError, match=r"security\.protocol: is not known; write PLAINTEXT or SSL"):
+        kafka({f"{prefix}security.protocol": "SASL_SLL", **{f"{prefix}{key}": text for key, text in LOGIN.items()}})

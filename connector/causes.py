@@ -7,7 +7,7 @@ chain of causes: a wrapper such as RuntimeIOException says nothing of what happe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -80,6 +80,17 @@ _PASSING = re.compile(
     | SQLSTATE\ (?:08\w{3}|53\w{3}|57P\d\d)""",
     re.VERBOSE | re.IGNORECASE,
 )
+
+
+_TOLD = re.compile(
+    r"^(?:.*(?:Caused by: |: ))?(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): ([^\n]*)", re.MULTILINE
+)
+
+
+def causes_in(text: str) -> Iterator[Cause]:
+    """The exceptions that a report of Spark's names, Java's and Python's, in its order."""
+    for name, message in _TOLD.findall(text):
+        yield Cause(name, message)
 
 
 def is_for_good(causes: Iterable[Cause]) -> bool:

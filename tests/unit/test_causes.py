@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 
-from connector.iceberg.causes import Cause, is_for_good, is_passing
+from connector.causes import Cause, is_for_good, is_passing
+from connector.errors import FatalError, RetriableError
+from connector.source.faults import reading
+from connector.task_errors import of_tasks
 
 FOR_GOOD = {
     "no jar": [
@@ -60,3 +64,36 @@ def test_other_failures_are_for_their_callers_to_judge() -> None:
     for name, message in (("CommitFailedException", "metadata has changed"), ("RuntimeIOException", "Failed to read")):
         assert not is_for_good([Cause(name, message)])
         assert not is_passing([Cause(name, message)])
+
+
+_REPORT = """An error occurred while calling o1.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times: {}
+\tat org.apache.iceberg.parquet.ParquetReader.open(ParquetReader.java:1)
+  File "/w/connector/iceberg/files.py", line 1, in flush
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("OSError: When initiating multiple part upload: AWS Error NETWORK_CONNECTION: curlCode: 7", RetriableError),
+        ("OSError: When reading 'f': AWS Error ACCESS_DENIED during HeadObject operation", FatalError),
+        ("OSError: AWS Error NO_SUCH_BUCKET during CreateMultipartUpload operation", FatalError),
+        ("PermissionError: [Errno 13] Permission denied: '/w/data/f.parquet'", FatalError),
+        ("Caused by: java.net.SocketTimeoutException: Read timed out", RetriableError),
+    ],
+)
+def test_a_store_within_a_task_is_told_apart(told: str, kind: type[Exception]) -> None:
+    """What a store says within a task, of the sink or under the source's frame, is tried again or ends the run."""
+    report = _REPORT.format("x", told)
+    with pytest.raises(kind), of_tasks():
+        raise PySparkException(report)
+    with pytest.raises(kind, match=r"^table a\.t, snapshot 5: "), reading("a.t", 5):
+        raise PySparkException(report)
+
+
+def test_other_failures_of_tasks_go_through() -> None:
+    """A fault of the program is no store's."""
+    with pytest.raises(PySparkException), of_tasks():
+        raise PySparkException(_REPORT.format("x", "ValueError: 3 is no size"))
