@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyiceberg.io import load_file_io
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 
 from connector.iceberg.positional import PositionDeletes, deleted
 from connector.iceberg.scan import FILE, POSITION, SEQUENCE, Reader
 from connector.iceberg.scan_tasks import Relieved, Task, Touched
+from connector.iceberg.storage import storage
 
 Vectors = tuple[str, PositionDeletes, PositionDeletes]
 """A data file's path, its deletion vector before, and the one of now."""
@@ -98,7 +98,7 @@ def _compare(
 
 
 def _decoded(io_properties: dict[str, str], file: PositionDeletes, path: str) -> BitMap64:
-    return deleted(load_file_io(io_properties, file.path), file, path)
+    return deleted(storage(io_properties, file.path), file, path)
 
 
 def _struck(reader: Reader, touched: Sequence[Touched], *, lineage: bool) -> DataFrame:
