@@ -108,3 +108,21 @@ def test_what_no_retry_mends_stops_at_once(
     stopped = next((line for line in run.lines if line["event"] == "stopped"), None)
     assert stopped is not None, run.text[-6000:]
     assert (stopped["kind"], told in stopped["faults"][0]) == ("FatalError", True), stopped
+
+
+def test_no_secret_is_seen_while_a_database_is_away(topics: Topics, plain_workspace: MakeWorkspace) -> None:
+    """The driver comes by itself, a database that is away is waited for, and its password is in no log or command."""
+    topics.replay([Record("away.t", 0, 0, b'{"id": 1}', b'{"id": 1, "__op": "c"}', (), 1_700_000_000_000)])
+    uri = f"jdbc:postgresql://127.0.0.1:9/lake?user=u&password={SECRET}"
+    given = {"uri": uri, "jdbc.password": SECRET, "token": SECRET}
+    extra = {f"debezium.sink.iceberg.{key}": text for key, text in given.items()}
+    space = plain_workspace("away", {"topics": "away.t", "errors.retry.timeout": "15000", **extra})
+    sink = space.start(None, "--once")
+    assert sink.wait_until(lambda: any(line["event"] == "will try again" for line in sink.lines()), 200)
+    commands = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline")]
+    assert any(b"SparkSubmit" in command for command in commands)
+    assert not any(SECRET.encode() in command for command in commands)
+    run = sink.wait(200)
+    assert run.code == 1
+    assert "refused" in run.text
+    assert SECRET not in run.text

@@ -68,6 +68,27 @@ session.stop()
 """
 
 
+_SECRETS = """
+from urllib.request import urlopen
+lake.properties.update(json.loads(sys.argv[4]))
+session = build_session("test", lake, json.loads(sys.argv[3]))
+session.sql("CREATE NAMESPACE lake.a")
+session.sql("CREATE TABLE lake.a.t (id bigint) USING iceberg")
+session.sql("INSERT INTO lake.a.t VALUES (1), (2)")
+rows = session.table("lake.a.t").mapInArrow(sizes, "rows long, bytes long, pid long").count()
+lines = {file.parent.name: file.read_bytes().decode(errors="replace") for file in Path("/proc").glob("[0-9]*/cmdline")}
+lines.pop(str(__import__("os").getpid()))
+java = sum("org.apache.spark.executor" in line or "SparkSubmit" in line for line in lines.values())
+url, app = session.sparkContext.uiWebUrl, session.sparkContext.applicationId
+pages = [urlopen(url + path).read().decode() for path in ("/environment/", f"/api/v1/applications/{app}/environment")]
+trust = session._jvm.java.lang.System.getProperty("javax.net.ssl.trustStorePassword")
+told = [line for line in lines.values() if "ICEBRIDGE-MARKER" in line]
+answer(rows=rows, java=java, lines=told, pages=sum("ICEBRIDGE-MARKER" in page for page in pages), trust=trust,
+       known=all("spark.sql.catalog.lake.credential" in page for page in pages))
+session.stop()
+"""
+
+
 def _run(body: str, home: Path, spark: dict[str, str], *more: str, **environ: str) -> dict[str, Any]:
     arguments = [sys.executable, "-c", _HEAD + body, str(packages_root()), str(home), json.dumps(spark), *more]
     outside = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYSPARK_PYTHON"}}
@@ -129,3 +150,24 @@ def test_executors_in_other_processes(tmp_path: Path) -> None:
     result = _run(_TABLE, tmp_path / "lake", spark)
     assert result["rows"] == [[1, "x"], [2, "y"]]
     assert result["through_python"] == 2
+
+
+def test_secrets_are_on_no_command_line_and_no_page(tmp_path: Path) -> None:
+    """No secret is on a command line, of the driver or of executors, nor on a page of Spark's, nor in the log."""
+    names = ("credential", "token", "s3.secret-access-key", "s3.access-key-id", "jdbc.password", "header.X-Own")
+    azure = ("adls.auth.shared-key.account.key", "adls.sas-token.a", "adls.connection-string.a")
+    properties = {name: f"ICEBRIDGE-MARKER-{name}" for name in (*names, *azure)}
+    properties["s3.proxy-uri"] = "http://user:ICEBRIDGE-MARKER@h:1"
+    spark = {
+        "spark.master": "local-cluster[1,1,1024]",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.hadoop.fs.s3a.secret.key": "ICEBRIDGE-MARKER",
+        "spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword='ICEBRIDGE-MARKER \\ x'",
+    }
+    result = _run(_SECRETS, tmp_path / "lake", spark, json.dumps(properties))
+    assert (result["lines"], result["pages"], result["known"]) == ([], 0, True)
+    assert result["rows"] >= 1
+    assert result["java"] >= 2
+    assert result["trust"] == "ICEBRIDGE-MARKER \\ x"
+    assert "ICEBRIDGE-MARKER" not in result["noise"]
