@@ -47,9 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis_core.global_force_seed = SEED
 
 
-def pytest_report_header() -> list[str]:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which seed repeats this run."""
-    return [] if SEED is None else [f"ICEBRIDGE_SEED={SEED}"]
+    if SEED is not None:
+        terminalreporter.write_line(f"ICEBRIDGE_SEED={SEED}")
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,9 @@ def kills(few: int) -> int:
 def told_seed() -> int | None:
     """ICEBRIDGE_SEED: a number, or the clock's for the word random; None where every test has its own fixed one."""
     told = os.environ.get("ICEBRIDGE_SEED")
-    return time.time_ns() % 1_000_000 if told == "random" else None if told is None else int(told)
+    if told == "random":
+        told = os.environ["ICEBRIDGE_SEED"] = str(time.time_ns() % 1_000_000)  # for the processes of this run too
+    return None if told is None else int(told)
 
 
 SEED = told_seed()

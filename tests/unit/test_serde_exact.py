@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.conversion import converted
+from connector.iceberg.variants import as_text, decoded, encoded
 from connector.opensearch.ids import document_ids
 from connector.sink.decode import decode
 from connector.sink.remembered import key_text
@@ -163,3 +165,34 @@ def test_a_known_struct_of_nulls_is_no_null() -> None:
         outcome = decode(run(*events), plan(table))
         assert (outcome.needs, dead(outcome)) == ((), {})
         assert [row["s"] for row in rows(outcome)] == expected
+
+
+WIDE = [
+    "9" * 38,
+    "-" + "9" * 38,
+    "123456789012345678901234567890.12345678",
+    "0." + "1" * 38,
+    "1e22",
+    "123456789012345680000",
+]
+
+
+@pytest.mark.parametrize("number", WIDE)
+def test_a_variant_keeps_every_digit(number: str) -> None:
+    """What was written as a variant is read back as the same number, as it is when rows are copied."""
+    (text,) = decoded(encoded(pa.chunked_array([[f'{{"a":[{number}]}}']]))).to_pylist()
+    assert json.loads(text, parse_float=Decimal, parse_int=Decimal) == {"a": [Decimal(number)]}
+
+
+@pytest.mark.parametrize("number", ["9" * 39, "1" * 50, "1" * 5000, "1e400", "-1e999999999", "NaN", "-Infinity"])
+def test_a_document_that_a_variant_cannot_hold_stays_text(number: str) -> None:
+    """A number that a variant has no room for does not become another one: the document is a text there."""
+    document = f'{{"a":{number}}}'
+    (text,) = decoded(encoded(pa.chunked_array([[document]]))).to_pylist()
+    assert json.loads(text) == document
+
+
+def test_no_number_in_a_document_is_a_word() -> None:
+    """NaN and the infinities have no form in JSON: in documents they are Java's words, not null."""
+    column = pa.array([{"a": float("nan"), "b": [float("inf"), float("-inf")]}])
+    assert json.loads(as_text(column, keep_nulls=True)[0].as_py()) == {"a": "NaN", "b": ["Infinity", "-Infinity"]}
