@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -128,6 +129,8 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         array = _whole_text(array)
     if pa.types.is_string(array.type) and pa.types.is_floating(target):
         return _float_of_text(array, target)
+    if pa.types.is_string(array.type) and pa.types.is_decimal(target):
+        return _decimal_of_text(array, target)
     return _of_number(array, target)
 
 
@@ -142,7 +145,7 @@ def _of_number(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _single(array)
     if pa.types.is_floating(array.type) and pa.types.is_decimal(target):
         # The shortest text that reads back as the same double is the number that the source wrote.
-        return array.cast(pa.string()).cast(target)
+        return _decimal_of_text(array.cast(pa.string()), target)
     return array.cast(target)
 
 
@@ -162,6 +165,17 @@ def _float_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
             whole = _DIGITS.fullmatch(text) is not None
             if (whole and not held(int(text), target.bit_width)) or (not whole and _DIGIT.search(text)):
                 raise pa.ArrowInvalid("a text is a number that the floating point column has no room for")
+    return made
+
+
+def _decimal_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
+    """Give decimals of texts; Arrow makes 0.00 of some that are far below its scale."""
+    made = array.cast(target)
+    odd = pc.match_substring_regex(array, "[eE]|[0-9.]{30}").fill_null(False)
+    if pc.any(odd).as_py():
+        pairs = zip(array.filter(odd).to_pylist(), made.filter(odd).to_pylist(), strict=True)
+        if any(Decimal(text) != number for text, number in pairs):
+            raise pa.ArrowInvalid("a text is a number that the decimal column has no room for")
     return made
 
 
