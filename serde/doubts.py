@@ -1,7 +1,8 @@
 """wire columns + their texts -> the rows that the columnar reader may have misread, to be read one by one.
 
 It rounds a whole number that a floating column has no room for, takes the bare words NaN and Inf, which are no JSON,
-and in a column of decimals a text for a number, which may be base64. A column alone does not tell; its text does.
+in a column of decimals a text for a number, which may be base64, and of more digits than there is room for another
+number. A column alone does not tell; its text does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _EXACT: Mapping[pa.DataType, float] = {pa.float32(): 2.0**24, pa.float64(): 2.0*
 
 _END = r"\s*[,}\]]"
 _LONG = r"\s*-?[0-9]{8,}" + _END
-_QUOTED = r'\s*"[-+0-9eE]*"' + _END
+_ODD_DECIMAL = r'\s*(?:"[-+0-9eE]*"|-?[0-9.]*[eE][-+0-9]*|-?[0-9]{%d,}(?:\.[0-9]*)?)' + _END
+_MOST_DIGITS = 38
 _ESCAPED = r'\\.[^"]*"\s*:'
 """The end of a name that is written with escapes: it may be any."""
 _ANY_NAME = r'"\s*:'
@@ -37,14 +39,16 @@ class Doubts:
 
     floats: bool
     long: str | None
-    quoted: str | None
+    decimal: str | None
 
     @classmethod
     def of(cls, kind: pa.StructType) -> Doubts:
         """The doubts about a type."""
         floats, decimals = (_names(kind, test, None) for test in (pa.types.is_floating, pa.types.is_decimal))
-        long, quoted = (_pattern(set(names), end) for names, end in ((floats, _LONG), (decimals, _QUOTED)))
-        return cls(long is not None, long, quoted)
+        # With more whole digits than 38 leave beside the scale, Arrow gives other numbers.
+        odd = _ODD_DECIMAL % (_MOST_DIGITS + 1 - max(_scales(kind), default=0))
+        long, decimal = (_pattern(set(names), end) for names, end in ((floats, _LONG), (decimals, odd)))
+        return cls(long is not None, long, decimal)
 
     def about(self, array: pa.StructArray, texts: Texts) -> Mask | None:
         """The rows in doubt, None when there are none. Cost: a look at floating columns, at texts where they say."""
@@ -54,10 +58,17 @@ class Doubts:
             large = np.flatnonzero(_where(array, _large) & ~found)
             if len(large) and self.long is not None:
                 found[large] = _matches(texts.pick(large), self.long)
-        if self.quoted is not None:
-            quoted = _matches(texts, self.quoted)
-            found = quoted if found is None else found | quoted
+        if self.decimal is not None:
+            odd = _matches(texts, self.decimal)
+            found = odd if found is None else found | odd
         return found if found is not None and found.any() else None
+
+
+def _scales(kind: pa.DataType) -> Iterator[int]:
+    if pa.types.is_decimal(kind):
+        yield kind.scale
+    for index in range(kind.num_fields):
+        yield from _scales(kind.field(index).type)
 
 
 def _names(kind: pa.DataType, test: Callable[[pa.DataType], bool], name: str | None) -> Iterator[str | None]:

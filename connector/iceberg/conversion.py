@@ -18,6 +18,7 @@ from serde.digits import decimal_texts
 from serde.scalars import held
 from serde.temporal import clock
 
+_MOST_DIGITS = 38
 _DIGITS = re.compile(r"[+-]?[0-9]{1,400}")
 _DIGIT = re.compile("[0-9]")
 _SINGLE_DIGITS = 9
@@ -139,6 +140,8 @@ def _of_number(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _exact_float(array, target)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return _float_of_decimal(array, target)
+    if pa.types.is_decimal(array.type) and pa.types.is_decimal(target) and target.scale > array.type.scale:
+        _check_whole(array, target)
     if pa.types.is_decimal(array.type) and pa.types.is_string(target):
         return decimal_texts(array)
     if pa.types.is_floating(array.type) and pa.types.is_float32(target):
@@ -168,10 +171,18 @@ def _float_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
     return made
 
 
+def _check_whole(array: pa.Array, target: pa.DataType) -> None:
+    """Raise for decimals of more whole digits than 38 leave beside the new scale: Arrow would give other numbers."""
+    limit = pa.scalar(Decimal(10).scaleb(_MOST_DIGITS - target.scale), pa.decimal128(_MOST_DIGITS, array.type.scale))
+    if pc.all(pc.less(pc.abs(array), limit)).as_py() is False:
+        raise pa.ArrowInvalid("a decimal has more digits than the column")
+
+
 def _decimal_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
-    """Give decimals of texts; Arrow makes 0.00 of some that are far below its scale."""
+    """Give decimals of texts; Arrow makes others of some that are far below its scale, or beyond its digits."""
     made = array.cast(target)
-    odd = pc.match_substring_regex(array, "[eE]|[0-9.]{30}").fill_null(False)
+    digits = min(30, max(1, _MOST_DIGITS + 1 - target.scale))
+    odd = pc.match_substring_regex(array, f"[eE]|[0-9.]{{{digits}}}").fill_null(False)
     if pc.any(odd).as_py():
         pairs = zip(array.filter(odd).to_pylist(), made.filter(odd).to_pylist(), strict=True)
         if any(Decimal(text) != number for text, number in pairs):

@@ -105,6 +105,7 @@ def _decoded(lexemes: list[str], column: pa.DataType, shape: str, *, evolve: boo
     st.booleans(),
 )
 @example(["9007199254740993"], ["0.5"], pa.int64(), "flat", True)
+@example(["1", "374310603650463370174758405193", "1.5e30"], [], pa.decimal128(38, 10), "flat", True)
 @example(["1", "2.2250738585e-313"], [], pa.decimal128(10, 2), "flat", False)
 @example(["9007199254740993"], ["0.5"], pa.int64(), "before", True)
 @example(["1234567890123456789012.345"], ["0.5"], pa.decimal128(38, 10), "list", True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterator
 from decimal import Context, Decimal
 from typing import Any
 
@@ -85,6 +86,14 @@ def _framed(schema: bytes, payload: Any) -> bytes:
     return b'{"schema":' + schema + b',"payload":' + json.dumps(payload).encode() + b"}"
 
 
+def _floats(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in below:
+        yield from _floats(child)
+
+
 @given(batches())
 @settings(max_examples=150)
 def test_columns_equal_rows(batch: tuple[bytes, list[Any]]) -> None:
@@ -93,9 +102,12 @@ def test_columns_equal_rows(batch: tuple[bytes, list[Any]]) -> None:
     node = parse(schema).node
     texts, _ = texts_of(pa.array([json.dumps(payload).encode() for payload in payloads], pa.binary()))
     reading = reader.Reader(texts, node.wire, strict=False).read()
-    assert not reading.failed and not reading.rest
-    columns = pa.concat_arrays([array for _, array in reading.parts])
-    assert columns.to_pylist() == to_array([read(node, payload) for payload in payloads], node.wire).to_pylist()
+    assert not reading.rest
+    # What the columns leave are large floating numbers whose text may be a whole number's.
+    assert all(any(abs(n) >= 2**24 for n in _floats(payloads[at])) for rows in reading.failed for at in rows.tolist())
+    one_by_one = to_array([read(node, payload) for payload in payloads], node.wire)
+    for places, array in reading.parts:
+        assert array.to_pylist() == one_by_one.take(pa.array(places)).to_pylist()
 
 
 @given(batches(), st.lists(st.binary(max_size=12), max_size=4), st.randoms(use_true_random=False))

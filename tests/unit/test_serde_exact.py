@@ -119,6 +119,8 @@ NUMBERS: list[tuple[pa.DataType, list[Any], pa.DataType, list[Any]]] = [
     (pa.decimal128(38, 2), [Decimal("0.10"), Decimal("12345678901234567890.12")], pa.float64(), [0.1, None]),
     (pa.string(), [str(BIG), str(BIG - 1), "1e400", "NaN-", "0.5"], pa.float64(), [None, 2.0**53, None, None, 0.5]),
     (pa.string(), ["0." + "0" * 60 + "1", "1e2", "1.20"], pa.decimal128(10, 2), [None, Decimal(100), Decimal("1.20")]),
+    (pa.string(), ["12345678901234567890123", "1.5e20", "1.5"], pa.decimal128(38, 20), [None, None, Decimal("1.5")]),
+    (pa.decimal128(38, 0), [Decimal(10**29 + 1), Decimal(5)], pa.decimal128(38, 10), [None, Decimal(5)]),
     (pa.float64(), [2.2250738585e-313, 1e-8], pa.decimal128(10, 2), [None, None]),
     (pa.list_(pa.int64()), [[1, BIG], None, [3]], pa.list_(pa.float64()), [None, None, [3.0]]),
     (pa.list_(pa.float64()), [[0.1], [0.25]], pa.list_(pa.decimal128(3, 1)), [[Decimal("0.1")], None]),
