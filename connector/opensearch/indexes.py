@@ -5,8 +5,9 @@ An index remembers in its mapping's `_meta` the columns that it was made for, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import attrs
 import orjson
@@ -25,6 +26,10 @@ META = "icebridge"
 Members = frozenset[tuple[str, bool]]
 """The indexes behind an alias, and of each whether it is said to take documents."""
 
+_LINE_BYTES = 3_000
+"""Names of indexes in one request: its line may have 4 KiB (`http.max_initial_line_length`)."""
+
+_UUIDS = "*.settings.index.uuid"
 _SEEN = "*.aliases,*.settings.index.uuid,*.data_stream"
 
 
@@ -108,6 +113,21 @@ class Indexes:
         if fresh is None:
             raise GapError(f"index {index.name} is gone, and the documents that it had; {WAYS_OUT}")
         return fresh
+
+    def unchanged(self, indexes: Iterable[Index]) -> frozenset[str]:
+        """Give the names of those that are indexes themselves and still the same: a request for many of them.
+
+        Raises:
+            RetriableError, FatalError: as `find`.
+        """
+        plain = {index.name: index.ids for index in indexes if index.ids.keys() == {index.name}}
+        now: dict[str, str] = {}
+        with mapped("looking indexes up"):
+            for some in requests(plain):
+                # Those that are gone are left out of the answer, those that became aliases come by other names.
+                params = {"ignore_unavailable": "true", "filter_path": _UUIDS}
+                now |= _ids(self._client.indices.get_settings(index=some, name="index.uuid", params=params))
+        return frozenset(name for name, ids in plain.items() if ids == {name: now.get(name)})
 
     def stayed(self, index: Index) -> Index:
         """See that all indexes that documents were sent to are still there, and behind their alias; give what is now.
@@ -212,6 +232,20 @@ def found(name: str, answer: Mapping[str, Any]) -> Index:
         rolled=mappings[ours[-1]].get("properties", {}) if ours and writes not in ours else None,
         ids=_ids(answer),
     )
+
+
+def requests(names: Iterable[str]) -> Iterator[str]:
+    """Give names, with commas between, in as few request lines as OpenSearch takes."""
+    waiting, size_bytes = list[str](), 0
+    for name in names:
+        own = len(quote(name)) + 3
+        if waiting and size_bytes + own > _LINE_BYTES:
+            yield ",".join(waiting)
+            waiting, size_bytes = [], 0
+        waiting.append(name)
+        size_bytes += own
+    if waiting:
+        yield ",".join(waiting)
 
 
 def _ids(answer: Mapping[str, Any]) -> dict[str, str]:

@@ -143,9 +143,10 @@ class Indices(Known[Noted]):
         Raises:
             RetriableError, GapError, FatalError: as `Indexes.stayed`.
         """
-        found = {}
-        for name in names:
-            now = self._indexes.stayed(self._known[name].index)
+        found, before = {}, {name: self._known[name].index for name in names}
+        same = self._indexes.unchanged(before.values())
+        for name, index in before.items():
+            now = index if index.name in same else self._indexes.stayed(index)
             self._ids[now.name] = now.ids
             found[name] = noted(now.ids)
         return found
@@ -184,8 +185,9 @@ class Indices(Known[Noted]):
         return f"{prefix}-{name}" if prefix else name
 
     def _load(self, names: Iterable[str]) -> None:
-        """Look up what is not known yet, and what may have been rolled over."""
-        known = list(self._known)
+        """Look up what is not known yet, and what may have been rolled over, or deleted."""
+        same = self._indexes.unchanged(one.index for one in self._known.values())
+        known = [name for name, one in self._known.items() if one.index.name not in same]
         current = beside(lambda name: self._indexes.current(self._known[name].index), known)
         for name, now in zip(known, current, strict=True):
             if now is not self._known[name].index:

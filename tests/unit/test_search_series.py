@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from connector.errors import FatalError, RetriableError
 from connector.opensearch.actions import Style
 from connector.opensearch.continuity import lost, noted, read
-from connector.opensearch.indexes import Index, Indexes, found, meta
+from connector.opensearch.indexes import Index, Indexes, found, meta, requests
 from connector.opensearch.series import united
 from connector.opensearch.stamps import Pattern
 from connector.sink.dating import Dating
@@ -157,3 +158,12 @@ def test_what_tells_that_documents_are_gone(before: dict[str, str], now: dict[st
     """A name without index, another index of the same name; an alias may roll over, lose old indexes, take a name."""
     reason = lost("a", read(noted(before)), now)
     assert reason is None if text is None else reason is not None and text in reason
+
+
+def test_many_names_are_asked_for_in_few_requests() -> None:
+    """Each name once, in order, in lines that a node takes, also when each of its letters is escaped."""
+    names = [f"{'é' * 100}{number}" for number in range(40)] + ["a"] * 3
+    lines = list(requests(names))
+    assert ",".join(lines).split(",") == names
+    assert all(len(quote(line)) < 4_000 for line in lines) and len(lines) < 12
+    assert list(requests([])) == []
