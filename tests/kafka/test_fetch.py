@@ -48,7 +48,8 @@ def read(kafka: KafkaSettings, topic: str, start: int, end: int, partition: int 
 
 def fill(servers: str, topic: str, rows: list[tuple[bytes | None, bytes | None]], **options: str) -> None:
     """Write records to partition 0, one after the other."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": "5", **options})
+    # A try again must not change the order: brokers may be slow to know a new topic.
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": "5", "enable.idempotence": "true", **options})
     for key, value in rows:
         producer.produce(topic, value, key, partition=0, headers={"h": b"1"} if key else None)
         producer.poll(0)
