@@ -44,7 +44,7 @@ class Emitter:
             publish(records(changes, wire, reads=reads), wire.topic, self.settings.kafka)
             return
         kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
-        with numbered(kept, order(wire), events(wire)) as found:
+        with numbered(kept, order(wire), together(wire), events(wire)) as found:
             self._boundary(wire, begins=True, count=found.count)
             publish(records(found.changes, wire, reads=reads), wire.topic, self.settings.kafka)
             self._boundary(wire, begins=False, count=found.count)
@@ -97,13 +97,17 @@ class Emitter:
         self._made.add(wire.topic)
 
 
+def together(wire: Wire) -> list[Column]:
+    """Give what changes of one key have in common; everything where there is no key."""
+    if wire.key is None:
+        return order(wire)
+    if wire.by_row_id:
+        return [F.col("row_id")]
+    return [at(F.coalesce("after", "before"), path) for path in wire.key.paths]
+
+
 def order(wire: Wire) -> list[Column]:
     """Give the order of a snapshot's events, the same whenever they are computed: by key, deletes first, then all."""
-    image = F.coalesce("after", "before")
     rank = F.when(F.col("op") == "d", 0).otherwise(1)
     whole = F.to_json(F.struct("before", "after"))
-    if wire.key is None:
-        return [rank, whole]
-    if wire.by_row_id:
-        return [F.col("row_id"), rank]
-    return [*(at(image, path) for path in wire.key.paths), rank, whole]
+    return [*([] if wire.key is None else together(wire)), rank, whole]

@@ -27,12 +27,19 @@ class Numbered:
 
 
 @contextmanager
-def numbered(changes: DataFrame, order: list[Column], events: Column | None = None) -> Iterator[Numbered]:
+def numbered(
+    changes: DataFrame, order: list[Column], together: list[Column], events: Column | None = None
+) -> Iterator[Numbered]:
     """Number changes by `order`; they are kept on disk until the end of the block.
 
-    events: how many events a change gives, one if not given.
+    Args:
+        changes: of one snapshot.
+        order: what they are sorted by.
+        together: with which `order` begins: changes that agree there are in one partition, so that one task brings
+            them out, in their order.
+        events: how many events a change gives, one if not given.
     """
-    ordered = changes.orderBy(*order)
+    ordered = changes.repartitionByRange(*together).sortWithinPartitions(*order)
     if events is not None:
         ordered = ordered.withColumn("nth", F.explode(F.sequence(F.lit(1), events)))
     placed = ordered.withColumn("place", F.spark_partition_id())

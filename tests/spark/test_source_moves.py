@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.source.keys import KeyKind, Keys, Same
 from connector.source.moves import moved
+from connector.source.numbering import numbered
 from tests.source_tables import Kind, Subject, use_catalog
 
 pytestmark = pytest.mark.spark
@@ -144,3 +145,25 @@ def test_a_walk_over_large_files_finds_it_too(session: SparkSession, monkeypatch
         assert brief(found) == [
             ("u", (key, f"v{key}"), (key + 10000, f"v{key}")) for key in sorted((start, start + 1000), key=repr)
         ]
+
+
+def test_numbered_changes_of_a_key_stay_together(session: SparkSession) -> None:
+    """However many changes a key has, one task brings them out, deletes first, and no tombstone comes too late."""
+    kept = {name: session.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.shuffle.partitions", "5")
+    try:
+        rows = session.range(3_000).selectExpr("id % 2 AS k", "IF(id % 3 = 0, 'u', 'd') AS op", "id AS v")
+        key, rank = F.col("k"), F.when(F.col("op") == "d", 0).otherwise(1)
+        with numbered(rows, [key, rank, F.col("v")], [key]) as found:
+            assert found.count == 3_000
+            placed = found.changes.withColumn("task", F.spark_partition_id()).orderBy("total_order").collect()
+    finally:
+        for name, text in kept.items():
+            session.conf.set(name, text)
+    assert [row.total_order for row in placed] == list(range(1, 3_001))
+    assert [row.k for row in placed] == [0] * 1_500 + [1] * 1_500
+    for key_of in (0, 1):
+        mine = [row for row in placed if row.k == key_of]
+        assert len({row.task for row in mine}) == 1
+        assert [row.op for row in mine] == ["d"] * 1_000 + ["u"] * 500
