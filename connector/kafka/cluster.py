@@ -40,17 +40,24 @@ def mapped(doing: str) -> Iterator[None]:
     except KafkaException as error:
         fault = error.args[0]
         text = f"{doing}: {fault.str() if isinstance(fault, KafkaError) else fault}"
-        raise RetriableError(text) if _passing(fault) else FatalError(text) from error
+        raise RetriableError(text) if is_passing(fault) else FatalError(text) from error
 
 
-_OWN = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE)  # noqa: SLF001
+_OWN = (
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+)
 _NO_LEADER = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 """What brokers say of a topic that was made just now, and of one whose leader moves."""
 
 _PASSING = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
 
 
-def _passing(fault: object) -> bool:
+def is_passing(fault: object) -> bool:
+    """Tell whether a later try may succeed."""
     return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in _PASSING)
 
 
