@@ -79,4 +79,4 @@ def test_what_timed_out_is_never_written(broker: Broker, topics: Topics, tmp_pat
         messages._flush_s = 30.0
         messages.send(topic, [(b"k", b"BEGIN again"), (b"k", b"END")])
         messages.send(topic, [(b"k", None)])
-    assert [record.value for record in topics.read(topic)] == ["BEGIN again", "END", None]
+    assert [record.value for record in topics.read(topic)] == [b"BEGIN again", b"END", None]
