@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from connector.causes import Cause, is_passing
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.java import is_retriable
 from connector.task_errors import of_store
 
-_FILE = re.compile(r"[^\s'\",;()\[\]]+\.(?:parquet|orc|avro|puffin|json)\b")
-_CAUSE = re.compile(r"(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+)): ([^\n]*)")
+_FRAME = re.compile(r"^\s*(?:at |\.\.\. \d+ more|Suppressed: ).*$\n?", re.MULTILINE)
+"""A stack's frames name files of code, and classes that are called like formats."""
+_FILE = re.compile(r"[^\s'\",;()\[\]]*/[^\s'\",;()\[\]]+\.(?:parquet|orc|avro|puffin|json)\b")
+_CAUSE = re.compile(r"(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+))(?:: ([^\n]*)|(?=\s*$))", re.MULTILINE)
 _UNFIT = re.compile(r"serde\.faults\.Unfit: ([^\n]*)")
 _REFUSED = re.compile(
     r"(?:\[USER_RAISED_EXCEPTION\]|connector\.errors\.FatalError:) ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE
@@ -41,6 +44,7 @@ def _ours(text: str, where: str) -> ConnectorError:
     refused = _REFUSED.search(text)
     if refused:
         return FatalError(f"{where}: {refused[1]}")
+    text = _FRAME.sub("", text)
     causes = _CAUSE.findall(text)
     file = next(iter(_FILE.findall(text)), None)
     unfit = _UNFIT.search(text)
@@ -50,6 +54,6 @@ def _ours(text: str, where: str) -> ConnectorError:
     if any(cause[1] in _GONE for cause in causes):
         return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")
     store = of_store(text, where)
-    if store is None and name and is_retriable(name) and file is None:
+    if store is None and (any(is_passing([Cause(cause[1], cause[2])]) for cause in causes) or is_retriable(name)):
         return RetriableError(f"{where}: {name}: {message}")
     return store or FatalError(f"{where}: file {file or 'unknown'} cannot be read: {name}: {message}")

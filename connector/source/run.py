@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 import attrs
@@ -120,6 +122,12 @@ class Tables:
         except ConnectorError as error:
             self._turns[name] = self._failed(name, turn, error)
             return False
+        except Exception as error:  # noqa: BLE001
+            # A fault of ours, most likely: it may not hold up the other tables. Its message may hold a row's content.
+            found = FatalError(f"table {name}: {type(error).__name__} {_place_of(error)}; please report it")
+            found.__cause__ = error
+            self._turns[name] = self._failed(name, turn, found)
+            return False
         self._turns[name] = after_success()
         return worked
 
@@ -162,3 +170,9 @@ class Tables:
         if failed:
             reasons = "; ".join(f"{name}: {error}" for name, error in sorted(failed.items()))
             raise FatalError(f"{len(failed)} tables stopped: {reasons}")
+
+
+def _place_of(error: Exception) -> str:
+    """Say in which line of code an exception was raised."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"in {Path(last.filename).name}, line {last.lineno}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from connector.errors import ConnectorError, FatalError, GapError, RetriableError
+from connector.errors import FatalError, GapError, RetriableError
 from connector.settings.source import load
 from connector.source.run import Steps, Tables
 
@@ -17,13 +17,13 @@ from connector.source.run import Steps, Tables
 class Script:
     """A table that does what it is told, step by step: True, False, or raise; then nothing more."""
 
-    does: list[bool | ConnectorError]
+    does: list[bool | Exception]
     steps: int = 0
 
     def step(self, *, pinned: bool) -> bool:
         self.steps += 1
         done = self.does.pop(0) if self.does else False
-        if isinstance(done, ConnectorError):
+        if isinstance(done, Exception):
             raise done
         return done
 
@@ -41,7 +41,7 @@ class Round:
 def make(tmp_path: Path) -> Callable[..., Round]:
     """make(name=[...steps]) gives a round of tables in namespace `db`."""
 
-    def build(extra: str = "", **does: list[bool | ConnectorError]) -> Round:
+    def build(extra: str = "", **does: list[bool | Exception]) -> Round:
         file = tmp_path / "s.properties"
         file.write_text(
             "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
@@ -116,3 +116,13 @@ def test_heartbeats_are_sent_when_wanted(make: Callable[..., Round]) -> None:
         made.tables.run(once=True)
     assert not silent.beats
     assert beating.beats
+
+
+def test_an_unforeseen_error_stops_its_table_alone(make: Callable[..., Round]) -> None:
+    """An exception that is none of ours ends one table, with its class and place, and tells no value."""
+    made = make(odd=[True, ValueError("a secret value"), True], good=[True, True, True])
+    with pytest.raises(FatalError, match=r"table db\.odd: ValueError in test_source_run\.py, line \d+") as caught:
+        made.tables.run(once=True)
+    assert "secret" not in str(caught.value)
+    assert made.scripts["good"].does == []
+    assert made.scripts["odd"].does == [True]

@@ -1,0 +1,79 @@
+"""Failures while a source reads: what may pass is tried again, whatever files of code a stack names."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from connector.errors import FatalError, RetriableError
+from connector.iceberg.bounds import _reading
+from connector.source.faults import reading
+
+pytestmark = pytest.mark.unit
+
+FRAMES = """\tat org.apache.iceberg.parquet.ParquetReader$FileIterator.advance(ParquetReader.java:149)
+\tat org.apache.iceberg.io.FilterIterator.hasNext(FilterIterator.java:43)
+"""
+
+
+def _spark(*chain: str) -> str:
+    """What Spark says of a task that failed with these causes, outermost first."""
+    told = f"\n{FRAMES}Caused by: ".join(chain)
+    return (
+        "An error occurred while calling o99.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to "
+        "stage failure: Lost task 0.0 in stage 4.0 (TID 4) (192.0.2.2 executor driver): "
+        f"{told}\n{FRAMES}\t... 22 more\n\nDriver stacktrace:\n{FRAMES}"
+        f"\tSuppressed: java.io.FileNotFoundException: of something else\n{FRAMES}Caused by: {told}\n{FRAMES}"
+    )
+
+
+PASSING = {
+    "time-out": ["java.net.SocketTimeoutException: Read timed out"],
+    "without a message": ["java.net.SocketTimeoutException"],
+    "of a named file": [
+        "org.apache.iceberg.exceptions.RuntimeIOException: Failed to open file: s3://b/t/data/a.parquet",
+        "java.net.SocketTimeoutException: Read timed out",
+    ],
+    "within decoding": [
+        "org.apache.parquet.io.ParquetDecodingException: Can not read value at 1 in block 0 in file s3://b/a.parquet",
+        "java.net.SocketException: Connection reset",
+    ],
+    "throttled": ["software.amazon.awssdk.services.s3.model.S3Exception: Slow down (Service: S3, Status Code: 503)"],
+    "io": ["java.io.UncheckedIOException: reading s3://b/t/a.parquet", "java.io.IOException: Input/output error"],
+}
+LASTING = {
+    "no parquet": ["java.lang.RuntimeException: file:/t/data/a.parquet is not a Parquet file. Expected magic number"],
+    "gone": ["org.apache.iceberg.exceptions.NotFoundException: Failed to open: file:/t/data/a.parquet"],
+    "refused": ["software.amazon.awssdk.services.s3.model.S3Exception: Access Denied (Status Code: 403)"],
+    "code": ["java.lang.ClassCastException: class java.lang.Long cannot be cast to class java.lang.Integer"],
+}
+
+
+@pytest.mark.parametrize("chain", PASSING.values(), ids=PASSING.keys())
+def test_what_may_pass_is_tried_again(chain: list[str]) -> None:
+    """The network or the store is away: tried again, whatever files the message and the stack name."""
+    with pytest.raises(RetriableError, match=r"table db\.t, snapshot 7"), reading("db.t", 7):
+        raise PySparkException(_spark(*chain))
+
+
+@pytest.mark.parametrize("chain", LASTING.values(), ids=LASTING.keys())
+def test_what_lasts_is_not_tried_again(chain: list[str]) -> None:
+    """A file that is gone or broken, a store that refuses, and faults of code stop the table."""
+    with pytest.raises(FatalError, match=r"table db\.t, snapshot 7"), reading("db.t", 7):
+        raise PySparkException(_spark(*chain))
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (OSError("When reading: AWS Error NETWORK_CONNECTION"), RetriableError),
+        (TimeoutError("timed out"), RetriableError),
+        (ConnectionResetError(104, "reset"), RetriableError),
+        (OSError("When reading: AWS Error ACCESS_DENIED"), FatalError),
+        (FileNotFoundError("s3://b/m.avro"), FatalError),
+    ],
+)
+def test_manifests_read_in_python(raised: OSError, expected: type[Exception]) -> None:
+    """Errors of the store under PyIceberg are ours: one table is tried again, or stops."""
+    with pytest.raises(expected, match=r"db\.t"), _reading("reading the manifests of db.t"):
+        raise raised
