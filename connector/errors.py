@@ -3,6 +3,8 @@
 ConnectorError
   x ConfigError      stop with exit code 3; lists every fault of the configuration at once
   x RetriableError   try the same again, with back-off (broker away, commit conflict)
+    x CommitRefused  a commit that is in no snapshot and can land no more: its files may be deleted
+    x TimeOver       it was tried again until errors.retry.timeout: nobody tries again
   x DataFault        this record goes to the dead letters, the batch goes on
   x GapError         history is gone or belongs to another cluster: stop, never skip
   x CommitUnknown    read the table again before deciding anything
@@ -35,6 +37,14 @@ class ConfigError(ConnectorError):
 
 class RetriableError(ConnectorError):
     """Something outside is away or was faster; the same call may succeed later."""
+
+
+class CommitRefused(RetriableError):
+    """A commit lost against another one: no snapshot has it, and none will; its files may be deleted."""
+
+
+class TimeOver(RetriableError):
+    """A call that was tried again until `errors.retry.timeout` was over."""
 
 
 class DataFault(ConnectorError):

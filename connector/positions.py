@@ -88,7 +88,7 @@ def reset(settings: SinkSettings, *, to: To, topics: tuple[str, ...], execute: b
 
 def _opened(spark: SparkSession, settings: SinkSettings) -> tuple[OffsetsTable, Targets]:
     """Open offsets table and tables; the latter as they are, whatever was noted of them."""
-    catalog = Catalog(spark, settings.catalog)
+    catalog = Catalog(spark, settings.catalog, settings.errors)
     return OffsetsTable(catalog, settings.table.offsets_table, settings.name), Targets(settings, catalog)
 
 

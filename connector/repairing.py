@@ -30,7 +30,7 @@ def repair(settings: SinkSettings, *, tables: tuple[str, ...], execute: bool) ->
         ConfigError: there is no such table.
     """
     with session(settings) as spark:
-        catalog = Catalog(spark, settings.catalog)
+        catalog = Catalog(spark, settings.catalog, settings.errors)
         found = {table.name: (table, harm(table)) for table in _opened(catalog, settings, tables)}
         hurt = {name: (table, told) for name, (table, told) in found.items() if told.snapshots}
         _show({name: told for name, (_, told) in hurt.items()}, execute=execute)

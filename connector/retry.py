@@ -8,13 +8,17 @@ from typing import TypeVar
 
 import stamina
 import structlog
+from stamina.instrumentation import set_on_retry_hooks
 
-from connector.errors import RetriableError
+from connector.errors import RetriableError, TimeOver
 from connector.settings import ErrorSettings
 
 T = TypeVar("T")
 
 _FIRST_WAIT_S = 0.2
+
+# Each retry is logged here, with its reason; stamina would log it once more.
+set_on_retry_hooks(())
 
 
 def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
@@ -23,28 +27,41 @@ def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
     Counted from there, so that a long job whose commit is refused is tried again too.
 
     Raises:
-        RetriableError: the last one, when the time is over. Other errors leave at once.
+        TimeOver: the last one's words, when the time is over; a call around this one does not begin anew.
+        RetriableError: with a time of none, the first one. Other errors leave at once.
     """
     endless = settings.retry_timeout_ms < 0
     log = structlog.get_logger()
     try:
         return call()
+    except TimeOver:
+        raise
     except RetriableError as error:
         if not settings.retry_timeout_ms:
             raise
         log.warning("will try again", attempt=1, reason=str(error))
     time.sleep(_FIRST_WAIT_S)
-    for attempt in stamina.retry_context(
-        on=RetriableError,
-        attempts=None,
-        timeout=None if endless else settings.retry_timeout_ms / 1000,
-        wait_initial=_FIRST_WAIT_S,
-        wait_max=settings.retry_delay_max_ms / 1000,
-    ):
-        with attempt:
-            try:
-                return call()
-            except RetriableError as error:
-                log.warning("will try again", attempt=attempt.num + 1, reason=str(error))
-                raise
+    try:
+        for attempt in stamina.retry_context(
+            on=_is_to_be_tried_again,
+            attempts=None,
+            timeout=None if endless else settings.retry_timeout_ms / 1000,
+            wait_initial=_FIRST_WAIT_S,
+            wait_max=settings.retry_delay_max_ms / 1000,
+        ):
+            with attempt:
+                try:
+                    return call()
+                except RetriableError as error:
+                    if _is_to_be_tried_again(error):
+                        log.warning("will try again", attempt=attempt.num + 1, reason=str(error))
+                    raise
+    except TimeOver:
+        raise
+    except RetriableError as error:
+        raise TimeOver(str(error)) from error.__cause__
     raise AssertionError("unreachable")
+
+
+def _is_to_be_tried_again(error: Exception) -> bool:
+    return isinstance(error, RetriableError) and not isinstance(error, TimeOver)

@@ -73,13 +73,15 @@ def _newest(table: _Seen) -> Standing:
 
 def _rows(spark: SparkSession, settings: SourceSettings) -> StoredRows:
     def opened() -> StoredRows:
-        return StoredRows(Catalog(spark, settings.catalog), settings.capture.offsets_table, settings.name)
+        return StoredRows(
+            Catalog(spark, settings.catalog, settings.errors), settings.capture.offsets_table, settings.name
+        )
 
     return retried(opened, settings.errors)
 
 
 def _seen(spark: SparkSession, settings: SourceSettings, rows: StoredRows) -> list[_Seen]:
-    catalog = Catalog(spark, settings.catalog)
+    catalog = Catalog(spark, settings.catalog, settings.errors)
     own = catalog.full_name(settings.capture.offsets_table)
     found = retried(lambda: discovery.find(catalog, settings.capture, own), settings.errors)
     stored = {name: Standing.parse(text) for name, text in rows.by_table.items()}

@@ -26,11 +26,13 @@ class Inside:
 
     spark: SparkSession
     space: Workspace
+    catalog: Mapping[str, str] | None = None
+    """Iceberg's properties of another catalog than the workspace's own."""
 
     @property
     def lake(self) -> Lake:
         """The workspace's tables; also tells the session of their catalog."""
-        return Lake(self.spark, self.space.name, self.space.catalog)
+        return Lake(self.spark, self.space.name, self.catalog or self.space.catalog)
 
     def settings(self, extra: Mapping[str, str] | None = None) -> SinkSettings:
         """The sink's settings, `extra` on top."""

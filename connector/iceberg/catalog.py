@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import CommitUnknown, FatalError, RetriableError
 from connector.iceberg.java import each, iceberg_catalog, java_exception_name, jvm, mapped, strings
 from connector.iceberg.table import Table
 from connector.iceberg.types import JSON, table_schema
-from connector.settings import CatalogSettings
+from connector.retry import retried
+from connector.settings import CatalogSettings, ErrorSettings
 from connector.settings.catalog import local_path
+from connector.settings.errors import NEVER_AGAIN
 from connector.settings.partitions import PartitionTerm
 from connector.settings.sorting import SortTerm
 
@@ -23,14 +25,14 @@ from connector.settings.sorting import SortTerm
 class Catalog:
     """The catalog of one connector; a table is named without namespace where that is the connector's own, else with."""
 
-    def __init__(self, spark: SparkSession, settings: CatalogSettings) -> None:
-        """Connect to the catalog.
+    def __init__(self, spark: SparkSession, settings: CatalogSettings, errors: ErrorSettings | None = None) -> None:
+        """Connect to the catalog; `errors` tells how long what is made and committed there is tried again.
 
         Raises:
             RetriableError: it is away.
             FatalError: it cannot be opened.
         """
-        self._spark, self._settings = spark, settings
+        self._spark, self._settings, self._errors = spark, settings, errors or NEVER_AGAIN
         warehouse = settings.properties.get("warehouse")
         folder = local_path(warehouse) if warehouse else None
         if folder is not None:
@@ -68,7 +70,7 @@ class Catalog:
             if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):
                 return None
             raise
-        return Table(self._spark, name, java, dict(self._settings.properties))
+        return Table(self._spark, name, java, dict(self._settings.properties), self._errors)
 
     def listed(self) -> list[tuple[tuple[str, ...], str]]:
         """Give namespace and name of every table of the catalog.
@@ -100,51 +102,77 @@ class Catalog:
         """Create a table, or give the one that another process created first.
 
         It starts unpartitioned and gets its partition fields in the same transaction: so it has an unpartitioned spec
-        for global equality deletes (recipes, "Global equality delete").
+        for global equality deletes (recipes, "Global equality delete"). Where the catalog does not say what became of
+        it, it is looked for, and made again if it is not there: only one of several creations can succeed.
+
+        Raises:
+            RetriableError: the catalog stayed away longer than `errors.retry.timeout`.
+            FatalError: it cannot be made.
         """
-        name = self.full_name(table)
-        self._ensure_namespace(self._split(table)[0])
-        try:
-            with mapped(f"creating table {name}"):
-                parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
-                builder = self._java.buildTable(self._identifier(table), parsed)
-                builder = builder.withProperties(dict(properties or {}))
-                if location:
-                    builder = builder.withLocation(location)
-                transaction = builder.createTransaction()
-                if partition_by:
-                    self._add_fields(transaction.updateSpec(), partition_by)
-                if sort_by:
-                    self._add_order(transaction.replaceSortOrder(), sort_by)
-                transaction.commitTransaction()
-        except (FatalError, RetriableError) as error:
-            if java_exception_name(error) != "AlreadyExistsException":
-                raise
-        created = self.load(table)
-        if created is None:
-            raise FatalError(f"creating table {name}: it is not there afterwards; look at the catalog")
-        return created
+
+        def make() -> Table:
+            try:
+                self._ensure_namespace(self._split(table)[0])
+                self._create(table, schema, partition_by, dict(properties or {}), sort_by, location)
+            except CommitUnknown as error:
+                raise RetriableError(str(error)) from error.__cause__
+            except (FatalError, RetriableError) as error:
+                if java_exception_name(error) != "AlreadyExistsException":
+                    raise
+            created = self.load(table)
+            if created is None:
+                raise RetriableError(f"creating table {self.full_name(table)}: it is not there afterwards")
+            return created
+
+        # One that was made without an answer is there by now, or is refused beside the next.
+        return retried(lambda: self.load(table) or make(), self._errors)
+
+    def _create(
+        self,
+        table: str,
+        schema: Schema,
+        partition_by: tuple[PartitionTerm, ...],
+        properties: dict[str, str],
+        sort_by: tuple[SortTerm, ...],
+        location: str | None,
+    ) -> None:
+        with mapped(f"creating table {self.full_name(table)}"):
+            parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
+            builder = self._java.buildTable(self._identifier(table), parsed).withProperties(properties)
+            if location:
+                builder = builder.withLocation(location)
+            transaction = builder.createTransaction()
+            if partition_by:
+                self._add_fields(transaction.updateSpec(), partition_by)
+            if sort_by:
+                self._add_order(transaction.replaceSortOrder(), sort_by)
+            transaction.commitTransaction()
 
     def evolve(self, table: Table, columns: pa.Schema) -> None:
         """Bring a table's schema up to `columns` (see `evolution.grown`): new columns, promoted types.
 
+        Done once more it changes nothing: so it is, until the catalog has said that it is done.
+
         Raises:
-            RetriableError: another writer changed the table meanwhile.
+            RetriableError: the catalog stayed away longer than `errors.retry.timeout`.
         """
         required = frozenset(field.name for field in columns if not field.nullable)
         kept = table.layout().variants
         columns = pa.schema([field.with_type(JSON) if field.name in kept else field for field in columns])
         wanted = table_schema(columns, (), required, nanoseconds=table.format_version > 2)  # noqa: PLR2004 - v3 has them
-        with mapped(f"evolving table {table.name}"):
+
+        def change() -> None:
             parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
             table.java.updateSchema().unionByNameWith(parsed).commit()
-            table.refresh()
+
+        self._settle(table, f"evolving table {table.name}", change)
 
     def ensure_delete_spec(self, table: Table) -> None:
         """Give a table that never was unpartitioned such a spec: fields out, fields back in, metadata only."""
-        if table.unpartitioned_spec() is not None:
-            return
-        with mapped(f"adding an unpartitioned spec to table {table.name}"):
+
+        def change() -> None:
+            if table.unpartitioned_spec() is not None:
+                return
             transaction = table.java.newTransaction()
             fields = list(each(table.java.spec().fields()))
             out = transaction.updateSpec()
@@ -158,10 +186,26 @@ class Catalog:
                 back.addField(field.name(), expressions.transform(source, field.transform()))
             back.commit()
             transaction.commitTransaction()
-            table.refresh()
+
+        if table.unpartitioned_spec() is None:
+            self._settle(table, f"adding an unpartitioned spec to table {table.name}", change)
+
+    def _settle(self, table: Table, doing: str, change: Callable[[], None]) -> None:
+        """Change a table's metadata, again until it is known to be done; done twice it must be as done once."""
+
+        def attempt() -> None:
+            try:
+                with mapped(doing):
+                    table.java.refresh()
+                    change()
+                    table.java.refresh()
+            except CommitUnknown as error:
+                raise RetriableError(str(error)) from error.__cause__
+
+        retried(attempt, self._errors)
 
     def _wrapped(self, table: str, java: Any) -> Table:
-        return Table(self._spark, self.full_name(table), java, dict(self._settings.properties))
+        return Table(self._spark, self.full_name(table), java, dict(self._settings.properties), self._errors)
 
     def _split(self, table: str) -> tuple[tuple[str, ...], str]:
         *levels, name = table.split(".")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import orjson
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.errors import CommitUnknown, FatalError, GapError, RetriableError
-from connector.iceberg.java import each, java_exception_name, mapped
+from connector.errors import CommitRefused, FatalError, GapError
+from connector.iceberg.attempts import Ancestors, land
 from connector.iceberg.position import COMMIT_ID, NAME, WAYS_OUT, Position
 from connector.iceberg.scan_tasks import Task
 from connector.iceberg.table import Table
 
-_CONFLICTS = ("CommitFailedException", "ValidationException")
 _MANY_WRITERS = (
     "another writer was faster: where many write to one table, raise errors.retry.timeout and the table's "
     "commit.retry.num-retries"
@@ -106,23 +105,20 @@ def commit(table: Table, pending: Pending, name: str) -> Committed:
     killed, cannot slip in between.
 
     Raises:
-        RetriableError: another writer was faster; nothing was committed, the batch may be tried again.
-        CommitUnknown: the catalog did not say, and the table could not be read again.
+        CommitRefused: another writer was faster; nothing was committed nor will be, the batch may be tried again.
+        CommitUnknown: nobody could tell until `errors.retry.timeout`; the files must stay.
+        RetriableError: the catalog stayed away before anything was sent.
         GapError: this connector's newest commit is gone from the table, and has not expired.
         FatalError: the commit is impossible, or another sink with the same name writes to the table.
     """
     commit_id = uuid.uuid4().hex
+    summary = {**pending.properties, **pending.position.summary(name, commit_id)}
+    rule = _last_of_ours(name, pending.expected.commit_id)
     try:
-        with mapped(f"committing to table {table.name}"):
-            table.java.refresh()
-            _apply(table, pending, pending.position.summary(name, commit_id), name)
-    except (CommitUnknown, RetriableError) as error:
-        table.refresh()
-        if not _is_in(table, commit_id):
-            _check_alone(table, pending, name)
-            if java_exception_name(error) in _CONFLICTS:
-                raise RetriableError(f"{error}; {_MANY_WRITERS}") from error
-            raise
+        land(table, commit_id, lambda: _update(table, pending, summary), rule)
+    except CommitRefused as error:
+        _check_alone(table, pending, name)
+        raise CommitRefused(f"{error}; {_MANY_WRITERS}") from error.__cause__
     snapshot_id = table.snapshot_id
     if snapshot_id is None:
         raise FatalError(f"table {table.name} has no snapshot after a commit")
@@ -152,10 +148,9 @@ def _check_alone(table: Table, pending: Pending, name: str) -> None:
         )
 
 
-def _apply(table: Table, pending: Pending, summary: Mapping[str, str], name: str) -> None:
-    update = _update(table, pending)
-    update.validateWith(_LastOfOurs(name, pending.expected.commit_id))
-    for key, value in {**pending.properties, **summary}.items():
+def _update(table: Table, pending: Pending, summary: Mapping[str, str]) -> Any:
+    update = _append(table) if not pending.replaces else _row_delta(table, pending)
+    for key, value in summary.items():
         update.set(key, value)
     for description, file in zip(pending.files, table.content_files(pending.files), strict=True):
         if is_delete(description):
@@ -164,12 +159,14 @@ def _apply(table: Table, pending: Pending, summary: Mapping[str, str], name: str
             update.addRows(file)
         else:
             update.appendFile(file)
-    update.commit()
+    return update
 
 
-def _update(table: Table, pending: Pending) -> Any:
-    if not pending.replaces:
-        return table.java.newAppend().toBranch(table.branch)
+def _append(table: Table) -> Any:
+    return table.java.newAppend().toBranch(table.branch)
+
+
+def _row_delta(table: Table, pending: Pending) -> Any:
     update = table.java.newRowDelta().toBranch(table.branch)
     if pending.guarded or pending.found is not None:
         if pending.base is not None:
@@ -203,34 +200,19 @@ def _replace(table: Table, update: Any, found: Found) -> None:
                     update.removeDeletes(delete)
 
 
-def _is_in(table: Table, commit_id: str) -> bool:
-    return any(summary_of(snapshot).get(COMMIT_ID) == commit_id for snapshot in table.ancestors())
-
-
-class _LastOfOurs:
-    """Iceberg's `SnapshotAncestryValidator`: this connector's newest commit is the expected one, or has expired.
+def _last_of_ours(name: str, commit_id: str | None) -> Callable[[Ancestors], bool]:
+    """Let a commit in where this connector's newest one is the expected one, or has expired.
 
     The oldest snapshot that is left then names a parent; a table that was rolled back or replaced ends with one that
     has none.
     """
 
-    def __init__(self, name: str, commit_id: str | None) -> None:
-        self._name, self._commit_id = name, commit_id
-
-    def validate(self, ancestors: Any) -> bool:
-        """Look at the snapshots that the commit would land on, newest first."""
+    def is_expected(ancestors: Ancestors) -> bool:
         snapshot = None
-        for snapshot in each(ancestors):
+        for snapshot in ancestors:
             summary = snapshot.summary()
-            if summary.get(NAME) == self._name:
-                return bool(summary.get(COMMIT_ID) == self._commit_id)
-        return self._commit_id is None or (snapshot is not None and snapshot.parentId() is not None)
+            if summary.get(NAME) == name:
+                return bool(summary.get(COMMIT_ID) == commit_id)
+        return commit_id is None or (snapshot is not None and snapshot.parentId() is not None)
 
-    def errorMessage(self) -> str:  # noqa: N802 - Java's name
-        """Tell what a refusal means."""
-        return f"another commit of connector {self._name} came first"
-
-    class Java:
-        """Which Java interface this object stands for (Py4J's convention)."""
-
-        implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+    return is_expected

@@ -6,18 +6,22 @@ committed before the tables' own commits: what a crash leaves behind then is a k
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.attempts import land
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.java import jvm, mapped
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.own_tables import OFTEN_SAVED, expire, merge
+from connector.iceberg.own_tables import MANY_SNAPSHOTS, OFTEN_SAVED, count_snapshots, expire, merge
 from connector.iceberg.scan import Reader, column, release
 from connector.iceberg.scan_tasks import planned
 from connector.iceberg.schemas import SnapshotSchema
@@ -34,8 +38,10 @@ SCHEMA = Schema(
 COLUMNS = arrow_schema(SCHEMA)
 PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
 """So that what is forgotten goes as whole files, by metadata alone."""
-SAVES_PER_TIDYING = 50
-"""Each save adds a small file per task; so many later they are merged."""
+TIDIED = "icebridge.tidied-at-ms"
+"""Table property: when it was last tidied, or made."""
+TIDIED_EVERY_MS = 24 * 3600 * 1000
+"""Each save adds a small file per task: they are merged when there are many snapshots, or a day later."""
 
 
 class DeletedKeys:
@@ -48,23 +54,26 @@ class DeletedKeys:
             RetriableError: the catalog is away.
         """
         self._spark, self._name, self._retention = spark, name, retention
-        self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, OFTEN_SAVED)
+        properties = {**OFTEN_SAVED, TIDIED: _now_ms()}
+        self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, properties)
         self.layout: TableLayout = self._table.layout()
-        self._saves = 0
 
     def add(self, files: Sequence[bytes]) -> None:
         """Commit files that executors wrote.
 
         Raises:
-            RetriableError: the catalog is away.
+            CommitRefused: they are in no snapshot, nor will be: they may be deleted.
+            CommitUnknown: nobody could tell until `errors.retry.timeout`; they must stay.
+            RetriableError: the catalog stayed away.
         """
-        with mapped(f"remembering deleted keys in {self._table.name}"):
-            self._table.java.refresh()
-            update = self._table.java.newFastAppend()
+
+        def update() -> Any:
+            made = self._table.java.newFastAppend()
             for file in self._table.content_files(files):
-                update.appendFile(file)
-            update.commit()
-        self._saves += 1
+                made.appendFile(file)
+            return made
+
+        land(self._table, uuid.uuid4().hex, update)
 
     def delete_file(self, path: str) -> None:
         """Delete a file that was not committed."""
@@ -90,16 +99,26 @@ class DeletedKeys:
         Raises:
             RetriableError: another writer was faster; nothing is lost by leaving it for the next time.
         """
-        if self._saves < SAVES_PER_TIDYING:
+        if not self._is_due():
             return
-        self._saves = 0
         with mapped(f"tidying {self._table.name}"):
-            iceberg = jvm(self._spark).org.apache.iceberg
-            expressions, java = iceberg.expressions.Expressions, self._table.java
+            expressions, java = jvm(self._spark).org.apache.iceberg.expressions.Expressions, self._table.java
             java.refresh()
+            java.updateProperties().set(TIDIED, _now_ms()).commit()
             mine = expressions.equal("connector", self._name)
             first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
             old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
-            java.newDelete().deleteFromRowFilter(old).commit()
+            land(self._table, uuid.uuid4().hex, lambda: java.newDelete().deleteFromRowFilter(old))
             merge(self._spark, java, mine)
-            expire(java)
+        expire(self._table)
+
+    def _is_due(self) -> bool:
+        """Tell by the table, not by this process, which may end after each batch."""
+        if count_snapshots(self._table) >= MANY_SNAPSHOTS:
+            return True
+        tidied = self._table.java.properties().get(TIDIED)
+        return tidied is None or time.time() * 1000 - int(tidied) > TIDIED_EVERY_MS
+
+
+def _now_ms() -> str:
+    return str(time.time_ns() // 1_000_000)

@@ -6,13 +6,15 @@ nothing, so that a crash before the batch's own commit does no harm.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError, RetriableError
-from connector.iceberg.java import java_exception_name, jvm, mapped
+from connector.errors import CommitRefused, FatalError
+from connector.iceberg.attempts import land
+from connector.iceberg.java import java_exception_name, jvm
 from connector.iceberg.table import Table
 from connector.settings.writes import MAIN
 
@@ -34,7 +36,8 @@ def emptied(
         own: text columns and their values, which the rows have; empty for rows of any.
 
     Raises:
-        RetriableError: the catalog or store is away, or another writer was faster.
+        RetriableError: the catalog or store stayed away, or another writer was faster.
+        CommitUnknown: nobody could tell until `errors.retry.timeout`.
         FatalError: a file holds rows that stay too, and Spark cannot read the table (a `time` column).
     """
     table.refresh()
@@ -42,14 +45,16 @@ def emptied(
         return
     expressions = jvm(spark).org.apache.iceberg.expressions.Expressions
     try:
-        with mapped(f"emptying table {table.name}"):
-            delete = table.java.newDelete().toBranch(table.branch)
-            delete.deleteFromRowFilter(_filter(expressions, until, own)).commit()
-    except RetriableError as error:
+        land(table, uuid.uuid4().hex, lambda: _delete(table, _filter(expressions, until, own)))
+    except CommitRefused as error:
         if java_exception_name(error) != "ValidationException" or (until is None and not own):
             raise
         _by_rows(spark, catalog, table, until, own)
     table.refresh()
+
+
+def _delete(table: Table, rows: Any) -> Any:
+    return table.java.newDelete().toBranch(table.branch).deleteFromRowFilter(rows)
 
 
 def _filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:

@@ -19,7 +19,8 @@ from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UUIDType
 from pyspark.sql import SparkSession
 
-from connector.iceberg.java import each, jvm, mapped
+from connector.iceberg.attempts import land
+from connector.iceberg.java import each, jvm
 from connector.iceberg.table import Table
 from connector.settings.writes import MAIN
 
@@ -69,21 +70,25 @@ def mend(spark: SparkSession, table: Table, found: Harm) -> int:
     """Write the manifests anew without those bounds, and replace the old ones in one commit; give how many files.
 
     Raises:
-        RetriableError: another writer was faster; nothing was changed, look again.
+        CommitRefused: another writer was faster; nothing was changed, look again.
+        CommitUnknown, RetriableError: as `connector.iceberg.attempts.land`.
     """
     ids = {number for schema in table.metadata().schemas().values() for number, _ in _columns(schema)}
     mended = 0
-    with mapped(f"mending the bounds of {table.name}"):
-        java = table.java
-        update = java.rewriteManifests()
+
+    def update() -> Any:
+        nonlocal mended
+        java, mended = table.java, 0
+        made = java.rewriteManifests()
         for manifest in each(java.snapshot(MAIN).allManifests(java.io())):
             snapshots = found.snapshots.get(str(manifest.path()))
             if snapshots is not None:
-                made, count = _without(spark, table, manifest, snapshots, ids)
-                update = update.deleteManifest(manifest).addManifest(made)
+                new, count = _without(spark, table, manifest, snapshots, ids)
+                made = made.deleteManifest(manifest).addManifest(new)
                 mended += count
-        update.commit()
-        table.refresh()
+        return made
+
+    land(table, uuid.uuid4().hex, update)
     return mended
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from connector.errors import CommitUnknown, FatalError, RetriableError
+from connector.errors import CommitRefused, FatalError
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.continuity import Noted
 from connector.iceberg.position import Position
@@ -42,6 +42,7 @@ class OffsetsTable:
 
         Raises:
             RetriableError: the catalog is away, or another connector was faster.
+            CommitUnknown: nobody could tell whether it is stored until `errors.retry.timeout`.
             FatalError: another process with the same name stored its position.
         """
         own = position.json().decode()
@@ -50,10 +51,10 @@ class OffsetsTable:
             self._check(own)
         try:
             self._rows.put(own, {table: _text(noted) for table, noted in tables.items()})
-        except (RetriableError, CommitUnknown) as error:
+        except CommitRefused:
             self._rows.reload()
             if not self._check(own):
-                raise RetriableError(str(error)) from error
+                raise
         self._own = own
 
     def replace(self, position: Position, tables: Mapping[str, Noted]) -> None:

@@ -9,13 +9,17 @@ import time
 import uuid
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+import structlog
 from pyspark.sql import SparkSession
 
+from connector.errors import ConnectorError
 from connector.iceberg.files import FileKind, describe
-from connector.iceberg.java import JavaTable, jvm
+from connector.iceberg.java import JavaTable, jvm, mapped
 from connector.iceberg.partitions import UNPARTITIONED
+from connector.iceberg.table import Table
 
 OFTEN_SAVED = {
     "format-version": "2",
@@ -25,6 +29,8 @@ OFTEN_SAVED = {
 """Properties of tables that get a commit with every batch: metadata files of before go by themselves."""
 
 KEPT_SNAPSHOTS = 10
+MANY_SNAPSHOTS = 50
+"""So many are expired at once. Counted in the table: a process may end after each save."""
 
 
 def written(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
@@ -39,9 +45,30 @@ def written(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
     return described(kind, path, len(data), rows.num_rows)
 
 
-def expire(java: JavaTable) -> None:
-    """Drop all snapshots but the newest few: a save a second would grow the metadata without end."""
-    java.expireSnapshots().expireOlderThan(int(time.time() * 1000)).retainLast(KEPT_SNAPSHOTS).commit()
+def count_snapshots(table: Table) -> int:
+    """Count the snapshots of a table as it was last read."""
+    return int(table.java.operations().current().snapshots().size())
+
+
+def expire(table: Table) -> None:
+    """Drop all snapshots but the newest few: a save a second would grow the metadata without end.
+
+    What fails is left for the next time.
+    """
+    try:
+        with mapped(f"expiring snapshots of {table.name}"):
+            old = table.java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
+            old.retainLast(KEPT_SNAPSHOTS).commit()
+    except ConnectorError as error:
+        structlog.get_logger().warning("snapshots are expired later", table=table.name, reason=str(error))
+
+
+def drop(table: Table, description: bytes) -> None:
+    """Delete a file that no commit has, and none can get; one that cannot be deleted is an orphan, and harmless."""
+    try:
+        table.delete_file(orjson.loads(description)["file-path"])
+    except ConnectorError as error:
+        structlog.get_logger().warning("a file is left behind", reason=str(error))
 
 
 def merge(spark: SparkSession, java: JavaTable, where: Any) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
+from connector.errors import CommitRefused
+from connector.iceberg.attempts import land
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.files import FileKind
 from connector.iceberg.java import mapped
-from connector.iceberg.own_tables import written
+from connector.iceberg.own_tables import drop, written
 from connector.iceberg.table import Table
 from connector.iceberg.types import arrow_schema
 
@@ -43,21 +46,29 @@ class SchemaLog:
         """Append the schemas that tables have now, in one commit.
 
         Raises:
-            RetriableError: the catalog is away.
+            RetriableError, CommitUnknown: as `connector.iceberg.attempts.land`.
         """
         if not tables:
             return
         if self._table is None:
             made = self._catalog.load(self._table_name)
             self._table = made or self._catalog.create(self._table_name, SCHEMA, properties={"format-version": "2"})
+        log = self._table
         rows = pa.Table.from_pylist([self._row(table) for table in tables], _COLUMNS)
-        java = self._table.java
-        with mapped(f"noting schemas in {self._table.name}"):
-            java.refresh()
-            append = java.newAppend()
-            for made in self._table.content_files([written(java, _KIND, rows)]):
+        with mapped(f"noting schemas in {log.name}"):
+            description = written(log.java, _KIND, rows)
+
+        def update() -> Any:
+            append = log.java.newAppend()
+            for made in log.content_files([description]):
                 append.appendFile(made)
-            append.commit()
+            return append
+
+        try:
+            land(log, uuid.uuid4().hex, update)
+        except CommitRefused:
+            drop(log, description)
+            raise
 
     def _row(self, table: Table) -> dict[str, object]:
         document = {

@@ -7,18 +7,22 @@ each save replaces, so any engine can read them without applying deletes.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
-from connector.errors import RetriableError
+from connector.errors import CommitRefused
+from connector.iceberg import own_tables
+from connector.iceberg.attempts import land
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.files import FileKind
 from connector.iceberg.java import mapped
-from connector.iceberg.own_tables import OFTEN_SAVED, described, expire, written
+from connector.iceberg.own_tables import OFTEN_SAVED, described, written
 from connector.iceberg.types import arrow_schema
 
 SCHEMA = Schema(
@@ -27,7 +31,6 @@ SCHEMA = Schema(
     NestedField(3, "record_insert_ts", TimestamptzType(), required=False),
 )
 _COLUMNS = arrow_schema(SCHEMA)
-SAVES_PER_EXPIRY = 50
 
 
 class StoredRows:
@@ -40,7 +43,7 @@ class StoredRows:
             RetriableError: the catalog is away.
         """
         self._table = catalog.load(table) or catalog.create(table, SCHEMA, properties=OFTEN_SAVED)
-        self._name, self._saves = name, 0
+        self._name = name
         self._rows: dict[str, str] = {}
         self._foreign: list[dict[str, object]] = []
         self._files: list[bytes] = []
@@ -62,7 +65,9 @@ class StoredRows:
         """Store the connector's own row (None leaves it as it is) and those of some tables, in one commit.
 
         Raises:
-            RetriableError: another writer changed the same rows; call again after `reload`.
+            CommitRefused: another writer changed the same rows; call again after `reload`.
+            CommitUnknown: nobody could tell until `errors.retry.timeout`.
+            RetriableError: the catalog stayed away.
         """
         if own is not None:
             self._rows[self._name] = own
@@ -106,23 +111,24 @@ class StoredRows:
 
     def _replace(self) -> None:
         description = self._written()
-        java = self._table.java
+
+        def update() -> Any:
+            made = self._table.java.newOverwrite()
+            *gone, new = self._table.content_files([*self._files, description])
+            for file in gone:
+                made.deleteFile(file)
+            return made.addFile(new)
+
         try:
-            with mapped(f"saving offsets to {self._table.name}"):
-                java.refresh()
-                update = java.newOverwrite()
-                *gone, made = self._table.content_files([*self._files, description])
-                for file in gone:
-                    update.deleteFile(file)
-                update.addFile(made).commit()
-        except RetriableError:
-            self._table.refresh()
+            land(self._table, uuid.uuid4().hex, update)
+        except CommitRefused:
+            own_tables.drop(self._table, description)
             raise
         self._files = [description]
         self._seen = self._table.snapshot_id
-        self._saves += 1
-        if self._saves % SAVES_PER_EXPIRY == 0:
-            self._expire()
+        if own_tables.count_snapshots(self._table) >= own_tables.MANY_SNAPSHOTS:
+            own_tables.expire(self._table)
+            self._seen = self._table.snapshot_id
 
     def _written(self) -> bytes:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
@@ -130,10 +136,6 @@ class StoredRows:
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
         with mapped(f"writing offsets of {self._table.name}"):
             return written(self._table.java, _KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
-
-    def _expire(self) -> None:
-        with mapped(f"expiring snapshots of {self._table.name}"):
-            expire(self._table.java)
 
 
 _KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)

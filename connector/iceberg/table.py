@@ -22,13 +22,22 @@ from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped, vended
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.retyped import for_pyiceberg
 from connector.iceberg.storage import storage
+from connector.settings import ErrorSettings
+from connector.settings.errors import NEVER_AGAIN
 from connector.settings.writes import MAIN
 
 
 class Table:
     """A loaded table; `refresh` brings it up to date."""
 
-    def __init__(self, spark: SparkSession, name: str, java: JavaTable, catalog_properties: dict[str, str]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        java: JavaTable,
+        catalog_properties: dict[str, str],
+        errors: ErrorSettings | None = None,
+    ) -> None:
         """Wrap a loaded Java table.
 
         Args:
@@ -36,8 +45,10 @@ class Table:
             name: the table's name with its namespace.
             java: Iceberg's table object.
             catalog_properties: what the catalog was opened with; FileIO reads its own keys from it.
+            errors: how long commits are tried again; None for a table that is only read.
         """
-        self._spark, self.name, self.java = spark, name, java
+        self.spark, self.name, self.java = spark, name, java
+        self.errors = errors or NEVER_AGAIN
         self._catalog_properties = catalog_properties
         self.branch = MAIN
 
@@ -88,7 +99,7 @@ class Table:
 
     def layout(self) -> TableLayout:
         """Give what executors need to write files for this table."""
-        iceberg = jvm(self._spark).org.apache.iceberg
+        iceberg = jvm(self.spark).org.apache.iceberg
         with mapped(f"reading the schema of {self.name}"):
             spec, everywhere = self.java.spec(), self.unpartitioned_spec()
             return TableLayout(
@@ -139,12 +150,12 @@ class Table:
 
     def expression(self, where: str) -> Any:
         """Read Iceberg's JSON of an expression over the table's columns."""
-        parser = jvm(self._spark).org.apache.iceberg.expressions.ExpressionParser
+        parser = jvm(self.spark).org.apache.iceberg.expressions.ExpressionParser
         return parser.fromJson(where, self.java.schema())
 
     def content_files(self, descriptions: Iterable[bytes]) -> Iterator[Any]:
         """Make Iceberg's content files from their JSON descriptions."""
-        iceberg = jvm(self._spark).org.apache.iceberg
+        iceberg = jvm(self.spark).org.apache.iceberg
         parser, mapper, specs = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper(), self.java.specs()
         for description in descriptions:
             yield parser.fromJson(mapper.readTree(description.decode()), specs)

@@ -87,6 +87,10 @@ class ErrorSettings:
     retry_delay_max_ms: int
 
 
+NEVER_AGAIN = ErrorSettings("all", "", -1, 0.0, 0, 0, 1)
+"""For whoever only looks: a call that fails has failed."""
+
+
 def build(reading: Reading, name: str) -> ErrorSettings:
     """Read the errors' part; faults go to the reading."""
     return ErrorSettings(

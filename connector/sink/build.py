@@ -142,7 +142,7 @@ def _destinations(
 
 
 def _opened(spark: SparkSession, settings: SinkSettings) -> tuple[Catalog, OffsetsTable]:
-    catalog = Catalog(spark, settings.catalog)
+    catalog = Catalog(spark, settings.catalog, settings.errors)
     return catalog, OffsetsTable(catalog, settings.table.offsets_table, settings.name)
 
 

@@ -14,7 +14,7 @@ import orjson
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import ConnectorError, RetriableError
+from connector.errors import CommitRefused, ConnectorError, RetriableError
 from connector.iceberg.commit import Committed, Found, Pending, commit
 from connector.iceberg.emptying import emptied
 from connector.iceberg.position import DRIFT, Position
@@ -51,11 +51,12 @@ class Commits:
         with ThreadPoolExecutor(COMMIT_THREADS) as pool:
             futures = {t.index: pool.submit(self._land, t, names[t.index], result, come[t.index]) for t in work}
         failed = [(index, error) for index, future in futures.items() if (error := future.exception())]
-        for index, error in failed:
-            # Only a refused commit is known to refer to no file; after any other error they are left alone.
-            if isinstance(error, RetriableError):
-                self._discard(names[index], result.files.get(index, ()))
-                self._targets.refresh(names[index])
+        refused = [index for index, error in failed if isinstance(error, CommitRefused)]
+        # Only a refused commit is known to refer to no file, and to land no more; after any other error they stay.
+        for index in refused:
+            self._discard(names[index], result.files.get(index, ()))
+        for index in refused:
+            self._targets.refresh(names[index])
         if failed:
             raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
         done = {names[index]: future.result() for index, future in futures.items()}
@@ -89,7 +90,8 @@ class Commits:
             return
         try:
             self._targets.deleted_keys.add(result.deleted)
-        except RetriableError:
+        except CommitRefused:
+            # Nothing of the batch was tried before it.
             self.discard(names, result)
             raise
 
@@ -132,7 +134,8 @@ class Commits:
         they must not hold anything that was looked up itself.
 
         Raises:
-            RetriableError: another writer was faster each time.
+            CommitRefused: another writer was faster each time.
+            CommitUnknown, RetriableError: as `connector.iceberg.commit.commit`.
         """
         for left in reversed(range(often)):
             with self._targets.reading(name):
@@ -144,7 +147,7 @@ class Commits:
             try:
                 with self._targets.reading(name):
                     done = commit(self._targets[name].table, pending, self._connector)
-            except RetriableError as error:
+            except CommitRefused as error:
                 self._discard(name, replacing)
                 if not left:
                     raise

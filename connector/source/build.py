@@ -37,7 +37,7 @@ def build(spark: SparkSession, settings: SourceSettings, told: Callable[[Done], 
         RetriableError: the cluster or the catalog is away.
     """
     settle(spark)
-    catalog = retried(lambda: Catalog(spark, settings.catalog), settings.errors)
+    catalog = retried(lambda: Catalog(spark, settings.catalog, settings.errors), settings.errors)
     standings = retried(lambda: opened(catalog, settings), settings.errors)
     out, beat = _out(settings)
 

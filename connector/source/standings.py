@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import CommitRefused, FatalError
 from connector.iceberg.stored import StoredRows
 from connector.retry import retried
 from connector.settings import ErrorSettings
@@ -33,6 +33,7 @@ class Standings:
 
         Raises:
             RetriableError: the catalog is away for longer than `errors.retry.timeout`.
+            CommitUnknown: nobody could tell for so long whether it is stored.
             FatalError: another process with the same name moved this table.
         """
         text = standing.json()
@@ -46,7 +47,7 @@ class Standings:
             self._check(table, text)
         try:
             self._rows.put(None, {table: text})
-        except RetriableError:
+        except CommitRefused:
             self._rows.reload()
             if not self._check(table, text):
                 raise

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitUnknown, FatalError
+from connector.errors import FatalError
 from connector.iceberg import commit as commits
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
@@ -81,15 +81,15 @@ def test_a_crash_between_two_tables(
     """
     inside = Inside(spark, plain_workspace("two", {"topics": "two_a,two_b", **HARD}))
     topics.replay([_event(topic, "c", None, n, n) for topic in ("two_a", "two_b") for n in range(3)])
-    real = commits._apply
+    real = commits._update
 
-    def not_b(table: Any, *rest: Any) -> None:
+    def not_b(table: Any, *rest: Any) -> Any:
         if table.name.endswith("two_b"):
             raise FatalError("the process ends here")
-        real(table, *rest)
+        return real(table, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(commits, "_apply", not_b)
+        patched.setattr(commits, "_update", not_b)
         with pytest.raises(FatalError):
             inside.run()
     assert (len(inside.lake.rows("two_a")), len(inside.lake.rows("two_b"))) == (3, 0)
@@ -98,28 +98,6 @@ def test_a_crash_between_two_tables(
         assert sorted(r["n"] for r in inside.lake.rows(table)) == [0, 1, 2]
         (summary,) = inside.lake.summaries(table)
         assert json.loads(summary["icebridge.kafka.offsets"]) == {table: {"0": 3}}
-
-
-def test_a_commit_that_nobody_confirmed(
-    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A commit that went through although the catalog's answer was lost is found, and not made again.
-
-    Hole: Kafka Connect's files that two snapshots refer to, each row twice (c 4).
-    """
-    inside = Inside(spark, plain_workspace("unsure", {"topics": "unsure"}))
-    topics.replay([_event("unsure", "c", None, n, n) for n in range(3)])
-    real = commits._apply
-
-    def unanswered(*given: Any) -> None:
-        real(*given)
-        raise CommitUnknown("the catalog did not answer")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(commits, "_apply", unanswered)
-        inside.run()
-    inside.run()
-    assert sorted(r["n"] for r in inside.lake.rows("unsure")) == [0, 1, 2]
 
 
 def test_from_latest_means_from_the_first_start(

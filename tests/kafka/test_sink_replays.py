@@ -90,22 +90,30 @@ def _picked(found: dict[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found.get(name) for name in names)
 
 
-def test_deleted_keys_are_tidied(
+def test_own_tables_are_tidied_by_what_they_hold(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every so many saves the small files of the table of deleted keys are one, and no key is forgotten before time."""
-    monkeypatch.setattr("connector.iceberg.deleted_keys.SAVES_PER_TIDYING", 6)
+    """However short each run: many small files of deleted keys become one, or a day later; snapshots stay few; and no
+    key is forgotten before time.
+    """
+    monkeypatch.setattr("connector.iceberg.deleted_keys.MANY_SNAPSHOTS", 3)
+    monkeypatch.setattr("connector.iceberg.own_tables.MANY_SNAPSHOTS", 4)
+    monkeypatch.setattr("connector.iceberg.own_tables.KEPT_SNAPSHOTS", 2)
     db = Database("tidied", 1)
     extra = {"topics": "tidied", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
-    sink = Inside(spark, plain_workspace("tidied", {**extra, "debezium.sink.batch.max-events": "2"}))
+    sink = Inside(spark, plain_workspace("tidied", extra))
     db.transaction(*(("c", row(key, "c")) for key in range(6)))
     topics.replay(db.log)
     sink.run()
-    made = len(db.log)
-    for key in range(6):
+    for key in range(4):
+        made = len(db.log)
         db.transaction(("d", key))
-    topics.replay(db.log[made:], create=False)
-    sink.run()
-    assert sink.lake.many("tidied") == []
-    assert len(sink.lake.many("_debezium_deleted_keys")) == 6
-    assert [file["record_count"] for file in sink.lake.files("_debezium_deleted_keys")] == [6]
+        topics.replay(db.log[made:], create=False)
+        if key == 3:
+            sink.lake.java("_debezium_deleted_keys").updateProperties().set("icebridge.tidied-at-ms", "0").commit()
+        sink.run()
+        files = [file["record_count"] for file in sink.lake.files("_debezium_deleted_keys")]
+        assert sorted(files) == [[1], [1, 1], [3], [4]][key]
+    assert len(sink.lake.many("tidied")) == 2
+    assert len(sink.lake.many("_debezium_deleted_keys")) == 4
+    assert len(sink.lake.summaries("_debezium_offset_storage")) < 4

@@ -78,16 +78,16 @@ def _run(sink: Sink) -> None:
 @contextmanager
 def _storm(inside: Inside, table: str, monkeypatch: pytest.MonkeyPatch, key: int | None = None) -> Iterator[list[int]]:
     """Let another writer add a row right before each of the sink's commits: of a key of its own, or always this one."""
-    real, seen = commits._apply, list[int]()
+    real, seen = commits._update, list[int]()
 
-    def after_another(java: Any, *rest: Any) -> None:
+    def after_another(java: Any, *rest: Any) -> Any:
         if java.name.endswith(table):
             seen.append(OTHERS + time.monotonic_ns() if key is None else key)
             inside.spark.sql(f"INSERT INTO {inside.space.name}.`default`.`{table}` (id, n) VALUES ({seen[-1]}, 0)")
-        real(java, *rest)
+        return real(java, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(commits, "_apply", after_another)
+        patched.setattr(commits, "_update", after_another)
         yield seen
 
 
