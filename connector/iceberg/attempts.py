@@ -96,8 +96,8 @@ class _Attempts:
         if self._unanswered and self._is_in():
             return None
         try:
+            self._table.refresh()
             with mapped(f"committing to table {self._table.name}"):
-                self._table.java.refresh()
                 update = self._make().set(COMMIT_ID, self._id)
                 update.validateWith(self._ancestry).deleteWith(self._leftovers).commit()
         except ConnectorError as error:

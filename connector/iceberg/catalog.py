@@ -53,7 +53,7 @@ class Catalog:
             identifier = self._identifier(table)
             if not self._java.tableExists(identifier):
                 return None
-            return self._wrapped(table, self._java.loadTable(identifier))
+            return self._wrapped(self.full_name(table), self._java.loadTable(identifier), identifier)
 
     def find(self, namespace: tuple[str, ...], table: str) -> Table | None:
         """Give a table of any namespace, or None if there is no such table.
@@ -65,12 +65,13 @@ class Catalog:
             with mapped(f"loading table {name}"):
                 iceberg = jvm(self._spark).org.apache.iceberg
                 where = iceberg.catalog.Namespace.of(strings(self._spark, namespace))
-                java = self._java.loadTable(iceberg.catalog.TableIdentifier.of(where, table))
+                identifier = iceberg.catalog.TableIdentifier.of(where, table)
+                java = self._java.loadTable(identifier)
         except FatalError as error:
             if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):
                 return None
             raise
-        return Table(self._spark, name, java, dict(self._settings.properties), self._errors)
+        return self._wrapped(name, java, identifier)
 
     def listed(self) -> list[tuple[tuple[str, ...], str]]:
         """Give namespace and name of every table of the catalog.
@@ -204,8 +205,9 @@ class Catalog:
 
         retried(attempt, self._errors)
 
-    def _wrapped(self, table: str, java: Any) -> Table:
-        return Table(self._spark, self.full_name(table), java, dict(self._settings.properties), self._errors)
+    def _wrapped(self, name: str, java: Any, identifier: Any) -> Table:
+        properties = dict(self._settings.properties)
+        return Table(self._spark, name, java, properties, self._errors, lambda: self._java.loadTable(identifier))
 
     def _split(self, table: str) -> tuple[tuple[str, ...], str]:
         *levels, name = table.split(".")

@@ -113,7 +113,7 @@ def commit(table: Table, pending: Pending, name: str) -> Committed:
     """
     commit_id = uuid.uuid4().hex
     summary = {**pending.properties, **pending.position.summary(name, commit_id)}
-    rule = _last_of_ours(name, pending.expected.commit_id)
+    rule = last_of_ours(name, pending.expected.commit_id)
     try:
         land(table, commit_id, lambda: _update(table, pending, summary), rule)
     except CommitRefused as error:
@@ -200,7 +200,7 @@ def _replace(table: Table, update: Any, found: Found) -> None:
                     update.removeDeletes(delete)
 
 
-def _last_of_ours(name: str, commit_id: str | None) -> Callable[[Ancestors], bool]:
+def last_of_ours(name: str, commit_id: str | None) -> Callable[[Ancestors], bool]:
     """Let a commit in where this connector's newest one is the expected one, or has expired.
 
     The oldest snapshot that is left then names a parent; a table that was rolled back or replaced ends with one that

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import attrs
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +57,14 @@ class DeletedKeys:
         self._spark, self._name, self._retention = spark, name, retention
         properties = {**OFTEN_SAVED, TIDIED: _now_ms()}
         self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, properties)
-        self.layout: TableLayout = self._table.layout()
+        self._layout = self._table.layout()
+
+    @property
+    def layout(self) -> TableLayout:
+        """What executors need to write files for the table."""
+        if self._table.renew():
+            self._layout = attrs.evolve(self._layout, io_properties=self._table.io_properties())
+        return self._layout
 
     def add(self, files: Sequence[bytes]) -> None:
         """Commit files that executors wrote.

@@ -16,17 +16,14 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
+from connector.iceberg.expiry import METADATA
 from connector.iceberg.files import FileKind, describe
 from connector.iceberg.java import JavaTable, jvm, mapped
 from connector.iceberg.partitions import UNPARTITIONED
 from connector.iceberg.table import Table
 
-OFTEN_SAVED = {
-    "format-version": "2",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "10",
-}
-"""Properties of tables that get a commit with every batch: metadata files of before go by themselves."""
+OFTEN_SAVED = {"format-version": "2", **METADATA}
+"""Properties of our own tables, which get a commit with every batch."""
 
 KEPT_SNAPSHOTS = 10
 MANY_SNAPSHOTS = 50

@@ -21,7 +21,7 @@ from connector.iceberg.attempts import land
 from connector.iceberg.catalog import Catalog
 from connector.iceberg.files import FileKind
 from connector.iceberg.java import mapped
-from connector.iceberg.own_tables import drop, written
+from connector.iceberg.own_tables import OFTEN_SAVED, drop, written
 from connector.iceberg.table import Table
 from connector.iceberg.types import arrow_schema
 
@@ -52,7 +52,7 @@ class SchemaLog:
             return
         if self._table is None:
             made = self._catalog.load(self._table_name)
-            self._table = made or self._catalog.create(self._table_name, SCHEMA, properties={"format-version": "2"})
+            self._table = made or self._catalog.create(self._table_name, SCHEMA, properties=OFTEN_SAVED)
         log = self._table
         rows = pa.Table.from_pylist([self._row(table) for table in tables], _COLUMNS)
         with mapped(f"noting schemas in {log.name}"):

@@ -6,7 +6,8 @@ would cost more than the reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -17,7 +18,8 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError
+from connector.errors import FatalError, RetriableError
+from connector.iceberg.credentials import renewal_ms
 from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped, vended
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.retyped import for_pyiceberg
@@ -37,6 +39,7 @@ class Table:
         java: JavaTable,
         catalog_properties: dict[str, str],
         errors: ErrorSettings | None = None,
+        load: Callable[[], JavaTable] | None = None,
     ) -> None:
         """Wrap a loaded Java table.
 
@@ -46,10 +49,13 @@ class Table:
             java: Iceberg's table object.
             catalog_properties: what the catalog was opened with; FileIO reads its own keys from it.
             errors: how long commits are tried again; None for a table that is only read.
+            load: asks the catalog for the table once more, with what it hands out for it; None where that is not known.
         """
         self.spark, self.name, self.java = spark, name, java
         self.errors = errors or NEVER_AGAIN
         self._catalog_properties = catalog_properties
+        self._load, self._loaded_ms = load, _now_ms()
+        self._renewal_ms: int | None = None
         self.branch = MAIN
 
     def follow(self, branch: str) -> None:
@@ -87,8 +93,23 @@ class Table:
         Raises:
             RetriableError: the catalog is away.
         """
+        if self.renew():
+            return
         with mapped(f"refreshing table {self.name}"):
             self.java.refresh()
+
+    def renew(self) -> bool:
+        """Load the table again if the credentials that came with it are about to end; tell whether they were.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        if self._load is None or self._renewal_ms is None or _now_ms() < self._renewal_ms:
+            return False
+        with mapped(f"loading table {self.name} with new credentials"):
+            self.java, self._loaded_ms = self._load(), _now_ms()
+        self.io_properties()
+        return True
 
     def unpartitioned_spec(self) -> Any:
         """Give a Java spec without partition fields, or none but dropped ones; None when the table has none."""
@@ -119,12 +140,30 @@ class Table:
         """Give what a FileIO needs: the catalog's properties, and credentials that the catalog handed out."""
         io, properties = self.java.io(), self._catalog_properties
         # Only such catalogs hand something out; asking costs a call for every table of a batch.
-        given = vended(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
-        return {**properties, **as_dict(io.properties()), **given}
+        handed = vended(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
+        given = {**properties, **as_dict(io.properties()), **handed}
+        self._renewal_ms = renewal_ms(given, properties, self._loaded_ms)
+        return given
 
     def metadata(self) -> StaticTable:
-        """Read the current metadata with PyIceberg."""
+        """Read the current metadata with PyIceberg.
+
+        Raises:
+            RetriableError: so many commits came meanwhile that the file is gone.
+        """
         location = str(self.java.operations().current().metadataFileLocation())
+        try:
+            return self._metadata(location)
+        except FileNotFoundError as error:
+            if not self._is_behind(location):
+                raise
+            raise RetriableError(f"reading the metadata of table {self.name}: it is newer now ({error})") from error
+
+    def _is_behind(self, location: str) -> bool:
+        self.refresh()
+        return str(self.java.operations().current().metadataFileLocation()) != location
+
+    def _metadata(self, location: str) -> StaticTable:
         properties = self.io_properties()
         io = storage(properties, location)
         with (
@@ -164,3 +203,7 @@ class Table:
         """Delete a file that no snapshot refers to."""
         with mapped(f"deleting a file of {self.name}"):
             self.java.io().deleteFile(path)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -39,10 +39,19 @@ class Letter(Protocol):
     def reason(self) -> str: ...  # noqa: D102
 
 
+Place = tuple[str, int, int]
+
+
+def place_of(letter: Letter) -> Place:
+    """Give where a letter's record is: topic, partition, offset."""
+    return letter.topic, letter.partition, letter.offset
+
+
 @attrs.frozen
 class _Envelope:
     """What goes to the topic for a letter."""
 
+    place: Place
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
@@ -50,7 +59,7 @@ class _Envelope:
     def without_value(self) -> _Envelope:
         """Leave the value out, which the headers tell how to find, and say how large it was."""
         size = str(len(self.value or b"")).encode()
-        return _Envelope(self.key, None, (*self.headers, (HEADER_PREFIX + "value.omitted", size)))
+        return _Envelope(self.place, self.key, None, (*self.headers, (HEADER_PREFIX + "value.omitted", size)))
 
 
 class DeadLetters:
@@ -62,18 +71,22 @@ class DeadLetters:
         self._producer: Producer | None = None
         self._failed: list[KafkaError] = []
         self._too_large: list[_Envelope] = []
+        self._acknowledged: set[Place] = set()
 
     def write(self, letters: Iterable[Letter]) -> None:
-        """Write letters and wait until all are acknowledged.
+        """Write letters and wait until all are acknowledged; called again, it leaves those out that are.
 
         Raises:
             RetriableError: the broker is away or did not acknowledge in time.
             FatalError: the topic cannot be written, or a record is gone from its topic.
         """
-        ordered = sorted(letters, key=lambda letter: (letter.topic, letter.partition, letter.offset))
-        if not ordered:
+        letters = list(letters)
+        if not letters:
             return
         producer = self._opened()
+        # What was not acknowledged in time may be on its way still.
+        self._flush(producer)
+        ordered = sorted((x for x in letters if place_of(x) not in self._acknowledged), key=place_of)
         with Records(self._kafka) as records, mapped(f"writing dead letters to {self._errors.topic}"):
             for at, group in groupby(ordered, key=lambda letter: (letter.topic, letter.partition)):
                 same = list(group)
@@ -86,6 +99,7 @@ class DeadLetters:
             self._flush(producer)
         if self._failed:
             raise FatalError(f"a dead letter to {self._errors.topic} was refused: {self._failed[0].str()}")
+        self._acknowledged.clear()
 
     def _opened(self) -> Producer:
         if self._producer is None:
@@ -102,13 +116,13 @@ class DeadLetters:
 
     def _send(self, producer: Producer, letter: Letter, message: Message) -> None:
         headers = (*(message.headers() or ()), *self._reasons(letter))
-        self._produce(producer, _Envelope(message.key(), message.value(), headers))
+        self._produce(producer, _Envelope(place_of(letter), message.key(), message.value(), headers))
 
     def _produce(self, producer: Producer, sent: _Envelope) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:
-                return
-            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and sent.value is not None:
+                self._acknowledged.add(sent.place)
+            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and sent.value is not None:
                 self._too_large.append(sent)
             else:
                 self._failed.append(error)

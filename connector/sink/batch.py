@@ -7,7 +7,7 @@ saved. A batch that is replayed after a crash changes nothing (design, section 5
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import attrs
@@ -19,7 +19,7 @@ from connector.iceberg.continuity import Noted
 from connector.iceberg.offsets import OffsetsTable
 from connector.iceberg.position import Position, TopicPartition
 from connector.kafka.cluster import Cluster, Topic
-from connector.kafka.dead_letters import DeadLetters
+from connector.kafka.dead_letters import DeadLetters, Place, place_of
 from connector.kafka.fetch import feed
 from connector.kafka.groups import Group
 from connector.retry import retried
@@ -27,7 +27,7 @@ from connector.settings import SinkSettings
 from connector.sink.jobs import Result, buckets, reducers, run
 from connector.sink.landing import Destinations, Landed, Landing
 from connector.sink.limits import Limits
-from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.plan import BatchPlan, Letter, TablePlan
 from connector.sink.records import Batch
 from connector.sink.routing import FieldRoutes
 from connector.sink.shares import Shares
@@ -97,6 +97,7 @@ class Batches:
         self.transactions = Transactions(spark, told) if told.topic else None
         self._limits = Limits(settings.errors)
         self._shares = Shares()
+        self._dead = set[Place]()
         self._parallelism = spark.sparkContext.defaultParallelism
         self._log = structlog.get_logger()
         self._beside = ThreadPoolExecutor(1, "offsets")
@@ -116,7 +117,9 @@ class Batches:
         if transaction is not None and not batch.events:
             return Report(batch.id, 0, time.monotonic() - began, {}, 0, 0, 0, batch.end, self.position)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
+        self._dead = set()
         report = retried(lambda: self._attempt(batch, position), self._settings.errors)
+        self._limits.passed(report.dead_letters)
         self.position = position
         self._settled()
         tables = {landed.name: landed.noted for landed in report.tables.values()}
@@ -199,15 +202,17 @@ class Batches:
     def _landed(self, batch: Batch, plan: BatchPlan, names: list[str], result: Result, position: Position) -> Report:
         if result.tally.truncates and not self._settings.table.truncate:
             self._log.warning("truncates are ignored; see truncate.enabled", batch=batch.id)
+        # A batch that is tried again does not write its letters again.
+        fresh = [letter for letter in result.letters if place_of(letter) not in self._dead]
         try:
             self._limits.check(len(result.letters), result.tally)
-            self._letters.write(result.letters)
+            self._letters.write(fresh)
         except ConnectorError:
             self._landing.discard(names, result)
             raise
-        self._limits.passed(result.tally)
+        self._dead.update(map(place_of, fresh))
         self._shares.note(names, result.tally)
-        self._tell(result)
+        self._tell(result, fresh)
         tally = result.tally
         for index, field in tally.drift:
             self._targets.drifted(names[index], (field,))
@@ -218,7 +223,7 @@ class Batches:
             events=tally.events,
             seconds=0.0,
             tables=done,
-            dead_letters=tally.dead,
+            dead_letters=len(self._dead),
             tombstones=tally.tombstones,
             ignored=tally.ignored,
             end=batch.end,
@@ -229,10 +234,10 @@ class Batches:
             size_bytes=tally.size_bytes,
         )
 
-    def _tell(self, result: Result) -> None:
+    def _tell(self, result: Result, fresh: Sequence[Letter]) -> None:
         if result.tally.late:
             self._log.warning("changes are left out that are older than what their tables hold", keys=result.tally.late)
-        for letter in result.letters[:SHOWN_LETTERS]:
+        for letter in fresh[:SHOWN_LETTERS]:
             place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
             self._log.warning("dead letter", record=place, stage=letter.stage, reason=letter.reason)
 

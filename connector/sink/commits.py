@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused, ConnectorError, RetriableError
 from connector.iceberg.commit import Committed, Found, Pending, commit
 from connector.iceberg.emptying import emptied
+from connector.iceberg.expiry import expire
 from connector.iceberg.position import DRIFT, Position
 from connector.sink.fold import NONE
 from connector.sink.found import Asked, found
@@ -175,6 +176,7 @@ class Commits:
     def _landed(self, name: str, files: Sequence[bytes], done: Committed) -> Landed:
         self._targets.committed(name, files, done)
         table = self._targets[name].table
+        expire(table, self._targets[name].layout.properties)
         counts = {"data_files": done.data_files, "delete_files": done.delete_files}
         return Landed(table.name, done.stored.position, counts, table.uuid, done.snapshot_id, done.sequence_number)
 

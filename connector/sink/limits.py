@@ -46,9 +46,9 @@ class Limits:
                 f"errors.deadletterqueue.limit.ratio, which is {self._settings.max_ratio}; {_WAY_OUT}"
             )
 
-    def passed(self, tally: Tally) -> None:
-        """Count the dead records of a batch whose letters are written."""
-        self._total += tally.dead
+    def passed(self, dead: int) -> None:
+        """Count the dead records of a batch that is through; one that is tried again counts once."""
+        self._total += dead
 
 
 _WAY_OUT = "nothing of the batch was committed; look at the reasons in the log and the topic, or raise the limit"

@@ -15,6 +15,7 @@ from connector.iceberg.commit import Committed, Stored, stored
 from connector.iceberg.continuity import Noted, standing
 from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.evolution import grown, relaxed, union
+from connector.iceberg.expiry import MADE
 from connector.iceberg.keys import KnownKeys, known_keys, widened
 from connector.iceberg.layout import FORMAT, TableLayout
 from connector.iceberg.nested import path_of
@@ -154,6 +155,9 @@ class Targets(Known[Target]):
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
         """Give the executors' view of a table for a batch that starts at `start`."""
         target, history = self._known[name], self._keeps_history(name)
+        if target.table.renew():
+            # Whatever else is new with the table its commit will meet.
+            target.layout = attrs.evolve(target.layout, io_properties=target.table.io_properties())
         ahead = {at: o for at, o in target.stored.position.offsets.items() if o > start.get(at, o)}
         return TablePlan(
             index=index,
@@ -373,9 +377,11 @@ class Targets(Known[Target]):
         return attrs.evolve(known, layout=self._layout(name, known.table))
 
     def _properties(self) -> dict[str, str]:
-        rule = self._settings.table
-        own = {"format-version": str(rule.format_version), "write.format.default": rule.write_format}
-        return formats.completed({**own, **self._settings.catalog.table_properties, **rule.create_properties})
+        rule, catalog = self._settings.table, self._settings.catalog
+        # A catalog's own defaults are somebody's decision too.
+        kept = {key: value for key, value in MADE.items() if f"table-default.{key}" not in catalog.properties}
+        own = {**kept, "format-version": str(rule.format_version), "write.format.default": rule.write_format}
+        return formats.completed({**own, **catalog.table_properties, **rule.create_properties})
 
     def _partitioning(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[PartitionTerm, ...]:
         rule = self._settings.table

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg import commit as commits
+from connector.sink.records import Batch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record
@@ -98,6 +99,27 @@ def test_a_crash_between_two_tables(
         assert sorted(r["n"] for r in inside.lake.rows(table)) == [0, 1, 2]
         (summary,) = inside.lake.summaries(table)
         assert json.loads(summary["icebridge.kafka.offsets"]) == {table: {"0": 3}}
+
+
+def test_a_table_does_not_grow_with_its_commits(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """Tables that the sink makes keep few metadata files and no old snapshots; what the settings say of it wins."""
+    kept = {"history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "4"}
+    told = {f"iceberg.tables.auto-create-props.{key}": value for key, value in kept.items()}
+    space = plain_workspace("grown", {"topics": "grown", **told})
+    inside, topic = Inside(spark, space), "grown"
+    topics.replay(_event(topic, "c", None, n, n) for n in range(16))
+    sink = inside.sink()
+    for n in range(16):
+        sink.batches.process(Batch(n, {(topic, 0): n}, {(topic, 0): n + 1}))
+    sink.close()
+    assert sorted(r["n"] for r in inside.lake.rows(topic)) == list(range(16))
+    assert len(inside.lake.summaries(topic)) <= 5
+    files = list((space.warehouse / "default" / topic / "metadata").glob("*.metadata.json"))
+    assert len(files) <= 11
+    properties = dict(inside.lake.java(topic).properties())
+    assert {key: properties[key] for key in kept} == kept
 
 
 def test_from_latest_means_from_the_first_start(

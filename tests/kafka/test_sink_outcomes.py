@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,7 @@ class Sprung:
     rest: RestCatalog
     source: Spring
     truth: Lake
+    sent: list[int] = field(factory=list)
 
 
 def whole(lake: Lake, table: str) -> None:
@@ -228,6 +230,27 @@ def test_every_commit_of_a_batch_meets_the_same_fate(pond: Pond, fate: Fate) -> 
         pond.check()
 
 
+def test_credentials_that_a_catalog_hands_out_are_renewed(pond: Pond) -> None:
+    """Every batch's tasks get credentials that are good still, whatever was cached."""
+    tokens = count()
+    pond.rest.config = lambda: {"s3.session-token": f"{next(tokens):06d}", "s3.session-token-expires-at-ms": "1"}
+    pond.close()
+    try:
+        for _ in range(2):
+            pond.send("fate.by_key", [("u", 1, 5), ("d", 0, 5)])
+            pond.bring_in()
+        pond.check()
+        targets, told = pond.sink.targets, list[str]()
+        for _ in range(2):
+            told.append(targets.plan("fate_by_key", 0, {}).layout.io_properties["s3.session-token"])
+            assert targets.deleted_keys is not None
+            told.append(targets.deleted_keys.layout.io_properties["s3.session-token"])
+        assert told == sorted(set(told))
+    finally:
+        pond.rest.config = dict
+        pond.close()
+
+
 @pytest.fixture(scope="module")
 def sprung(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sprung]:
     """A source on such a catalog, with one table."""
@@ -245,15 +268,16 @@ def sprung(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPat
 @pytest.mark.parametrize("fate", Fate, ids=lambda fate: fate.name.lower())
 def test_a_source_is_told_what_became_of_its_position(sprung: Sprung, fate: Fate) -> None:
     """Whatever the catalog does with the commit of its position, each snapshot is published once, and it goes on."""
-    key = list(Fate).index(fate)
-    sprung.source.sql(f"INSERT INTO T.t VALUES ({key})")
     own = sprung.source.settings().capture.offsets_table
-    if key:
-        sprung.rest.fates["snapshot", own] = fate
+    if not sprung.sent:
+        sprung.source.publish()
+    sprung.sent.append(list(Fate).index(fate))
+    sprung.source.sql(f"INSERT INTO T.t VALUES ({sprung.sent[-1]})")
+    sprung.rest.fates["snapshot", own] = fate
     sprung.source.publish()
     sprung.rest.end()
     assert not sprung.rest.fates
     assert sprung.source.publish() == []
-    assert sorted(event["after"]["id"] for event in sprung.source.events("t")) == list(range(key + 1))
+    assert sorted(event["after"]["id"] for event in sprung.source.events("t")) == sorted(sprung.sent)
     if fate is list(Fate)[-1]:
         whole(sprung.truth, own)

@@ -96,7 +96,7 @@ def test_own_tables_are_tidied_by_what_they_hold(
     """However short each run: many small files of deleted keys become one, or a day later; snapshots stay few; and no
     key is forgotten before time.
     """
-    monkeypatch.setattr("connector.iceberg.deleted_keys.MANY_SNAPSHOTS", 3)
+    monkeypatch.setattr("connector.iceberg.deleted_keys.MANY_SNAPSHOTS", 5)
     monkeypatch.setattr("connector.iceberg.own_tables.MANY_SNAPSHOTS", 4)
     monkeypatch.setattr("connector.iceberg.own_tables.KEPT_SNAPSHOTS", 2)
     db = Database("tidied", 1)
@@ -105,15 +105,17 @@ def test_own_tables_are_tidied_by_what_they_hold(
     db.transaction(*(("c", row(key, "c")) for key in range(6)))
     topics.replay(db.log)
     sink.run()
-    for key in range(4):
+    property_ = "icebridge.tidied-at-ms"
+    for key in range(6):
         made = len(db.log)
         db.transaction(("d", key))
         topics.replay(db.log[made:], create=False)
-        if key == 3:
-            sink.lake.java("_debezium_deleted_keys").updateProperties().set("icebridge.tidied-at-ms", "0").commit()
+        if key == 5:
+            sink.lake.java("_debezium_deleted_keys").updateProperties().set(property_, "0").commit()
         sink.run()
         files = [file["record_count"] for file in sink.lake.files("_debezium_deleted_keys")]
-        assert sorted(files) == [[1], [1, 1], [3], [4]][key]
-    assert len(sink.lake.many("tidied")) == 2
-    assert len(sink.lake.many("_debezium_deleted_keys")) == 4
+        assert sorted(files) == [[1], [1] * 2, [1] * 3, [1] * 4, [5], [1, 5]][key]
+    assert sink.lake.java("_debezium_deleted_keys").properties().get(property_) != "0"
+    assert sink.lake.many("tidied") == []
+    assert len(sink.lake.many("_debezium_deleted_keys")) == 6
     assert len(sink.lake.summaries("_debezium_offset_storage")) < 4

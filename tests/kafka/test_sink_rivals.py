@@ -95,16 +95,18 @@ def test_conflicts_are_tried_again_and_then_told(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equality deletes conflict with another writer once; where rows are looked for, its storm over the same rows ends
-    in an error that names the table, and nothing of the batch is lost.
+    in an error that names the table, and nothing of the batch is lost; its dead letters are written once.
     """
     topics.replay([_event("storm", key, 1) for key in range(6)])
     settings = {"topics": "storm", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
     inside = Inside(spark, plain_workspace("storm", settings))
     inside.run()
-    topics.replay([_event("storm", key, 2) for key in (4, 5, 6, 7)], create=False)
+    dead = Record("storm", 0, 0, json.dumps({"id": 9}).encode(), b"{")
+    topics.replay([*(_event("storm", key, 2) for key in (4, 5, 6, 7)), dead], create=False)
     with _storm(inside, "storm", monkeypatch) as others:
-        inside.run()
+        reports = inside.run()
     assert len(others) == 2
+    assert [report.dead_letters for report in reports] == [len(topics.read("storm-dead-letters"))] == [1]
     ours = {**dict.fromkeys(range(4), 1), **dict.fromkeys(range(4, 8), 2)}
     assert _values(inside) == {**ours, **dict.fromkeys(others, 0)}
     topics.replay([_event("storm", key, 3) for key in (7, 8)], create=False)

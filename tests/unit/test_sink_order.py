@@ -9,11 +9,13 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
+import structlog
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.errors import ConfigError, RetriableError
-from connector.iceberg.commit import _LastOfOurs
+from connector.errors import ConfigError, RetriableError, TimeOver
+from connector.iceberg.commit import last_of_ours
 from connector.iceberg.continuity import is_rolled_back
+from connector.iceberg.java import each
 from connector.iceberg.position import COMMIT_ID, NAME, Position
 from connector.retry import retried
 from connector.settings import ErrorSettings, load
@@ -199,7 +201,7 @@ def test_a_commit_lands_only_behind_the_expected_one(
     allowed: bool,
 ) -> None:
     """Behind this process's newest commit, or where that has expired; never behind another process's, never on less."""
-    assert _LastOfOurs("me", expected).validate(_Iterable(*snapshots)) is allowed
+    assert last_of_ours("me", expected)(each(_Iterable(*snapshots))) is allowed
 
 
 def test_a_long_call_is_tried_again() -> None:
@@ -218,6 +220,20 @@ def test_a_long_call_is_tried_again() -> None:
     with pytest.raises(RetriableError):
         retried(fails, attrs.evolve(settings, retry_timeout_ms=0))
     assert len(calls) == 1
+
+
+def test_a_retry_is_logged_once_and_not_begun_anew() -> None:
+    """One line per retry; what was tried for as long as one may is not tried again by whoever asked for it."""
+    calls = list[int]()
+
+    def fails() -> None:
+        calls.append(1)
+        raise RetriableError("away")
+
+    settings = ErrorSettings("all", "t", -1, 0.1, 1, 1, 10)
+    with structlog.testing.capture_logs() as lines, pytest.raises(TimeOver):
+        retried(lambda: retried(fails, settings), attrs.evolve(settings, retry_timeout_ms=60_000))
+    assert [line["attempt"] for line in lines] == list(range(1, len(calls) + 1))
 
 
 def test_the_transaction_topic_is_read_too() -> None:

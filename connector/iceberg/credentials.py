@@ -1,0 +1,31 @@
+"""What a catalog handed out with a table -> when it has to be had anew (pure).
+
+REST catalogs vend credentials of a store that end after minutes or hours; executors get them with the table's layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_EXPIRES_AT = "expires-at"
+"""Iceberg has s3.session-token-expires-at-ms, gcs.oauth2.token-expires-at, adls.sas-token-expires-at-ms.<account>."""
+_SECRETS = ("s3.access-key-id", "s3.session-token", "gcs.oauth2.token", "adls.sas-token", "adls.token")
+UNTOLD_MS = 300_000
+"""Credentials that do not say when they end are taken for so long: no store's live shorter."""
+
+
+def renewal_ms(given: Mapping[str, str], own: Mapping[str, str], loaded_ms: int) -> int | None:
+    """Give when to load a table again (epoch milliseconds): half way through the life of its credentials.
+
+    A batch that begins before then has the other half for its work. None where the catalog vended none.
+
+    Args:
+        given: the properties of the table's FileIO.
+        own: those that the catalog was opened with.
+        loaded_ms: when the table was loaded.
+    """
+    vended = {key: value for key, value in given.items() if own.get(key) != value}
+    ends = [int(value) for key, value in vended.items() if _EXPIRES_AT in key and value.isdigit()]
+    if ends:
+        return loaded_ms + max(0, min(ends) - loaded_ms) // 2
+    return loaded_ms + UNTOLD_MS if any(key.startswith(_SECRETS) for key in vended) else None
