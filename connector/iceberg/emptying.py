@@ -12,9 +12,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, FatalError
+from connector.errors import CommitRefused, FatalError, RetriableError
 from connector.iceberg.attempts import land
-from connector.iceberg.java import java_exception_name, jvm
+from connector.iceberg.java import java_exception_name, jvm, may_pass
 from connector.iceberg.table import Table
 from connector.settings.writes import MAIN
 
@@ -77,6 +77,9 @@ def _by_rows(
     try:
         spark.sql(f"DELETE FROM {name} WHERE {' AND '.join(terms)}", values)  # noqa: S608 - quoted
     except Exception as error:
+        if may_pass(error):
+            # Whether it landed or not: done again it deletes what is still there.
+            raise RetriableError(f"emptying table {table.name} by rows: {error}") from error
         raise FatalError(
             f"table {table.name}: a truncate has to delete rows among others, and Spark cannot "
             f"({type(error).__name__}); delete them by hand and start again"

@@ -107,6 +107,17 @@ def is_retriable(name: str) -> bool:
     return name in _RETRIABLE
 
 
+def may_pass(error: BaseException) -> bool:
+    """Tell whether what Spark or Java raised has a cause that may be gone later, an unanswered commit among them."""
+    cause = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    while cause is not None:
+        name = str(cause.getClass().getSimpleName())
+        if is_retriable(name) or name == "CommitStateUnknownException":
+            return True
+        cause = cause.getCause()
+    return False
+
+
 def java_exception_name(error: BaseException | None) -> str:
     """Give the simple class name of the Java exception behind one of ours; empty when there is none."""
     cause = error.__cause__ if error is not None else None

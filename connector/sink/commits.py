@@ -41,10 +41,14 @@ class Commits:
     def __init__(self, spark: SparkSession, targets: Targets, connector: str) -> None:
         """Commit under the name of a connector."""
         self._spark, self._targets, self._connector = spark, targets, connector
+        self._landed_before: dict[str, Landed] = {}
         self._log = structlog.get_logger()
 
     def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
-        """Commit every table; one that fails does not hold up the others, its error is raised after them."""
+        """Commit every table; one that fails does not hold up the others, its error is raised after them.
+
+        When the batch is tried again, what landed the first time is told with the rest.
+        """
         self._empty(plan, names)
         self._remember(names, result)
         come = {table.index: come_to(plan, table, result.seen, position) for table in plan.tables}
@@ -52,6 +56,10 @@ class Commits:
         with ThreadPoolExecutor(COMMIT_THREADS) as pool:
             futures = {t.index: pool.submit(self._land, t, names[t.index], result, come[t.index]) for t in work}
         failed = [(index, error) for index, future in futures.items() if (error := future.exception())]
+        for index in futures.keys() - dict(failed).keys():
+            landed = futures[index].result()
+            if landed is not None:
+                self._landed_before[names[index]] = landed.after(self._landed_before.get(names[index]))
         refused = [index for index, error in failed if isinstance(error, CommitRefused)]
         # Only a refused commit is known to refer to no file, and to land no more; after any other error they stay.
         for index in refused:
@@ -60,8 +68,8 @@ class Commits:
             self._targets.refresh(names[index])
         if failed:
             raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
-        done = {names[index]: future.result() for index, future in futures.items()}
-        return {name: landed for name, landed in done.items() if landed is not None}
+        done, self._landed_before = self._landed_before, {}
+        return done
 
     def asked(self, parcelled: Sequence[Parcel]) -> Asked | None:
         """Ask for the rows of a few keys; None for none."""

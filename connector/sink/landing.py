@@ -41,6 +41,15 @@ class Landed:
         """What the offsets table is to say of the table."""
         return Noted(self.position, self.uuid, self.snapshot_id, self.sequence_number)
 
+    def after(self, before: Landed | None) -> Landed:
+        """Add what an earlier try of the same batch did."""
+        if before is None:
+            return self
+        every = {*before.counts, *self.counts}
+        return attrs.evolve(
+            self, counts={what: before.counts.get(what, 0) + self.counts.get(what, 0) for what in every}
+        )
+
 
 class Destinations(Protocol):
     """All tables of one sink, by name. `refused`: topics, and named tables, that can have none, and why.

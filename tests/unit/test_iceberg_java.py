@@ -9,7 +9,7 @@ import pytest
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 
-from connector.iceberg.java import jvm, vended
+from connector.iceberg.java import jvm, may_pass, vended
 
 
 @pytest.mark.parametrize("name", ["java.util.HashMap", "org.apache.iceberg.util.JsonUtil", "java.lang.String"])
@@ -61,3 +61,39 @@ def test_vended_credentials_are_those_of_the_longest_prefix() -> None:
         raise Py4JError("Method credentials([]) does not exist")
 
     assert vended(SimpleNamespace(credentials=refused), "s3://b") == {}
+
+
+class _Java:
+    """Java's exception, as far as it is asked."""
+
+    def __init__(self, name: str, cause: _Java | None = None) -> None:
+        self._name, self._cause = name, cause
+
+    def getClass(self) -> _Java:  # noqa: N802 - Java's name
+        return self
+
+    def getSimpleName(self) -> str:  # noqa: N802 - Java's name
+        return self._name
+
+    def getCause(self) -> _Java | None:  # noqa: N802 - Java's name
+        return self._cause
+
+
+@pytest.mark.parametrize(
+    ("names", "passes"),
+    [
+        (("SparkException", "CommitStateUnknownException"), True),
+        (("SparkException", "CommitFailedException"), True),
+        (("SparkException", "RESTException", "SocketTimeoutException"), True),
+        (("AnalysisException",), False),
+        ((), False),
+    ],
+)
+def test_what_spark_wraps_is_found(names: tuple[str, ...], passes: bool) -> None:
+    """A commit that Spark makes fails in Spark's words; what lies behind decides whether it is tried again."""
+    java = None
+    for name in reversed(names):
+        java = _Java(name, java)
+    error = RuntimeError()
+    error._origin = java  # type: ignore[attr-defined]
+    assert may_pass(error) is passes
