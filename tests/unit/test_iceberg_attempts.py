@@ -36,6 +36,9 @@ class _Thrown(Py4JJavaError):
     def getMessage(self) -> str:  # noqa: N802 - Java's name
         return "said by Java"
 
+    def getCause(self) -> None:  # noqa: N802 - Java's name
+        return None
+
 
 @attrs.define(slots=False)
 class _Snapshot:
