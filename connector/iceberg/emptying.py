@@ -6,8 +6,10 @@ nothing, so that a crash before the batch's own commit does no harm.
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,8 +17,11 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused, FatalError, RetriableError
 from connector.iceberg.attempts import land
 from connector.iceberg.java import java_exception_name, jvm, may_pass
+from connector.iceberg.position import MADE_BY
 from connector.iceberg.table import Table
 from connector.settings.writes import MAIN
+
+_MARKING = threading.Lock()
 
 
 def emptied(
@@ -25,6 +30,8 @@ def emptied(
     table: Table,
     until: tuple[str, int] | None,
     own: Sequence[tuple[str, str]] = (),
+    *,
+    name: str,
 ) -> None:
     """Delete every row, or those whose column (a number) is not above a value.
 
@@ -34,6 +41,7 @@ def emptied(
         table: the table; its Java object is up to date afterwards.
         until: the column that orders rows and the truncate's value of it, None when the table has none.
         own: text columns and their values, which the rows have; empty for rows of any.
+        name: the connector's, for the snapshot's summary.
 
     Raises:
         RetriableError: the catalog or store stayed away, or another writer was faster.
@@ -45,16 +53,17 @@ def emptied(
         return
     expressions = jvm(spark).org.apache.iceberg.expressions.Expressions
     try:
-        land(table, uuid.uuid4().hex, lambda: _delete(table, _filter(expressions, until, own)))
+        land(table, uuid.uuid4().hex, lambda: _delete(table, _filter(expressions, until, own), name))
     except CommitRefused as error:
         if java_exception_name(error) != "ValidationException" or (until is None and not own):
             raise
-        _by_rows(spark, catalog, table, until, own)
+        with _marked(spark, name):
+            _by_rows(spark, catalog, table, until, own)
     table.refresh()
 
 
-def _delete(table: Table, rows: Any) -> Any:
-    return table.java.newDelete().toBranch(table.branch).deleteFromRowFilter(rows)
+def _delete(table: Table, rows: Any, name: str) -> Any:
+    return table.java.newDelete().toBranch(table.branch).set(MADE_BY, name).deleteFromRowFilter(rows)
 
 
 def _filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:
@@ -64,6 +73,18 @@ def _filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple
     for column, value in own:
         made = both(made, expressions.equal(column, value))
     return made
+
+
+@contextmanager
+def _marked(spark: SparkSession, name: str) -> Iterator[None]:
+    """Let the session's commits have the connector's name; those of others meanwhile have it too, and are its own."""
+    key = f"spark.sql.iceberg.snapshot-property.{MADE_BY}"
+    with _MARKING:
+        spark.conf.set(key, name)
+        try:
+            yield
+        finally:
+            spark.conf.unset(key)
 
 
 def _by_rows(

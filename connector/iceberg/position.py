@@ -29,11 +29,19 @@ AFTER_DELETE = "icebridge.kafka.after-delete"
 TRANSACTION = "icebridge.transaction"
 TRUNCATED = "icebridge.truncated"
 
+MADE_BY = "icebridge.made-by"
+"""The connector's name in commits that say nothing of where it stands, such as a truncate."""
+
 WAYS_OUT = (
     "see `icebridge offsets show`; `icebridge offsets reset` with --to tables reads again what the table lost, with "
     "--to stored goes on without it"
 )
 """What a person can do about a table that lost what the connector had written."""
+
+
+def is_ours(summary: Mapping[str, str]) -> bool:
+    """Tell by a snapshot's summary whether a connector of this program made it."""
+    return NAME in summary or MADE_BY in summary
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from connector.errors import FatalError, GapError
 from connector.iceberg.history import Snapshots
 from connector.iceberg.java import jvm
-from connector.iceberg.position import NAME
+from connector.iceberg.position import is_ours
 from connector.iceberg.scan import release
 from connector.iceberg.schemas import SnapshotSchema, snapshot_schema
 from connector.iceberg.table import Table
@@ -257,7 +257,7 @@ class Feed:
 
     def _is_ours(self, snapshot: Ancestor) -> bool:
         """Whether a sink of this program made it: such commits carry its name in their summary."""
-        return NAME in self.snapshots.retained()[snapshot.snapshot_id].get("summary", {})
+        return is_ours(self.snapshots.retained()[snapshot.snapshot_id].get("summary", {}))
 
     def _part_bytes(self, snapshot_id: int) -> int:
         """How many bytes hold about `max.batch.size` rows, by the snapshot's own totals."""

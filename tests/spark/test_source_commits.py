@@ -17,6 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.iceberg.commit import is_delete
+from connector.iceberg.emptying import emptied
+from connector.iceberg.position import MADE_BY, Position, is_ours
 from connector.iceberg.positional import PositionDeleteWriter
 from connector.iceberg.scan import FILE, POSITION, ROW_ID, SEQUENCE, Reader, release
 from connector.iceberg.scan_tasks import Task, planned
@@ -25,7 +27,7 @@ from connector.iceberg.table import Table
 from connector.iceberg.writing import TableWriter
 from connector.sink.found import with_lineage
 from connector.source.keys import KeyKind, Keys, Same
-from tests.source_tables import Event, Kind, Subject, plain, use_catalog
+from tests.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
 
 pytestmark = pytest.mark.spark
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
@@ -285,3 +287,16 @@ def test_a_delete_beside_a_changed_key_from_another_file(session: SparkSession) 
     gone = sorted(before[0] for op, before, after, _ in events if op == "d")
     assert gone == [7, *range(102, 110)]
     assert sorted((before[0], after[0]) for op, before, after, _ in events if op == "u") == [(100, 5_000), (101, 8)]
+
+
+def test_truncates_tell_who_made_them(session: SparkSession) -> None:
+    """The commits that empty a table, of whole files or of rows among later ones, have the connector's name."""
+    subject = Subject(session, Kind(2, "copy-on-write", partitioned=False, identifiers=False), "id bigint, ts bigint")
+    subject.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, id FROM range(10)")
+    table = Table(session, subject.short, subject.table().java, {})
+    for until, left in ((("ts", 4), 5), (None, 0)):
+        emptied(session, CATALOG, table, until, name="a sink")
+        assert session.table(subject.name).count() == left
+        summary = dict(table.java.currentSnapshot().summary())
+        assert is_ours(summary) and summary[MADE_BY] == "a sink"
+        assert Position.of_summary(summary, "a sink") is None
