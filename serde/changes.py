@@ -16,14 +16,17 @@ from serde.bits import Bytes, Ints, Mask, children, parts, valid_of
 from serde.block import Block, Rows
 from serde.cloud import is_cloud, opened
 from serde.faults import Fault
+from serde.positions import FIELDS, Columns, Places, placed
 from serde.shape import is_envelope, is_other
 
 OPS = b"crudtm"
 _DELETE, _MESSAGE = ord("d"), ord("m")
 DELETED = "__deleted"
 Ops = Bytes
-_POSITION = frozenset({"op", "source.ts_ns", "source.ts_us", "source.ts_ms", "source.lsn", "transaction.total_order"})
-_ORIGIN = ("name", "db", "schema", "table")
+_POSITION = frozenset(
+    {"op", "source.ts_ns", "source.ts_us", "source.ts_ms", "transaction.total_order", *(f"source.{n}" for n in FIELDS)}
+)
+ORIGIN = ("name", "db", "schema", "table")
 """What names a source: its server (`topic.prefix`), database, schema where it has such, and table."""
 _UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
 
@@ -41,7 +44,7 @@ class Unwrap:
     def wanted(self) -> frozenset[str]:
         """Paths of an envelope, images apart, that `changes` looks at."""
         paths = [term.partition(":")[0] for term in self.add_fields]
-        origin = {f"source.{name}" for name in _ORIGIN}
+        origin = {f"source.{name}" for name in ORIGIN}
         return _POSITION | origin | set(paths) | {f"source.{path}" for path in paths if "." not in path}
 
 
@@ -50,10 +53,11 @@ class Changes:
     """The row changes of a block; every column has len(rows).
 
     rows: input indices; row: flattened columns (null where there is no image); op: character codes, 0 unknown;
-    deleted: the change removes its key; ts_ns, lsn, total_order: position in the source, null where unknown;
+    deleted: the change removes its key; ts_ns: when it was made at the source, null where unknown; place: where it is
+    in the source's log; total_order: and in its transaction, null where unknown;
     optional: column -> optional flag where a schema block says so; origin: the source, as
-    "server.database.schema.table", parts that events do not tell left empty, the schema out; documents: columns of
-    JSON texts, by the schema.
+    "server.database.schema.table", parts that events do not tell left empty, the schema out, and what tells its logs
+    apart (`serde.positions`); documents: columns of JSON texts, by the schema.
     """
 
     rows: Rows
@@ -61,7 +65,7 @@ class Changes:
     op: Ops
     deleted: Mask
     ts_ns: pa.Int64Array
-    lsn: pa.Int64Array
+    place: Places
     total_order: pa.Int64Array
     optional: Mapping[str, bool]
     origin: pa.DictionaryArray
@@ -91,9 +95,11 @@ def _envelopes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Faul
         return None, told, int(message.sum())
     image = _chosen(after, before if unwrap.keep_before else None, op)
     row, optional = _with_added(block, image, op, unwrap)
-    origin = _origin([_at(block.fields, f"source.{name}") for name in _ORIGIN], len(op))
-    rest = (optional, origin, _below(block, row))
-    made = Changes(block.rows, row, op, op == _DELETE, *_position(block.fields), *rest)
+    origin = _origin([_at(block.fields, f"source.{name}") for name in ORIGIN], len(op))
+    order = _number(_at(block.fields, "transaction.total_order"), len(op))
+    place, origin = placed(lambda name: _at(block.fields, f"source.{name}"), order, origin)
+    ts_ns, rest = _nanoseconds(block.fields, "source."), (optional, origin, _below(block, row))
+    made = Changes(block.rows, row, op, op == _DELETE, ts_ns, place, order, *rest)
     return (made if keep.all() else only(made, keep)), told, int(message.sum())
 
 
@@ -239,15 +245,6 @@ def _at(array: pa.StructArray, path: str) -> pa.Array | None:
     return _at(below, rest) if pa.types.is_struct(below.type) else None
 
 
-def _position(fields: pa.StructArray) -> tuple[pa.Int64Array, pa.Int64Array, pa.Int64Array]:
-    """ts_ns, lsn and total_order of envelopes."""
-    return (
-        _nanoseconds(fields, "source."),
-        _number(_at(fields, "source.lsn"), len(fields)),
-        _number(_at(fields, "transaction.total_order"), len(fields)),
-    )
-
-
 def _number(column: pa.Array | None, count: int) -> pa.Int64Array:
     return column if column is not None and column.type == pa.int64() else pa.nulls(count, pa.int64())
 
@@ -292,8 +289,9 @@ def cut(made: Changes, start: int, stop: int) -> Changes:
 
 
 def _picked(made: Changes, which: Mask | Ints | slice, pick: Callable[[pa.Array], pa.Array]) -> Changes:
-    columns = {name: pick(getattr(made, name)) for name in ("row", "ts_ns", "lsn", "total_order", "origin")}
-    return evolve(made, rows=made.rows[which], op=made.op[which], deleted=made.deleted[which], **columns)
+    columns = {name: pick(getattr(made, name)) for name in ("row", "ts_ns", "total_order", "origin")}
+    numbers = {name: getattr(made, name)[which] for name in ("rows", "op", "deleted", "place")}
+    return evolve(made, **columns, **numbers)
 
 
 def _origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:
@@ -307,7 +305,7 @@ def _origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArra
         # One source in a block is the usual case: then nothing is sorted.
         same = not count or bool((codes == codes[0]).all())
         used, codes = (codes[:1], np.zeros(count, np.int64)) if same else np.unique(codes, return_inverse=True)
-        schema = _ORIGIN[place] == "schema"
+        schema = ORIGIN[place] == "schema"
         parts = [(names[code // len(own)], own[code % len(own)]) for code in used.tolist()]
         names = [name if schema and not part else f"{name}{'.' if place else ''}{part}" for name, part in parts]
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
@@ -319,14 +317,22 @@ def _flattened(block: Block, unwrap: Unwrap) -> Changes:
     column = _at(fields, unwrap.op_field)
     text = column is not None and pa.types.is_string(column.type)
     op = _op_codes(column) if text else np.zeros(count, np.uint8)
-    lsn = _first(fields, unwrap.prefix, ("source_lsn", "lsn"))
     order = _first(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
     optional = {path: flag for path, flag in block.optional.items() if fields.type.get_field_index(path) >= 0}
     deleted = (op == _DELETE) | _deleted(fields)
     ts_ns = _nanoseconds(fields, f"{unwrap.prefix}source_")
-    origin = _origin([_text(fields, unwrap.prefix, name) for name in _ORIGIN], count)
-    rest = (optional, origin, block.documents)
-    return Changes(block.rows, fields, op, deleted, ts_ns, lsn, order, *rest)
+    place, origin = position_of_row(fields, unwrap.prefix)
+    return Changes(block.rows, fields, op, deleted, ts_ns, place, order, optional, origin, block.documents)
+
+
+def position_of_row(fields: pa.StructArray, prefix: str) -> tuple[Places, pa.DictionaryArray]:
+    """Where flattened events, or rows of a table made of some, stand in their source's log, and whose it is."""
+    order = _first(fields, prefix, ("transaction_total_order", "total_order"))
+    return placed(_added_by(fields, prefix), order, _origin([_text(fields, prefix, n) for n in ORIGIN], len(fields)))
+
+
+def _added_by(fields: pa.StructArray, prefix: str) -> Columns:
+    return lambda name: _text(fields, prefix, name)
 
 
 def _text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
@@ -337,7 +343,7 @@ def _text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
 
 
 def _first(fields: pa.StructArray, prefix: str, names: tuple[str, ...]) -> pa.Int64Array:
-    columns = [fields.field(prefix + name) for name in names if fields.type.get_field_index(prefix + name) >= 0]
+    columns = [column for name in names if (column := _at(fields, prefix + name)) is not None]
     return _number(columns[0] if columns else None, len(fields))
 
 

@@ -13,12 +13,21 @@ from attrs import evolve
 
 from serde.bits import children
 from serde.block import Block
+from serde.positions import FIELDS
 
 MARKS = frozenset({"specversion", "iodebeziumop", "data"})
 _PREFIX = "iodebezium"
 _IMAGES = ("before", "after")
-_NUMBERS: Mapping[str, str] = {"tsms": "ts_ms", "tsus": "ts_us", "tsns": "ts_ns", "lsn": "lsn", "txid": "txId"}
-_TEXTS = ("version", "connector", "name", "snapshot", "db", "schema", "table")
+_TEXTS = {name: name for name in ("version", "connector", "name", "snapshot", "db", "schema", "table", "file")} | {
+    "commitlsn": "commit_lsn",
+    "changelsn": "change_lsn",
+}
+_NUMBERS: Mapping[str, str] = {
+    short: name
+    for name in ("ts_ms", "ts_us", "ts_ns", "txId", *FIELDS)
+    if (short := name.replace("_", "").lower()) not in _TEXTS
+}
+"""Attributes are in small letters, without underscores."""
 
 
 def is_cloud(kind: pa.StructType) -> bool:
@@ -51,7 +60,7 @@ def _columns(array: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def _source(columns: Mapping[str, pa.Array], count: int) -> pa.StructArray:
-    made = {name: columns[_PREFIX + name] for name in _TEXTS if _PREFIX + name in columns}
+    made = {name: columns[_PREFIX + short] for short, name in _TEXTS.items() if _PREFIX + short in columns}
     made |= {name: _number(columns[_PREFIX + short]) for short, name in _NUMBERS.items() if _PREFIX + short in columns}
     return _struct(made, count)
 

@@ -35,7 +35,15 @@ SCHEMA = Schema(
     NestedField(3, "key", StringType(), required=True),
     NestedField(4, "date", LongType(), required=True),
     NestedField(5, "noted_at", TimestamptzType(), required=True),
+    NestedField(6, "source", LongType()),
+    NestedField(7, "place_0", LongType()),
+    NestedField(8, "place_1", LongType()),
+    NestedField(9, "place_2", LongType()),
 )
+"""`source` and what follows tell where the delete stands in its source's log (`serde.positions`); tables that were made
+before these columns get them. A `date` that proves nothing is the least number."""
+PLACE = ("source", "place_0", "place_1", "place_2")
+GONE = ("date", *PLACE)
 COLUMNS = arrow_schema(SCHEMA)
 PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
 """So that what is forgotten goes as whole files, by metadata alone."""
@@ -57,6 +65,7 @@ class DeletedKeys:
         self._spark, self._name, self._retention = spark, name, retention
         properties = {**OFTEN_SAVED, TIDIED: _now_ms()}
         self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, properties)
+        self._complete()
         self._layout = self._table.layout()
 
     @property
@@ -65,6 +74,18 @@ class DeletedKeys:
         if self._table.renew():
             self._layout = attrs.evolve(self._layout, io_properties=self._table.io_properties())
         return self._layout
+
+    def _complete(self) -> None:
+        """Give a table of an older version the columns that it lacks."""
+        missing = [name for name in PLACE if name not in self._table.layout().columns.names]
+        if not missing:
+            return
+        with mapped(f"adding columns to {self._table.name}"):
+            update, types = self._table.java.updateSchema(), jvm(self._spark).org.apache.iceberg.types.Types
+            for name in missing:
+                update.addColumn(name, types.LongType.get())
+            update.commit()
+            self._table.refresh()
 
     def add(self, files: Sequence[bytes]) -> None:
         """Commit files that executors wrote.
@@ -88,14 +109,14 @@ class DeletedKeys:
         self._table.delete_file(path)
 
     def of(self, table: str) -> DataFrame:
-        """Give (key, date) of what is remembered of a table; `close` after the frame was used."""
+        """Give key, date and place of what is remembered of a table; `close` after the frame was used."""
         self._table.refresh()
         base = self._table.snapshot_id
         reader = Reader(self._spark, self._table, SnapshotSchema(self.layout.schema_json))
         rows = reader.live(planned(self._spark, self._table, base) if base is not None else [])
         place = {name: F.col(column(i)) for i, name in enumerate(COLUMNS.names)}
         mine = rows.where((place["connector"] == self._name) & (place["table"] == table))
-        return mine.select(place["key"].alias("key"), place["date"].alias("date"))
+        return mine.select(*(place[name].alias(name) for name in ("key", *GONE)))
 
     def close(self) -> None:
         """Let go of what `of` gave."""

@@ -6,16 +6,59 @@ offset of each topic-partition; the newest ancestor with the connector's name co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import orjson
 
+from serde.positions import NONE
+
 T = TypeVar("T")
 
 TopicPartition = tuple[str, int]
-Watermarks = Mapping[TopicPartition, Mapping[str, int]]
+
+Numbers = tuple[int, ...]
+"""A place in a source's log, as `serde.positions` has it: three numbers, in order of their weight."""
+
+
+@attrs.frozen
+class Mark:
+    """How far a source has come: the greatest date that proves something, the greatest place in its log (empty where it
+    tells none), and the greatest version that a document was given; `NONE` where unknown.
+    """
+
+    date: int = NONE
+    place: Numbers = ()
+    version: int = NONE
+
+    def joined(self, other: Mark) -> Mark:
+        """Give the greater of each."""
+        return Mark(max(self.date, other.date), max(self.place, other.place), max(self.version, other.version))
+
+    @property
+    def stored(self) -> object:
+        """Give it as a number, its date, as a list where it tells more, as nothing where it tells nothing."""
+        if self == Mark():
+            return None
+        if not self.place and self.version == NONE:
+            return self.date
+        told = [None if number == NONE else number for number in (self.date, self.version)]
+        return [*told, *self.place]
+
+    @staticmethod
+    def of_stored(found: int | list[int | None] | None) -> Mark:
+        """Read what `stored` gave."""
+        if found is None:
+            return Mark()
+        if isinstance(found, int):
+            return Mark(found)
+        date, version, *place = (NONE if number is None else number for number in found)
+        return Mark(date, tuple(place), version)
+
+
+Watermarks = Mapping[TopicPartition, Mapping[str, Mark]]
 
 NAME = "icebridge.name"
 COMMIT_ID = "icebridge.commit-id"
@@ -28,6 +71,7 @@ WATERMARKS = "icebridge.watermarks"
 AFTER_DELETE = "icebridge.kafka.after-delete"
 TRANSACTION = "icebridge.transaction"
 TRUNCATED = "icebridge.truncated"
+TRUNCATED_AT = "icebridge.truncated-at"
 
 MADE_BY = "icebridge.made-by"
 """The connector's name in commits that say nothing of where it stands, such as a truncate."""
@@ -49,9 +93,10 @@ class Position:
     """The next offset to read of each topic-partition, and the ids of the cluster and topics that these belong to.
 
     `transaction` is the last one of the source that is complete with it, where transactions are followed.
-    Of a table's position also: `watermarks`, the greatest dedup value that the table took in per topic-partition and
-    source; `after_delete`, offsets behind a delete event, where a tombstone would only repeat it; `truncated`, the
-    source's time of the last truncate (epoch nanoseconds), 0 without.
+    Of a table's position also: `watermarks`, how far the table has come per topic-partition and source;
+    `after_delete`, offsets behind a delete event, where a tombstone would only repeat it; `truncated`, the source's
+    time of the last truncate (epoch nanoseconds), 0 without; `truncated_at`, the number of its source and its place in
+    that source's log, where it told them.
     """
 
     cluster_id: str = ""
@@ -61,11 +106,17 @@ class Position:
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     transaction: str = ""
     truncated: int = 0
+    truncated_at: Numbers = ()
 
     @property
     def dated(self) -> bool:
         """Whether it says more of a table than offsets, so that a table without rows of the batch is told too."""
-        return bool(self.watermarks or self.after_delete or self.truncated)
+        return bool(self.watermarks or self.after_delete or self.truncated or self.truncated_at)
+
+    @property
+    def partitions(self) -> Mapping[str, int]:
+        """How many partitions of each topic it knows."""
+        return Counter(topic for topic, _ in self.offsets)
 
     def advanced(self, other: Position) -> Position:
         """Give this position moved on to `other`, which knows some or all of the topic-partitions."""
@@ -78,6 +129,7 @@ class Position:
             {at: o for at, o in {**self.after_delete, **other.after_delete}.items() if o == offsets.get(at)},
             other.transaction or self.transaction,
             max(other.truncated, self.truncated),
+            other.truncated_at or self.truncated_at,
         )
 
     def only(self, topics: Iterable[str]) -> Position:
@@ -91,6 +143,7 @@ class Position:
             {at: offset for at, offset in self.after_delete.items() if at[0] in wanted},
             self.transaction,
             self.truncated,
+            self.truncated_at,
         )
 
     def behind(self, other: Position) -> list[TopicPartition]:
@@ -105,10 +158,11 @@ class Position:
             "offsets": nested(self.offsets),
         }
         more: dict[str, object] = {
-            "watermarks": nested(self.watermarks),
+            "watermarks": nested(_stored(self.watermarks)),
             "after-delete": nested(self.after_delete),
             "transaction": self.transaction,
             "truncated": self.truncated,
+            "truncated-at": self.truncated_at,
         }
         return orjson.dumps({**document, **{k: v for k, v in more.items() if v}}, option=orjson.OPT_SORT_KEYS)
 
@@ -120,10 +174,11 @@ class Position:
             document["cluster-id"],
             document["topic-ids"],
             flat(document["offsets"]),
-            flat(document.get("watermarks", {})),
+            _read(document.get("watermarks", {})),
             flat(document.get("after-delete", {})),
             document.get("transaction", ""),
             document.get("truncated", 0),
+            tuple(document.get("truncated-at", ())),
         )
 
     def summary(self, name: str, commit_id: str) -> dict[str, str]:
@@ -132,7 +187,7 @@ class Position:
         parts = {
             TOPIC_IDS: dict(self.topic_ids),
             OFFSETS: nested(self.offsets),
-            WATERMARKS: nested(self.watermarks),
+            WATERMARKS: nested(_stored(self.watermarks)),
             AFTER_DELETE: nested(self.after_delete),
         }
         told = {key: part for key, part in parts.items() if part or key in (TOPIC_IDS, OFFSETS)}
@@ -140,6 +195,8 @@ class Position:
             own[TRANSACTION] = self.transaction
         if self.truncated:
             own[TRUNCATED] = str(self.truncated)
+        if self.truncated_at:
+            own[TRUNCATED_AT] = orjson.dumps(self.truncated_at).decode()
         return own | {key: orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode() for key, part in told.items()}
 
     @staticmethod
@@ -152,11 +209,20 @@ class Position:
             summary.get(CLUSTER_ID, ""),
             read[TOPIC_IDS],
             flat(read[OFFSETS]),
-            flat(read[WATERMARKS]),
+            _read(read[WATERMARKS]),
             flat(read[AFTER_DELETE]),
             summary.get(TRANSACTION, ""),
             int(summary.get(TRUNCATED, "0")),
+            tuple(orjson.loads(summary.get(TRUNCATED_AT, "[]"))),
         )
+
+
+def _stored(marks: Watermarks) -> dict[TopicPartition, dict[str, object]]:
+    return {at: {source: mark.stored for source, mark in known.items()} for at, known in marks.items()}
+
+
+def _read(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Watermarks:
+    return {at: {name: Mark.of_stored(mark) for name, mark in known.items()} for at, known in flat(stored).items()}
 
 
 def nested(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:

@@ -25,11 +25,14 @@ def emptied(
     settings: BulkSettings,
     style: Style,
     version: int,
+    most: int,
     place: int,
     slices: int,
     own: Mapping[str, str] | None = None,
 ) -> int:
-    """Delete the documents of one slice whose version is not greater; give how many there were.
+    """Delete the documents of one slice whose version is not above `most`; give how many there were.
+
+    A delete has the version `version`, or that of its document where it is greater: later changes have no less.
 
     With `own` only those whose fields have these texts: they are read, as a field may be indexed in any way.
 
@@ -38,7 +41,7 @@ def emptied(
     """
     sender, name = Sender(connection, settings, lambda *_: None), style.over or style.index
     asking = client(connection)
-    body: dict[str, object] = {"size": PAGE, "_source": sorted(own or ()) or False, "sort": ["_doc"]}
+    body: dict[str, object] = {"size": PAGE, "_source": sorted(own or ()) or False, "sort": ["_doc"], "version": True}
     if slices > 1:
         body["slice"] = {"id": place, "max": slices}
     with mapped(f"emptying index {name}"):
@@ -46,10 +49,11 @@ def emptied(
         page = asking.search(index=name, body=body, scroll=_KEPT)
         while page["hits"]["hits"]:
             hits = [hit for hit in page["hits"]["hits"] if not own or hit.get("_source", {}).items() >= own.items()]
-            ids = pa.array([hit["_id"] for hit in hits], pa.string())
-            places = [hit["_index"] for hit in hits]
-            if hits:
-                sender.delete_at(style, places, ids, np.full(len(ids), version, np.int64), np.arange(len(ids)))
+            old = [hit for hit in hits if hit["_version"] <= most]
+            ids = pa.array([hit["_id"] for hit in old], pa.string())
+            versions = np.array([max(hit["_version"], version) for hit in old], np.int64)
+            if old:
+                sender.delete_at(style, [hit["_index"] for hit in old], ids, versions, np.arange(len(ids)))
             page = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _KEPT})
         asking.clear_scroll(body={"scroll_id": [page["_scroll_id"]]}, ignore=[404])
     return sender.finish().deleted

@@ -34,6 +34,8 @@ from connector.sink.shares import Shares
 from connector.sink.sources import Cuts, Sources, cuts_of
 from connector.sink.start import check_same
 from connector.sink.transactions import Transactions
+from connector.sink.watermarks import GROWN
+from serde.positions import one_log
 
 MAX_ROUNDS = 8
 """A job runs again after tables were created or evolved for it; each round brings in every shape seen so far."""
@@ -102,6 +104,7 @@ class Batches:
         self._log = structlog.get_logger()
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._settling: Future[None] | None = None
+        self._untold = False
         self.position = position
 
     def process(self, batch: Batch) -> Report:
@@ -237,6 +240,13 @@ class Batches:
     def _tell(self, result: Result, fresh: Sequence[Letter]) -> None:
         if result.tally.late:
             self._log.warning("changes are left out that are older than what their tables hold", keys=result.tally.late)
+        if result.tally.untold and not self._untold:
+            self._untold = True
+            self._log.warning(
+                "rows stay of which nothing tells whether they came before a truncate: they are in other partitions, "
+                "and neither their position nor a date more precise than a second is known; said once",
+                rows=result.tally.untold,
+            )
         for letter in fresh[:SHOWN_LETTERS]:
             place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
             self._log.warning("dead letter", record=place, stage=letter.stage, reason=letter.reason)
@@ -250,16 +260,17 @@ class Batches:
             fresh = self._fresh_cuts(plan, names, result)
             if result.ready and not fresh:
                 return plan, names, result
-            cuts |= fresh
+            cuts |= {names[index]: cut for index, cut in fresh.items()}
             result.kept.close()
+            self._landing.cut(plan, names, fresh)
             self._landing.discard(names, result)
             for index in result.open:
                 self._targets.patch(names[index])
             self._targets.satisfy(result.needs)
         raise FatalError(f"batch {batch.id}: tables could not be made ready for its events; the log tells which")
 
-    def _fresh_cuts(self, plan: BatchPlan, names: list[str], result: Result) -> dict[str, Cuts]:
-        """Decide what truncates empty that the job did not know of."""
+    def _fresh_cuts(self, plan: BatchPlan, names: list[str], result: Result) -> dict[int, Cuts]:
+        """Decide what truncates empty that the job did not know of, by index of their table."""
         if not self._settings.table.truncate:
             return {}
         found = {}
@@ -270,8 +281,8 @@ class Batches:
             elif table.cuts == Cuts():
                 sources = self._sources(plan, table, name, result)
                 prefix = self._settings.events.add_fields_prefix
-                found[name] = cuts_of(truncates, sources, table.layout.columns.names, prefix)
-                for source in found[name].refused:
+                found[index] = cuts_of(truncates, sources, table.layout.columns.names, prefix)
+                for source in found[index].refused:
                     self._log.warning(
                         "a truncate is refused: rows of its source are not told apart", table=name, source=source
                     )
@@ -279,8 +290,13 @@ class Batches:
 
     def _sources(self, plan: BatchPlan, table: TablePlan, name: str, result: Result) -> Sources:
         """Give what is known of where a table's rows are from."""
-        known = {source for marks in table.watermarks.values() for source in marks}
-        come = {source for one in result.seen if one.table == table.index for source in one.dates}
+        known = {
+            one_log(source)
+            for (_, partition), marks in table.watermarks.items()
+            if partition != GROWN
+            for source in marks
+        }
+        come = {one_log(source) for one in result.seen if one.table == table.index for source in one.marks}
         truncated = {each.source for each in result.truncates[table.index]}
         routed = plan.routing is not None
         read = {topic for topic, _ in (*self.position.offsets, *plan.ranks)}

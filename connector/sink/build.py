@@ -131,7 +131,8 @@ def _destinations(
 ) -> tuple[Targets | Indices, Landing, dict[str, Position]]:
     """Give the sink's tables or indexes, how batches land there, and where each table says that it stands."""
     if settings.search is not None:
-        indices = Indices(settings, settings.search)
+        stood = {name: told.position for name, told in offsets.tables.items()}
+        indices = Indices(settings, settings.search, stood)
         indices.check({name: told.uuid for name, told in offsets.tables.items()})
         indices.find(seen.topics)
         return indices, Indexing(spark, indices, settings.search), {}

@@ -25,9 +25,10 @@ from connector.sink.jobs import Result
 from connector.sink.landing import Landed
 from connector.sink.parcels import Parcel
 from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.sources import Cuts
 from connector.sink.targets import Targets
 from connector.sink.truncates import CLOCK
-from connector.sink.watermarks import Seen, risen
+from connector.sink.watermarks import Seen, grown, risen
 
 COMMIT_THREADS = 8
 
@@ -70,6 +71,9 @@ class Commits:
             raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
         done, self._landed_before = self._landed_before, {}
         return done
+
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, Cuts]) -> None:
+        """Do nothing yet: tables lose their rows with the batch's commit."""
 
     def asked(self, parcelled: Sequence[Parcel]) -> Asked | None:
         """Ask for the rows of a few keys; None for none."""
@@ -208,6 +212,10 @@ def come_to(plan: BatchPlan, table: TablePlan, seen: Iterable[Seen], position: P
         topics = {topic for topic, _ in plan.ranks}
     own = [one for one in seen if one.table == table.index]
     ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
-    truncated = table.cut.ts_ns if table.cut is not None and table.cut.ts_ns != NONE else 0
-    watermarks = risen(table.watermarks, own)
-    return attrs.evolve(position.only(topics), watermarks=watermarks, after_delete=ends, truncated=truncated)
+    here = position.only(topics)
+    marks = risen(table.watermarks, own)
+    marks = {**marks, **grown({**table.watermarks, **marks}, table.partitions, here.partitions)}
+    cut = table.cut
+    truncated = cut.ts_ns if cut is not None and cut.ts_ns != NONE else 0
+    at = cut.place if cut is not None else ()
+    return attrs.evolve(here, watermarks=marks, after_delete=ends, truncated=truncated, truncated_at=at)

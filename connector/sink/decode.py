@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 import attrs
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from connector.iceberg.conversion import converted
 from connector.iceberg.evolution import grown, holds
@@ -29,14 +28,15 @@ from connector.sink.rereading import read_again
 from connector.sink.routing import FieldRoutes, routed
 from connector.sink.rows import DELETED, Run, dedup, integers, part_of, tombstones_of, uncommitted
 from connector.sink.salvage import salvaged
-from connector.sink.sources import REFUSED
-from connector.sink.truncates import OP, Truncate
+from connector.sink.sources import REFUSED, Cuts
+from connector.sink.truncates import OP, Moments, Truncate, is_again
 from connector.sink.watermarks import Seen
 from serde.bits import children
 from serde.block import Block, Decoded
 from serde.changes import Changes, Unwrap, changes, only, told_apart
 from serde.converter import Converter, converter
 from serde.faults import Fault
+from serde.positions import FIRST, NONE, one_log
 from serde.registry import Fetch
 from serde.shape import is_envelope
 
@@ -142,7 +142,7 @@ class _Work:
         self.truncates: list[Truncate] = []
         self.drift: set[tuple[int, str]] = set()
         self.seen: list[Seen] = []
-        self.ignored = self.nulled = 0
+        self.ignored = self.nulled = self.untold = 0
         self._keys: dict[int | None, RecordKeys] = {}
 
     def keys(self, table: TablePlan | None) -> RecordKeys | None:
@@ -195,6 +195,7 @@ def _outcome(work: _Work, table: TablePlan | None, values: Decoded) -> Outcome:
         work.nulled,
         frozenset(work.drift),
         tuple(work.seen),
+        work.untold,
     )
 
 
@@ -230,7 +231,8 @@ def _taken(work: _Work, made: Changes, table: TablePlan | None, name: str | None
     plan, run = work.plan, work.run
     work.truncates.extend(_truncates(run, made, table))
     work.faults.extend(_refused(made, table))
-    change = _true_after(run, made, table)
+    change, untold = _true_after(run, made, table)
+    work.untold += untold
     if change is None:
         return
     if plan.case_insensitive and table is not None:
@@ -250,7 +252,7 @@ def _taken(work: _Work, made: Changes, table: TablePlan | None, name: str | None
         work.part(ready.part, table)
         work.faults.extend(ready.faults)
         work.nulled += ready.nulled
-        if ready.seen.dates or ready.seen.after_delete >= 0:
+        if ready.seen.marks or ready.seen.after_delete >= 0:
             work.seen.append(ready.seen)
         if not plan.evolve:
             work.drift.update((table.index, field) for field in _strangers(change, table, plan))
@@ -282,14 +284,14 @@ def _truncates(run: Run, change: Changes, table: TablePlan | None) -> Iterator[T
     for index in np.flatnonzero(change.op == OP).tolist():
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
-            ts_ns, lsn, total = (
-                int(integers(column)[index]) for column in (change.ts_ns, change.lsn, change.total_order)
-            )
-            source, number = change.origin[index].as_py(), -1 if table is None else table.index
-            found = Truncate(run.topic, run.partition, offset, ts_ns, lsn, total, source, number)
+            ts_ns, place = int(integers(change.ts_ns)[index]), change.place[index]
+            known = () if place[FIRST] == NONE else tuple(place.tolist())
+            total_order = int(integers(change.total_order)[index])
+            source, number = one_log(change.origin[index].as_py()), -1 if table is None else table.index
+            found = Truncate(run.topic, run.partition, offset, ts_ns, known, total_order, source, number)
             if table is not None and source in table.cuts.refused:
                 continue
-            if table is None or not 0 < found.ts_ns < table.truncated:
+            if table is None or not is_again(found, table.truncated, table.truncated_at):
                 yield found
 
 
@@ -298,23 +300,27 @@ def _refused(change: Changes, table: TablePlan | None) -> Iterator[Fault]:
     if table is None or not table.cuts.refused:
         return
     for index in np.flatnonzero(change.op == OP).tolist():
-        if change.origin[index].as_py() in table.cuts.refused:
+        if one_log(change.origin[index].as_py()) in table.cuts.refused:
             yield Fault(int(change.rows[index]), "TASK_PUT", REFUSED.format(table=table.layout.name))
 
 
-def _true_after(run: Run, change: Changes, table: TablePlan | None) -> Changes | None:
-    """Leave out truncates themselves, and what came before the one that emptied the table."""
-    keep = change.op != OP
-    if table is not None and table.cut is not None:
-        places = [integers(column) for column in (change.ts_ns, change.lsn, change.total_order)]
-        keep &= table.cut.after((run.topic, run.partition), run.offset[change.rows], *places)
-    for source, (cut, _) in table.cuts.of_sources.items() if table is not None else ():
-        places = [integers(column) for column in (change.ts_ns, change.lsn, change.total_order)]
-        after = cut.after((run.topic, run.partition), run.offset[change.rows], *places)
-        keep &= after | ~np.asarray(pc.equal(change.origin.cast(pa.string()), source))
+def _true_after(run: Run, change: Changes, table: TablePlan | None) -> tuple[Changes | None, int]:
+    """Leave out truncates themselves, and what came before those that emptied the table; count what is not known."""
+    keep, untold = change.op != OP, 0
+    if table is not None and table.cuts != Cuts():
+        moments = Moments(integers(change.ts_ns), change.op, change.deleted, change.place)
+        names = [one_log(name) for name in change.origin.dictionary.to_pylist()]
+        cuts = [] if table.cut is None else [(table.cut, np.ones(len(names), np.bool_))]
+        for source, (cut, _) in table.cuts.of_sources.items():
+            cuts.append((cut, np.array([name == source for name in names], np.bool_)))
+        for cut, named in cuts:
+            own = named[np.asarray(change.origin.indices)]
+            later, unknown = cut.after((run.topic, run.partition), run.offset[change.rows], moments)
+            untold += int((keep & own & unknown).sum())
+            keep &= later | ~own
     if keep.all():
-        return change
-    return only(change, keep) if keep.any() else None
+        return change, untold
+    return (only(change, keep) if keep.any() else None), untold
 
 
 def _one_per_row(faults: Iterable[Fault]) -> Iterator[Fault]:

@@ -1,7 +1,7 @@
 """Rows and winners of one task -> documents of indexes. Runs on executors.
 
-A change's version is its dedup value (`__source_ts_ns` by default), the very value that the fold goes by; where events
-have none, or tell of deletes by tombstones only, it is the record's offset (docs/decisions/0020).
+A change's version is made of its dedup value (`__source_ts_ns` by default, see `connector.sink.numbering`); where
+events have none, or tell of deletes by tombstones only, it is the record's offset (docs/decisions/0020).
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ from connector.sink.parcels import Parcel
 from connector.sink.parts import Folded, Part, gather, pack, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
 from connector.sink.rows import DELETED, Run
-from connector.sink.truncates import CLOCK
 from connector.sink.unsent import gaps, last_rows, unknown
 from serde.bits import Ints, Mask
 
 LATE = b"late:"
 """How a description begins that is rows, to be completed when the job is through."""
 
-_PLACES = 1_000
 _OFFSET_BITS = 44
 """A tag holds a topic-partition's rank and an offset: offsets of 44 bits last for 17 trillion records."""
 
@@ -196,11 +194,7 @@ class DocumentWriters:
             unknown_ids = [ids[row] for row in wanted if ids[row] not in rows]
             names = part.rows.schema.names
             found = dict(zip(unknown_ids, self._held(table, unknown_ids, names), strict=True))
-            versions = (
-                source_versions(part.order, self._plan.dedup_column) - 1
-                if self._target(table).versions == "source"
-                else None
-            )
+            versions = np.maximum(part.order.dedup, 1) - 1 if self._target(table).versions == "source" else None
             for row in wanted:
                 texts = relocated.texts(ids[row], rows, found, names)
                 if texts is None:
@@ -278,7 +272,7 @@ class DocumentWriters:
         target = self._target(table)
         if target.versions == "offset":
             return part.order.offset
-        versions = source_versions(part.order, self._plan.dedup_column)
+        versions = part.order.dedup.copy()
         unknown_at = np.flatnonzero(part.order.dedup == NONE)
         if len(unknown_at):
             ids = self._ids(part, table).take(pa.array(unknown_at)).to_pylist()
@@ -297,16 +291,6 @@ class DocumentWriters:
     def _letter(self, tag: int, reason: str) -> Letter:
         topic, partition = self._places[tag >> _OFFSET_BITS]
         return Letter(topic, partition, tag & ((1 << _OFFSET_BITS) - 1), "TASK_PUT", reason)
-
-
-def source_versions(order: Order, dedup_column: str) -> Ints:
-    """Give dedup values; nanoseconds with the place in the transaction in the last three digits, where a clock of
-    microseconds leaves them free: changes of one transaction share its time.
-    """
-    if dedup_column != CLOCK:
-        return order.dedup.copy()
-    places = np.where(order.total_order == NONE, 0, np.clip(order.total_order, 0, _PLACES - 1))
-    return np.where(order.dedup % _PLACES == 0, order.dedup + places, order.dedup)
 
 
 def standing(folded: Folded, which: Mask) -> Iterator[Part]:

@@ -51,14 +51,16 @@ class Held:
     place: tuple[str, str] = (FILE, POSITION)
 
 
-def held(spark: SparkSession, table: Table, plan: TablePlan) -> Held:
+def held(spark: SparkSession, table: Table, plan: TablePlan, where: str | None = None) -> Held:
     """Give the table's rows at the plan's snapshot, under its present columns; nothing is read yet.
+
+    `where` leaves out files that have no rows of interest (`connector.iceberg.ranges`).
 
     Raises:
         FatalError, RetriableError: its metadata cannot be read.
     """
     schema = readable(plan.layout.schema_json)
-    tasks = [] if plan.base is None else planned(spark, table, plan.base)
+    tasks = [] if plan.base is None else planned(spark, table, plan.base, where)
     reader = Reader(spark, table, schema)
     names = {name: column(place) for place, name in enumerate(schema.names)}
     deleted_in = [task for task in tasks if task.deletes]

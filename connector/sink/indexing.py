@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import attrs
+import numpy as np
 import orjson
 import pyarrow as pa
 import structlog
@@ -17,13 +18,16 @@ from connector.opensearch.actions import Style
 from connector.opensearch.emptying import emptied
 from connector.opensearch.outcomes import judge
 from connector.settings.search import SearchSettings
+from connector.sink.commits import come_to
 from connector.sink.documents import LATE, Documents, DocumentWriters
 from connector.sink.fold import NONE
 from connector.sink.indices import Indices
 from connector.sink.jobs import Result
 from connector.sink.landing import Landed
-from connector.sink.plan import BatchPlan
+from connector.sink.numbering import own_numbers
+from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.rows import UNITS_NS
+from connector.sink.sources import Cuts
 from connector.sink.truncates import Cut
 from connector.task_errors import of_tasks
 
@@ -37,7 +41,7 @@ class Indexing:
         self._log = structlog.get_logger()
 
     def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
-        """Empty the indexes that were truncated; every item is settled when a job is through, so say so.
+        """Say so: every item is settled when a job is through.
 
         Raises:
             RetriableError: an index left its alias meanwhile; the batch has to be sent again.
@@ -46,11 +50,6 @@ class Indexing:
         """
         if result.tally.tombstones and self._search.null_values == "fail":
             raise FatalError(f"{result.tally.tombstones} records have no value, and behavior.on.null.values is fail")
-        for table in plan.tables:
-            if table.cut is not None:
-                self._empty(table.cut, (), names[table.index], plan.dedup_column)
-            for cut, rows in table.cuts.of_sources.values():
-                self._empty(cut, rows.values, names[table.index], plan.dedup_column)
         late = {i: [x for x in told if x.startswith(LATE)] for i, told in result.files.items()}
         self._complete(plan, {index: payloads for index, payloads in late.items() if payloads})
         landed = {}
@@ -59,11 +58,21 @@ class Indexing:
             for text in (text for text in told if not text.startswith(LATE)):
                 for what, count in orjson.loads(text).items():
                     counts[what] = counts.get(what, 0) + count
-            topics = sorted({t for t, i in plan.routes.items() if i == index} or {topic for topic, _ in plan.ranks})
-            landed[names[index]] = Landed(self._indices.label(names[index]), position.only(topics), counts)
+            stands = come_to(plan, plan.tables[index], result.seen, position)
+            stands = attrs.evolve(stands, truncated=0, truncated_at=())
+            landed[names[index]] = Landed(self._indices.label(names[index]), stands, counts)
         ids = self._indices.stayed(landed)
         self._judge(landed)
+        for name, one in landed.items():
+            self._indices.landed(name, one.position)
         return {name: attrs.evolve(one, uuid=ids[name]) for name, one in landed.items()}
+
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, Cuts]) -> None:
+        """Empty the indexes that were truncated, before what came after that is sent again."""
+        for index, found in cuts.items():
+            whole = [] if found.whole is None else [(found.whole, ())]
+            for cut, own in [*whole, *((cut, rows.values) for cut, rows in found.of_sources.values())]:
+                self._empty(plan.tables[index], names[index], cut, own, plan.dedup_column)
 
     def discard(self, names: list[str], result: Result) -> None:
         """Leave what a job wrote: the next run of it writes the same documents, or newer ones."""
@@ -89,19 +98,24 @@ class Indexing:
             fault = f"{text} of {count} changes, and the settings say fail; nothing is acknowledged"
             judge(rule, count, fault, text)
 
-    def _empty(self, cut: Cut, own: Sequence[tuple[str, str]], name: str, dedup_column: str) -> None:
-        """Delete the documents from before a truncate, by executors; those of its own transaction stay.
+    def _empty(self, table: TablePlan, name: str, cut: Cut, own: Sequence[tuple[str, str]], dedup_column: str) -> None:
+        """Delete the documents up to a truncate, by executors: by its time, and what its own partition had before.
 
         Where `own` has fields with values only documents that have them.
         """
         # Other columns are refused beside truncate.enabled: nothing would tell what came before.
-        target, version = self._indices.target(name), cut.ts_ns // UNITS_NS.get(dedup_column, 1) - 1
+        target, unit = self._indices.target(name), UNITS_NS.get(dedup_column, 1)
         if target.versions == "offset" or cut.ts_ns == NONE:
-            version = max(cut.offsets.values())
+            version = most = max(cut.offsets.values())
+        else:
+            version = int(own_numbers(*np.array([[cut.ts_ns // unit], [cut.total_order]]), nanoseconds=unit == 1)[0])
+            before = (mark.version for at in cut.offsets for mark in table.watermarks.get(at, {}).values())
+            most = max(version, *before)
         slices = self._spark.sparkContext.defaultParallelism
         # Documents go by versions here even where they are only added to.
         style = attrs.evolve(target.style, partial=False)
-        task = partial(_emptied, search=self._search, style=style, version=version, slices=slices, own=dict(own))
+        whose = partial(_emptied, search=self._search, style=style, own=dict(own))
+        task = partial(whose, version=version, most=most, slices=slices)
         with of_tasks():
             rows = self._spark.range(0, slices, 1, slices).mapInArrow(task, "deleted long").collect()
         count = sum(row.deleted for row in rows)
@@ -113,12 +127,13 @@ def _emptied(
     search: SearchSettings,
     style: Style,
     version: int,
+    most: int,
     slices: int,
     own: Mapping[str, str],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         counts = [
-            emptied(search.connection, search.bulk, style, version, place, slices, own)
+            emptied(search.connection, search.bulk, style, version, most, place, slices, own)
             for place in batch.column(0).to_pylist()
         ]
         yield pa.RecordBatch.from_pydict({"deleted": pa.array(counts, pa.int64())})

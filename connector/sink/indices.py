@@ -17,7 +17,7 @@ from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.evolution import grown, union
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.nested import path_of
-from connector.iceberg.position import TopicPartition
+from connector.iceberg.position import Position, TopicPartition
 from connector.iceberg.table import Table
 from connector.iceberg.types import table_schema
 from connector.opensearch.continuity import Ids, lost, noted, read
@@ -63,9 +63,12 @@ class Indices(Known[Noted]):
 
     KIND = "index"
 
-    def __init__(self, settings: SinkSettings, search: SearchSettings) -> None:
-        """Start with no index known."""
+    def __init__(
+        self, settings: SinkSettings, search: SearchSettings, stood: Mapping[str, Position] | None = None
+    ) -> None:
+        """Start with no index known; `stood` is what the offsets table says of indexes."""
         super().__init__(settings)
+        self._stood = dict(stood or {})
         self._search = search
         self._indexes, self._dating = _kind(search)
         self.deleted_keys: DeletedKeys | None = None
@@ -124,6 +127,7 @@ class Indices(Known[Noted]):
         noted, rule = self._known[name], self._settings.table
         upsert = rule.upsert and bool(noted.layout.keys)
         deletes = upsert and noted.tombstones and self._search.null_values == "delete"
+        stood = self._stood.get(self._place(name), Position())
         return TablePlan(
             index=index,
             layout=noted.layout,
@@ -131,7 +135,15 @@ class Indices(Known[Noted]):
             keep_deletes=rule.keep_deletes,
             tombstones="delete" if deletes else "skip",
             keys_from=rule.keys.comes_from(name),
+            numbered=upsert and noted.versions == "source",
+            watermarks=stood.watermarks,
+            partitions=stood.partitions,
         )
+
+    def landed(self, name: str, position: Position) -> None:
+        """Take note of where an index stands once a batch is in it."""
+        place = self._place(name)
+        self._stood[place] = self._stood.get(place, Position()).advanced(position)
 
     def target(self, name: str) -> Target:
         """Give how documents of an index are written."""

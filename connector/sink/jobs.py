@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import reduce
@@ -51,7 +51,7 @@ class Result:
     The same is true with tables in `open`: their events leave values out that the table may hold, so they need patches.
     `truncates` are those of each table, `ranges` where its keys lie whose rows are looked for (`asked`, with the frames
     that have the keys; they are there until `kept` is closed). `held` are tables whose rows were looked up. `seen`
-    tells how far sources came, `suspects` counts keys that may be late, `deleted` are files of the deleted keys.
+    tells how far sources came, `suspects` where keys lie that may be late, `deleted` are files of the deleted keys.
     """
 
     files: dict[int, list[bytes]]
@@ -66,7 +66,7 @@ class Result:
     held: set[int] = attrs.field(factory=set)
     kept: ExitStack = attrs.field(factory=ExitStack)
     seen: tuple[Seen, ...] = ()
-    suspects: Mapping[int, int] = attrs.field(factory=dict)
+    suspects: Mapping[int, KeyRanges] = attrs.field(factory=dict)
     deleted: tuple[bytes, ...] = ()
 
     @property
@@ -164,7 +164,7 @@ def _standing(
     parcelled: DataFrame,
     plan: BatchPlan,
     index: int,
-    count: int,
+    ranges: KeyRanges,
     tables: Sequence[Table],
     deleted: DeletedKeys | None,
     kept: ExitStack,
@@ -177,8 +177,8 @@ def _standing(
     if deleted is not None and not table.keep_deletes:
         kept.callback(deleted.close)
         gone = deleted.of(table.layout.name)
-    rows = held(spark, tables[index], table)
-    return standing(asked, count, plan.dedup_column, table, rows, gone)
+    rows = held(spark, tables[index], table, ranges.filter(table.layout.schema))
+    return standing(asked, ranges.count, plan, table, rows, gone)
 
 
 def _looked_up(
@@ -223,7 +223,7 @@ def _reduced(parcelled: DataFrame, plan: BatchPlan) -> DataFrame:
 def _result(rows: Iterable[Row]) -> Result:
     result = Result({}, [], [], Tally())
     tally, open_tables, truncates = Tally(), set[int](), dict[int, tuple[Truncate, ...]]()
-    suspects, seen, deleted = Counter[int](), list[Seen](), list[bytes]()
+    suspects, seen, deleted = defaultdict[int, list[KeyRanges]](list), list[Seen](), list[bytes]()
     for row in rows:
         payload = bytes(row.payload)
         if row.kind == parcels.FILE:
@@ -235,7 +235,7 @@ def _result(rows: Iterable[Row]) -> Result:
         elif row.kind == parcels.SEEN:
             seen.extend(pickle.loads(payload))  # noqa: S301
         elif row.kind == parcels.ASIDE:
-            suspects[row.table] += pickle.loads(payload)  # noqa: S301
+            suspects[row.table].append(pickle.loads(payload))  # noqa: S301
         elif row.kind == parcels.RANGES:
             result.ranges.setdefault(row.table, []).append(parcels.value(payload))
         elif row.kind == parcels.SPANS:
@@ -254,6 +254,6 @@ def _result(rows: Iterable[Row]) -> Result:
         open=frozenset(open_tables),
         truncates=truncates,
         seen=together(seen),
-        suspects=suspects,
+        suspects={index: KeyRanges.joined(parts) for index, parts in suspects.items()},
         deleted=tuple(deleted),
     )

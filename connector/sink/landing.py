@@ -16,6 +16,7 @@ from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.position import Position, TopicPartition
 from connector.iceberg.table import Table
 from connector.sink.outlet import Outlet
+from connector.sink.sources import Cuts
 
 if TYPE_CHECKING:
     from connector.sink.jobs import Result
@@ -99,6 +100,12 @@ class Landing(Protocol):
 
     def discard(self, names: list[str], result: Result) -> None:
         """Let go of what a job wrote; it will run again."""
+
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, Cuts]) -> None:
+        """Take note of truncates, by index of their table, for which the job will run again.
+
+        What a destination shows at once goes now; tables lose it with the batch's commit.
+        """
 
     def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
         """Empty the tables that were truncated, and make a job's outcome visible at the batch's end position.

@@ -1,35 +1,58 @@
 """Changes that may be older than what their table holds -> those that are not. One join by Spark, where there are such.
 
     reduce task -> keys whose winning change is a suspect, with all their changes (parcels of kind SUSPECT)
-                -> joined with the dates of the table's rows, and of keys that were deleted
+                -> joined with what the table's rows tell of their age, and what is known of keys that were deleted
                 -> what stands, as parcels for the reduce task again
-A suspect loses to a later date. Where dates are equal both are of one transaction, and Kafka's order decides.
+A suspect loses where it is proven to be older (`is_older`). Where nothing is proven Kafka's order decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.types import StructType
 
 from connector.iceberg.carried import to_spark
 from connector.iceberg.codes import key_codes
+from connector.iceberg.deleted_keys import GONE
+from connector.iceberg.layout import TableLayout
 from connector.iceberg.nested import columns_of
 from connector.sink import parcels
+from connector.sink.evidence import below, dated, placed, second_of
+from connector.sink.fold import NONE, Order
 from connector.sink.held import Held, aliases, found_under, shape
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Folded, Part, codes_of, fold, pack, unpack
-from connector.sink.plan import TablePlan, Tally
+from connector.sink.plan import BatchPlan, TablePlan, Tally
 from connector.sink.remembered import key_text
-from connector.sink.truncates import CLOCK
+from connector.sink.rows import integers, truncated
+from serde.bits import Ints, Mask
+from serde.changes import ORIGIN, position_of_row
+from serde.positions import FIELDS, FIRST, SOURCE, Places, unplaced
 
 BROADCAST = 500_000
 """So many suspects at most go to where the table's rows are read, instead of the rows coming to them."""
+
+_PLACE = ("_source", "_place_0", "_place_1", "_place_2")
+_SEEN = ("_seen_source", "_seen_0", "_seen_1", "_seen_2")
+_SUSPECT = pa.schema(
+    [
+        ("_bucket", pa.int32()),
+        ("_row", pa.int64()),
+        ("_cut", pa.bool_()),
+        ("_text", pa.string()),
+        *((name, pa.int64()) for name in ("_date", *_PLACE, *_SEEN)),
+    ]
+)
+_OWN = ("_bucket", "_row", "_date", *_PLACE, *_SEEN)
+_LOST = "_bucket int, _row long"
+_CHANGED, _READ = ord("u"), ord("r")
 
 
 def set_aside(folded: Folded, keys: tuple[str, ...]) -> tuple[Folded | None, Part | None]:
@@ -47,60 +70,135 @@ def set_aside(folded: Folded, keys: tuple[str, ...]) -> tuple[Folded | None, Par
 
 
 def standing(
-    asked: DataFrame, count: int, dedup_column: str, table: TablePlan, held: Held, gone: DataFrame | None
+    asked: DataFrame, count: int, plan: BatchPlan, table: TablePlan, held: Held, gone: DataFrame | None
 ) -> DataFrame:
     """Give what stands of suspects, as parcels of changes, and how many keys were late.
 
     Args:
         asked: parcels of kind SUSPECT of this table, one per bucket.
         count: how many keys are in them.
-        dedup_column: the table's column that dates its rows.
-        table: its plan; it is dated.
+        plan: the batch's.
+        table: the table's; it is dated.
         held: what the table held at batch start.
-        gone: (key, date) of its deleted keys, None where deletes keep their rows.
+        gone: what is remembered of its deleted keys, None where deletes keep their rows.
     """
     keys = aliases("key", len(table.layout.keys))
-    suspects = asked.mapInArrow(_dated(table), _shape(table))
+    suspects = asked.mapInArrow(_told(table, plan), _shape(table))
+    lost = suspects.where(F.col("_cut")).select("_bucket", "_row")
     suspects = F.broadcast(suspects) if count <= BROADCAST else suspects
-    live, names = held.live, held.names
-    dates = live.withColumn("_held", F.col(names[dedup_column]).cast("bigint"))
-    lost = _later(dates.join(suspects, found_under(names, table.layout, keys)))
-    if table.truncated and dedup_column == CLOCK:
-        lost = lost.union(suspects.where(F.col("_date") < table.truncated).select("_bucket", "_row"))
+    telling = [name for name in held.names if name in _telling(table.layout, plan)]
+    renamed = zip(telling, aliases("held", len(telling)), strict=True)
+    columns = [F.col(held.names[name]).alias(alias) for name, alias in renamed]
+    joined = held.live.join(suspects, found_under(held.names, table.layout, keys)).select(*_OWN, *columns)
+    lost = lost.union(joined.mapInArrow(_overtaken(telling, plan), _LOST))
     if gone is not None:
-        dates = gone.withColumnRenamed("date", "_held")
-        lost = lost.union(_later(dates.join(suspects, F.col("key") == F.col("_text"))))
+        joined = gone.join(suspects, F.col("key") == F.col("_text")).select(*_OWN, *GONE)
+        lost = lost.union(joined.mapInArrow(_outlived, _LOST))
     rows = lost.groupBy("_bucket").agg(F.collect_set("_row").alias("lost"))
     judged = asked.join(rows, F.col("bucket") == F.col("_bucket"), "left").select("bucket", "payload", "lost")
     return judged.mapInArrow(_let_through(table), parcels.SCHEMA)
 
 
-def _later(joined: DataFrame) -> DataFrame:
-    later: Column = F.col("_held") > F.col("_date")
-    return joined.where(later).select("_bucket", "_row")
+def _telling(layout: TableLayout, plan: BatchPlan) -> frozenset[str]:
+    """Give the columns of a table that tell how old its rows are."""
+    prefix = plan.events.add_fields_prefix
+    names = (*FIELDS, *ORIGIN, "ts_ms", "transaction_total_order", "total_order")
+    known = {f"{prefix}{start}{name}" for name in names for start in ("source_", "")} if prefix else set[str]()
+    known |= {f"source_{name}" for name in names} if not prefix else set()
+    wanted = known | {plan.dedup_column, plan.op_field}
+    simple = (pa.types.is_integer, pa.types.is_string)
+    return frozenset(f.name for f in layout.columns if f.name in wanted and any(kind(f.type) for kind in simple))
 
 
 def _shape(table: TablePlan) -> StructType:
-    layout = table.layout
-    types = [field.type for field in layout.key_fields]
-    names = ["_bucket", "_row", "_date", "_text", *aliases("key", len(types))]
-    return shape([pa.int32(), pa.int64(), pa.int64(), pa.string(), *types], names)
+    types = [field.type for field in table.layout.key_fields]
+    return shape([*(field.type for field in _SUSPECT), *types], [*_SUSPECT.names, *aliases("key", len(types))])
 
 
-def _dated(table: TablePlan) -> Task:
-    """Give the task that tells of each suspect its place, date and key."""
-    layout = table.layout
-    names = ["_bucket", "_row", "_date", "_text", *aliases("key", len(layout.keys))]
+def _told(table: TablePlan, plan: BatchPlan) -> Task:
+    """Give the task that tells of each suspect where it is, its evidence and key.
+
+    Of its place twice: as the event told it, and as the table's columns do, which may leave parts of it out.
+    """
+    layout, telling = table.layout, _telling(table.layout, plan)
+    names = [*_SUSPECT.names, *aliases("key", len(layout.keys))]
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for bucket, part in _unpacked(batches, layout.rows):
-            rows = np.flatnonzero(part.suspect)
-            keys = [column.take(pa.array(rows)) for column in columns_of(part.rows, layout.keys)]
-            place = [pa.repeat(pa.scalar(bucket, pa.int32()), len(rows)), pa.array(rows, pa.int64())]
-            dates = pa.array(part.order.dedup[rows])
-            yield pa.RecordBatch.from_arrays([*place, dates, key_text(keys), *map(to_spark, keys)], names)
+        for bucket, whole in _unpacked(batches, layout.rows):
+            rows = np.flatnonzero(whole.suspect)
+            part = whole.take(rows)
+            order = part.order
+            known = [name for name in part.rows.schema.names if name in telling]
+            _, seen = _evidence(dict(zip(known, part.rows.select(known).columns, strict=True)), len(part), plan, order)
+            keys = columns_of(part.rows, layout.keys)
+            numbers = [order.date, *order.place.T, *seen.T]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.repeat(pa.scalar(bucket, pa.int32()), len(rows)),
+                    pa.array(rows, pa.int64()),
+                    pa.array(truncated(order, table, plan)),
+                    key_text(keys),
+                    *(pa.array(np.ascontiguousarray(column)) for column in numbers),
+                    *map(to_spark, keys),
+                ],
+                names,
+            )
 
     return task
+
+
+def _evidence(
+    columns: Mapping[str, pa.Array], count: int, plan: BatchPlan, order: Order | None = None
+) -> tuple[Ints, Places]:
+    """Give what rows of a table prove of their age: dates and places. `order` is of changes that became such rows."""
+    prefix, second = plan.events.add_fields_prefix, second_of(plan.dedup_column, plan.events.add_fields_prefix)
+    if not columns:
+        return np.full(count, NONE, np.int64), unplaced(count)
+    row = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+    place, _ = position_of_row(row, prefix)
+    dedup = integers(columns[plan.dedup_column]) if plan.dedup_column in columns else np.full(count, NONE, np.int64)
+    # A row that does not tell how it came is none of a read as far as anybody knows.
+    op = np.full(count, _CHANGED, np.uint8)
+    if order is not None:
+        op = np.where(order.op == 0, _CHANGED, order.op)
+    elif plan.op_field in columns and pa.types.is_string(columns[plan.op_field].type):
+        op[np.asarray(pc.equal(columns[plan.op_field], "r").fill_null(False))] = _READ
+    told = (dedup, op, np.zeros(count, np.bool_), second)
+    return dated(*told), placed(place, *told)
+
+
+def _overtaken(telling: Sequence[str], plan: BatchPlan) -> Task:
+    """Give the task that finds suspects that are older than the row that the table has."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = [batch.column(alias) for alias in aliases("held", len(telling))]
+            date, place = _evidence(dict(zip(telling, found, strict=True)), batch.num_rows, plan)
+            yield _losers(batch, _SEEN, date, place)
+
+    return task
+
+
+def _outlived(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Find suspects that are older than the delete of their key."""
+    for batch in batches:
+        date, *place = (integers(batch.column(name)) for name in GONE)
+        yield _losers(batch, _PLACE, date, np.stack(place, axis=1))
+
+
+def _losers(batch: pa.RecordBatch, own: Sequence[str], date: Ints, place: Places) -> pa.RecordBatch:
+    mine = np.stack([integers(batch.column(name)) for name in own], axis=1)
+    lost = is_older(integers(batch.column("_date")), mine, date, place)
+    return batch.select(["_bucket", "_row"]).filter(pa.array(lost))
+
+
+def is_older(date: Ints, place: Places, held_date: Ints, held_place: Places) -> Mask:
+    """Mark changes that are proven to be older than what is held: the rule of the fold within a partition."""
+    both = (place[:, FIRST] != NONE) & (held_place[:, FIRST] != NONE) & (place[:, SOURCE] == held_place[:, SOURCE])
+    known = (date != NONE) & (held_date != NONE)
+    by_place = below(place, held_place[:, FIRST:]) & ~(known & (date > held_date))
+    result: Mask = np.where(both, by_place, known & (date < held_date))
+    return result
 
 
 def _let_through(table: TablePlan) -> Task:

@@ -15,7 +15,8 @@ from serde.faults import Fault
 class Outcome:
     """What became of a run: rows, shapes the table is not ready for, unusable records (by row of the run).
 
-    `tables` has the table of each part; `nulled` and `drift` are as in `Tally`; `seen` tells how far the sources came.
+    `tables` has the table of each part; `nulled`, `drift` and `untold` are as in `Tally`; `seen` tells how far the
+    sources came.
     """
 
     parts: tuple[Part, ...] = ()
@@ -28,3 +29,4 @@ class Outcome:
     nulled: int = 0
     drift: frozenset[tuple[int, str]] = frozenset()
     seen: tuple[Seen, ...] = ()
+    untold: int = 0

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType
 
 from connector.iceberg.codes import key_codes
 from connector.iceberg.nested import column_of
-from connector.sink.fold import NONE, Order, images, last_known, winners
+from connector.sink.fold import Decision, Order, images, last_known
 from serde.bits import Ints, Mask
 
 _HASH: BucketTransform[int] = BucketTransform(2**31 - 1)
@@ -69,12 +71,13 @@ class Part:
 class Folded:
     """The outcome of a fold over several parts; indices count through the parts in turn.
 
-    `images[i]` is the change whose row stands for `winners[i]`, or -1 where none is known.
+    `images[i]` is the change whose row stands for `winners[i]`, or -1 where none is known. `decision` is why.
     """
 
     parts: tuple[Part, ...]
     winners: Ints
     images: Ints
+    decision: Decision | None = None
 
 
 def joined(parts: Sequence[Part]) -> list[Part]:
@@ -91,15 +94,15 @@ def codes_of(parts: Sequence[Part], keys: Sequence[str]) -> Ints:
 
 def fold(parts: Sequence[Part], keys: Sequence[str]) -> Folded:
     """Find the winning change of each key among all parts (rules: `connector.sink.fold`)."""
-    codes, order = codes_of(parts, keys), Order.concat([part.order for part in parts])
-    winning = _meant(parts, codes, order, winners(codes, order))
-    standing = images(codes, order, winning, np.concatenate([part.image for part in parts]))
-    return Folded(tuple(parts), winning, standing)
+    decision = Decision(codes_of(parts, keys), Order.concat([part.order for part in parts]))
+    winning = _meant(parts, decision.codes, decision.order, decision.winners)
+    standing = images(decision.codes, decision.order, winning, np.concatenate([part.image for part in parts]))
+    return Folded(tuple(parts), winning, standing, decision)
 
 
 def _meant(parts: Sequence[Part], codes: Ints, order: Order, winning: Ints) -> Ints:
     """Give for tombstones that only repeat the delete event before them that event: it has a date, they have none."""
-    bare = np.concatenate([part.deleted & ~part.image for part in parts]) & (order.dedup == NONE)
+    bare = np.concatenate([part.deleted & ~part.image for part in parts]) & order.bare
     if not bare[winning].any() or bare.all():
         return winning
     before = last_known(codes, order, ~bare)
@@ -108,11 +111,18 @@ def _meant(parts: Sequence[Part], codes: Ints, order: Order, winning: Ints) -> I
     return np.sort(np.where(repeats, before, np.arange(len(codes)))[winning])
 
 
-def survivors(folded: Folded, also: Ints | None = None) -> list[Part]:
-    """Give what a later fold still needs: the winners, the rows that tombstones stand on, and those in `also`."""
-    known = folded.images[folded.images >= 0]
-    kept = np.union1d(folded.winners, known)
-    return gather(folded.parts, kept if also is None else np.union1d(kept, also))
+def survivors(folded: Folded, keys: Sequence[str], also: Ints | None = None, *, numbered: bool = False) -> list[Part]:
+    """Give what a later fold still needs (`connector.sink.fold.kept`), the rows of tombstones, and those in `also`."""
+    decision = folded.decision
+    if decision is None:
+        decision = Decision(codes_of(folded.parts, keys), Order.concat([part.order for part in folded.parts]))
+    kept = decision.kept(numbered=numbered)
+    which = np.zeros(len(decision.codes), np.bool_)
+    which[_meant(folded.parts, decision.codes, decision.order, kept)] = which[folded.winners] = True
+    which[folded.images[folded.images >= 0]] = True
+    if also is not None:
+        which[also] = True
+    return gather(folded.parts, np.flatnonzero(which))
 
 
 def last_deletes(parts: Sequence[Part]) -> Ints:
@@ -122,8 +132,8 @@ def last_deletes(parts: Sequence[Part]) -> Ints:
         Indices that count through the parts in turn.
     """
     ends = np.cumsum([len(part) for part in parts]) - 1
-    dated = (part.deleted[-1] and part.order.dedup[-1] != NONE for part in parts)
-    return ends[np.fromiter(dated, np.bool_, len(ends))]
+    told = (part.deleted[-1] and not part.order.take(np.array([len(part) - 1])).bare[0] for part in parts)
+    return ends[np.fromiter(told, np.bool_, len(ends))]
 
 
 def gather(parts: Sequence[Part], indices: Ints) -> list[Part]:
@@ -168,7 +178,7 @@ def _hash(column: pa.Array, kind: IcebergType) -> Ints:
 
 def pack(part: Part) -> bytes:
     """Give a part as one Arrow IPC stream."""
-    columns = [pa.array(getattr(part.order, name)) for name in _ORDER_NAMES]
+    columns = [_packed(getattr(part.order, name)) for name in _ORDER_NAMES]
     columns += [pa.array(getattr(part, name)) for name in _MASKS]
     names = [*part.rows.schema.names, *_ORDER_NAMES, *_MASKS]
     batch = pa.RecordBatch.from_arrays([*part.rows.columns, *columns], names)
@@ -178,11 +188,24 @@ def pack(part: Part) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def _packed(column: npt.NDArray[Any]) -> pa.Array:
+    if column.ndim == 1:
+        return pa.array(column)
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(column).ravel()), column.shape[1])
+
+
+def _unpacked(column: pa.Array) -> npt.NDArray[Any]:
+    if pa.types.is_fixed_size_list(column.type):
+        numbers: npt.NDArray[Any] = np.asarray(column.flatten()).reshape(-1, column.type.list_size)
+        return numbers
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
 def unpack(data: pa.Buffer | bytes, columns: pa.Schema) -> Part:
     """Read a packed part; `columns` is the table's Arrow schema that the part was made with."""
     with pa.ipc.open_stream(data) as reader:
         batch = reader.read_next_batch()
     width = len(columns)
     rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=columns)
-    rest = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns[width:]]
+    rest: list[Any] = [_unpacked(column) for column in batch.columns[width:]]
     return Part(rows, Order(*rest[: len(_ORDER_NAMES)]), *rest[len(_ORDER_NAMES) :])

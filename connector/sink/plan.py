@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from connector.iceberg.keys import KnownKeys
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.position import TopicPartition, Watermarks
+from connector.iceberg.position import Numbers, TopicPartition, Watermarks
 from connector.kafka.fetch import Feed
 from connector.settings import EventSettings
 from connector.settings.key_columns import KeysFrom
@@ -39,9 +39,12 @@ class TablePlan:
     `write_mode` tells how the rows that an upsert replaces go. `history` keeps every version of a row
     (`connector.sink.history`).
     `committed` holds offsets below which this table already has everything; empty in the usual case.
-    `dated` tells whether its rows tell how old they are; then `watermarks` has the date that each source has come to
-    (`connector.sink.watermarks`). `after_delete` holds offsets at which a tombstone only repeats the delete before it.
-    `truncated` is the source's time of the last truncate of an earlier batch (epoch nanoseconds), 0 without.
+    `dated` tells whether its rows tell how old they are; then `watermarks` tells how far each source has come
+    (`connector.sink.watermarks`), and `partitions` how many partitions topics had when the table was last written to.
+    `numbered` tells the same of documents, whose changes are given versions (`connector.sink.numbering`).
+    `after_delete` holds offsets at which a tombstone only repeats the delete before it.
+    `truncated` is the source's time of the last truncate of an earlier batch (epoch nanoseconds), 0 without, and
+    `truncated_at` its source and place there (`Position`).
     """
 
     index: int
@@ -56,9 +59,12 @@ class TablePlan:
     keys_from: KeysFrom = "record"
     buckets: int = 1
     dated: bool = False
+    numbered: bool = False
     watermarks: Watermarks = attrs.field(factory=dict)
+    partitions: Mapping[str, int] = attrs.field(factory=dict)
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     truncated: int = 0
+    truncated_at: Numbers = ()
     write_mode: WriteMode = "equality-delete"
     history: bool = False
     cuts: Cuts = Cuts()
@@ -178,7 +184,8 @@ class Tally:
 
     `nulled` counts values that became null as they could not be converted; `drift` names what events have and their
     table does not take (table index, field). `rows` counts the changes of each table, `size_bytes` the bytes of keys
-    and values; `late` counts keys whose changes were older than what their table has.
+    and values; `late` counts keys whose changes were older than what their table has, `untold` changes of which nothing
+    tells whether they came before a truncate.
     """
 
     events: int = 0
@@ -191,6 +198,7 @@ class Tally:
     rows: Counter[int] = attrs.field(factory=Counter)
     size_bytes: int = 0
     late: int = 0
+    untold: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -204,4 +212,5 @@ class Tally:
             self.rows + other.rows,
             self.size_bytes + other.size_bytes,
             self.late + other.late,
+            self.untold + other.untold,
         )

@@ -17,6 +17,7 @@ from connector.sink.parts import Part
 from connector.sink.plan import BatchPlan, Need, TablePlan
 from serde.bits import Ints, Mask
 from serde.faults import Fault
+from serde.positions import unplaced
 
 TABLE = "debezium_events"
 SCHEMA = Schema(
@@ -64,7 +65,8 @@ def part_of(
         for field in table.layout.columns
     ]
     unknown = np.full(len(offset), NONE, np.int64)
-    order = Order(np.full(len(offset), at), offset, unknown, unknown, unknown, np.full(len(offset), ord("c"), np.uint8))
+    op = np.full(len(offset), ord("c"), np.uint8)
+    order = Order(np.full(len(offset), at), offset, unknown, unknown, unplaced(len(offset)), op)
     there = np.ones(len(offset), np.bool_)
     part = Part(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~there, there)
     bad = bad_keys | bad_values

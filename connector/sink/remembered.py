@@ -21,6 +21,7 @@ from connector.sink.parts import Folded, codes_of, gather
 from connector.sink.plan import TablePlan
 from serde.bits import Ints
 from serde.digits import decimal_texts
+from serde.positions import FIRST, Places
 
 
 @attrs.frozen
@@ -33,38 +34,41 @@ class Memory:
 
 
 def remembered(folded: Folded, table: TablePlan, ranks: Mapping[TopicPartition, int], memory: Memory) -> pa.RecordBatch:
-    """Give a row for each key that the batch leaves deleted.
+    """Give a row for each key that the batch leaves deleted, with what proves its age.
 
-    A delete without a date (a tombstone where events carry no deletes) gets the greatest that is known before it: of
-    its key in the batch, or else of its topic-partition. Without any the key is not remembered.
+    A delete that proves nothing itself (a tombstone where events carry no deletes) gets the greatest date that is known
+    before it: of its key in the batch, or else of its topic-partition. Without any the key is not remembered.
     """
     deleted = np.concatenate([part.deleted for part in folded.parts])
     gone = folded.winners[deleted[folded.winners]]
-    dates = _dates(folded, gone, table, ranks)
-    parts = gather(folded.parts, gone[dates != NONE])
+    dates, places = _evidence(folded, gone, table, ranks)
+    known = (dates != NONE) | (places[:, FIRST] != NONE)
+    parts = gather(folded.parts, gone[known])
     if not parts:
         return pa.RecordBatch.from_pylist([], COLUMNS)
     keys = pa.concat_arrays([key_text(columns_of(part.rows, table.layout.keys)) for part in parts])
-    dates = dates[dates != NONE]
     noted = pa.scalar(memory.noted_ms * 1000, pa.timestamp("us", "UTC"))
     names = (pa.repeat(pa.scalar(name), len(keys)) for name in (memory.connector, table.layout.name))
-    return pa.RecordBatch.from_arrays([*names, keys, pa.array(dates), pa.repeat(noted, len(keys))], schema=COLUMNS)
+    numbers = (pa.array(np.ascontiguousarray(column)) for column in places[known].T)
+    columns = [*names, keys, pa.array(dates[known]), pa.repeat(noted, len(keys)), *numbers]
+    return pa.RecordBatch.from_arrays(columns, schema=COLUMNS)
 
 
-def _dates(folded: Folded, gone: Ints, table: TablePlan, ranks: Mapping[TopicPartition, int]) -> Ints:
+def _evidence(folded: Folded, gone: Ints, table: TablePlan, ranks: Mapping[TopicPartition, int]) -> tuple[Ints, Places]:
     order = Order.concat([part.order for part in folded.parts])
-    dates = order.dedup[gone]
-    if not (dates == NONE).any():
-        return dates
+    dates, places, bare = order.date[gone], order.place[gone], order.bare[gone]
+    if not bare.any():
+        return dates, places
     codes = codes_of(folded.parts, table.layout.keys)
     greatest = np.full(int(codes.max()) + 1, NONE, np.int64)
-    np.maximum.at(greatest, codes, order.dedup)
+    np.maximum.at(greatest, codes, order.date)
     come_to = np.full(max(ranks.values()) + 1, NONE, np.int64)
     for at, known in table.watermarks.items():
         if at in ranks and known:
-            come_to[ranks[at]] = max(known.values())
+            come_to[ranks[at]] = max(mark.date for mark in known.values())
     of_key = greatest[codes[gone]]
-    return np.where(dates != NONE, dates, np.where(of_key != NONE, of_key, come_to[order.partition[gone]]))
+    of_any = np.where(of_key != NONE, of_key, come_to[order.partition[gone]])
+    return np.where(bare, of_any, dates), places
 
 
 def key_text(columns: Sequence[pa.Array]) -> pa.StringArray:

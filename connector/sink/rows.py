@@ -20,15 +20,18 @@ from connector.iceberg.position import TopicPartition
 from connector.iceberg.variants import LONGEST_BYTES, as_text
 from connector.kafka.fetch import Chunk
 from connector.kafka.fetch.headers import headers
+from connector.sink.evidence import dated, placed, second_of
 from connector.sink.fold import NONE, Order
+from connector.sink.numbering import given, numbered, own_numbers
 from connector.sink.parts import Part
 from connector.sink.plan import VALID_FROM, BatchPlan, TablePlan
 from connector.sink.record_keys import RecordKeys, put_keys
-from connector.sink.truncates import CLOCK
-from connector.sink.watermarks import Seen, latest, suspects
+from connector.sink.truncates import CLOCK, before_truncate
+from connector.sink.watermarks import Seen, come, limits, suspects
 from serde.bits import Ints, Mask, children
 from serde.changes import Changes
 from serde.faults import Fault
+from serde.positions import unplaced
 
 DELETED = "__deleted"
 _NO_OP = np.uint8(0)
@@ -124,21 +127,47 @@ def part_of(run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan
     if table.mode == "append":
         dropped.update(change.rows[~image].tolist())
     keep = _kept(run, change.rows, dropped, table)
-    if not table.dated:
+    if not table.dated and not table.numbered:
         return Made(_taken(part, keep), faults, nulled, Seen(table.index, run.at))
-    known = table.watermarks.get(run.at, {})
-    suspect = suspects(part.order.dedup, change.origin, known)
-    if table.truncated and plan.dedup_column == CLOCK:
-        suspect |= (part.order.dedup < table.truncated) & (part.order.dedup != NONE)
-    part = attrs.evolve(part, suspect=suspect)
-    return Made(_taken(part, keep), faults, nulled, _seen(run, change, part.order.dedup, keep, table))
+    marks = limits(table.watermarks, run.at, change.origin.dictionary.to_pylist())
+    suspect = suspects(part.order, change.origin, marks)
+    versions = None
+    if table.numbered:
+        # Of what is no date, or none that proves anything, the own number does not tell what the document has.
+        suspect &= (part.order.date != NONE) | (second_of(plan.dedup_column, plan.events.add_fields_prefix) is None)
+        versions = _versions(run, change, part.order, suspect, table, plan)
+        part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions), suspect=suspect)
+    else:
+        part = attrs.evolve(part, suspect=suspect | truncated(part.order, table, plan))
+    return Made(_taken(part, keep), faults, nulled, _seen(run, change, part.order, versions, keep, table))
 
 
-def _seen(run: Run, change: Changes, dates: Ints, keep: Mask, table: TablePlan) -> Seen:
+def _versions(run: Run, change: Changes, order: Order, repeats: Mask, table: TablePlan, plan: BatchPlan) -> Ints:
+    """Give the versions of documents, as far as other changes of the batch do not matter."""
+    column = plan.dedup_column
+    own = own_numbers(order.dedup, integers(change.total_order), nanoseconds=column == CLOCK)
+    declared = second_of(column, plan.events.add_fields_prefix) is None
+    op = np.zeros(len(order), np.uint8) if declared else order.op
+    return numbered(own, given(table.watermarks, run.at, change.origin), op, repeats)
+
+
+def truncated(order: Order, table: TablePlan, plan: BatchPlan) -> Mask:
+    """Mark the changes that are known to have come before a truncate of an earlier batch."""
+    if not table.truncated and not table.truncated_at:
+        return np.zeros(len(order), np.bool_)
+    is_time = second_of(plan.dedup_column, plan.events.add_fields_prefix) is not None
+    ts_ns = table.truncated if plan.dedup_column == CLOCK else NONE
+    return before_truncate(order, ts_ns, table.truncated_at if is_time else ())
+
+
+def _seen(run: Run, change: Changes, order: Order, versions: Ints | None, keep: Mask, table: TablePlan) -> Seen:
     """Tell how far the sources came, and whether the run ends with a delete event of the table."""
-    origin = change.origin if keep.all() else change.origin.filter(pa.array(keep))
+    origin, rows = change.origin, np.flatnonzero(keep)
+    if not keep.all():
+        origin, order = origin.filter(pa.array(keep)), order.take(rows)
+        versions = None if versions is None else versions[rows]
     ends = len(keep) > 0 and change.rows[-1] == len(run.offset) - 1 and bool(change.deleted[-1] & keep[-1])
-    return Seen(table.index, run.at, latest(dates[keep], origin), int(run.offset[-1]) + 1 if ends else -1)
+    return Seen(table.index, run.at, come(order, origin, versions), int(run.offset[-1]) + 1 if ends else -1)
 
 
 def _set_time(columns: dict[str, pa.Array], change: Changes) -> list[Fault]:
@@ -271,13 +300,14 @@ def _mark_deleted(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan)
 
 
 def _order(run: Run, change: Changes, plan: BatchPlan) -> Order:
-    rank = plan.ranks[run.topic, run.partition]
+    rank, values = plan.ranks[run.topic, run.partition], integers(dedup(change, plan.dedup_column))
+    told = (values, change.op, change.deleted, second_of(plan.dedup_column, plan.events.add_fields_prefix))
     return Order(
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],
-        dedup=integers(dedup(change, plan.dedup_column)),
-        lsn=integers(change.lsn),
-        total_order=integers(change.total_order),
+        dedup=values,
+        date=dated(*told),
+        place=placed(change.place, *told),
         op=change.op,
     )
 
@@ -338,7 +368,7 @@ def tombstones_of(
     unknown = np.full(len(rows), NONE, np.int64)
     rank = np.full(len(rows), plan.ranks[run.topic, run.partition], np.int64)
     op = np.full(len(rows), _NO_OP, np.uint8)
-    order = Order(rank, run.offset[rows], unknown, unknown, unknown, op)
+    order = Order(rank, run.offset[rows], unknown, unknown, unplaced(len(rows)), op)
     gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     part = _assembled(columns, order, gone, image, table)
     return _taken(part, _kept(run, rows, {fault.row for fault in faults}, table)), faults

@@ -75,4 +75,5 @@ def _joined(halves: Sequence[tuple[Ints, Outcome]]) -> Outcome:
         nulled=sum(one.nulled for one in outcomes),
         drift=frozenset().union(*(one.drift for one in outcomes)),
         seen=tuple(seen for one in outcomes for seen in one.seen),
+        untold=sum(one.untold for one in outcomes),
     )

@@ -172,8 +172,10 @@ class Targets(Known[Target]):
             keys_from=self._settings.table.keys.comes_from(name),
             dated=target.upsert and not history and self._is_dated(target.layout),
             watermarks=target.stored.position.watermarks,
+            partitions=target.stored.position.partitions,
             after_delete=target.stored.position.after_delete,
             truncated=target.stored.position.truncated,
+            truncated_at=target.stored.position.truncated_at,
             write_mode=self._mode(name),
             history=target.upsert and history,
         )

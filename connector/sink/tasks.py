@@ -15,12 +15,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from connector.iceberg.nested import batch_of
+from connector.iceberg.ranges import KeyRanges
 from connector.runtime.workers import forget_archives
 from connector.sink import parcels
 from connector.sink.decode import Outcome, Run, decode
 from connector.sink.late import set_aside
 from connector.sink.moves import HEADER as OLD_KEY
 from connector.sink.moves import NEW_KEY
+from connector.sink.numbering import settled
 from connector.sink.outlet import Writers
 from connector.sink.parcels import Parcel, Task
 from connector.sink.parts import Folded, Part, by_bucket, fold, joined, last_deletes, pack, survivors, unpack
@@ -80,7 +83,7 @@ def _label(plan: BatchPlan) -> str:
 
 
 def _folded(parts: list[Part], table: TablePlan) -> Folded:
-    return filled(fold(parts, table.identity), table.layout.keys)
+    return filled(fold(parts, table.identity), table.layout.keys, by_date=table.history)
 
 
 def _survivors(parts: list[Part], table: TablePlan, *, last: bool = False) -> list[Part]:
@@ -88,7 +91,15 @@ def _survivors(parts: list[Part], table: TablePlan, *, last: bool = False) -> li
     folded = _folded(joined(parts), table)
     also = last_deletes(parts) if table.tombstones == "delete" else np.zeros(0, np.int64)
     more = table.patches or last
-    return survivors(folded, np.union1d(also, needed(folded, table.layout.keys)) if more else also)
+    more_of = np.union1d(also, needed(folded, table.layout.keys)) if more else also
+    return survivors(folded, table.identity, more_of, numbered=table.numbered)
+
+
+def _judged(folded: Folded, table: TablePlan) -> tuple[Folded | None, Part | None]:
+    """Part what may be late from the rest; of documents their versions tell."""
+    if table.numbered:
+        return settled(folded, table.layout.keys), None
+    return set_aside(folded, table.layout.keys)
 
 
 def _rows(outcome: Outcome) -> Counter[int]:
@@ -116,7 +127,8 @@ class _Mapping:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
         outcome = decode(run, self._plan)
         counts = (len(outcome.faults), outcome.tombstones, outcome.ignored, len(outcome.truncates), outcome.nulled)
-        self._tally += Tally(len(run.offset), *counts, outcome.drift, _rows(outcome), run.size_bytes)
+        more = (outcome.drift, _rows(outcome), run.size_bytes)
+        self._tally += Tally(len(run.offset), *counts, *more, untold=outcome.untold)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
@@ -211,10 +223,11 @@ class _Reducing:
         if self._at is None or not parts:
             return
         table, bucket, parts = self._plan.tables[self._at[0]], self._at[1], joined(parts)
-        folded, aside = set_aside(_folded(parts, table), table.layout.keys)
+        folded, aside = _judged(_folded(parts, table), table)
         if aside is not None:
             yield Parcel(parcels.SUSPECT, pack(aside), table.index, bucket)
-            yield Parcel.of(parcels.ASIDE, int(aside.suspect.sum()), table.index)
+            suspects = aside.take(np.flatnonzero(aside.suspect))
+            yield Parcel.of(parcels.ASIDE, KeyRanges.of(batch_of(suspects.rows, table.layout.keys)), table.index)
         if folded is None:
             return
         if self._writers is None:

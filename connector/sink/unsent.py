@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.sink.fold import Order, first_of_runs, winners
+from connector.sink.fold import Order, first_of_runs, in_turn, winners
 from connector.sink.moves import CREATE, MOVED
 from connector.sink.parts import Folded, Part, codes_of, gather
 from serde.bits import Ints, Mask
@@ -40,8 +40,10 @@ def gaps(part: Part, *, suspicious: bool = False) -> dict[str, Mask]:
     return result
 
 
-def filled(folded: Folded, keys: Sequence[str]) -> Folded:
+def filled(folded: Folded, keys: Sequence[str], *, by_date: bool = False) -> Folded:
     """Give unsent values of every change that of the last change of its key before it that has one.
+
+    `by_date`: of versions, which go by their dates alone, the one of the date before.
 
     Cost: a look at the lengths of texts; where there is such a value, a sort of all changes.
     """
@@ -49,7 +51,7 @@ def filled(folded: Folded, keys: Sequence[str]) -> Folded:
     names = list(dict.fromkeys(name for each in found for name in each))
     if not names:
         return folded
-    sequence, starts = _by_key(folded.parts, keys)
+    sequence, starts = _by_key(folded.parts, keys, by_date=by_date)
     starts = _since_create(folded.parts, sequence, starts)
     giving = np.concatenate([part.image & ~part.deleted for part in folded.parts])
     parts = list(folded.parts)
@@ -143,11 +145,12 @@ def _since_create(parts: Sequence[Part], sequence: Ints, starts: Ints) -> Ints:
     return begun
 
 
-def _by_key(parts: Sequence[Part], keys: Sequence[str]) -> tuple[Ints, Ints]:
+def _by_key(parts: Sequence[Part], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
     """Give all changes sorted by key and place, and for each sorted one where its key begins."""
     codes = codes_of(parts, keys)
     order = Order.concat([part.order for part in parts])
-    sequence = np.lexsort((order.offset, order.partition, order.dedup, codes))
+    dates = (order.offset, order.partition, order.dedup, codes)
+    sequence = np.lexsort(dates) if by_date else in_turn(codes, order)
     ordered = codes[sequence]
     return sequence, np.maximum.accumulate(np.where(first_of_runs(ordered), np.arange(len(ordered)), 0))
 

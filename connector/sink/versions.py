@@ -25,6 +25,7 @@ from connector.sink.parts import Folded, Part, by_bucket, gather, pack
 from connector.sink.plan import IS_CURRENT, VALID_FROM, VALID_TO, TablePlan
 from connector.sink.unsent import filled
 from serde.bits import Ints, Mask
+from serde.positions import unplaced
 
 _CHANGED, _NS_PER_US = ord("u"), 1000
 
@@ -51,7 +52,7 @@ def as_part(rows: pa.RecordBatch) -> Part:
     unknown, none = np.full(count, NONE, np.int64), np.zeros(count, np.bool_)
     since = _micros(rows.column(VALID_FROM)) * _NS_PER_US
     place = np.full(count, -1, np.int64)
-    order = Order(place, place, since, unknown, unknown, np.full(count, _CHANGED, np.uint8))
+    order = Order(place, place, since, unknown, unplaced(count), np.full(count, _CHANGED, np.uint8))
     return Part(rows, order, none, ~none)
 
 
@@ -71,7 +72,7 @@ def brought_up(
     """
     count = sum(map(len, came))
     every = np.arange(count + sum(map(len, held)))
-    folded = filled(Folded((*came, *held), every, every), keys)
+    folded = filled(Folded((*came, *held), every, every), keys, by_date=True)
     rows = pa.Table.from_batches([part.rows for part in folded.parts]).combine_chunks().to_batches()[0]
     gone = np.concatenate([part.deleted for part in folded.parts])
     since, until = _micros(rows.column(VALID_FROM)), _micros(rows.column(VALID_TO))

@@ -63,6 +63,22 @@ def test_batches_that_come_again_in_another_order_change_nothing(
     assert search.versions("late.public.t") == before
 
 
+def test_dates_that_go_to_and_fro(topics: Topics, make_workspace: MakeWorkspace, search: Search) -> None:
+    """A clock like MySQL's, reads in between, restarts: in many batches the documents end as the source's rows."""
+    rng, name = random.Random(5), "clocks.public.t"
+    db, life = Database(name, 2, clock="mysql", rng=rng), Life(12, updated=0.5, moved=0.3, again=0.0)
+    for _ in range(60):
+        db.transaction(*life.steps(rng, set(db.rows), 4))
+        if rng.random() < 0.3:
+            db.read(rng.randrange(12))
+        if rng.random() < 0.05:
+            db.again(rng.randrange(len(db.log)))
+    topics.replay(db.log)
+    done = _space(make_workspace, search, "clocks", {"topics": name, "debezium.sink.batch.max-events": "60"}).run()
+    assert done.code == 0, done.text[-6000:]
+    assert _held(search, name) == _wanted(db)
+
+
 def _flat(topic: str, offset: int, key: int, **fields: Any) -> Record:
     return Record(topic, 0, offset, json.dumps({"id": key}).encode(), json.dumps({"id": key, **fields}).encode())
 

@@ -90,6 +90,25 @@ def _picked(found: dict[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found.get(name) for name in names)
 
 
+def test_dates_that_go_to_and_fro(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> None:
+    """A clock like MySQL's, reads in between, restarts: in many batches the table ends as the source's."""
+    name, rng = "clocks", random.Random(5)
+    db = Database(name, 2, clock="mysql", rng=rng)
+    for _ in range(60):
+        db.transaction(*LIFE.steps(rng, set(db.rows), 4))
+        if rng.random() < 0.3:
+            db.read(rng.randrange(12))
+        if rng.random() < 0.05:
+            db.again(rng.randrange(len(db.log)))
+    extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": "false", **SMALL}
+    fields = "op,table,source.ts_ns,source.file,source.pos,source.row,source.server_id"
+    sink = Inside(spark, plain_workspace(name, {**extra, "debezium.transforms.unwrap.add.fields": fields}))
+    topics.replay(db.log)
+    late = sum(report.late for report in sink.run())
+    assert {r["id"]: r["n"] for r in sink.lake.many(name)} == {key: r["n"] for key, r in db.rows.items()}
+    assert late > 0, "what came again is told by its position"
+
+
 def test_own_tables_are_tidied_by_what_they_hold(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

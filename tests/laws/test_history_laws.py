@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from connector.sink.fold import NONE, Order
 from connector.sink.parts import Part, fold, gather
 from connector.sink.versions import as_part, brought_up
+from serde.positions import unplaced
 
 TIME = pa.timestamp("us", "UTC")
 COLUMNS = pa.schema(
@@ -36,7 +37,7 @@ def _part(changes: list[Change]) -> Part:
     unknown = np.full(count, NONE, np.int64)
     times = np.array([time for _, time, _ in changes], np.int64)
     op = np.array([ord("d") if gone else ord("u") for *_, gone in changes], np.uint8)
-    order = Order(np.zeros(count, np.int64), np.arange(count), times * 1000, unknown, unknown, op)
+    order = Order(np.zeros(count, np.int64), np.arange(count), times * 1000, unknown, unplaced(count), op)
     deleted = np.array([gone for *_, gone in changes], np.bool_)
     return Part(pa.RecordBatch.from_pylist(rows, COLUMNS), order, deleted, np.ones(count, np.bool_))
 

@@ -18,19 +18,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from connector.iceberg.deleted_keys import PLACE
 from connector.iceberg.position import Position
 from connector.settings import EventSettings
 from connector.sink import parcels
 from connector.sink.commits import come_to
-from connector.sink.late import set_aside
+from connector.sink.late import is_older, set_aside
 from connector.sink.parts import Folded, Part, fold, unpack
 from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.remembered import Memory, remembered
 from connector.sink.rows import Run
 from connector.sink.tasks import _Mapping
 from connector.sink.watermarks import Seen, together
+from serde.positions import unplaced
 from tests.model import reference
-from tests.model.events import Database, row
+from tests.model.events import CLOCKS, Clock, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.unit.sink_plans import DATED, layout, plan, upsert
@@ -40,6 +42,8 @@ pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
 LIFE, PARTITIONS, TOPIC = Life(4, updated=0.4, again=0.0), 2, "late.public.t"
 MEMORY = Memory(layout({}), "late", 0)
 Cell = tuple[int, Any, bool]
+Proof = tuple[int, tuple[int, ...]]
+UNPLACED = tuple(unplaced(1)[0].tolist())
 
 
 def _cut(records: Sequence[Any], rng: random.Random, most: int) -> list[Sequence[Any]]:
@@ -55,19 +59,24 @@ def _cut(records: Sequence[Any], rng: random.Random, most: int) -> list[Sequence
 
 @attrs.define
 class Model:
-    """A sink with one table of rows by key: (date, n, whether it is marked deleted), and the deleted keys' dates."""
+    """A sink with one table of rows by key: (date, n, whether it is marked deleted), and what is known of deleted keys.
+
+    The date of a row is the one that its columns prove.
+    """
 
     keep: bool
     rng: random.Random
+    partitions: int = PARTITIONS
     rows: dict[int, Cell] = attrs.field(factory=dict)
-    gone: dict[str, int] = attrs.field(factory=dict)
+    gone: dict[str, list[Proof]] = attrs.field(factory=dict)
     stored: Position = attrs.field(factory=Position)
     late: int = 0
     tasks_of: Callable[[Sequence[Record], random.Random, int], list[Sequence[Record]]] = _cut
 
     def batch(self, records: Sequence[Record], start: dict[tuple[str, int], int]) -> None:
         """Take the records from `start` on in; what the table has already is among them after a crash."""
-        end = {**start, **{(r.topic, r.partition): r.offset + 1 for r in records}}
+        every = {(TOPIC, number): 0 for number in range(self.partitions)}
+        end = {**every, **start, **{(r.topic, r.partition): r.offset + 1 for r in records}}
         known = self.stored.offsets
         table = upsert(
             0,
@@ -78,10 +87,11 @@ class Model:
             dated=True,
             buckets=2,
             watermarks=self.stored.watermarks,
+            partitions=self.stored.partitions,
             after_delete=self.stored.after_delete,
             committed={at: offset for at, offset in known.items() if offset > start.get(at, 0)},
         )
-        ranks = {(TOPIC, number): number for number in range(PARTITIONS)}
+        ranks = {(TOPIC, number): number for number in range(self.partitions)}
         events = EventSettings("auto", "auto", ("source.ts_ns",), "__")
         job = plan(table, routes={TOPIC: 0}, ranks=ranks, events=events)
         parts, seen = self._mapped(job, records)
@@ -94,7 +104,7 @@ class Model:
         """Run map tasks over pieces of each partition."""
         parts: dict[int, list[Part]] = {}
         seen: list[Seen] = []
-        for number in range(PARTITIONS):
+        for number in range(self.partitions):
             lane = [r for r in records if r.partition == number]
             for piece in self.tasks_of(lane, self.rng, 2):
                 task = _Mapping(job)
@@ -114,16 +124,18 @@ class Model:
             self._write(fold([standing], ("id",)), table, job)
 
     def _standing(self, aside: Part) -> Part | None:
-        asked = [(_key(aside, at), _date(aside, at)) for at in np.flatnonzero(aside.suspect)]
-        lost = {key for key, date in asked if self._newer(key, date)}
+        asked = np.flatnonzero(aside.suspect)
+        lost = {_key(aside, at) for at in asked if self._is_older(aside, at)}
         self.late += len(lost)
         keys = aside.rows.column("id").to_pylist()
         keep = np.array([at for at, key in enumerate(keys) if key not in lost], np.int64)
         return aside.take(keep) if len(keep) else None
 
-    def _newer(self, key: int, date: int) -> bool:
-        held = self.rows[key][0] if key in self.rows else -1
-        return max(held, self.gone.get(str(key), -1)) > date
+    def _is_older(self, aside: Part, at: np.intp) -> bool:
+        key, order = _key(aside, at), aside.order.take(np.array([at]))
+        held = [(self.rows[key][0], UNPLACED)] if key in self.rows else []
+        held += self.gone.get(str(key), [])
+        return any(is_older(order.date, order.place, np.array([date]), np.array([place]))[0] for date, place in held)
 
     def _write(self, folded: Folded, table: TablePlan, job: BatchPlan) -> None:
         whole = Part.concat(folded.parts)
@@ -137,7 +149,8 @@ class Model:
                 self.rows[key] = (_date(whole, image), _n(whole, image), True)
         if not self.keep:
             for one in remembered(folded, table, job.ranks, MEMORY).to_pylist():
-                self.gone[one["key"]] = max(one["date"], self.gone.get(one["key"], -1))
+                place = tuple(one[name] for name in PLACE)
+                self.gone.setdefault(one["key"], []).append((one["date"], place))
 
 
 def _key(part: Part, index: int) -> int:
@@ -145,7 +158,7 @@ def _key(part: Part, index: int) -> int:
 
 
 def _date(part: Part, index: int) -> int:
-    return int(part.order.dedup[index])
+    return int(part.order.date[index])
 
 
 def _n(part: Part, index: int) -> Any:
@@ -208,6 +221,82 @@ def test_old_parts_leave_the_table_as_it_was(seed: int, keep: bool) -> None:
     truth = reference.upsert(log, keep_deletes=keep).rows
     wanted = {dict(k)["id"]: (r["n"], r.get("__deleted") == "true") for k, r in truth.items()}
     assert {key: (n, gone) for key, (_, n, gone) in sink.rows.items()} == wanted
+
+
+def _restarting(seed: int, clock: Clock, *, grows: bool) -> tuple[Database, int]:
+    """A life with restarts, and how many records there were when partitions were added; else with reads.
+
+    (A read that its key's old partition still holds tells no age.)
+    """
+    rng = random.Random(seed)
+    db = Database(TOPIC, PARTITIONS, clock=clock, rng=random.Random(seed))
+    turns = rng.randint(1, 14)
+    growth, before = rng.randrange(turns) if grows else turns, None
+    for turn in range(turns):
+        if turn == growth:
+            before = len(db.log)
+            db.grow(rng.randint(PARTITIONS + 1, 5))
+        db.transaction(*LIFE.steps(rng, set(db.rows), 4))
+        if rng.random() < 0.4 and not grows:
+            db.read(rng.randrange(4))
+        if rng.random() < 0.3:
+            db.again(rng.randrange(len(db.log)))
+    return db, len(db.log) if before is None else before
+
+
+def _by_lanes(records: list[Record], rng: random.Random) -> list[list[Record]]:
+    """Batches that take some of what each partition has left, until nothing is."""
+    lanes: dict[int, list[Record]] = {}
+    for record in records:
+        lanes.setdefault(record.partition, []).append(record)
+    out = []
+    while any(lanes.values()):
+        taken = [lane.pop(0) for lane in lanes.values() for _ in range(rng.randint(0, 4)) if lane]
+        out += [taken] if taken else []
+    return out
+
+
+def _fed(db: Database, before: int, rng: random.Random, sink: Model) -> None:
+    """The sink reads on unevenly; of what was there when the topic grew some may be unread then."""
+    start: dict[tuple[str, int], int] = {}
+    early = _by_lanes(db.log[:before], rng)
+    early = early[: rng.randint(0, len(early))]
+    done = {id(record) for batch in early for record in batch}
+    for batch in [*early, *_by_lanes([r for r in db.log if id(r) not in done], rng)]:
+        sink.partitions = PARTITIONS if id(batch[0]) in done else db.partitions
+        for _ in range(1 + (rng.random() < 0.3)):
+            sink.batch(batch, start)
+        start |= {(r.topic, r.partition): r.offset + 1 for r in batch}
+
+
+def _rows(sink: Model) -> dict[int, Any]:
+    return {key: n for key, (_, n, gone) in sink.rows.items() if not gone}
+
+
+def _truth(db: Database) -> dict[int, Any]:
+    return {key: row["n"] for key, row in db.rows.items()}
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from(CLOCKS))
+def test_restarts_and_reads_end_in_the_sources_table(seed: int, keep: bool, clock: Clock) -> None:
+    """Whatever a source's clock, whenever it restarts and reads rows, however batches and tasks are cut."""
+    db, before = _restarting(seed, clock, grows=False)
+    rng = random.Random(seed)
+    sink = Model(keep, rng)
+    _fed(db, before, rng, sink)
+    assert _rows(sink) == _truth(db)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_keys_may_move_when_a_topic_grows(seed: int, keep: bool) -> None:
+    """What the old partition of a key still holds is older than what came by the new one, whichever is read first."""
+    db, before = _restarting(seed, "postgres", grows=True)
+    rng = random.Random(seed)
+    sink = Model(keep, rng)
+    _fed(db, before, rng, sink)
+    assert _rows(sink) == _truth(db)
 
 
 @pytest.mark.parametrize("between", ["batches", "tasks"])

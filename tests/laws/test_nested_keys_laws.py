@@ -13,6 +13,7 @@ from connector.iceberg.nested import batch_of, columns_of, put
 from connector.iceberg.ranges import KeyRanges
 from connector.sink.fold import NONE, Order
 from connector.sink.parts import Part, by_bucket, fold, pack, unpack
+from serde.positions import unplaced
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(120)]
 
@@ -35,7 +36,7 @@ def _flat(keys: list[tuple[int, str]]) -> pa.RecordBatch:
 def _part(rows: pa.RecordBatch, start: int) -> Part:
     count = rows.num_rows
     none, at = np.full(count, NONE), np.arange(start, start + count)
-    order = Order(np.zeros(count, np.int64), at, at, none, none, np.full(count, ord("u"), np.uint8))
+    order = Order(np.zeros(count, np.int64), at, at, none, unplaced(count), np.full(count, ord("u"), np.uint8))
     return Part(rows, order, np.zeros(count, np.bool_), np.ones(count, np.bool_))
 
 

@@ -1,8 +1,12 @@
 """changes of a made-up table -> Debezium records and the rows they must end in.
 
-A small source database: it writes what the PostgreSQL connector would (envelopes without schema block, default
-replica identity: the image of a delete holds its key only), and keeps its own rows as the truth. The shape of the
-events: debezium-events (PK change = d + tombstone + c; all events of one transaction share ts_ns).
+A small source database: it writes what a connector would (envelopes without schema block, default replica identity: the
+image of a delete holds its key only), and keeps its own rows as the truth. The shape of the events: debezium-events (PK
+change = d + tombstone + c; all events of one transaction share ts_ns). Its clock is one of
+
+    postgres  positions of changes, dates of commits: of transactions that ran side by side positions go to and fro
+    mysql     positions of the log, dates of whole seconds in which statements began: they go to and fro
+    seconds   such dates without positions, as flattened events may have them
 """
 
 from __future__ import annotations
@@ -11,21 +15,28 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from random import Random
+from typing import Any, Literal
 
 from tests.model.recordings import Record
 
 Row = dict[str, Any]
 START_NS = 1_700_000_000_000_000_000
+Clock = Literal["postgres", "mysql", "seconds"]
+CLOCKS: tuple[Clock, ...] = ("postgres", "mysql", "seconds")
 
 
 class Database:
     """A source table with key `id`; every method appends to `log`, which is in the order of the source."""
 
-    def __init__(self, topic: str, partitions: int, *, keyed: bool = True) -> None:
+    def __init__(
+        self, topic: str, partitions: int, *, keyed: bool = True, clock: Clock = "postgres", rng: Random | None = None
+    ) -> None:
         self.topic = topic
         self.partitions = partitions
         self.keyed = keyed
+        self.clock = clock
+        self.rng = rng or Random(0)
         self.rows: dict[int, Row] = {}
         self.log: list[Record] = []
         self._next: Counter[int] = Counter()
@@ -39,6 +50,35 @@ class Database:
         order = 0
         for change in changes:
             order = self._change(order, *change)
+
+    def side_by_side(self, one: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]) -> None:
+        """Commit two transactions of different rows: the second one's changes lie before the first one's."""
+        start = self._lsn
+        self._lsn = start + 800
+        self.transaction(*one)
+        end, self._lsn = self._lsn, start + 4
+        self.transaction(*other)
+        self._lsn = max(end, self._lsn) + 8
+
+    def read(self, key: int) -> None:
+        """Read a row, as a snapshot does: dated when it was read, at a place that the log has come to."""
+        if key in self.rows:
+            self._event("r", None, self.rows[key], 0)
+
+    def grow(self, partitions: int) -> None:
+        """Add partitions to the topic: keys move."""
+        self.partitions = partitions
+
+    def again(self, first: int) -> None:
+        """Restart: everything from an event on is sent again, in order, up to now; reads are not.
+
+        A tombstone comes with its delete.
+        """
+        first -= self.log[first].value is None
+        for record in self.log[first:]:
+            op = json.loads(record.value)["op"] if record.value else ""
+            if op != "r":
+                self._append(self._partition(record.key), record.key, record.value)
 
     def _change(self, order: int, op: str, what: Any, new: int = 0) -> int:
         if op == "d":
@@ -63,20 +103,42 @@ class Database:
             before = {**dict.fromkeys(COLUMNS), **before}
         key = json.dumps({"id": image["id"]}).encode() if self.keyed else None
         value = json.dumps(self._envelope(op, before, after, order)).encode()
-        partition = (zlib.crc32(key) if key else self._events) % self.partitions
+        partition = self._partition(key)
         self._append(partition, key, value)
         if op == "d" and self.keyed:
             self._append(partition, key, None)
+
+    def _partition(self, key: bytes | None) -> int:
+        return (zlib.crc32(key) if key else self._events) % self.partitions
+
+    def _date(self, op: str) -> int:
+        """The date of an event. Of a read it is later than anything, to the microsecond."""
+        now = START_NS + self._transaction * 1_000_000
+        if op == "r":
+            return now + self.rng.randrange(1, 50_000) * 1_000_000
+        if self.clock == "postgres":
+            return now
+        # A statement that waited for a lock, or after SET timestamp, is dated before others that were done earlier.
+        return START_NS + (self._transaction + self.rng.randrange(-30, 30)) * 1_000_000_000
+
+    def _place(self, op: str) -> Row:
+        if self.clock == "postgres":
+            # A read has the snapshot's place: transactions that were open then go on at smaller ones.
+            return {"lsn": self._lsn + 500 * (op == "r"), "xmin": None, "txId": self._transaction}
+        if self.clock == "mysql":
+            number, pos = divmod(self._lsn, 200)
+            return {"server_id": 7, "gtid": None, "file": f"bin.log.{number:06d}", "pos": pos, "row": 0}
+        return {}
 
     def _append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
         self.log.append(Record(self.topic, partition, self._next[partition], key, value))
         self._next[partition] += 1
 
     def _envelope(self, op: str, before: Row | None, after: Row | None, order: int) -> Row:
-        ts_ns = START_NS + self._transaction * 1_000_000
+        ts_ns = self._date(op)
         source = {
             "version": "3.7.0.Final",
-            "connector": "postgresql",
+            "connector": "postgresql" if self.clock == "postgres" else "mysql",
             "name": self.topic.split(".")[0],
             "ts_ms": ts_ns // 1_000_000,
             "snapshot": "false",
@@ -86,9 +148,7 @@ class Database:
             "ts_ns": ts_ns,
             "schema": "public",
             "table": self.topic.split(".")[-1],
-            "txId": self._transaction,
-            "lsn": self._lsn,
-            "xmin": None,
+            **self._place(op),
         }
         transaction = {"id": f"{self._transaction}:{self._lsn}", "total_order": order, "data_collection_order": order}
         return {

@@ -1,6 +1,6 @@
 """Kafka records -> the table they must end in: the sink's rules in plain Python, one record at a time.
 
-Slow and obvious on purpose; shares no code with the sink. Rules: design.md section 4 (fold) and
+Slow and obvious on purpose; shares no code with the sink. Rules: docs/decisions/0024 and the
 docs of the columns that Debezium's ExtractNewRecordState adds.
 """
 
@@ -24,7 +24,10 @@ PRIORITY = {"c": 4, "r": 3, "u": 2, "d": 1, "": 0}
 
 @frozen
 class Event:
-    """One record as the sink understands it; `row` holds the columns of the table."""
+    """One record as the sink understands it; `row` holds the columns of the table.
+
+    `source` is where it stands in the source's log, comparable with others of the same `log`.
+    """
 
     topic: str
     partition: int
@@ -34,7 +37,8 @@ class Event:
     row: Row = field(factory=dict)
     op: str = ""
     ts_ns: int | None = None
-    source: tuple[int, int] | None = None
+    source: tuple[int, ...] | None = None
+    log: str = ""
 
 
 @frozen
@@ -50,8 +54,8 @@ def read(record: Record) -> Event:
     key_payload, _ = decode(record.key)
     key = tuple(sorted(key_payload.items())) if isinstance(key_payload, dict) else None
     value, _ = decode(record.value)
-    kind, row, op, ts_ns, source = _meaning(value)
-    return Event(record.topic, record.partition, record.offset, kind, key, row, op, ts_ns, source)
+    kind, row, op, ts_ns, log, source = _meaning(value)
+    return Event(record.topic, record.partition, record.offset, kind, key, row, op, ts_ns, source, log)
 
 
 def upsert(records: Iterable[Record], *, keep_deletes: bool) -> Table:
@@ -72,7 +76,7 @@ def append(records: Iterable[Record]) -> list[Row]:
 
 
 def fold(events: Iterable[Event]) -> dict[Key, Event]:
-    """The one event that decides each key (design.md section 4, rules 1 and 2)."""
+    """The one event that decides each key (rules 1 and 2)."""
     by_key: dict[Key, dict[tuple[str, int], list[Event]]] = defaultdict(lambda: defaultdict(list))
     for event in events:
         if event.key is not None and event.kind != "other":
@@ -80,58 +84,92 @@ def fold(events: Iterable[Event]) -> dict[Key, Event]:
     return {key: _across([_within(e) for e in parts.values()]) for key, parts in by_key.items()}
 
 
+SECOND_NS = 1_000_000_000
+
+
+def position(event: Event) -> tuple[int, ...] | None:
+    """Where an event provably stands: reads say nothing, as transactions that were open then have smaller places."""
+    return None if event.op in {"r", ""} and event.kind == "row" else event.source
+
+
+def date(event: Event) -> int | None:
+    """When an event provably was: a whole second is when a statement began, a read's date when it was read."""
+    if event.ts_ns is None or event.ts_ns % SECOND_NS == 0 or (event.op in {"r", ""} and event.kind == "row"):
+        return None
+    return event.ts_ns
+
+
+def repeats(event: Event, before: Iterable[Event]) -> bool:
+    """Rule 1: whether an event is proven to repeat an older one, by what came before it in its partition."""
+    same = [other for other in before if other.log == event.log]
+    places = [place for other in same if (place := position(other)) is not None]
+    dates = [when for other in same if (when := date(other)) is not None]
+    place, when = position(event), date(event)
+    if place is not None and places:
+        newer = when is not None and bool(dates) and when > max(dates)
+        return place < max(places) and not newer
+    return when is not None and bool(dates) and when < max(dates)
+
+
 def _within(events: list[Event]) -> Event:
-    """Rule 1: greatest dedup column, then greatest offset."""
-    return max(_dated(events), key=lambda e: (e.ts_ns or 0, e.offset))
+    """Rule 1: Kafka's order, without what is proven to repeat."""
+    told = _told(events)
+    return [event for at, event in enumerate(told) if not repeats(event, told[:at])][-1]
 
 
-def _dated(events: list[Event]) -> list[Event]:
+def _told(events: list[Event]) -> list[Event]:
     """Tombstones carry no time and no position: each stands with the event of its key that it follows.
 
     After a delete event it says nothing new.
     """
     out: list[Event] = []
     for event in sorted(events, key=lambda e: e.offset):
-        if event.kind != "tombstone":
+        if event.kind != "tombstone" or not out:
             out.append(event)
-        elif not out or out[-1].kind != "delete":
-            ts_ns, source = (out[-1].ts_ns, out[-1].source) if out else (None, None)
-            out.append(evolve(event, ts_ns=ts_ns, source=source))
+        elif out[-1].kind != "delete":
+            last = out[-1]
+            known = {} if last.op in {"r", ""} and last.kind == "row" else {"source": last.source, "log": last.log}
+            out.append(evolve(event, ts_ns=last.ts_ns, **known))
     return out
 
 
 def _across(events: list[Event]) -> Event:
-    """Rule 2: dedup column, the source's position if all have one, op priority, topic, partition, offset."""
-    newest = max(e.ts_ns or 0 for e in events)
-    rivals = [e for e in events if (e.ts_ns or 0) == newest]
-    placed = all(e.source is not None for e in rivals)
+    """Rule 2: the source's position if all have a comparable one, dates, op priority, topic, partition, offset.
+
+    A read has no later date than the latest change.
+    """
+    placed = all(position(e) is not None for e in events) and len({e.log for e in events}) == 1
+    dated = all(e.ts_ns is not None for e in events)
+    latest = max((e.ts_ns or 0 for e in events if e.op != "r"), default=None)
 
     def order(e: Event) -> tuple[Any, ...]:
-        source = e.source if placed else None
-        return (source or (0, 0), PRIORITY.get(e.op, 0), e.topic, e.partition, e.offset)
+        when = (e.ts_ns or 0) if dated else 0
+        when = min(when, latest) if e.op == "r" and latest is not None else when
+        place = position(e) if placed else ()
+        return (place or (), when, PRIORITY.get(e.op, 0), e.topic, e.partition, e.offset)
 
-    return max(rivals, key=order)
+    return max(events, key=order)
 
 
-Meaning = tuple[Kind, Row, str, int | None, tuple[int, int] | None]
+Meaning = tuple[Kind, Row, str, int | None, str, tuple[int, ...] | None]
 
 
 def _meaning(value: Any) -> Meaning:
     if value is None:
-        return "tombstone", {}, "", None, None
+        return "tombstone", {}, "", None, "", None
     if "source" in value and "op" in value:
         return _envelope(value)
     op = value.get("__op", "")
     deleted = value.get("__deleted") == "true" or op == "d"
     known = "__op" in value or "__deleted" in value
     kind: Kind = "other" if not known else "delete" if deleted else "row"
-    return kind, dict(value), op, value.get("__source_ts_ns"), None
+    return kind, dict(value), op, value.get("__source_ts_ns"), "", None
 
 
 def _envelope(value: Row) -> Meaning:
     op, source = value["op"], value["source"]
     if op not in {"c", "r", "u", "d"}:
-        return "other", {}, op, source["ts_ns"], None
+        return "other", {}, op, source["ts_ns"], "", None
     image = value["before"] if op == "d" else value["after"]
     added = {
         "__deleted": "true" if op == "d" else "false",
@@ -141,10 +179,16 @@ def _envelope(value: Row) -> Meaning:
         "__db": source["db"],
         "__ts_ms": value["ts_ms"],
     }
-    return "delete" if op == "d" else "row", {**image, **added}, op, source["ts_ns"], _position(value)
+    return "delete" if op == "d" else "row", {**image, **added}, op, source["ts_ns"], *_place(value)
 
 
-def _position(value: Row) -> tuple[int, int] | None:
-    """(lsn, total_order): the place in the source's log, where the event carries both."""
-    lsn, transaction = value["source"].get("lsn"), value.get("transaction")
-    return None if lsn is None or not transaction else (lsn, transaction["total_order"])
+def _place(value: Row) -> tuple[str, tuple[int, ...] | None]:
+    """The log of an event, and where it stands there, as far as it tells."""
+    source = value["source"]
+    name = ".".join(str(source.get(part) or "") for part in ("name", "db", "table"))
+    if source.get("lsn") is not None:
+        return name, (source["lsn"], (value.get("transaction") or {}).get("total_order", 0))
+    if source.get("file"):
+        stem, _, number = source["file"].rpartition(".")
+        return f"{name}@{source.get('server_id', '')}/{stem}", (int(number), source["pos"], source.get("row") or 0)
+    return name, None

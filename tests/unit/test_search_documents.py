@@ -6,6 +6,7 @@ The index keeps OpenSearch's rules for external versions; the real ones are met 
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,9 +27,13 @@ from connector.sink import parcels
 from connector.sink.decode import Run, decode
 from connector.sink.documents import LATE, Documents, DocumentWriters, Target
 from connector.sink.making import with_keys
+from connector.sink.parcels import Parcel
 from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.tasks import _Mapping, _Reducing
+from connector.sink.watermarks import Seen, risen, together
 from tests.model import recordings, truth
+from tests.model.events import CLOCKS, Clock, Database, row
+from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.searching import typed
 from tests.unit.sink_plans import plan
@@ -112,16 +117,19 @@ def _plan(runs: Sequence[Run], buckets: int, *, tombstones: bool = False) -> Bat
     columns = with_keys(union(need.row for need in needs), needs, keys)
     schema = table_schema(columns, keys, frozenset(), nanoseconds=True).model_dump_json()
     layout, deletes = TableLayout.of_rows("i", schema), "delete" if tombstones else "skip"
-    table = TablePlan(0, layout, "upsert", keep_deletes=False, tombstones=deletes, buckets=buckets)
+    kept = {"keep_deletes": False, "tombstones": deletes, "numbered": not tombstones}
+    table = TablePlan(0, layout, "upsert", buckets=buckets, **kept)
     return attrs.evolve(empty, tables=(table,), routes={runs[0].topic: 0})
 
 
-def _brought_in(batch: BatchPlan, runs: Sequence[Run]) -> None:
-    """One batch: a map task for each run, one reduce task for each bucket."""
-    handed = []
+def _brought_in(batch: BatchPlan, runs: Sequence[Run]) -> BatchPlan:
+    """One batch: a map task for each run, one reduce task for each bucket; gives the plan of the next one."""
+    handed: list[Parcel] = []
+    seen: list[Seen] = []
     for run in runs:
         work = _Mapping(batch)
         handed += [*work.take(run), *work.finish()]
+        seen += work._seen
     reducing = _Reducing(batch)
     kept = [p for p in handed if p.kind in (parcels.CHANGES, parcels.ELSEWHERE)]
     told = []
@@ -132,6 +140,9 @@ def _brought_in(batch: BatchPlan, runs: Sequence[Run]) -> None:
     for parcel in told:
         if parcel.payload.startswith(LATE):
             writers.late(batch.tables[0], parcel.payload)
+    (table,) = batch.tables
+    marks = {**table.watermarks, **risen(table.watermarks, together(seen))}
+    return attrs.evolve(batch, tables=(attrs.evolve(table, watermarks=marks),))
 
 
 def _batches(records: Sequence[Record], size: int, *, swapped: bool) -> Iterator[list[Record]]:
@@ -174,16 +185,38 @@ def test_a_recording_in_many_batches(index: Index, table: str, size: int, swappe
     records = recordings.load("json_envelope", table)
     batch = _plan(_runs(records), 3)
     for some in _batches(records, size, swapped=swapped):
-        _brought_in(batch, _runs(sorted(some, key=lambda r: (r.partition, r.offset))))
+        batch = _brought_in(batch, _runs(sorted(some, key=lambda r: (r.partition, r.offset))))
     assert _faults(index, batch, "json_envelope", table) == []
 
 
 def test_old_changes_that_come_again_change_nothing(index: Index) -> None:
-    """Each recorded event sent once more, the last ones first and each in a batch of its own, leaves every document."""
+    """Each recorded change sent once more, the last first and each in a batch of its own, leaves every document."""
     records = recordings.load("json_envelope", "customers")
     batch = _plan(_runs(records), 3)
-    _brought_in(batch, _runs(records))
+    batch = _brought_in(batch, _runs(records))
     before = dict(index.held)
-    for record in reversed([r for r in records if r.value is not None]):
-        _brought_in(batch, _runs([record]))
+    for record in reversed([r for r in records if r.value is not None and json.loads(r.value)["op"] != "r"]):
+        batch = _brought_in(batch, _runs([record]))
     assert index.held == before
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("seed", range(12))
+def test_any_clock_ends_in_the_sources_rows(index: Index, clock: Clock, seed: int) -> None:
+    """Dates that go to and fro, reads, restarts; batches cut anywhere, and sent again as another cut after a crash."""
+    rng = random.Random(seed)
+    db, life = Database("s.public.t", 2, clock=clock, rng=rng), Life(4, updated=0.4, again=0.0)
+    db.transaction(*(("c", row(key, "c", key)) for key in (7, 8, 9)))
+    for _ in range(rng.randint(1, 14)):
+        db.transaction(*life.steps(rng, set(db.rows), 4))
+        if rng.random() < 0.4:
+            db.read(rng.randrange(4))
+        if rng.random() < 0.3:
+            db.again(rng.randrange(len(db.log)))
+    batch, records = _plan(_runs(db.log), 3), db.log
+    while records:
+        some = [rng.randint(1, 20) for _ in range(1 + (rng.random() < 0.3))]
+        for crashed in some[:-1]:
+            _brought_in(batch, _runs(records[:crashed]))
+        batch, records = _brought_in(batch, _runs(records[: some[-1]])), records[some[-1] :]
+    assert {key: found["n"] for key, (_, found) in index.held.items()} == {str(k): r["n"] for k, r in db.rows.items()}

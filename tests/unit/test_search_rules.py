@@ -19,8 +19,8 @@ from connector.opensearch.mappings import added, properties
 from connector.opensearch.names import index_of
 from connector.opensearch.texts import json_texts
 from connector.opensearch.verdicts import verdict
-from connector.sink.documents import source_versions
-from connector.sink.fold import NONE, Order
+from connector.sink.fold import NONE
+from connector.sink.numbering import own_numbers
 
 TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 SEED = [
@@ -199,8 +199,6 @@ def test_names_are_what_opensearch_allows() -> None:
 
 def test_changes_of_one_transaction_have_versions_in_their_order() -> None:
     """A version is the dedup value; its free digits hold the place in the transaction, a finer clock keeps its own."""
-    none = np.full(4, NONE)
-    dedup = np.array([5_000, 5_000, 5_007, 5_000])
-    order = Order(none, none, dedup, none, np.array([1, 2_000, 3, NONE]), np.zeros(4, np.uint8))
-    assert source_versions(order, "__source_ts_ns").tolist() == [5_001, 5_999, 5_007, 5_000]
-    assert source_versions(order, "lsn").tolist() == [5_000, 5_000, 5_007, 5_000], "other columns have no free digits"
+    dedup, places = np.array([5_000, 5_000, 5_007, 5_000, NONE]), np.array([1, 2_000, 3, NONE, 4])
+    assert own_numbers(dedup, places, nanoseconds=True).tolist() == [5_001, 5_999, 5_007, 5_000, NONE]
+    assert own_numbers(dedup, places, nanoseconds=False).tolist() == dedup.tolist(), "others have no free digits"

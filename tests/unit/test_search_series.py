@@ -19,6 +19,7 @@ from connector.opensearch.stamps import Pattern
 from connector.sink.dating import Dating
 from connector.sink.fold import NONE, Order
 from connector.sink.parts import Part
+from serde.positions import unplaced
 
 NOTED = {"versions": "source"}
 
@@ -107,7 +108,7 @@ def test_names_with_a_time() -> None:
 
 def _part(dedup: list[int], **columns: Any) -> Part:
     none, rows = np.full(len(dedup), NONE), pa.RecordBatch.from_pydict({"id": list(range(len(dedup))), **columns})
-    order = Order(none, none, np.array(dedup), none, none, np.zeros(len(dedup), np.uint8))
+    order = Order(none, none, np.array(dedup), none, unplaced(len(dedup)), np.zeros(len(dedup), np.uint8))
     return Part(rows, order, np.zeros(len(dedup), np.bool_), np.ones(len(dedup), np.bool_))
 
 

@@ -13,6 +13,7 @@ import pytest
 from serde.changes import Changes, Unwrap, changes
 from serde.converter import converter
 from serde.faults import Fault
+from serde.positions import NONE
 from tests.unit.test_serde_json import decode, dump, framed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -49,7 +50,7 @@ def test_create_gives_after_and_the_added_fields() -> None:
             "__ts_ms": 9,
         }
     ]
-    assert (bytes(made.op), made.deleted.tolist(), made.ts_ns.to_pylist(), made.lsn.to_pylist()) == (
+    assert (bytes(made.op), made.deleted.tolist(), made.ts_ns.to_pylist(), made.place[:, 1].tolist()) == (
         b"c",
         [False],
         [5001002],
@@ -116,7 +117,7 @@ def test_flattened_event_is_read_by_its_added_columns() -> None:
         b'{"id":3}',
     )
     assert made.op.tolist() == [ord("d"), ord("u"), 0] and made.deleted.tolist() == [True, False, False]
-    assert made.ts_ns.to_pylist() == [7, 9, None] and made.lsn.to_pylist() == [8, 10, None]
+    assert made.ts_ns.to_pylist() == [7, 9, None] and made.place[:, 1].tolist() == [8, 10, NONE]
 
 
 @pytest.mark.parametrize(
@@ -186,9 +187,8 @@ def test_reading_only_what_is_wanted_changes_nothing(path: str) -> None:
         mine, yours = changes(one, UNWRAP)[0], changes(other, UNWRAP)[0]
         assert mine is not None and yours is not None
         assert repr(mine.row.to_pylist()) == repr(yours.row.to_pylist())  # NaN equals NaN there
-        assert (
-            mine.ts_ns.equals(yours.ts_ns) and mine.lsn.equals(yours.lsn) and mine.total_order.equals(yours.total_order)
-        )
+        assert mine.ts_ns.equals(yours.ts_ns) and mine.total_order.equals(yours.total_order)
+        assert mine.place.tolist() == yours.place.tolist()
     assert whole.faults == narrow.faults
 
 
@@ -219,7 +219,7 @@ def test_cloud_events_are_envelopes() -> None:
         (1, "x", "c", "t"),
         (1, None, "d", "t"),
     ]
-    assert (made.lsn.to_pylist(), made.total_order.to_pylist()) == ([7, 8], [3, 3])
+    assert (made.place[:, 1:].tolist(), made.total_order.to_pylist()) == ([[7, 3, 0], [8, 3, 0]], [3, 3])
     assert made.ts_ns.to_pylist() == [1578923739738 * 10**6] * 2
     assert made.deleted.tolist() == [False, True] and not faults and not other
 

@@ -18,6 +18,7 @@ from connector.sink.fold import NONE, Order
 from connector.sink.moves import HEADER, NEW_KEY, marked, moves
 from connector.sink.parts import Part
 from connector.sink.plan import TablePlan
+from serde.positions import unplaced
 from tests.model.record_batches import Record, varint, written
 from tests.unit import sink_plans
 
@@ -40,7 +41,7 @@ def part(plan: TablePlan, ops: str, offsets: list[int]) -> Part:
     )
     none = np.full(count, NONE)
     codes = np.array([0 if op == "?" else ord(op) for op in ops], np.uint8)
-    order = Order(np.zeros(count, np.int64), np.array(offsets), none, none, none, codes)
+    order = Order(np.zeros(count, np.int64), np.array(offsets), none, none, unplaced(count), codes)
     return Part(rows, order, codes == ord("d"), codes != ord("d"))
 
 

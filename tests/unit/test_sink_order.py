@@ -16,14 +16,27 @@ from connector.errors import ConfigError, RetriableError, TimeOver
 from connector.iceberg.commit import last_of_ours
 from connector.iceberg.continuity import is_rolled_back
 from connector.iceberg.java import each
-from connector.iceberg.position import COMMIT_ID, NAME, Position
+from connector.iceberg.position import COMMIT_ID, NAME, Mark, Position
 from connector.retry import retried
 from connector.settings import ErrorSettings, load
 from connector.sink.fold import NONE, Order
 from connector.sink.late import set_aside
 from connector.sink.parts import Part, fold, last_deletes, pack, unpack
 from connector.sink.remembered import Memory, key_text, remembered
-from connector.sink.watermarks import ALL, MAX_SOURCES, Seen, latest, risen, suspects, together
+from connector.sink.watermarks import (
+    ALL,
+    BEFORE,
+    GROWN,
+    MAX_SOURCES,
+    Seen,
+    come,
+    grown,
+    limits,
+    risen,
+    suspects,
+    together,
+)
+from serde.positions import Places, unplaced
 from tests.unit.sink_plans import layout, upsert
 from tests.unit.test_settings_kafka import BASE, kafka
 
@@ -40,46 +53,93 @@ def _dates(*values: int | None) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def test_only_what_is_older_than_its_sources_watermark_is_suspect() -> None:
     """The watermark's own date, a newer one and none at all are no suspects; another source has a clock of its own."""
-    dates, origin = _dates(9, 10, 11, None, 5, 5), _origin("a", "a", "a", "a", "b", "c")
-    assert suspects(dates, origin, {"a": 10, "b": 6}).tolist() == [True, False, False, False, True, False]
-    assert not suspects(dates, origin, {}).any()
-    assert suspects(dates, origin, {ALL: 7}).tolist() == [False, False, False, False, True, True]
+    order, origin = _undated(9, 10, 11, None, 5, 5), _origin("a", "a", "a", "a", "b", "c")
+
+    def marked(known: dict[str, Mark]) -> list[bool]:
+        return suspects(order, origin, limits({AT: known}, AT, origin.dictionary.to_pylist())).tolist()
+
+    assert marked({"a": Mark(10), "b": Mark(6)}) == [True, False, False, False, True, False]
+    assert not any(marked({}))
+    assert marked({ALL: Mark(7)}) == [False, False, False, False, True, True]
+
+
+def test_positions_make_suspects_where_both_tell_theirs() -> None:
+    """Below the watermark's place, but where the date is above its date: transactions may have run side by side."""
+    order, origin = _undated(5, 6, 7, None, 5), _origin("a", "a", "a", "a", "a")
+    order = attrs.evolve(order, place=_places((1, 5), (1, 7), (1, 5), (1, 5), None))
+    marks = [Mark(6, (6, 0, 0))]
+    assert suspects(order, origin, marks).tolist() == [True, False, False, True, True]
+    assert suspects(order, origin, [Mark(NONE, (6, 0, 0))]).tolist() == [True, False, True, True, False]
+
+
+def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
+    """Until a source has written to a new partition; from then on what is older than that is a suspect anywhere."""
+    known = {AT: {"a": Mark(4)}, ("t", 1): {"a": Mark(9)}, ("u", 0): {"a": Mark(20)}}
+    assert limits(known, AT, ["a"]) == [Mark(4)]
+    fresh = grown(known, {"t": 2, "u": 1}, {"t": 3, "u": 1})
+    assert fresh == {("t", GROWN): {BEFORE: Mark(2)}}
+    assert limits({**known, **fresh}, AT, ["a", "b"]) == [Mark(9), Mark()]
+    known = {**known, **fresh, ("t", 2): {"a": Mark(12)}}
+    settled = grown(known, {"t": 3, "u": 1}, {"t": 3, "u": 1})
+    assert settled == {("t", GROWN): {BEFORE: Mark(2), "a": Mark(12)}}
+    later = {**known, **settled, ("t", 2): {"a": Mark(30)}}
+    assert limits(later, AT, ["a"]) == [Mark(12)], "what came after the growth is no suspect"
+    assert grown(later, {"t": 3}, {"t": 3}) == {}
+    assert grown({}, {}, {"t": 3}) == {}, "a topic that is read for the first time has not grown"
 
 
 def test_watermarks_only_rise() -> None:
     """Each source's greatest date counts, over tasks and batches; what is late or undated moves nothing."""
-    assert latest(_dates(3, 9, None, 4), _origin("a", "a", "b", "c")) == {"a": 9, "c": 4}
-    assert latest(_dates(None), _origin("a")) == {}
-    seen = together([Seen(0, AT, {"a": 9}), Seen(0, AT, {"a": 3, "c": 4}, 8), Seen(1, AT, {"a": 1})])
-    assert seen == (Seen(0, AT, {"a": 9, "c": 4}, 8), Seen(1, AT, {"a": 1}))
-    assert risen({AT: {"a": 20, "b": 1}}, seen[:1]) == {AT: {"a": 20, "b": 1, "c": 4}}
-    assert risen({AT: {"a": 20, "c": 7}}, seen[:1]) == {}
+    assert come(_undated(3, 9, None, 4), _origin("a", "a", "b", "c")) == {"a": Mark(9), "b": Mark(), "c": Mark(4)}
+    assert come(_undated(None), _origin("a")) == {"a": Mark()}, "that there is one is known too"
+    placed = attrs.evolve(_undated(3, 9, 4), place=_places((1, 7, 1), (1, 7, 3), (1, 6, 9)))
+    assert come(placed, _origin("a", "a", "a")) == {"a": Mark(9, (7, 3, 0))}
+    seen = together([Seen(0, AT, {"a": Mark(9)}), Seen(0, AT, {"a": Mark(3), "c": Mark(4)}, 8), Seen(1, AT)])
+    assert seen == (Seen(0, AT, {"a": Mark(9), "c": Mark(4)}, 8), Seen(1, AT))
+    assert risen({AT: {"a": Mark(20), "b": Mark(1)}}, seen[:1]) == {AT: {"a": Mark(20), "b": Mark(1), "c": Mark(4)}}
+    assert risen({AT: {"a": Mark(20), "c": Mark(7)}}, seen[:1]) == {}
 
 
 def test_very_many_sources_share_one_watermark() -> None:
     """The summary of a commit stays small: beyond a number of sources there is one watermark, the greatest."""
-    many = {f"s{number}": number for number in range(MAX_SOURCES + 1)}
-    assert risen({}, [Seen(0, AT, many)]) == {AT: {ALL: MAX_SOURCES}}
-    assert risen({AT: {ALL: 500}}, [Seen(0, AT, {"new": 700})]) == {AT: {ALL: 700}}
+    many = {f"s{number}": Mark(number, (number,)) for number in range(MAX_SOURCES + 1)}
+    assert risen({}, [Seen(0, AT, many)]) == {AT: {ALL: Mark(MAX_SOURCES)}}
+    assert risen({AT: {ALL: Mark(500)}}, [Seen(0, AT, {"new": Mark(700)})]) == {AT: {ALL: Mark(700)}}
 
 
 def test_a_position_travels_as_it_is() -> None:
     """Watermarks, places behind deletes, last transaction and truncate: back from offsets table and summaries."""
-    position = Position("c", {"t": "i"}, {AT: 4}, {AT: {"a.b": 7}}, {AT: 4}, "77", 1_700_000_000)
+    marks = {"a.b": Mark(7), "b": Mark(), "c": Mark(NONE, (1, 2, 3)), "d": Mark(8, (), 9)}
+    position = Position("c", {"t": "i"}, {AT: 4}, {AT: marks}, {AT: 4}, "77", 1_700_000_000, (5, 1, 2, 3))
     assert Position.parse(position.json()) == position
     assert Position.of_summary(position.summary("n", "id"), "n") == position
+    before = Position.parse('{"cluster-id":"c","topic-ids":{},"offsets":{},"watermarks":{"t":{"0":{"a.b":7}}}}')
+    assert before.watermarks == {AT: {"a.b": Mark(7)}}, "as they were stored before places were"
     plain = Position("c", {"t": "i"}, {AT: 4})
     assert "icebridge.watermarks" not in plain.summary("n", "id")
     assert position.advanced(Position("c", {}, {AT: 5})).after_delete == {}
     assert position.only(["other"]).watermarks == {}
 
 
+def _undated(*dates: int | None) -> Order:
+    count, known = len(dates), _dates(*dates)
+    where = np.zeros(count, np.int64), np.arange(count)
+    return Order(*where, known, known, unplaced(count), np.full(count, ord("u"), np.uint8))
+
+
+def _places(*told: tuple[int, ...] | None) -> Places:
+    places = unplaced(len(told), 1)
+    for at, place in enumerate(told):
+        places[at, : len(place or ())] = place or ()
+    return places
+
+
 def _part(*changes: tuple[int, str, int, int | None], suspect: bool = False) -> Part:
     """Changes as (key, operation, offset, date); `-` is a tombstone."""
     keys, ops, offsets, dates = zip(*changes, strict=True)
-    unknown = np.full(len(keys), NONE, np.int64)
     codes = np.array([0 if op == "-" else ord(op) for op in ops], np.uint8)
-    order = Order(np.zeros(len(keys), np.int64), np.array(offsets), _dates(*dates), unknown, unknown, codes)
+    known = _dates(*dates)
+    order = Order(np.zeros(len(keys), np.int64), np.array(offsets), known, known, unplaced(len(keys)), codes)
     rows = pa.RecordBatch.from_arrays([pa.array(keys, pa.int64())], ["id"])
     deleted = np.isin(codes, (0, ord("d")))
     return Part(rows, order, deleted, ~deleted, np.full(len(keys), suspect))
@@ -128,7 +188,7 @@ def test_deletes_are_remembered_with_their_dates() -> None:
     """A delete without a date has that of its key in the batch, else the watermark; without any it is not kept."""
     memory = Memory(layout({"id": pa.int64()}), "me", 7)
     part = _part((1, "d", 1, 9), (2, "c", 2, 4), (2, "-", 3, None), (3, "-", 4, None), (4, "c", 5, 9))
-    table = upsert(0, {"id": pa.int64()}, ("id",), watermarks={AT: {"a": 30}})
+    table = upsert(0, {"id": pa.int64()}, ("id",), watermarks={AT: {"a": Mark(30)}})
     rows = remembered(fold([part], ["id"]), table, {AT: 0}, memory)
     assert dict(zip(rows["key"].to_pylist(), rows["date"].to_pylist(), strict=True)) == {"1": 9, "2": 4, "3": 30}
     assert set(rows["connector"].to_pylist()) == {"me"}

@@ -31,6 +31,7 @@ from connector.sink.route import table_name
 from connector.sink.routing import FieldRoutes
 from connector.sink.shares import Shares
 from connector.sink.start import Seen, resume
+from serde.positions import unplaced
 from tests.unit import sink_plans
 
 TABLE = TableSettings(
@@ -293,9 +294,8 @@ def _part(ids: list[int], offsets: list[int], image: list[bool] | None = None) -
     unknown = np.full(len(ids), NONE)
     op = np.full(len(ids), ord("u"), np.uint8)
     there = np.array(image or [True] * len(ids))
-    return Part(
-        rows, Order(np.zeros(len(ids), np.int64), np.array(offsets), unknown, unknown, unknown, op), ~there, there
-    )
+    where = (np.zeros(len(ids), np.int64), np.array(offsets))
+    return Part(rows, Order(*where, unknown, unknown, unplaced(len(ids)), op), ~there, there)
 
 
 def test_a_part_travels_as_it_is() -> None:

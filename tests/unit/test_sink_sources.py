@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
 
+from connector.iceberg.position import Mark
 from connector.settings import EventSettings
 from connector.settings.routes import Routes
 from connector.sink.decode import decode
-from connector.sink.fold import NONE
 from connector.sink.sources import Cuts, SourceRows, Sources, cuts_of
 from connector.sink.truncates import Truncate
-from connector.sink.watermarks import suspects
+from connector.sink.watermarks import limits
 from tests.unit.sink_plans import DATED, dead, plan, routing, rows, run, upsert
 
 X, Y = "srv.db.public.x", "srv.db.public.y"
@@ -24,7 +23,7 @@ ALL = ("id", "__table", "__db", "__schema")
 
 def truncate(source: str = X, ts_ns: int = 100) -> Truncate:
     """A truncate event of a source."""
-    return Truncate("t", 0, 10, ts_ns, NONE, NONE, source, 0)
+    return Truncate("t", 0, 10, ts_ns, source=source, table=0)
 
 
 def known(*names: str, topics: tuple[str, ...] = ("shared",), all_known: bool = True, routed: bool = False) -> Sources:
@@ -106,6 +105,10 @@ def test_truncates_find_the_tables_that_their_events_name() -> None:
 
 def test_watermarks_of_earlier_versions_count() -> None:
     """Names of sources had no schema: what was known under such a name still tells what may be late."""
-    origin = pa.array([X, "srv.db.public.z"]).dictionary_encode()
-    assert suspects(np.array([5, 5]), origin, {"srv.db.x": 7}).tolist() == [True, False]
-    assert suspects(np.array([5, 5]), origin, {"srv.db.x": 7, X: 4}).tolist() == [False, False]
+    at = ("t", 0)
+    for known, found in (
+        ({"srv.db.x": Mark(7)}, [Mark(7), Mark()]),
+        ({"srv.db.x": Mark(7), X: Mark(4)}, [Mark(4), Mark()]),
+    ):
+        assert limits({at: known}, at, [X, "srv.db.public.z"]) == found
+    assert limits({at: {"srv.db.x": Mark(7)}}, at, ["srv.db.x @1/bin"]) == [Mark(7)]

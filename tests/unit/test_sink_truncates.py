@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 
-from connector.sink.fold import NONE
-from connector.sink.truncates import Cut, Truncate
+from connector.sink.fold import NONE, Order
+from connector.sink.truncates import Cut, Moments, Truncate, before_truncate, is_again
+from serde.positions import unplaced
 
 HERE, THERE = ("t", 0), ("t", 1)
+SECOND = 1_000_000_000
+SOURCE = 5
 
 
-def after(cut: Cut, at: tuple[str, int], offset: int, ts_ns: int = NONE, lsn: int = NONE, total: int = NONE) -> bool:
+def judged(
+    cut: Cut,
+    at: tuple[str, int],
+    offset: int,
+    ts_ns: int = NONE,
+    place: int = NONE,
+    op: str = "u",
+    source: int = SOURCE,
+) -> tuple[bool, bool]:
+    """Whether one change counts as later than the truncate, and whether that is a guess."""
+    where = unplaced(1, source)
+    where[0, 1] = place
+    moments = Moments(np.array([ts_ns]), np.array([ord(op)], np.uint8), np.array([op == "d"]), where)
+    (kept,), (untold,) = cut.after(at, np.array([offset]), moments)
+    return bool(kept), bool(untold)
+
+
+def after(cut: Cut, at: tuple[str, int], offset: int, ts_ns: int = NONE, place: int = NONE, op: str = "u") -> bool:
     """Whether one change counts as later than the truncate."""
-    columns = (np.array([value], np.int64) for value in (offset, ts_ns, lsn, total))
-    (kept,) = cut.after(at, *columns).tolist()
-    return bool(kept)
+    return judged(cut, at, offset, ts_ns, place, op)[0]
 
 
-def truncate(partition: int = 0, offset: int = 10, ts_ns: int = 100, lsn: int = 7, total: int = 2) -> Truncate:
+def truncate(partition: int = 0, offset: int = 10, ts_ns: int = 100, place: int = 7) -> Truncate:
     """A truncate event."""
-    return Truncate("t", partition, offset, ts_ns, lsn, total)
+    return Truncate("t", partition, offset, ts_ns, () if place == NONE else (SOURCE, place, 0, 0))
 
 
 def test_kafkas_order_counts_within_the_partition() -> None:
@@ -30,32 +49,62 @@ def test_kafkas_order_counts_within_the_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "kept"),
+    ("change", "kept", "untold"),
     [
-        ((99,), False),
-        ((101,), True),
-        ((100, 6), False),
-        ((100, 8), True),
-        ((100, 7, 1), False),
-        ((100, 7, 3), True),
-        ((100, 7, NONE), True),
-        ((100, NONE), True),
-        ((NONE,), True),
+        ({"ts_ns": 99}, False, False),
+        ({"ts_ns": 100}, True, False),
+        ({"ts_ns": 101}, True, False),
+        ({"ts_ns": 99, "place": 8}, True, False),  # a date that goes back proves nothing beside the place
+        ({"ts_ns": 101, "place": 6}, False, False),
+        ({"ts_ns": 100, "place": 7}, False, False),
+        ({"ts_ns": 99, "place": 8, "source": 6}, False, False),  # places of another server do not compare
+        ({"ts_ns": SECOND}, True, True),  # a whole second proves nothing
+        ({}, True, True),
+        ({"op": "r", "ts_ns": 99}, False, False),  # what was read before holds nothing that came after
+        ({"op": "r", "ts_ns": 101, "place": 6}, False, False),
+        ({"op": "r", "ts_ns": 101}, True, True),
     ],
 )
-def test_the_sources_order_counts_between_partitions(place: tuple[int, ...], kept: bool) -> None:
-    """Elsewhere clock, log position and order in the transaction decide; what cannot be told stays."""
-    assert after(Cut.of([truncate()]), THERE, 0, *place) is kept
+def test_the_sources_order_counts_between_partitions(change: dict[str, int], kept: bool, untold: bool) -> None:
+    """Elsewhere the place in the log decides, else a precise date; what cannot be told stays, and is counted."""
+    assert judged(Cut.of([truncate()]), THERE, 0, **change) == (kept, untold)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("place", "kept"), [(6, False), (8, True), (NONE, True)])
+def test_a_row_of_the_same_second_goes_by_its_place(place: int, kept: bool) -> None:
+    """MySQL dates a truncate and the rows around it by one second: the position in its log tells them apart."""
+    cut = Cut.of([truncate(ts_ns=SECOND)])
+    assert judged(cut, THERE, 0, SECOND, place) == (kept, place == NONE)
 
 
 def test_the_latest_of_several_counts() -> None:
     """Of several truncates the latest empties the table, and each one its own partition up to it."""
-    cut = Cut.of([truncate(0, 10, 100), truncate(1, 5, 200), truncate(0, 3, 50)])
+    cut = Cut.of([truncate(0, 10, 100, NONE), truncate(1, 5, 200, NONE), truncate(0, 3, 50, NONE)])
     assert (cut.ts_ns, cut.offsets) == (200, {HERE: 10, THERE: 5})
     assert [after(cut, HERE, 11, 150), after(cut, HERE, 11, 250), after(cut, THERE, 5, 300)] == [False, True, False]
+    assert Cut.of([truncate(0, 1, 300, 6), truncate(1, 5, 200, 8)]).place[1] == 8, "by places where all tell them"
 
 
 def test_without_a_clock_only_the_partition_is_known() -> None:
     """A truncate that does not tell when it was empties its partition up to it, and leaves the others alone."""
-    cut = Cut.of([truncate(ts_ns=NONE, lsn=NONE)])
+    cut = Cut.of([truncate(ts_ns=NONE, place=NONE)])
     assert [after(cut, HERE, 9, 1), after(cut, THERE, 0, 1)] == [False, True]
+
+
+def test_what_came_before_a_truncate_of_an_earlier_batch() -> None:
+    """By its place where both tell one, else by a precise date."""
+    place = unplaced(5, SOURCE)
+    place[:3, 1] = (6, 7, 8)
+    date = np.array([NONE, NONE, 50, 99, 101])
+    order = Order(np.zeros(5, np.int64), np.arange(5), date, date, place, np.full(5, ord("u"), np.uint8))
+    assert before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, True, False, True, False]
+    assert before_truncate(order, 100, ()).tolist() == [False, False, True, True, False]
+    read = attrs.evolve(order, dedup=date, date=np.full(5, NONE), place=unplaced(5), op=np.full(5, ord("r"), np.uint8))
+    assert before_truncate(read, 100, ()).tolist() == [False, False, True, True, False], "by when it was read"
+
+
+def test_a_truncate_that_comes_again() -> None:
+    """By its place, else by a precise date; what proves nothing is done again."""
+    assert [is_again(truncate(place=p), 500, (SOURCE, 7, 0, 0)) for p in (6, 7, 8)] == [True, False, False]
+    assert [is_again(truncate(ts_ns=t, place=NONE), 100, ()) for t in (99, 100, 101)] == [True, False, False]
+    assert not is_again(truncate(ts_ns=SECOND, place=NONE), 2 * SECOND, ())

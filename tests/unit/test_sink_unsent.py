@@ -19,6 +19,7 @@ from connector.sink.fold import NONE, Order
 from connector.sink.parts import Folded, Part, fold, survivors
 from connector.sink.patch import kept
 from connector.sink.unsent import filled, last_rows, needed, parted, unknown
+from serde.positions import unplaced
 from serde.unavailable import PLACEHOLDER, unavailable
 
 CODES = [ord(letter) for letter in PLACEHOLDER]
@@ -62,8 +63,8 @@ def part(*changes: tuple[int, str, int, str | None]) -> Part:
         partition=np.zeros(count, np.int64),
         offset=np.array(offsets),
         dedup=np.array(offsets),
-        lsn=none,
-        total_order=none,
+        date=none,
+        place=unplaced(count),
         op=np.array([ord(op) for op in ops], np.uint8),
     )
     gone = order.op == ord("d")
@@ -95,7 +96,7 @@ def test_filling_does_not_depend_on_the_cut() -> None:
     """Folded and filled part by part, then together, the rows are those of one fold."""
     first = part((1, "c", 1, "a"), (1, "u", 2, PLACEHOLDER), (3, "u", 3, PLACEHOLDER))
     second = part((1, "u", 4, PLACEHOLDER), (2, "c", 5, "b"), (3, "u", 6, PLACEHOLDER))
-    pieces = [p for each in (first, second) for p in survivors(filled(fold([each], ["id"]), ["id"]))]
+    pieces = [p for each in (first, second) for p in survivors(filled(fold([each], ["id"]), ["id"]), ["id"])]
     assert ended(*pieces) == ended(first, second) == {1: "a", 2: "b", 3: PLACEHOLDER}
 
 
@@ -147,7 +148,7 @@ def test_a_changed_key_leaves_what_the_lookup_needs() -> None:
 def test_an_update_after_a_moved_create_knows_it_in_a_later_fold() -> None:
     """Folded in a task before the shuffle, the create that a row goes back to is handed on with it."""
     folded = filled(fold([part((2, "C", 7, PLACEHOLDER), (2, "u", 8, PLACEHOLDER))], ["id"]), ["id"])
-    later = filled(fold(survivors(folded, needed(folded, ["id"])), ["id"]), ["id"])
+    later = filled(fold(survivors(folded, ["id"], needed(folded, ["id"])), ["id"]), ["id"])
     _, (taken,) = parted(later, unknown(later), ["id"])
     assert (taken.order.offset.tolist(), bytes(taken.order.op)) == ([7], b"C")
 
@@ -158,8 +159,8 @@ def test_a_soft_deletes_own_row_is_not_the_last_known_one() -> None:
     kept_image = attrs.evolve(changes, image=np.array([True, True]))
     folded = fold([kept_image], ["id"])
     assert last_rows(folded, ["id"]).tolist() == [0]
-    assert sum(len(p) for p in survivors(folded, last_rows(folded, ["id"]))) == 2
-    assert sum(len(p) for p in survivors(folded)) == 1
+    assert sum(len(p) for p in survivors(folded, ["id"], last_rows(folded, ["id"]))) == 2
+    assert sum(len(p) for p in survivors(folded, ["id"])) == 1
 
 
 def test_an_update_is_looked_up_by_its_key() -> None:

@@ -1,0 +1,121 @@
+"""Events of every connector -> places in its log: numbers that rise with it, comparable only where they may be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from serde.changes import Changes, Unwrap, changes
+from serde.converter import converter
+from serde.positions import NONE
+
+UNWRAP = Unwrap(("op",))
+
+
+def _changes(*sources: dict[str, Any], order: int | None = None) -> Changes:
+    """Envelopes with these sources."""
+    told = {"id": "1", "total_order": order, "data_collection_order": 1} if order is not None else None
+    values = [{"before": None, "after": {"id": 1}, "source": s, "op": "u", "transaction": told} for s in sources]
+    return _made(values)
+
+
+def _made(values: list[dict[str, Any]]) -> Changes:
+    raw = pa.array([json.dumps(value).encode() for value in values], pa.binary())
+    (block,) = converter("auto", UNWRAP.wanted).decode(raw, "VALUE_CONVERTER").blocks
+    made, faults, _ = changes(block, UNWRAP)
+    assert made is not None and not faults
+    return made
+
+
+def _mysql(file: str = "bin.log.000009", pos: int = 4, row: int = 0, server: int = 1) -> dict[str, Any]:
+    return {"name": "s", "db": "d", "table": "t", "server_id": server, "file": file, "pos": pos, "row": row}
+
+
+def _lsns(commit: str, change: str, serial: int | None = 1) -> dict[str, Any]:
+    return {"name": "s", "commit_lsn": commit, "change_lsn": change, "event_serial_no": serial}
+
+
+RISING: dict[str, list[dict[str, Any]]] = {
+    "postgresql": [{"name": "s", "lsn": 9}, {"name": "s", "lsn": 10}],
+    "mysql": [
+        _mysql(),
+        _mysql(row=1),
+        _mysql(pos=5),
+        _mysql(file="bin.log.000010", pos=4),
+        _mysql(file="bin.log.1000000", pos=4),
+    ],
+    "sqlserver": [
+        _lsns("00000027:00000ac0:0002", "00000027:00000ab0:0002"),
+        _lsns("00000027:00000ac0:0002", "00000027:00000ab0:0002", 2),
+        _lsns("00000027:00000ac0:0002", "00000027:00000ab0:0003"),
+        _lsns("00000027:00000ac0:0002", "00000027:00000ab1:0001"),
+        _lsns("00000027:00000ac0:0003", "00000027:00000a00:0001"),
+        _lsns("00000028:00000001:0001", "00000027:00000a00:0001"),
+        _lsns("0000002a:00000001:0001", "00000027:00000a00:0001"),
+    ],
+    "db2": [
+        _lsns("00000000:00000000:0000000000043e14", "00000000:00000000:0000000000043e00", None),
+        _lsns("00000000:00000000:0000000000043e14", "00000000:00000000:0000000000043e01", None),
+        _lsns("00000000:00000000:0000000000143e14", "00000000:00000000:0000000000043e00", None),
+    ],
+    "oracle": [
+        {"name": "s", "commit_scn": "999", "scn": "998", "ssn": 0},
+        {"name": "s", "commit_scn": "999", "scn": "998", "ssn": 1},
+        {"name": "s", "commit_scn": "1000", "scn": "7", "ssn": 0},
+    ],
+    "mongodb": [
+        {"name": "s", "ts_ms": 1000, "ord": 2},
+        {"name": "s", "ts_ms": 1000, "ord": 10},
+        {"name": "s", "ts_ms": 2000, "ord": 1},
+    ],
+    "iceberg": [{"name": "s", "sequence_number": 9}, {"name": "s", "sequence_number": 10}],
+}
+
+
+@pytest.mark.parametrize("connector", RISING)
+@pytest.mark.parametrize("flattened", [False, True])
+def test_places_rise_with_the_log(connector: str, flattened: bool) -> None:
+    """As envelopes, and as what add.fields made of them; numbers by their value, not as texts."""
+    sources = RISING[connector]
+    rows = [{"id": 1, "__op": "u", **{f"__source_{name}": v for name, v in source.items()}} for source in sources]
+    made = _made(rows) if flattened else _changes(*sources)
+    places = [tuple(place) for place in made.place[:, 1:].tolist()]
+    assert places == sorted(set(places)) and all(place[0] != NONE for place in places)
+    assert len(set(made.place[:, 0].tolist())) == 1
+
+
+def test_places_of_one_lsn_rise_with_the_transaction() -> None:
+    """What shares a position is told apart by its place in the transaction."""
+    (one,), (other,) = (_changes({"name": "s", "lsn": 9}, order=order).place[:, 1:].tolist() for order in (1, 2))
+    assert one < other
+
+
+def test_servers_and_files_do_not_compare() -> None:
+    """Another server, another series of files, another database: another source, with a name of its own."""
+    others = (_mysql(), _mysql(server=2), _mysql(file="other.000009"), {**_mysql(), "db": "e"})
+    made = _changes(*others)
+    assert len(set(made.place[:, 0].tolist())) == 4
+    assert made.origin.to_pylist() == ["s.d.t @1/bin.log", "s.d.t @2/bin.log", "s.d.t @1/other", "s.e.t @1/bin.log"]
+    assert _changes(others[1]).place[0, 0] == made.place[1, 0], "the same in every block"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"lsn": None},
+        {"file": "CommitLog-6-17.log", "pos": 3},
+        {"file": "bin.000001", "pos": None},
+        {"file": "bin.000001", "pos": 2**32},
+        {"commit_lsn": "94491402412032", "change_lsn": "1"},
+        {"commit_lsn": "0000002g:00000001:0001", "change_lsn": "00000027:00000a00:0001"},
+        {"commit_lsn": "f0000027:00000001:0001", "change_lsn": "00000027:00000a00:0001"},
+        {"commit_scn": "many", "scn": "1"},
+        {"ts_ms": 7},
+    ],
+)
+def test_what_is_no_position_is_none(source: dict[str, Any]) -> None:
+    """A source that tells none, or one of another shape, is compared by nothing."""
+    assert _changes({"name": "s", **source}).place[:, 1].tolist() == [NONE]

@@ -1,0 +1,138 @@
+"""Clocks that go to and fro: later changes win, in one batch and over two; what is proven to repeat loses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from connector.sink.decode import decode
+from connector.sink.evidence import second_of
+from connector.sink.fold import NONE
+from connector.sink.numbering import numbered, settled
+from connector.sink.parts import Part, fold
+from connector.sink.watermarks import risen
+from tests.unit.sink_plans import DATED, plan, run, upsert
+
+SECOND = 1_000_000_000
+NOON = 1_700_000_000 * SECOND
+FIRST = 100
+"""The first offset of a run."""
+TABLE = upsert(0, DATED, ("id",), dated=True)
+Told = tuple[str, float, int | None]
+"""Operation, seconds after noon, position."""
+
+
+def _mysql(place: int | None) -> dict[str, Any]:
+    return {} if place is None else {"server_id": 1, "file": "bin.000001", "pos": place, "row": 0}
+
+
+def _postgres(place: int | None) -> dict[str, Any]:
+    return {"lsn": place}
+
+
+def _envelope(told: Told, number: int, connector: str) -> dict[str, Any]:
+    op, seconds, place = told
+    of_log = {"mysql": _mysql, "postgresql": _postgres}[connector]
+    source = {"name": "s", "db": "d", "table": "t", "ts_ns": NOON + int(seconds * SECOND), **of_log(place)}
+    row = {"id": 1, "name": op, "n": number, "region": None}
+    image = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+    return {**image, "source": source, "op": op, "ts_ms": 0, "transaction": None}
+
+
+CASES: dict[str, tuple[str, list[Told], int]] = {
+    "an update while the snapshot ran": ("mysql", [("r", 300.3, 50), ("u", 180, 60)], 1),
+    "a delete while the snapshot ran": ("mysql", [("r", 300.3, 50), ("d", 180, 60)], 1),
+    "the same without positions": ("mysql", [("r", 300.3, None), ("u", 180, None)], 1),
+    "a statement that waited for a lock": ("mysql", [("u", 5, 60), ("u", 2, 70)], 1),
+    "a delete that waited, without positions": ("mysql", [("u", 5, None), ("d", 2, None)], 1),
+    "SET timestamp": ("mysql", [("u", 9_999_999, 60), ("u", 3, 70), ("u", 2, 80)], 2),
+    "an update in the second of an incremental chunk": ("mysql", [("r", 10.5, 50), ("u", 10, 60)], 1),
+    "a chunk that was read later": ("mysql", [("u", 10, 60), ("r", 10.5, 50)], 1),
+    "an incremental chunk": ("postgresql", [("r", 10.7, 900), ("u", 10.6, 800)], 1),
+    "a transaction that was open at the snapshot": ("postgresql", [("r", 10.1, 900), ("u", 10.2, 800)], 1),
+    "a clock that was set back": ("postgresql", [("u", 10.7, 800), ("u", 9.3, 900)], 1),
+    "another cluster": ("postgresql", [("u", 10.7, 800), ("u", 12.3, 9)], 1),
+    "a repetition by position": ("mysql", [("u", 5, 60), ("u", 2, 70), ("u", 5, 60)], 1),
+    "a repetition by position and date": ("postgresql", [("u", 1.5, 60), ("u", 2.5, 70), ("u", 1.5, 60)], 1),
+    "a repetition by date": ("postgresql", [("u", 1.5, None), ("u", 2.5, None), ("u", 1.5, None)], 1),
+}
+
+
+def _parts(connector: str, events: list[Told], start: int = 0, **changed: Any) -> tuple[Part, Any]:
+    """The rows of events at these offsets, and what is to be known of them in the next batch."""
+    table = attrs.evolve(TABLE, **changed)
+    values = [_envelope(told, start + number, connector) for number, told in enumerate(events)]
+    read = run(*values, keys=[{"id": 1}] * len(values))
+    found = decode(attrs.evolve(read, offset=read.offset + start), plan(table))
+    (part,) = found.parts
+    return part, risen(table.watermarks, found.seen)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_last_change_wins_unless_it_repeats(case: str) -> None:
+    """Of changes of one key in one partition and batch."""
+    connector, events, wanted = CASES[case]
+    part, _ = _parts(connector, events)
+    (winner,) = fold([part], ["id"]).winners
+    assert part.order.offset[winner] - FIRST == wanted
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_only_what_may_repeat_is_looked_up(case: str) -> None:
+    """The same in batches of one: a later change is no suspect, or the row's own date or place lets it through."""
+    connector, events, wanted = CASES[case]
+    known: Any = {}
+    for number, told in enumerate(events):
+        part, fresh = _parts(connector, [told], number, watermarks=known)
+        repeats = number > wanted
+        assert part.suspect.tolist() == [repeats] or "set back" in case
+        known = {**known, **fresh}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("together", [True, False])
+def test_versions_never_fall_but_of_what_repeats(case: str, together: bool) -> None:
+    """In one batch, and in batches of one: the document that stays is that of the change that wins."""
+    connector, events, wanted = CASES[case]
+    known: Any = {}
+    held, version = -1, -1
+    for start, pieces in [(0, events)] if together else [(at, [told]) for at, told in enumerate(events)]:
+        part, fresh = _parts(connector, pieces, start, watermarks=known, numbered=True)
+        known = {**known, **fresh}
+        folded = settled(fold([part], ["id"]), ("id",))
+        (winner,) = folded.winners
+        own = int(folded.parts[0].order.dedup[winner])
+        if own >= version:
+            held, version = int(part.order.offset[winner]) - FIRST, own
+    # A repetition that whole seconds do not prove is taken for the latest, until what followed it comes again.
+    assert held == wanted or (connector == "mysql" and "repetition" in case and not together)
+
+
+def test_versions_are_above_what_was_given_before() -> None:
+    """Own numbers where they are; one more than before where they fall; reads the same; repetitions their own."""
+    own = np.array([5, 9, 9, 5, NONE, 12])
+    before = np.array([7, 7, 7, 7, 7, NONE])
+    op = np.frombuffer(b"uururr", np.uint8)
+    repeats = np.array([False, False, False, True, False, False])
+    assert numbered(own, before, op, repeats).tolist() == [8, 9, 7, 5, NONE, 0]
+
+
+@pytest.mark.parametrize(
+    ("column", "second"),
+    [("__source_ts_ns", 10**9), ("__source_ts_us", 10**6), ("__ts_ms", 1000), ("__lsn", None), ("updated_at", None)],
+)
+def test_only_debeziums_times_are_dates(column: str, second: int | None) -> None:
+    """Another dedup column is what the user declares: it is compared as it is."""
+    assert second_of(column) == second
+
+
+def test_a_declared_column_decides_also_of_reads() -> None:
+    """Smaller values of it repeat older changes, whatever else events tell."""
+    rows = [{"id": 1, "n": 5, "__op": "r"}, {"id": 1, "n": 4, "__op": "u"}, {"id": 1, "n": 4, "__op": "u"}]
+    table = upsert(0, {**DATED, "__op": pa.string()}, ("id",), dated=True)
+    found = decode(run(*rows, keys=[{"id": 1}] * 3), plan(table, dedup_column="n"))
+    assert fold(found.parts, ["id"]).winners.tolist() == [0]
