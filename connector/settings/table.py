@@ -98,7 +98,7 @@ DEDUP_COLUMN = Option(
     kind=TEXT,
     default="__source_ts_ns",
     importance="low",
-    doc="Number column that tells which change of a key is the later one.",
+    doc="Number column by which a change that comes again is told from a later one: a time of Debezium's, or a place.",
 )
 OP_FIELD = Option(
     name="debezium.sink.iceberg.upsert-op-field",
