@@ -2,7 +2,7 @@
 
 It rounds a whole number that a floating column has no room for, takes the bare words NaN and Inf, which are no JSON,
 in a column of decimals a text for a number, which may be base64, and of more digits than there is room for another
-number. A column alone does not tell; its text does.
+number. A column alone does not tell those; their text does. Decimals it scales without a look at the precision.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +60,7 @@ class Doubts:
             if len(large) and self.long is not None:
                 found[large] = _matches(texts.pick(large), self.long)
         if self.decimal is not None:
-            odd = _matches(texts, self.decimal)
+            odd = _matches(texts, self.decimal) | _where(array, _overfull, pa.types.is_decimal)
             found = odd if found is None else found | odd
         return found if found is not None and found.any() else None
 
@@ -117,16 +118,29 @@ def _large(array: pa.Array) -> pa.Array:
     return pc.greater_equal(pc.abs(array), _EXACT[array.type])
 
 
-def _where(array: pa.Array, test: Callable[[pa.Array], pa.Array]) -> Mask:
-    """True where a floating number at or below a row passes the test."""
+def _overfull(array: pa.Array) -> pa.Array:
+    """True for decimals of more digits than their type has; of 38 the text tells."""
+    kind = array.type
+    if kind.precision == _MOST_DIGITS:
+        return pa.repeat(pa.scalar(False), len(array))
+    limit = pa.scalar(Decimal(1).scaleb(kind.precision - kind.scale), pa.decimal128(_MOST_DIGITS, kind.scale))
+    return pc.greater_equal(pc.abs(array), limit)
+
+
+def _where(
+    array: pa.Array,
+    test: Callable[[pa.Array], pa.Array],
+    of_kind: Callable[[pa.DataType], bool] = pa.types.is_floating,
+) -> Mask:
+    """True where a number of such a type, at or below a row, passes the test."""
     found = np.zeros(len(array), np.bool_)
-    if pa.types.is_floating(array.type):
+    if of_kind(array.type):
         return np.asarray(test(array).fill_null(False))
     if pa.types.is_struct(array.type):
         for child in children(array):
-            found |= _where(child, test)
+            found |= _where(child, test, of_kind)
     elif pa.types.is_list(array.type):
         sizes = np.where(valid_of(array), np.diff(array.offsets.to_numpy()), 0)
         owners = np.repeat(np.arange(len(array)), sizes)
-        found[owners[_where(array.flatten(), test)]] = True
+        found[owners[_where(array.flatten(), test, of_kind)]] = True
     return found

@@ -173,7 +173,7 @@ def _float_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
 
 def _check_whole(array: pa.Array, target: pa.DataType) -> None:
     """Raise for decimals of more whole digits than 38 leave beside the new scale: Arrow would give other numbers."""
-    limit = pa.scalar(Decimal(10).scaleb(_MOST_DIGITS - target.scale), pa.decimal128(_MOST_DIGITS, array.type.scale))
+    limit = pa.scalar(Decimal(1).scaleb(_MOST_DIGITS - target.scale), pa.decimal128(_MOST_DIGITS, array.type.scale))
     if pc.all(pc.less(pc.abs(array), limit)).as_py() is False:
         raise pa.ArrowInvalid("a decimal has more digits than the column")
 

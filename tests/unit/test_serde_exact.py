@@ -146,6 +146,37 @@ def test_conversion_loses_no_digit(source: pa.DataType, values: list[Any], targe
     assert kept == pa.array(expected, target).to_pylist()
 
 
+@pytest.mark.parametrize("scale", [0, 1, 2, 10, 36])
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_a_decimal_goes_into_every_scale_that_holds_it(scale: int, more: int) -> None:
+    """A column of a larger scale takes just the decimals whose digits it has room for."""
+    most = 10 ** (38 - more)
+    units = [0, -1, 320, most - 1, 1 - most, *([most, -5 * most] if more else [])]
+    values = pa.array([Decimal(f"{unit}E-{scale}") for unit in units], pa.decimal128(38, scale))
+    made, bad = converted(values, pa.decimal128(38, scale + more))
+    fits = [abs(unit) < most for unit in units]
+    assert made.to_pylist() == [value if fit else None for value, fit in zip(values.to_pylist(), fits, strict=True)]
+    assert all(fits) if bad is None else bad.tolist() == [not fit for fit in fits]
+
+
+@pytest.mark.parametrize("precision", [9, 18, 20, 37, 38])
+def test_a_decimal_beyond_its_columns_precision_is_a_fault(precision: int) -> None:
+    """Numbers without schema have no more digits than their column, alone, in lists and in structs; neighbours stay."""
+    kind = pa.decimal128(precision, 4)
+    whole = "9" * (precision - 4)
+    texts = [f"{whole}.9999", f"{whole}9", f"-{whole}0.5", f"-{whole}", f"1{whole}.25", "0.5"]
+    exact = [Decimal(texts[0]), None, None, Decimal(texts[3]), None, Decimal("0.5")]
+    for type_, form, inner in (
+        (kind, "{}", lambda v: v),
+        (pa.list_(kind), "[1,{}]", lambda v: v[1]),
+        (pa.struct([("a", kind)]), '{{"a":{}}}', lambda v: v["a"]),
+    ):
+        messages = [f'{{"k":{n},"v":{form.format(text)}}}'.encode() for n, text in enumerate(texts)]
+        outcome = decode(run(*messages), plan(append(0, {"k": pa.int64(), "v": type_})))
+        assert sorted(dead(outcome)) == [1, 2, 4]
+        assert {row["k"]: inner(row["v"]) for row in rows(outcome)} == {n: v for n, v in enumerate(exact) if v}
+
+
 def test_a_decimal_is_one_text_whatever_its_size() -> None:
     """Ids of documents and texts of keys write no exponent: 0E-10 is zero with its ten digits."""
     values = [Decimal(0), Decimal("-0.0"), Decimal("1E-10"), Decimal("-1.5E-8"), Decimal("123456.5")]
