@@ -110,7 +110,7 @@ class Indexing:
         else:
             version = int(own_numbers(*np.array([[cut.ts_ns // unit], [cut.total_order]]), nanoseconds=unit == 1)[0])
             before = (mark.version for at in cut.offsets for mark in table.watermarks.get(at, {}).values())
-            most = max(version, *before)
+            most = max((version, *before))
         slices = self._spark.sparkContext.defaultParallelism
         # Documents go by versions here even where they are only added to.
         style = attrs.evolve(target.style, partial=False)
