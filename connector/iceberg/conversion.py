@@ -19,6 +19,9 @@ from serde.scalars import held
 from serde.temporal import clock
 
 _MOST_DIGITS = 38
+_WHOLE_DIGITS = 20
+"""No whole number of 64 bits has more."""
+
 _DIGITS = re.compile(r"[+-]?[0-9]{1,400}")
 _DIGIT = re.compile("[0-9]")
 _SINGLE_DIGITS = 9
@@ -140,6 +143,9 @@ def _of_number(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _exact_float(array, target)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return _float_of_decimal(array, target)
+    if pa.types.is_integer(array.type) and pa.types.is_decimal(target):
+        # Of whole numbers Arrow asks for a column that has room for all of their type.
+        array = array.cast(pa.decimal128(_WHOLE_DIGITS, 0))
     if pa.types.is_decimal(array.type) and pa.types.is_decimal(target) and target.scale > array.type.scale:
         _check_whole(array, target)
     if pa.types.is_decimal(array.type) and pa.types.is_string(target):

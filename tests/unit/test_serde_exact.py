@@ -116,6 +116,13 @@ NUMBERS: list[tuple[pa.DataType, list[Any], pa.DataType, list[Any]]] = [
     (pa.float64(), [0.1, 2.0**24 + 1, 1e39, 0.1234567890123, 1e-46], pa.float32(), [0.1, None, None, None, None]),
     (pa.int64(), [2**63 - 1, BIG, -(2**63), 5], pa.float64(), [None, None, -(2.0**63), 5.0]),
     (pa.int64(), [2**24 + 1, 2**24], pa.float32(), [None, 2.0**24]),
+    (
+        pa.int64(),
+        [5, 99, 100, -99, 2**63 - 1],
+        pa.decimal128(3, 1),
+        [Decimal(5), Decimal(99), None, Decimal(-99), None],
+    ),
+    (pa.int32(), [2**31 - 1, 10**8], pa.decimal128(9, 0), [None, Decimal(10**8)]),
     (pa.decimal128(38, 2), [Decimal("0.10"), Decimal("12345678901234567890.12")], pa.float64(), [0.1, None]),
     (pa.string(), [str(BIG), str(BIG - 1), "1e400", "NaN-", "0.5"], pa.float64(), [None, 2.0**53, None, None, 0.5]),
     (pa.string(), ["0." + "0" * 60 + "1", "1e2", "1.20"], pa.decimal128(10, 2), [None, Decimal(100), Decimal("1.20")]),
