@@ -57,19 +57,33 @@ _PASSING_NAMES = frozenset(
     {
         "ApiCallAttemptTimeoutException",
         "ApiCallTimeoutException",
+        "ClientConnectionError",
+        "ClientConnectorError",
         "ConnectException",
+        "ConnectTimeoutError",
         "ConnectTimeoutException",
+        "ConnectionClosedError",
         "ConnectionClosedException",
+        "ConnectionError",
         "ConnectionPoolTimeoutException",
+        "ConnectionResetError",
+        "EndpointConnectionError",
         "HttpHostConnectException",
         "NoHttpResponseException",
         "NoRouteToHostException",
+        "ReadTimeout",
+        "ReadTimeoutError",
         "RetryableException",
+        "ServerDisconnectedError",
+        "ServerTimeoutError",
+        "ServiceRequestError",
+        "ServiceResponseError",
         "SocketException",
         "SocketTimeoutException",
         "SQLRecoverableException",
         "SQLTransientConnectionException",
         "SQLTransientException",
+        "TimeoutError",
         "UnknownHostException",
     }
 )
@@ -91,6 +105,16 @@ def causes_in(text: str) -> Iterator[Cause]:
     """The exceptions that a report of Spark's names, Java's and Python's, in its order."""
     for name, message in _TOLD.findall(text):
         yield Cause(name, message)
+
+
+def causes_of(error: BaseException) -> Iterator[Cause]:
+    """The exceptions behind one of Python's, itself first: what it was raised from, else what it came up in."""
+    seen = set[int]()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        yield Cause(type(at).__name__, str(at))
+        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
 
 
 def is_for_good(causes: Iterable[Cause]) -> bool:

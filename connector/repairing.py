@@ -31,7 +31,10 @@ def repair(settings: SinkSettings, *, tables: tuple[str, ...], execute: bool) ->
     """
     with session(settings) as spark:
         catalog = Catalog(spark, settings.catalog, settings.errors)
-        found = {table.name: (table, harm(table)) for table in _opened(catalog, settings, tables)}
+        found = {
+            table.name: (table, retried(partial(harm, table), settings.errors))
+            for table in _opened(catalog, settings, tables)
+        }
         hurt = {name: (table, told) for name, (table, told) in found.items() if told.snapshots}
         _show({name: told for name, (_, told) in hurt.items()}, execute=execute)
         for name, (table, _) in hurt.items() if execute else ():

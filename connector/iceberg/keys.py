@@ -6,18 +6,16 @@ keys leave no delete files. Bounds only ever widen here; a key inside them is me
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import orjson
-from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.types import PrimitiveType
 
 from connector.iceberg.layout import TableLayout
-from connector.iceberg.spans import ORDERED
+from connector.iceberg.spans import ORDERED, span_of
 from connector.iceberg.table import Table
 
 MAX_MANIFESTS = 500
@@ -44,6 +42,10 @@ def known_keys(table: Table, layout: TableLayout) -> KnownKeys:
     """Read the bounds of the layout's keys over all live data files of the newest snapshot.
 
     Cost: reads every data manifest once, up to `MAX_MANIFESTS`.
+
+    Raises:
+        RetriableError: the store is away, or the manifests went with a newer commit.
+        FatalError: a manifest is gone or cannot be read.
     """
     newest = table.snapshot_id
     if newest is None:
@@ -52,16 +54,16 @@ def known_keys(table: Table, layout: TableLayout) -> KnownKeys:
     snapshot = metadata.snapshot_by_id(newest)
     if snapshot is None:
         return KnownKeys()
-    manifests = snapshot.manifests(metadata.io)
-    if len(manifests) > MAX_MANIFESTS:
-        return KnownKeys()
-    known = KnownKeys.nothing()
-    columns = _columns(layout)
-    for manifest in manifests:
-        for entry in manifest.fetch_manifest_entry(metadata.io, discard_deleted=True):
-            file = entry.data_file
-            if file.content == DataFileContent.DATA:
-                known = _widened(known, columns, file.lower_bounds or {}, file.upper_bounds or {})
+    known, columns = KnownKeys.nothing(), _columns(layout)
+    with table.reading("the manifests"):
+        manifests = snapshot.manifests(metadata.io)
+        if len(manifests) > MAX_MANIFESTS:
+            return KnownKeys()
+        for manifest in manifests:
+            for entry in manifest.fetch_manifest_entry(metadata.io, discard_deleted=True):
+                file = entry.data_file
+                if file.content == DataFileContent.DATA:
+                    known = _widened(known, columns, file.lower_bounds or {}, file.upper_bounds or {})
     return known
 
 
@@ -91,13 +93,10 @@ def _widened(
         return KnownKeys()
     bounds = {}
     for name, field_id, kind in columns:
-        try:
-            low, high = from_bytes(kind, lower[field_id]), from_bytes(kind, upper[field_id])
-        except (UnicodeDecodeError, struct.error):
-            # Others have cut texts within a letter, and left bounds of a type that the column has had before.
+        span = span_of(kind, lower[field_id], upper[field_id])
+        if span is None:
             return KnownKeys()
-        if low > high:
-            return KnownKeys()
+        low, high = span
         before = known.bounds.get(name, (low, high))
         bounds[name] = (min(before[0], low), max(before[1], high))
     return KnownKeys(certain=True, bounds=bounds)

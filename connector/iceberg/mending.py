@@ -14,8 +14,10 @@ from typing import Any
 
 import attrs
 import orjson
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UUIDType
 from pyspark.sql import SparkSession
 
@@ -46,7 +48,7 @@ class Harm:
 def harm(table: Table) -> Harm:
     """Look for misleading bounds in the newest snapshot of the table's main branch.
 
-    Cost: reads every manifest once, where the table has, or had, a column of such a type.
+    Cost: reads every manifest once, where the table has, or had, a column of such a type. Raises as `Table.reading`.
     """
     metadata = table.metadata()
     named = {number: name for schema in metadata.schemas().values() for number, name in _columns(schema)}
@@ -54,8 +56,7 @@ def harm(table: Table) -> Harm:
     counts = dict.fromkeys(DataFileContent, 0)
     found: dict[str, dict[_Entry, int]] = {}
     columns: set[str] = set()
-    for manifest in snapshot.manifests(metadata.io) if named and snapshot is not None else ():
-        entries = manifest.fetch_manifest_entry(metadata.io, discard_deleted=True)
+    for manifest, entries in _read(table, snapshot, metadata.io) if named and snapshot is not None else ():
         hurt = [(file, ids) for file in (one.data_file for one in entries) if (ids := _bounded(file, named))]
         for file, ids in hurt:
             counts[file.content] += 1
@@ -64,6 +65,15 @@ def harm(table: Table) -> Harm:
             found[manifest.manifest_path] = {_entry(one.data_file): _came_with(one, manifest) for one in entries}
     deletes = sum(counts.values()) - counts[DataFileContent.DATA]
     return Harm(deletes, counts[DataFileContent.DATA], tuple(sorted(columns)), found)
+
+
+def _read(table: Table, snapshot: Snapshot, io: FileIO) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
+    with table.reading("the manifests"):
+        manifests = snapshot.manifests(io)
+    for manifest in manifests:
+        with table.reading("the manifests"):
+            entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+        yield manifest, entries
 
 
 def mend(spark: SparkSession, table: Table, found: Harm) -> int:

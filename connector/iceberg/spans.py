@@ -1,16 +1,19 @@
-"""Lowest and highest values -> which columns have them, and which of them touch. Pure."""
+"""Bounds of a column -> its lowest and highest value; which columns have them, and which of them touch. Pure."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from pyiceberg.conversions import from_bytes
 from pyiceberg.types import (
     DateType,
     DecimalType,
     IntegerType,
     LongType,
+    PrimitiveType,
     StringType,
     TimestampType,
     TimestamptzType,
@@ -29,6 +32,20 @@ def is_ordered(kind: pa.DataType) -> bool:
     types = pa.types
     timestamp = types.is_timestamp(kind) and kind.unit == "us"
     return types.is_integer(kind) or types.is_date(kind) or types.is_string(kind) or types.is_decimal(kind) or timestamp
+
+
+def span_of(kind: PrimitiveType, low: bytes | None, high: bytes | None) -> Span | None:
+    """Read the bounds of a column as a manifest has them; None where one is not there, or they tell nothing.
+
+    Other writers have cut texts within a letter, and left bounds of a type that the column has had before.
+    """
+    if low is None or high is None:
+        return None
+    try:
+        span = from_bytes(kind, low), from_bytes(kind, high)
+    except (ValueError, ArithmeticError, struct.error):
+        return None
+    return span if span[0] <= span[1] else None
 
 
 def touching(items: Iterable[T], span: Callable[[T], Span]) -> list[list[T]]:

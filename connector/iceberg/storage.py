@@ -1,8 +1,12 @@
-"""properties of a catalog -> PyIceberg's door to the files of a store. On the driver and on executors."""
+"""properties of a catalog -> PyIceberg's door to the files of a store. On the driver and on executors.
+
+What goes wrong behind the door while the driver reads becomes one of our errors here (`reading`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -10,7 +14,8 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from connector.errors import FatalError
+from connector.causes import causes_of, is_for_good, is_passing
+from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.settings.stores import ADLS, S3, for_python, signs_remotely, store_of
 
 _KEPT = 64
@@ -24,6 +29,37 @@ def storage(properties: Mapping[str, str], location: str) -> FileIO:
     """
     parts = urlsplit(location)
     return _opened(tuple(sorted(properties.items())), parts.scheme, parts.netloc)
+
+
+@contextmanager
+def reading(doing: str) -> Iterator[None]:
+    """Raise ours where PyIceberg or Arrow cannot read a file of a table.
+
+    Args:
+        doing: what is read, and of which table, for the message.
+
+    Raises:
+        RetriableError: the store is away or busy.
+        FatalError: a file is gone or is not what it should be, or the store refuses it.
+    """
+    try:
+        yield
+    except ConnectorError:
+        raise
+    except OSError as error:
+        raise _class_of(error)(f"{doing}: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        # What a decoder says may have values in it; what a store's client says has none.
+        passing = is_passing(causes_of(error))
+        told = f"{type(error).__name__}: {error}" if passing else f"a file cannot be read ({type(error).__name__})"
+        raise (RetriableError if passing else FatalError)(f"{doing}: {told}") from error
+
+
+def _class_of(error: OSError) -> type[ConnectorError]:
+    causes = tuple(causes_of(error))
+    if isinstance(error, FileNotFoundError) or is_for_good(causes):
+        return FatalError
+    return FatalError if isinstance(error, PermissionError) and not is_passing(causes) else RetriableError
 
 
 @lru_cache(_KEPT)

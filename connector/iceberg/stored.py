@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
@@ -91,15 +93,14 @@ class StoredRows:
         self._load()
 
     def _load(self) -> None:
-        metadata = self._table.metadata()
-        self._rows, self._foreign, self._files = {}, [], []
-        self._seen = self._table.snapshot_id
-        if metadata.current_snapshot() is None:
-            return
-        for task in metadata.scan().plan_files():
-            file = task.file
-            with metadata.io.new_input(file.file_path).open() as stream:
-                rows = pq.read_table(stream).to_pylist()
+        metadata, seen = self._table.metadata(), self._table.snapshot_id
+        found: list[tuple[DataFile, list[dict[str, Any]]]] = []
+        if metadata.current_snapshot() is not None:
+            with self._table.reading("the rows"):
+                found = [(task.file, _rows(metadata.io, task.file.file_path)) for task in metadata.scan().plan_files()]
+        # Not before all is read: half of the rows, stored again, would be all of them.
+        self._rows, self._foreign, self._files, self._seen = {}, [], [], seen
+        for file, rows in found:
             mine = {row["id"]: row["offset_data"] for row in rows if self._is_mine(row["id"])}
             if mine:
                 self._rows.update(mine)
@@ -136,6 +137,12 @@ class StoredRows:
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
         with mapped(f"writing offsets of {self._table.name}"):
             return written(self._table.java, _KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
+
+
+def _rows(io: FileIO, path: str) -> list[dict[str, Any]]:
+    with io.new_input(path).open() as stream:
+        rows: list[dict[str, Any]] = pq.read_table(stream).to_pylist()
+    return rows
 
 
 _KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -23,7 +24,7 @@ from connector.iceberg.credentials import renewal_ms
 from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped, vended
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.retyped import for_pyiceberg
-from connector.iceberg.storage import storage
+from connector.iceberg.storage import reading, storage
 from connector.settings import ErrorSettings
 from connector.settings.errors import NEVER_AGAIN
 from connector.settings.writes import MAIN
@@ -149,34 +150,36 @@ class Table:
         """Read the current metadata with PyIceberg.
 
         Raises:
-            RetriableError: so many commits came meanwhile that the file is gone.
+            RetriableError: the store is away, or so many commits came meanwhile that the file is gone.
+            FatalError: the file is gone otherwise, or cannot be read.
         """
-        location = str(self.java.operations().current().metadataFileLocation())
+        properties, location = self.io_properties(), self._location()
+        with self.reading("the metadata"):
+            return _static_table(location, properties)
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Read files of the table as it was last loaded, in Python.
+
+        Raises:
+            RetriableError: the store is away, or a file went with a commit that came meanwhile.
+            FatalError: a file is gone otherwise, or cannot be read.
+        """
+        location = self._location()
         try:
-            return self._metadata(location)
-        except FileNotFoundError as error:
-            if not self._is_behind(location):
+            with reading(f"reading {what} of table {self.name}"):
+                yield
+        except FatalError as error:
+            if not isinstance(error.__cause__, FileNotFoundError) or not self._is_behind(location):
                 raise
-            raise RetriableError(f"reading the metadata of table {self.name}: it is newer now ({error})") from error
+            raise RetriableError(f"{error}; the table is newer now") from error
+
+    def _location(self) -> str:
+        return str(self.java.operations().current().metadataFileLocation())
 
     def _is_behind(self, location: str) -> bool:
         self.refresh()
-        return str(self.java.operations().current().metadataFileLocation()) != location
-
-    def _metadata(self, location: str) -> StaticTable:
-        properties = self.io_properties()
-        io = storage(properties, location)
-        with (
-            io.new_input(location).open() as file,
-            Compressor.get_compressor(location).stream_decompressor(file) as stream,
-        ):
-            document = orjson.loads(stream.read())
-        if "schemas" in document:
-            # PyIceberg knows no variants and not all defaults; only columns' names and ids matter here.
-            document["schemas"] = [for_pyiceberg(schema, "string") for schema in document["schemas"]]
-        metadata = TableMetadataUtil.parse_obj(document)
-        io = storage({**properties, **metadata.properties}, location)
-        return StaticTable(("static-table", location), metadata, location, io, NoopCatalog("static-table"))
+        return self._location() != location
 
     def ancestors(self) -> Iterator[Snapshot]:
         """Give the newest snapshot of the branch and those before it that have not expired, newest first."""
@@ -207,3 +210,18 @@ class Table:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _static_table(location: str, properties: dict[str, str]) -> StaticTable:
+    io = storage(properties, location)
+    with (
+        io.new_input(location).open() as file,
+        Compressor.get_compressor(location).stream_decompressor(file) as stream,
+    ):
+        document = orjson.loads(stream.read())
+    if "schemas" in document:
+        # PyIceberg knows no variants and not all defaults; only columns' names and ids matter here.
+        document["schemas"] = [for_pyiceberg(schema, "string") for schema in document["schemas"]]
+    metadata = TableMetadataUtil.parse_obj(document)
+    io = storage({**properties, **metadata.properties}, location)
+    return StaticTable(("static-table", location), metadata, location, io, NoopCatalog("static-table"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from pyspark.errors import PySparkException
 
-from connector.errors import FatalError, RetriableError
-from connector.iceberg.bounds import _reading
+from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.iceberg import storage
 from connector.source.faults import reading
 
 pytestmark = pytest.mark.unit
@@ -71,9 +73,21 @@ def test_what_lasts_is_not_tried_again(chain: list[str]) -> None:
         (ConnectionResetError(104, "reset"), RetriableError),
         (OSError("When reading: AWS Error ACCESS_DENIED"), FatalError),
         (FileNotFoundError("s3://b/m.avro"), FatalError),
+        (PermissionError("m.avro"), FatalError),
+        (PermissionError("AWS Error ACCESS_DENIED: the token has expired"), RetriableError),
+        (type("EndpointConnectionError", (Exception,), {})("away"), RetriableError),
+        (type("HttpResponseError", (Exception,), {})("HTTP status 503"), RetriableError),
+        (struct.error("unpack requires a buffer of 8 bytes: secret"), FatalError),
+        (ValueError("secret"), FatalError),
+        (RetriableError("db.t: the catalog is away"), RetriableError),
     ],
+    ids=lambda given: type(given).__name__ if isinstance(given, Exception) else given.__name__,
 )
-def test_manifests_read_in_python(raised: OSError, expected: type[Exception]) -> None:
-    """Errors of the store under PyIceberg are ours: one table is tried again, or stops."""
-    with pytest.raises(expected, match=r"db\.t"), _reading("reading the manifests of db.t"):
-        raise raised
+def test_files_read_in_python(raised: Exception, expected: type[Exception]) -> None:
+    """Errors under PyIceberg are ours, also raised from others: a try later, or a stop that tells no value."""
+    wrapped = RuntimeError("read failed")
+    wrapped.__cause__ = raised
+    for each in (raised, wrapped) if not isinstance(raised, FileNotFoundError | ConnectorError) else (raised,):
+        with pytest.raises(expected, match=r"db\.t") as caught, storage.reading("reading the manifests of db.t"):
+            raise each
+        assert "secret" not in str(caught.value)
