@@ -23,6 +23,7 @@ from connector.iceberg.catalog import Catalog
 from connector.iceberg.java import jvm, mapped
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.own_tables import MANY_SNAPSHOTS, OFTEN_SAVED, count_snapshots, expire, merge
+from connector.iceberg.position import MADE_BY
 from connector.iceberg.scan import Reader, column, release
 from connector.iceberg.scan_tasks import planned
 from connector.iceberg.schemas import SnapshotSchema
@@ -97,7 +98,7 @@ class DeletedKeys:
         """
 
         def update() -> Any:
-            made = self._table.java.newFastAppend()
+            made = self._table.java.newFastAppend().set(MADE_BY, self._name)
             for file in self._table.content_files(files):
                 made.appendFile(file)
             return made
@@ -137,8 +138,12 @@ class DeletedKeys:
             mine = expressions.equal("connector", self._name)
             first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
             old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
-            land(self._table, uuid.uuid4().hex, lambda: java.newDelete().deleteFromRowFilter(old))
-            merge(self._spark, java, mine)
+            land(
+                self._table,
+                uuid.uuid4().hex,
+                lambda: java.newDelete().set(MADE_BY, self._name).deleteFromRowFilter(old),
+            )
+            merge(self._spark, java, mine, self._name)
         expire(self._table)
 
     def _is_due(self) -> bool:

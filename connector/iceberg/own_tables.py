@@ -20,6 +20,7 @@ from connector.iceberg.expiry import METADATA
 from connector.iceberg.files import FileKind, describe
 from connector.iceberg.java import JavaTable, jvm, mapped
 from connector.iceberg.partitions import UNPARTITIONED
+from connector.iceberg.position import MADE_BY
 from connector.iceberg.table import Table
 
 OFTEN_SAVED = {"format-version": "2", **METADATA}
@@ -68,12 +69,13 @@ def drop(table: Table, description: bytes) -> None:
         structlog.get_logger().warning("a file is left behind", reason=str(error))
 
 
-def merge(spark: SparkSession, java: JavaTable, where: Any) -> None:
-    """Merge small files of the rows that an Iceberg expression holds. A Spark job of Iceberg's own."""
+def merge(spark: SparkSession, java: JavaTable, where: Any, name: str) -> None:
+    """Merge small files of the rows that an Iceberg expression holds, for the connector of this name. A Spark job."""
     session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - Iceberg takes Java's session
     # Iceberg finds what it wrote by the active session of the thread, and a thread of Python's own has none.
     java_vm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
-    java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java).filter(where).execute()
+    rewrite = java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java)
+    rewrite.filter(where).snapshotProperty(MADE_BY, name).execute()
 
 
 def described(kind: FileKind, path: str, size_bytes: int, count: int) -> bytes:

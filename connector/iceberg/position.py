@@ -74,7 +74,7 @@ TRUNCATED = "icebridge.truncated"
 TRUNCATED_AT = "icebridge.truncated-at"
 
 MADE_BY = "icebridge.made-by"
-"""The connector's name in commits that say nothing of where it stands, such as a truncate."""
+"""The connector's name in commits that say nothing of where it stands: a truncate, and those to tables of its own."""
 
 WAYS_OUT = (
     "see `icebridge offsets show`; `icebridge offsets reset` with --to tables reads again what the table lost, with "

@@ -22,6 +22,7 @@ from connector.iceberg.catalog import Catalog
 from connector.iceberg.files import FileKind
 from connector.iceberg.java import mapped
 from connector.iceberg.own_tables import OFTEN_SAVED, drop, written
+from connector.iceberg.position import MADE_BY
 from connector.iceberg.table import Table
 from connector.iceberg.types import arrow_schema
 
@@ -59,7 +60,7 @@ class SchemaLog:
             description = written(log.java, _KIND, rows)
 
         def update() -> Any:
-            append = log.java.newAppend()
+            append = log.java.newAppend().set(MADE_BY, self._name)
             for made in log.content_files([description]):
                 append.appendFile(made)
             return append

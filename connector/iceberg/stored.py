@@ -25,6 +25,7 @@ from connector.iceberg.catalog import Catalog
 from connector.iceberg.files import FileKind
 from connector.iceberg.java import mapped
 from connector.iceberg.own_tables import OFTEN_SAVED, described, written
+from connector.iceberg.position import MADE_BY
 from connector.iceberg.types import arrow_schema
 
 SCHEMA = Schema(
@@ -114,7 +115,7 @@ class StoredRows:
         description = self._written()
 
         def update() -> Any:
-            made = self._table.java.newOverwrite()
+            made = self._table.java.newOverwrite().set(MADE_BY, self._name)
             *gone, new = self._table.content_files([*self._files, description])
             for file in gone:
                 made.deleteFile(file)

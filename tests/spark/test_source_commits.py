@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -16,15 +17,21 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog import Catalog
 from connector.iceberg.commit import is_delete
+from connector.iceberg.deleted_keys import COLUMNS as REMEMBERED
+from connector.iceberg.deleted_keys import DeletedKeys
 from connector.iceberg.emptying import emptied
 from connector.iceberg.position import MADE_BY, Position, is_ours
 from connector.iceberg.positional import PositionDeleteWriter
 from connector.iceberg.scan import FILE, POSITION, ROW_ID, SEQUENCE, Reader, release
 from connector.iceberg.scan_tasks import Task, planned
+from connector.iceberg.schema_log import SchemaLog
 from connector.iceberg.schemas import SnapshotSchema
+from connector.iceberg.stored import StoredRows
 from connector.iceberg.table import Table
 from connector.iceberg.writing import TableWriter
+from connector.settings.catalog import CatalogSettings
 from connector.sink.found import with_lineage
 from connector.source.keys import KeyKind, Keys, Same
 from tests.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
@@ -300,3 +307,31 @@ def test_truncates_tell_who_made_them(session: SparkSession) -> None:
         summary = dict(table.java.currentSnapshot().summary())
         assert is_ours(summary) and summary[MADE_BY] == "a sink"
         assert Position.of_summary(summary, "a sink") is None
+
+
+def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets, schemas and deleted keys, their tidying too: a source that skips own commits passes over them."""
+    monkeypatch.setattr("connector.iceberg.deleted_keys.MANY_SNAPSHOTS", 1)
+    catalog = Catalog(session, CatalogSettings(CATALOG, {}, ("db",), {}))
+    offsets = StoredRows(catalog, "own_offsets", "a sink")
+    offsets.put("{}", {"t": "{}"})
+    offsets.put("{}", {"t": "{1}"})
+    deleted = DeletedKeys(session, catalog, "own_deleted", "a sink", timedelta(days=1))
+    for old in (True, *[False] * 5):
+        row = {"connector": "a sink", "table": "t", "key": "1", "date": 1, "noted_at": datetime.now(UTC)}
+        if old:
+            row["noted_at"] -= timedelta(days=9)
+        writer = TableWriter(deleted.layout, "own")
+        writer.rows(pa.RecordBatch.from_pylist([row], REMEMBERED))
+        deleted.add([*writer.close()])
+    deleted.tidy()
+    SchemaLog(catalog, "own_schemas", "a sink").note([found for found in [catalog.load("own_offsets")] if found])
+    for name, operations in {
+        "own_offsets": ["append", "overwrite"],
+        "own_deleted": [*["append"] * 6, "delete", "replace"],
+        "own_schemas": ["append"],
+    }.items():
+        told = session.sql(f"SELECT operation, summary FROM {CATALOG}.db.{name}.snapshots ORDER BY committed_at")
+        made = [(operation, summary) for operation, summary in told.collect()]
+        assert [operation for operation, _ in made] == operations
+        assert all(is_ours(summary) and summary[MADE_BY] == "a sink" for _, summary in made)
