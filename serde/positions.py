@@ -3,7 +3,7 @@
 Each connector says it in fields of its own (`source` of an envelope, or the columns that add.fields made of them):
 
     PostgreSQL          lsn, then the place in the transaction
-    MySQL, MariaDB      file, pos, row; comparable within one server and one series of files
+    MySQL, MariaDB      file, pos; comparable within one server and one series of files
     SQL Server, Db2     commit_lsn, change_lsn, event_serial_no (hexadecimal texts)
     Oracle              commit_scn, scn, ssn (texts or numbers)
     MongoDB             ts_ms, ord
@@ -31,7 +31,6 @@ FIELDS = (
     "server_id",
     "file",
     "pos",
-    "row",
     "commit_lsn",
     "change_lsn",
     "event_serial_no",
@@ -118,6 +117,7 @@ def _postgres(column: Columns, order: Ints, count: int) -> Read | None:
 
 
 def _binlog(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG001 - one shape for all
+    # Not the row: the events of a compressed transaction all have its place, and each counts its rows from 0.
     file, pos = column("file"), column("pos")
     if file is None or pos is None or not pa.types.is_string(file.type):
         return None
@@ -127,7 +127,7 @@ def _binlog(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: A
     at = _whole(pos, count)
     known = (number != NONE) & (at >= 0) & (at >> _POS_BITS == 0)
     first = np.where(known, number << _POS_BITS | at, NONE)
-    return (first, _or_zero(_whole(column("row"), count))), known
+    return (first,), known
 
 
 def _series(column: Columns, count: int) -> pa.StringArray:

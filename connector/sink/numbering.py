@@ -4,7 +4,7 @@ OpenSearch keeps the greater of two versions, so a later change must never have 
 repeat an older change. A change has the number of its own date (or of the column that the user declares), but
 
 - one that is below the greatest version that was given in its topic-partition before the batch is put above that one,
-- one that is below another change of its key in its partition and batch is put above that one,
+- one that is not above every other change of its key in its partition and batch is put above these,
 - a read has no number of its own: it has the greatest that was given before it,
 - one that is proven to repeat an older change keeps its own number: the document's version decides.
 All of this follows from stored watermarks and the batch, so a batch that is sent again has the same versions.
@@ -38,15 +38,17 @@ def own_numbers(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Ints:
     return np.where((dedup % PLACES == 0) & (dedup != NONE), dedup + places, dedup)
 
 
-def given(known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray) -> Ints:
+def given(known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray, partitions: int = 0) -> Ints:
     """Give for each change the greatest version that its source was given in its topic-partition; `NONE` for none.
 
-    In a topic that has grown a key may have had its versions in any partition.
+    In a topic that has grown a key may have had its versions in any partition. `partitions` is how many the topic had
+    when the index was written to before, 0 where it was not.
     """
     own = known.get(at, {})
+    grown = (at[0], GROWN) in known or 0 < partitions <= at[1]
     versions = []
     for name in origin.dictionary.to_pylist():
-        marks = [over_all(known, at[0], name)] if (at[0], GROWN) in known else [own[n] for n in (name, ALL) if n in own]
+        marks = [over_all(known, at[0], name)] if grown else [own[n] for n in (name, ALL) if n in own]
         versions.append(max((mark.version for mark in marks), default=NONE))
     return np.array(versions, np.int64)[np.asarray(origin.indices)]
 
@@ -67,21 +69,25 @@ def numbered(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats: Mask) 
 
 
 def settled(folded: Folded, keys: tuple[str, ...]) -> Folded:
-    """Put winners above every other change of their key and partition, unless they repeat older ones."""
+    """Put winners above every other change of their key and partition, unless they repeat older ones.
+
+    A part of a batch never gives a key a greater version than the whole: a batch may be cut otherwise after a crash.
+    """
     order = Order.concat([part.order for part in folded.parts])
     codes = folded.decision.codes if folded.decision is not None else codes_of(folded.parts, keys)
     suspect = np.concatenate([part.suspect for part in folded.parts])
     most = np.full(int(codes.max()) + 1, NONE, np.int64)
     won = np.full(len(most), -1, np.int64)
     won[codes[folded.winners]] = order.partition[folded.winners]
-    same = order.partition == won[codes]
-    np.maximum.at(most, codes[same], order.dedup[same])
+    others = order.partition == won[codes]
+    others[folded.winners] = False
+    np.maximum.at(most, codes[others], order.dedup[others])
     at = folded.winners
-    at = at[(order.dedup[at] != NONE) & ~suspect[at] & (order.dedup[at] < most[codes[at]])]
+    at = at[(order.dedup[at] != NONE) & ~suspect[at] & (order.dedup[at] <= most[codes[at]])]
     if not len(at):
         return folded
     versions = order.dedup.copy()
-    versions[at] = most[codes[at]] + (order.op[at] != _READ)
+    versions[at] = most[codes[at]] + 1
     ends = np.cumsum([len(part) for part in folded.parts])
     pieces = np.split(versions, ends[:-1])
     parts = (attrs.evolve(p, order=attrs.evolve(p.order, dedup=v)) for p, v in zip(folded.parts, pieces, strict=True))

@@ -148,7 +148,8 @@ def _versions(run: Run, change: Changes, order: Order, repeats: Mask, table: Tab
     own = own_numbers(order.dedup, integers(change.total_order), nanoseconds=column == CLOCK)
     declared = second_of(column, plan.events.add_fields_prefix) is None
     op = np.zeros(len(order), np.uint8) if declared else order.op
-    return numbered(own, given(table.watermarks, run.at, change.origin), op, repeats)
+    before = given(table.watermarks, run.at, change.origin, table.partitions.get(run.topic, 0))
+    return numbered(own, before, op, repeats)
 
 
 def truncated(order: Order, table: TablePlan, plan: BatchPlan) -> Mask:

@@ -104,7 +104,8 @@ def without_schema(name: str) -> str:
 def come(order: Order, origin: pa.DictionaryArray, versions: Ints | None = None) -> dict[str, Mark]:
     """Give how far each source has come with some changes; of one whose changes prove nothing only that it is there.
 
-    `versions` are those that documents are given.
+    `versions` are those that documents are given; the last change of a key may get one that is greater by one
+    (`connector.sink.numbering.settled`).
     """
     result: dict[str, Mark] = {}
     names = origin.dictionary.to_pylist()
@@ -114,9 +115,14 @@ def come(order: Order, origin: pa.DictionaryArray, versions: Ints | None = None)
         dates, places = order.date[rows], order.place[rows, FIRST:]
         if not len(dates):
             continue
-        numbers = NONE if versions is None else int(versions[rows].max())
+        numbers = _above(versions, rows)
         result[name] = Mark(int(dates.max()), _greatest(places), numbers)
     return result
+
+
+def _above(versions: Ints | None, rows: Ints | slice) -> int:
+    most = NONE if versions is None else int(versions[rows].max())
+    return most if most == NONE else most + 1
 
 
 def _greatest(places: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> tuple[int, ...]:

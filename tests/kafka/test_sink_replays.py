@@ -101,7 +101,7 @@ def test_dates_that_go_to_and_fro(topics: Topics, plain_workspace: MakeWorkspace
         if rng.random() < 0.05:
             db.again(rng.randrange(len(db.log)))
     extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": "false", **SMALL}
-    fields = "op,table,source.ts_ns,source.file,source.pos,source.row,source.server_id"
+    fields = "op,table,source.ts_ns,source.file,source.pos,source.server_id"
     sink = Inside(spark, plain_workspace(name, {**extra, "debezium.transforms.unwrap.add.fields": fields}))
     topics.replay(db.log)
     late = sum(report.late for report in sink.run())

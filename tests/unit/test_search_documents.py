@@ -194,10 +194,10 @@ def test_old_changes_that_come_again_change_nothing(index: Index) -> None:
     records = recordings.load("json_envelope", "customers")
     batch = _plan(_runs(records), 3)
     batch = _brought_in(batch, _runs(records))
-    before = dict(index.held)
+    before = {key: row for key, (_, row) in index.held.items()}
     for record in reversed([r for r in records if r.value is not None and json.loads(r.value)["op"] != "r"]):
         batch = _brought_in(batch, _runs([record]))
-    assert index.held == before
+    assert {key: row for key, (_, row) in index.held.items()} == before
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -220,3 +220,49 @@ def test_any_clock_ends_in_the_sources_rows(index: Index, clock: Clock, seed: in
             _brought_in(batch, _runs(records[:crashed]))
         batch, records = _brought_in(batch, _runs(records[: some[-1]])), records[some[-1] :]
     assert {key: found["n"] for key, (_, found) in index.held.items()} == {str(k): r["n"] for k, r in db.rows.items()}
+
+
+def _binlog(offset: int, n: int, second: int, pos: int, row: int = 0, partition: int = 0) -> Record:
+    """A change of one row by MySQL."""
+    ts_ms = (1_700_000_000 + second) * 1000
+    source = {"name": "s", "db": "d", "table": "t", "server_id": 7, "file": "bin.000009", "pos": pos, "row": row}
+    source |= {"ts_ms": ts_ms, "ts_us": ts_ms * 1000, "ts_ns": ts_ms * 10**6, "snapshot": "false"}
+    value = {"before": None, "after": {"id": 1, "n": n}, "source": source, "op": "u", "ts_ms": ts_ms}
+    return Record("s.d.t", partition, offset, b'{"id": 1}', json.dumps(value).encode())
+
+
+WAITED = [_binlog(0, 1, 10, 100), _binlog(1, 2, 9, 200), _binlog(2, 3, 10, 300)]
+"""The second statement waited for the first one's lock; the third one began in the second of the first."""
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [2], [1, 2]])
+@pytest.mark.parametrize("crashed", range(4))
+def test_a_later_change_has_no_smaller_version_than_was_given(index: Index, cuts: list[int], crashed: int) -> None:
+    """Nor than what a batch gave that was cut otherwise before a crash."""
+    batch = _plan(_runs(WAITED), 1)
+    if crashed:
+        _brought_in(batch, _runs(WAITED[:crashed]))
+    for start, end in zip([0, *cuts], [*cuts, 3], strict=True):
+        batch = _brought_in(batch, _runs(WAITED[start:end]))
+    assert [row["n"] for _, row in index.held.values()] == [3]
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [2], [1, 2]])
+def test_changes_of_a_compressed_transaction(index: Index, cuts: list[int]) -> None:
+    """All have its position and date, whatever rows they count: Kafka's order stands."""
+    records = [_binlog(offset, offset, 10, 100, row) for offset, row in enumerate((0, 3, 1))]
+    batch = _plan(_runs(records), 1)
+    for start, end in zip([0, *cuts], [*cuts, 3], strict=True):
+        batch = _brought_in(batch, _runs(records[start:end]))
+    assert [row["n"] for _, row in index.held.values()] == [2]
+
+
+def test_a_key_that_moves_when_the_topic_grows(index: Index) -> None:
+    """The first batch of the new partition gives no smaller version than the old partition's change had."""
+    old, new = _binlog(0, 1, 10, 100), _binlog(0, 2, 9, 200, partition=1)
+    batch = attrs.evolve(_plan(_runs([old, new]), 1), routes={"s.d.t": 0})
+    batch = _brought_in(batch, _runs([old]))
+    (table,) = batch.tables
+    batch = attrs.evolve(batch, tables=(attrs.evolve(table, partitions={"s.d.t": 1}),))
+    _brought_in(batch, _runs([new]))
+    assert [row["n"] for _, row in index.held.values()] == [2]

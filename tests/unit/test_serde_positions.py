@@ -42,7 +42,6 @@ RISING: dict[str, list[dict[str, Any]]] = {
     "postgresql": [{"name": "s", "lsn": 9}, {"name": "s", "lsn": 10}],
     "mysql": [
         _mysql(),
-        _mysql(row=1),
         _mysql(pos=5),
         _mysql(file="bin.log.000010", pos=4),
         _mysql(file="bin.log.1000000", pos=4),
@@ -91,6 +90,12 @@ def test_places_of_one_lsn_rise_with_the_transaction() -> None:
     """What shares a position is told apart by its place in the transaction."""
     (one,), (other,) = (_changes({"name": "s", "lsn": 9}, order=order).place[:, 1:].tolist() for order in (1, 2))
     assert one < other
+
+
+def test_rows_of_one_position_do_not_compare() -> None:
+    """The events of a compressed transaction all have its position, and each of them counts its rows from 0."""
+    (one,), (other,) = (_changes(_mysql(row=row)).place.tolist() for row in (3, 1))
+    assert one == other
 
 
 def test_servers_and_files_do_not_compare() -> None:
