@@ -5,7 +5,7 @@ Each connector says it in fields of its own (`source` of an envelope, or the col
     PostgreSQL          lsn, then the place in the transaction
     MySQL, MariaDB      file, pos; comparable within one server and one series of files
     SQL Server, Db2     commit_lsn, change_lsn, event_serial_no (hexadecimal texts)
-    Oracle              commit_scn, scn, ssn (texts or numbers)
+    Oracle              commit_scn, scn (texts or numbers)
     MongoDB             ts_ms, ord
     Iceberg (ours)      sequence_number, then the place in the transaction
 """
@@ -36,7 +36,6 @@ FIELDS = (
     "event_serial_no",
     "commit_scn",
     "scn",
-    "ssn",
     "ord",
     "sequence_number",
 )
@@ -136,7 +135,8 @@ def _series(column: Columns, count: int) -> pa.StringArray:
     stems = pa.array([found[1] if (found := _FILE.fullmatch(n)) else "" for n in coded.dictionary.to_pylist()])
     stem = stems.take(coded.indices).fill_null("") if len(stems) else pa.array([""] * count)
     server = column("server_id")
-    text = pa.array([""] * count) if server is None else server.cast(pa.string()).fill_null("")
+    number = server is not None and (pa.types.is_integer(server.type) or pa.types.is_string(server.type))
+    text = server.cast(pa.string()).fill_null("") if server is not None and number else pa.array([""] * count)
     return pc.binary_join_element_wise(LOG, text, "/", stem, "")
 
 
@@ -182,8 +182,8 @@ def _scns(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG
     if commit is None:
         return None
     first = _whole(commit, count)
-    numbers = (first, _or_zero(_whole(column("scn"), count)), _or_zero(_whole(column("ssn"), count)))
-    return numbers, first != NONE
+    # Not ssn: it counts anew in each redo record, and several of a transaction may share their scn.
+    return (first, _or_zero(_whole(column("scn"), count))), first != NONE
 
 
 def _mongo(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG001 - one shape for all

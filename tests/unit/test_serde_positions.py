@@ -61,9 +61,9 @@ RISING: dict[str, list[dict[str, Any]]] = {
         _lsns("00000000:00000000:0000000000143e14", "00000000:00000000:0000000000043e00", None),
     ],
     "oracle": [
-        {"name": "s", "commit_scn": "999", "scn": "998", "ssn": 0},
-        {"name": "s", "commit_scn": "999", "scn": "998", "ssn": 1},
-        {"name": "s", "commit_scn": "1000", "scn": "7", "ssn": 0},
+        {"name": "s", "commit_scn": "999", "scn": "98"},
+        {"name": "s", "commit_scn": "999", "scn": "998"},
+        {"name": "s", "commit_scn": "1000", "scn": "7"},
     ],
     "mongodb": [
         {"name": "s", "ts_ms": 1000, "ord": 2},
@@ -86,15 +86,27 @@ def test_places_rise_with_the_log(connector: str, flattened: bool) -> None:
     assert len(set(made.place[:, 0].tolist())) == 1
 
 
+@pytest.mark.parametrize("server", [None, "x", 1.5, True, [1], {"a": 1}])
+@pytest.mark.parametrize("flattened", [False, True])
+def test_a_server_may_be_anything(server: Any, flattened: bool) -> None:
+    """What is no number of a server ends no task."""
+    source = {**_mysql(), "server_id": server}
+    row = {"id": 1, "__op": "u", **{f"__source_{name}": value for name, value in source.items()}}
+    assert (_made([row]) if flattened else _changes(source)).place[0, 1] != NONE
+
+
 def test_places_of_one_lsn_rise_with_the_transaction() -> None:
     """What shares a position is told apart by its place in the transaction."""
     (one,), (other,) = (_changes({"name": "s", "lsn": 9}, order=order).place[:, 1:].tolist() for order in (1, 2))
     assert one < other
 
 
-def test_rows_of_one_position_do_not_compare() -> None:
-    """The events of a compressed transaction all have its position, and each of them counts its rows from 0."""
-    (one,), (other,) = (_changes(_mysql(row=row)).place.tolist() for row in (3, 1))
+@pytest.mark.parametrize("source", [_mysql(), {"name": "s", "commit_scn": "9", "scn": "9"}])
+def test_what_counts_anew_does_not_compare(source: dict[str, Any]) -> None:
+    """MySQL's events of one compressed transaction share its position, Oracle's redo records may share their scn: each
+    counts its rows from the beginning.
+    """
+    (one,), (other,) = (_changes({**source, "row": at, "ssn": at}).place.tolist() for at in (3, 1))
     assert one == other
 
 
