@@ -1,11 +1,13 @@
 """A data file and positions in it -> columns of those rows, by Arrow. On executors.
 
 For columns that Spark cannot read (nested ones beside `time`): Spark tells which rows, this gives their values.
+Columns, and fields within structs, are found by their ids; what a file lacks has its `initial-default`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +16,13 @@ import pyarrow.parquet as pq
 
 from connector.errors import FatalError
 from connector.iceberg.conversion import converted
+from connector.iceberg.defaults import defaults_of, field_id, filled
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.storage import storage
 from connector.iceberg.variants import decoded
 from serde.bits import Ints
 
-_FIELD_ID = b"PARQUET:field_id"
+_Defaults = Mapping[int, Any]
 
 
 def picked(layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
@@ -32,7 +35,7 @@ def picked(layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Se
         fields: the wanted columns, with field ids.
 
     Raises:
-        FatalError: a data file is no Parquet.
+        FatalError: a data file is no Parquet, or a default cannot be read.
     """
     codes = pc.dictionary_encode(files)
     which = np.asarray(codes.indices.fill_null(-1), np.int64)
@@ -59,19 +62,52 @@ def _from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[pa.Fie
         storage(layout.io_properties, path).new_input(path).open() as stream,
         pq.ParquetFile(stream) as file,
     ):
-        named = {_field_id(field): field.name for field in file.schema_arrow}
-        names = [named.get(_field_id(field)) for field in fields]
+        named = {field_id(field): field.name for field in file.schema_arrow}
+        names = [named.get(field_id(field)) for field in fields]
         whole = _rows(file, at, sorted({name for name in names if name is not None}))
+    defaults = defaults_of(layout.schema_json)
     return [
-        pa.nulls(len(at), field.type)
+        filled(field, len(at), defaults)
         if name is None
-        else _as_wanted(layout, whole.column(name).combine_chunks(), field)
+        else _as_wanted(layout, whole.column(name).combine_chunks(), field, defaults)
         for field, name in zip(fields, names, strict=True)
     ]
 
 
-def _as_wanted(layout: TableLayout, column: pa.Array, field: pa.Field) -> pa.Array:
-    return decoded(column) if field.name in layout.variants else converted(column, field.type)[0]
+def _as_wanted(layout: TableLayout, column: pa.Array, field: pa.Field, defaults: _Defaults) -> pa.Array:
+    return decoded(column) if field.name in layout.variants else _projected(column, field.type, defaults)
+
+
+def _projected(column: pa.Array, kind: pa.DataType, defaults: _Defaults) -> pa.Array:
+    """Give a column of a file in the table's type, whatever was added, renamed, moved or dropped within its structs."""
+    types, held = pa.types, column.type
+    gone = column.is_null() if column.null_count else None
+    if types.is_struct(kind) and types.is_struct(held):
+        named = any(field_id(field) is not None for field in held)
+        place = {field_id(field) if named else field.name: i for i, field in enumerate(held)}
+        parts, made = column.flatten(), list[pa.Array]()
+        for field in kind:
+            at = place.get(field_id(field) if named else field.name)
+            made.append(
+                filled(field, len(column), defaults) if at is None else _projected(parts[at], field.type, defaults)
+            )
+        return pa.StructArray.from_arrays(made, fields=list(kind), mask=gone)
+    if types.is_list(kind) and types.is_list(held):
+        column = _plain(column)
+        return pa.ListArray.from_arrays(
+            column.offsets, _projected(column.values, kind.value_type, defaults), kind, mask=gone
+        )
+    if types.is_map(kind) and types.is_map(held):
+        column = _plain(column)
+        keys = _projected(column.keys, kind.key_type, defaults)
+        items = _projected(column.items, kind.item_type, defaults)
+        return pa.MapArray.from_arrays(column.offsets, keys, items, kind, mask=gone)
+    return converted(column, kind)[0]
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Give the same rows without an offset: Arrow puts no mask beside offsets that are a slice's."""
+    return column.take(pa.array(np.arange(len(column)))) if column.offset else column
 
 
 def _rows(file: pq.ParquetFile, at: Ints, names: list[str]) -> pa.Table:
@@ -84,7 +120,3 @@ def _rows(file: pq.ParquetFile, at: Ints, names: list[str]) -> pa.Table:
     before = np.concatenate([[0], np.cumsum([sizes[i] for i in used])])
     place = at - starts[groups] + before[np.searchsorted(used, groups)]
     return table.take(pa.array(place)) if names else table
-
-
-def _field_id(field: pa.Field) -> bytes | None:
-    return (field.metadata or {}).get(_FIELD_ID)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import attrs
 import numpy as np
+import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -241,9 +246,89 @@ def test_rows_are_picked_by_file_and_position(tmp_path: Path, nested: bool) -> N
     )
 
 
-def layout() -> TableLayout:
+def layout(*fields: dict[str, Any]) -> TableLayout:
     """A layout whose files are local."""
-    return TableLayout("t", "u", "/", '{"fields":[]}', "{}", 0, {}, {})
+    document = orjson.dumps({"type": "struct", "schema-id": 0, "fields": fields}).decode()
+    return TableLayout("t", "u", "/", document, "{}", 0, {}, {})
+
+
+DEFAULTS: dict[str, tuple[Any, Any]] = {
+    "boolean": (False, False),
+    "int": (-7, -7),
+    "long": (2**62 + 1, 2**62 + 1),
+    "float": (1.1, np.float32(1.1).item()),
+    "double": (0.1, 0.1),
+    "decimal(38, 2)": ("123456789012345678901234567890123456.78", Decimal("123456789012345678901234567890123456.78")),
+    "date": ("1969-12-31", date(1969, 12, 31)),
+    "time": ("22:31:08.123456", time(22, 31, 8, 123456)),
+    "timestamp": ("2017-11-16T22:31:08.123456", datetime(2017, 11, 16, 22, 31, 8, 123456)),
+    "timestamptz": ("2017-11-16T22:31:08.123456+00:00", datetime(2017, 11, 16, 22, 31, 8, 123456, UTC)),
+    "timestamp_ns": ("1970-01-01T00:00:01.123456789", 1_123_456_789),
+    "timestamptz_ns": ("1970-01-01T00:00:01.123456789+00:00", 1_123_456_789),
+    "string": ("", ""),
+    "uuid": ("f79c3e09-677c-4bbd-a479-3f349cb785e7", UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")),
+    "fixed[3]": ("0001ff", b"\x00\x01\xff"),
+    "binary": ("00ff", b"\x00\xff"),
+}
+
+
+def _given(column: pa.Array) -> list[Any]:
+    nanoseconds = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+    return (column.cast(pa.int64()) if nanoseconds else column).to_pylist()
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_columns_that_a_file_lacks_have_their_default(tmp_path: Path, kind: str) -> None:
+    """Of every type, also within structs and lists, fields being found by id; a row that is not there has none."""
+    default, value = DEFAULTS[kind]
+    added = {"type": kind, "required": False, "initial-default": default}
+    inner = [
+        {"id": 4, "name": "b", "type": "int", "required": False},
+        {"id": 5, "name": "a", "type": "int", "required": False},
+        {"id": 6, "name": "d", **added},
+    ]
+    table = layout(
+        {"id": 1, "name": "d", **added},
+        {"id": 2, "name": "n", "type": kind, "required": False},
+        {"id": 3, "name": "s", "type": {"type": "struct", "fields": inner}, "required": False},
+        {
+            "id": 7,
+            "name": "l",
+            "type": {
+                "type": "list",
+                "element-id": 8,
+                "element-required": False,
+                "element": {"type": "struct", "fields": [{"id": 9, "name": "d", **added}]},
+            },
+            "required": False,
+        },
+    )
+    # The names of two fields were exchanged since.
+    a, b = (pa.field(name, pa.int32(), metadata={"PARQUET:field_id": id_}) for name, id_ in (("a", "4"), ("b", "5")))
+    of_item = pa.field("e", pa.int32(), metadata={"PARQUET:field_id": "10"})
+    of_list = pa.list_(pa.field("element", pa.struct([of_item]), metadata={"PARQUET:field_id": "8"}))
+    old = pa.schema(
+        [
+            pa.field("s", pa.struct([a, b]), metadata={"PARQUET:field_id": "3"}),
+            pa.field("l", of_list, metadata={"PARQUET:field_id": "7"}),
+        ]
+    )
+    rows = [{"s": {"a": 40, "b": 50}, "l": [{"e": 1}, None]}, {"s": None, "l": None}, {"s": {"a": 41}, "l": []}]
+    path = str(tmp_path / "old.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, old), path)
+    places = pa.array([2, 1, None, 0], pa.int64())
+    found = picked(table, pa.array([path, path, None, path]), places, list(table.columns))
+    assert [column.type for column in found] == [field.type for field in table.columns]
+    assert _given(found[0]) == [value, value, None, value]
+    assert found[1].null_count == 4
+    assert found[2].is_valid().to_pylist() == [True, False, False, True]
+    assert [pc.struct_field(found[2], name).to_pylist() for name in "ba"] == [
+        [41, None, None, 40],
+        [None, None, None, 50],
+    ]
+    assert _given(pc.struct_field(found[2], "d")) == [value, None, None, value]
+    assert [None if items is None else len(items) for items in found[3].to_pylist()] == [0, None, None, 2]
+    assert _given(pc.struct_field(found[3].flatten(), "d")) == [value, None]
 
 
 def test_the_tables_value_is_kept_where_it_has_one() -> None:
