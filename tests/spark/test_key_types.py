@@ -36,6 +36,7 @@ from connector.sink.fold import NONE, Order
 from connector.sink.found import Asked, found
 from connector.sink.parts import Part, fold
 from connector.sink.plan import TablePlan
+from serde.positions import unplaced
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
 
@@ -147,7 +148,7 @@ class Written:
         columns = [self.case.kind.array(keys), pa.array(places, pa.int32()), pa.array(numbers, pa.int64())]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.layout.rows)
         none, at = np.full(count, NONE), np.arange(count)
-        order = Order(np.zeros(count, np.int64), at, at, none, none, np.full(count, ord("u"), np.uint8))
+        order = Order(np.zeros(count, np.int64), at, at, none, unplaced(count), np.full(count, ord("u"), np.uint8))
         return Part(rows, order, np.array([v is None for v in changes.values()]), np.ones(count, np.bool_))
 
 
