@@ -7,7 +7,7 @@ saved. A batch that is replayed after a crash changes nothing (design, section 5
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import attrs
@@ -34,7 +34,8 @@ from connector.sink.shares import Shares
 from connector.sink.sources import Cuts, Sources, cuts_of
 from connector.sink.start import check_same
 from connector.sink.transactions import Transactions
-from connector.sink.watermarks import GROWN
+from connector.sink.truncates import Truncate
+from connector.sink.watermarks import GROWN, Seen
 from serde.positions import one_log
 
 MAX_ROUNDS = 8
@@ -279,7 +280,7 @@ class Batches:
             if table.mode != "upsert" or table.history:
                 self._log.warning("a truncate changes nothing in a table that keeps every row", table=name)
             elif table.cuts == Cuts():
-                sources = self._sources(plan, table, name, result)
+                sources = self.sources(plan, table, name, result.seen, truncates)
                 prefix = self._settings.events.add_fields_prefix
                 found[index] = cuts_of(truncates, sources, table.layout.columns.names, prefix)
                 for source in found[index].refused:
@@ -288,16 +289,18 @@ class Batches:
                     )
         return found
 
-    def _sources(self, plan: BatchPlan, table: TablePlan, name: str, result: Result) -> Sources:
-        """Give what is known of where a table's rows are from."""
+    def sources(
+        self, plan: BatchPlan, table: TablePlan, name: str, seen: Iterable[Seen], truncates: Iterable[Truncate]
+    ) -> Sources:
+        """Give what is known of where a table's rows are from, with what was seen now and truncates of it."""
         known = {
             one_log(source)
             for (_, partition), marks in table.watermarks.items()
             if partition != GROWN
             for source in marks
         }
-        come = {one_log(source) for one in result.seen if one.table == table.index for source in one.marks}
-        truncated = {each.source for each in result.truncates[table.index]}
+        come = {one_log(source) for one in seen if one.table == table.index for source in one.marks}
+        truncated = {each.source for each in truncates}
         routed = plan.routing is not None
         read = {topic for topic, _ in (*self.position.offsets, *plan.ranks)}
         topics = set() if routed else {topic for topic, own in self._targets.find(read).items() if own == name}

@@ -1,8 +1,8 @@
 """Dead letters, repaired -> their tables, as if they had come when they came. On the driver; no Spark job.
 
 A letter goes through the sink's own decoding and fold. In a table with keys it changes nothing if a record that came
-after it, in its topic-partition and up to where the sink stands, was about the same key, or if the table was truncated
-since: Kafka's order within a key is the source's. For documents that holds too: their versions tell what is newer, but
+after it, in its topic-partition and up to where the sink stands, was about the same key, or truncated its source's
+rows: Kafka's order within a key is the source's. For documents that holds too: their versions tell what is newer, but
 an index forgets those of deleted ones (`index.gc_deletes`). How they get there: `connector.sink.through`.
 """
 
@@ -23,9 +23,11 @@ from connector.sink.batch import MAX_ROUNDS, Batches
 from connector.sink.decode import Outcome, Run, decode
 from connector.sink.landing import Destinations
 from connector.sink.parts import Part, codes_of
-from connector.sink.plan import BatchPlan
+from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.records import Batch
+from connector.sink.sources import Cuts, cuts_since
 from connector.sink.through import Through
+from connector.sink.truncates import Truncate
 from serde.bits import Ints, Mask
 
 _Read = tuple[list[DeadLetter], Run]
@@ -81,7 +83,7 @@ class Replayer:
                 continue
             before = self._through.before(name)
             fresh = [(part, ids) for part, ids in by_part if not set(ids) <= before]
-            keep = self._standing(plan, table.index, fresh) if table.mode == "upsert" else None
+            keep = self._standing(plan, table, name, fresh, runs, outcomes) if table.mode == "upsert" else None
             kept, gone = chosen(fresh, keep)
             late |= gone
             written = {one for _, ids in kept for one in ids}
@@ -126,19 +128,33 @@ class Replayer:
                     found.append((part, [ids[int(offset)] for offset in part.order.offset]))
         return found
 
-    def _standing(self, plan: BatchPlan, index: int, parts: list[tuple[Part, list[str]]]) -> list[Mask]:
-        """Mark rows whose key no later record of their topic-partition changed."""
+    def _standing(
+        self,
+        plan: BatchPlan,
+        table: TablePlan,
+        name: str,
+        parts: list[tuple[Part, list[str]]],
+        runs: Mapping[TopicPartition, _Read],
+        outcomes: Mapping[TopicPartition, Outcome],
+    ) -> list[Mask]:
+        """Mark rows whose key no later record of their topic-partition changed, and whose source none truncated."""
         ranks = {rank: at for at, rank in plan.ranks.items()}
         keep = [np.ones(len(part), np.bool_) for part, _ in parts]
         for at in {ranks[int(rank)] for part, _ in parts for rank in np.unique(part.order.partition)}:
             own = [(i, part) for i, (part, _) in enumerate(parts) if ranks[int(part.order.partition[0])] == at]
             first = min(int(part.order.offset.min()) for _, part in own)
+            truncates, seen = list[Truncate](), [one for outcome in outcomes.values() for one in outcome.seen]
             for later in self._later(plan, at, first + 1):
-                cut = max((t.offset for t in later.truncates), default=-1)
-                held = [part for table, part in zip(later.tables, later.parts, strict=True) if table == index]
+                truncates += [each for each in later.truncates if each.table == table.index]
+                seen += later.seen
+                held = [part for index, part in zip(later.tables, later.parts, strict=True) if index == table.index]
                 for i, part in own:
-                    keep[i] &= ~overtaken(part, held, plan.tables[index].layout.keys)
-                    keep[i] &= ~((part.order.offset < cut) & self._settings.table.truncate)
+                    keep[i] &= ~overtaken(part, held, table.layout.keys)
+            if truncates and self._settings.table.truncate:
+                sources = self._batches.sources(plan, table, name, seen, truncates)
+                left = untruncated(runs[at][1], plan, table, cuts_since(truncates, sources))
+                for i, part in own:
+                    keep[i] &= np.isin(part.order.offset, left)
         return keep
 
     def _later(self, plan: BatchPlan, at: TopicPartition, start: int) -> Iterable[Outcome]:
@@ -173,6 +189,16 @@ def _runs(letters: Iterable[DeadLetter]) -> dict[TopicPartition, _Read]:
     for letter in sorted(letters, key=lambda letter: letter.place):
         by_at.setdefault((letter.topic, letter.partition), []).append(letter)
     return {at: (own, Run.of_records(at, [(x.offset, x.key, x.value) for x in own])) for at, own in by_at.items()}
+
+
+def untruncated(run: Run, plan: BatchPlan, table: TablePlan, cuts: Cuts) -> Ints:
+    """Give the offsets of records of a run that change the table although it lost rows to later truncates."""
+    tables = tuple(attrs.evolve(one, cuts=cuts) if one.index == table.index else one for one in plan.tables)
+    outcome = decode(run, attrs.evolve(plan, tables=tables))
+    parts = [part for index, part in zip(outcome.tables, outcome.parts, strict=True) if index == table.index]
+    found: Ints = np.concatenate([np.zeros(0, np.int64), *(part.order.offset for part in parts)])
+    # A record without value tells no source; it is from before in any case.
+    return found if cuts.whole is None else found[found > cuts.whole.offsets.get(run.at, -1)]
 
 
 def overtaken(part: Part, later: Sequence[Part], keys: Sequence[str]) -> Mask:

@@ -85,6 +85,20 @@ def cuts_of(truncates: Iterable[Truncate], sources: Sources, columns: Collection
     return Cuts(of_sources=scoped, refused=frozenset(by_source.keys() - scoped.keys()))
 
 
+def cuts_since(truncates: Iterable[Truncate], sources: Sources) -> Cuts:
+    """Decide what truncates, which had their way when they came, mean for rows from before them.
+
+    Those of the same source are gone, and all where the table takes no other. Whether columns tell rows apart matters
+    no more.
+    """
+    by_source: dict[str, list[Truncate]] = {}
+    for each in truncates:
+        by_source.setdefault(each.source, []).append(each)
+    if len(by_source) == 1 and sources.is_only(next(iter(by_source))):
+        return Cuts(whole=Cut.of(*by_source.values()))
+    return Cuts(of_sources={name: (Cut.of(found), SourceRows(())) for name, found in by_source.items()})
+
+
 def _parts(name: str) -> dict[str, str]:
     """Give the parts of a source's name; none where they cannot be told, as a name among them has a dot."""
     values = name.split(".")

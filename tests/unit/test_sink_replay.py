@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from types import SimpleNamespace
+from typing import Any, cast
 
-from connector.sink.decode import decode
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from connector.iceberg.position import TopicPartition
+from connector.sink.batch import Batches
+from connector.sink.decode import Outcome, decode
 from connector.sink.parts import Part
-from connector.sink.replay import chosen, overtaken
-from tests.unit.sink_plans import plan, run, upsert
+from connector.sink.plan import BatchPlan
+from connector.sink.replay import Replayer, chosen, overtaken
+from tests.unit.sink_plans import DATED, plan, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.int64()}
 
@@ -42,3 +51,66 @@ def test_what_is_kept_keeps_its_letters() -> None:
     ((kept, ids),), gone = chosen([(part, ["0-1", "0-2"])], [overtaken(part, [_part(1, first=300)], ["id"]) == 0])
     assert (kept.rows.column("id").to_pylist(), ids, gone) == ([2], ["0-2"], {"0-1"})
     assert chosen([(part, ["0-1", "0-2"])], None) == ([(part, ["0-1", "0-2"])], set())
+
+
+def _event(table: str, number: int, op: str = "c") -> bytes:
+    source = {"name": "srv", "db": "db", "schema": "public", "table": table, "ts_ns": number * 1000 + 1}
+    after: dict[str, Any] | None = {"id": number, "name": table} if op == "c" else None
+    return orjson.dumps({"before": None, "after": after, "source": source, "op": op})
+
+
+class _Since(Replayer):
+    """A replay of letters that begin a partition, with these records after them."""
+
+    after: tuple[bytes, ...] = ()
+
+    def _later(self, plan: BatchPlan, at: TopicPartition, start: int) -> list[Outcome]:
+        rows = [orjson.loads(event)["after"] for event in self.after]
+        records = run(*self.after, keys=[row and {"id": row["id"]} for row in rows], topic=at[0])
+        records.offset[:] += start
+        return [decode(records, plan)]
+
+
+def _kept(letters: list[bytes | None], after: list[bytes], topic: str = "t", **table: Any) -> list[int]:
+    """Which of the letters still stand, by their numbers."""
+    keys = [{"id": number + 1} for number in range(len(letters))]
+    target = upsert(0, DATED, ("id",), dated=True, **table)
+    whole = plan(target, routes={topic: 0}, ranks={(topic, 0): 0})
+    records = run(*letters, keys=keys, topic=topic)
+    outcome = decode(records, whole)
+    batches = Batches.__new__(Batches)
+    batches._targets = cast("Any", SimpleNamespace(find=lambda topics: dict.fromkeys(topics, "d.t")))
+    batches.position = cast("Any", SimpleNamespace(offsets={(topic, 0): 300}))
+    settings = SimpleNamespace(table=SimpleNamespace(truncate=True))
+    replayer = _Since(*(cast("Any", given) for given in (settings, None, batches, None, None)))
+    replayer.after = tuple(after)
+    parts = [(part, [""] * len(part)) for part in outcome.parts]
+    masks = replayer._standing(whole, target, "d.t", parts, {(topic, 0): ([], records)}, {(topic, 0): outcome})
+    stand = [part.order.offset[mask] for (part, _), mask in zip(parts, masks, strict=True)]
+    return sorted(int(offset) - 99 for offset in np.concatenate(stand))
+
+
+@pytest.mark.parametrize(
+    ("after", "kept"),
+    [
+        ([], [1, 2]),
+        ([_event("x", 9, "t")], [2]),
+        ([_event("y", 9, "t")], [1]),
+        ([_event("z", 9, "t")], [1, 2]),
+        ([_event("x", 9, "t"), _event("y", 9, "t")], []),
+        ([_event("y", 1), _event("z", 9, "t")], [2]),
+    ],
+)
+def test_only_a_truncate_of_its_own_source_overtakes(after: list[bytes], kept: list[int]) -> None:
+    """In a topic of several sources a later truncate takes letters of its source, and no others."""
+    assert _kept([_event("x", 1), _event("y", 2)], after) == kept
+
+
+def test_a_truncate_of_another_table_overtakes_nothing() -> None:
+    """A source that the letters are not of may have a table of its own."""
+    assert _kept([_event("x", 1)], [_event("y", 8), _event("y", 9, "t")]) == [1]
+
+
+def test_a_truncate_of_the_only_source_overtakes_all() -> None:
+    """Also a record without value, which tells no source: the rows of a topic of one table are that table's."""
+    assert _kept([_event("x", 1), None], [_event("x", 9, "t")], "srv.public.x") == []
