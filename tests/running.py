@@ -36,7 +36,7 @@ def told_seed() -> int | None:
     told = os.environ.get("ICEBRIDGE_SEED")
     if told == "random":
         told = os.environ["ICEBRIDGE_SEED"] = str(time.time_ns() % 1_000_000)  # for the processes of this run too
-    return None if told is None else int(told)
+    return int(told) if told else None
 
 
 SEED = told_seed()

@@ -31,7 +31,7 @@ from connector.sink.plan import BatchPlan, Letter, TablePlan
 from connector.sink.records import Batch
 from connector.sink.routing import FieldRoutes
 from connector.sink.shares import Shares
-from connector.sink.sources import Cuts, Sources, cuts_of
+from connector.sink.sources import Cuts, Sources, cuts_of, told_by
 from connector.sink.start import check_same
 from connector.sink.transactions import Transactions
 from connector.sink.truncates import Truncate
@@ -281,8 +281,9 @@ class Batches:
                 self._log.warning("a truncate changes nothing in a table that keeps every row", table=name)
             elif table.cuts == Cuts():
                 sources = self.sources(plan, table, name, result.seen, truncates)
-                prefix = self._settings.events.add_fields_prefix
-                found[index] = cuts_of(truncates, sources, table.layout.columns.names, prefix)
+                events = self._settings.events
+                columns = told_by(table.layout.columns.names, events.add_fields, events.add_fields_prefix)
+                found[index] = cuts_of(truncates, sources, columns, events.add_fields_prefix)
                 for source in found[index].refused:
                     self._log.warning(
                         "a truncate is refused: rows of its source are not told apart", table=name, source=source

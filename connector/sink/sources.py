@@ -56,7 +56,11 @@ class Sources:
         if self._others(name) or len(self.topics) > 1:
             return False
         named = bool(self.topics) and all(_named_after(topic, name) for topic in self.topics)
-        return self.all_known or (named and not self.routed)
+        return self._all_known_beside(name) or (named and not self.routed)
+
+    def _all_known_beside(self, name: str) -> bool:
+        """Earlier versions named sources without their schema: such a name may stand for one of another schema too."""
+        return self.all_known and not self.names & {without_schema(name)} - {name}
 
     def _others(self, name: str) -> frozenset[str]:
         return self.names - {name, without_schema(name)}
@@ -67,14 +71,26 @@ class Sources:
         told = {part: value for part, value in own.items() if value and f"{prefix}{part}" in columns}
         others = [_parts(other) for other in self._others(name)]
         apart = bool(told) and all(any(other.get(part) != told[part] for part in told) for other in others if other)
-        certain = self.all_known and all(others)
+        certain = self._all_known_beside(name) and all(others)
         if not apart or not (certain or all(part in told for part in _NEEDED if own.get(part))):
             return None
         return SourceRows(tuple((f"{prefix}{part}", value) for part, value in told.items()))
 
 
+def told_by(columns: Iterable[str], add_fields: Iterable[str], prefix: str) -> frozenset[str]:
+    """Give the columns that unwrapping adds by these names; others of such a name are the source's own."""
+    return frozenset(columns) & {f"{prefix}{term}" for term in add_fields}
+
+
 def cuts_of(truncates: Iterable[Truncate], sources: Sources, columns: Collection[str], prefix: str) -> Cuts:
-    """Decide what the truncates of a table empty."""
+    """Decide what the truncates of a table empty.
+
+    Args:
+        truncates: of one table.
+        sources: what is known of its rows.
+        columns: those that tell sources (`told_by`).
+        prefix: of the names of these.
+    """
     by_source: dict[str, list[Truncate]] = {}
     for each in truncates:
         by_source.setdefault(each.source, []).append(each)

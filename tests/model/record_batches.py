@@ -154,7 +154,7 @@ def _number(body: bytes, at: int, longest: int) -> tuple[int, int]:
 
 def _packed(body: bytes, codec: int) -> bytes:
     if codec == GZIP:
-        return gzip.compress(body)
+        return gzip.compress(body, mtime=0)
     if codec == SNAPPY:
         return bytes(pa.compress(body, "snappy", asbytes=True))
     if codec == XERIAL:

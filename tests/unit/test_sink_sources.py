@@ -12,7 +12,7 @@ from connector.iceberg.position import Mark
 from connector.settings import EventSettings
 from connector.settings.routes import Routes
 from connector.sink.decode import decode
-from connector.sink.sources import Cuts, SourceRows, Sources, cuts_of
+from connector.sink.sources import Cuts, SourceRows, Sources, cuts_of, told_by
 from connector.sink.truncates import Truncate
 from connector.sink.watermarks import limits
 from tests.unit.sink_plans import DATED, dead, plan, routing, rows, run, upsert
@@ -37,7 +37,10 @@ def known(*names: str, topics: tuple[str, ...] = ("shared",), all_known: bool = 
         (known(X), (), "whole"),
         (known(X, topics=("srv.public.x",), all_known=False), (), "whole"),
         (known(X, topics=("srv.x",), all_known=False), (), "whole"),
-        (known(X, "srv.db.x"), (), "whole"),
+        (known(X, "srv.db.x"), (), "refused"),
+        (known(X, "srv.db.x", topics=("srv.public.x",)), (), "whole"),
+        (known(X, "srv.db.x", Y), ("__table", "__db"), "refused"),
+        (known(X, "srv.db.x", Y), ALL, "rows"),
         (known(X, all_known=False), (), "refused"),
         (known(X, topics=("srv.public.x",), all_known=False, routed=True), (), "refused"),
         (known(X, topics=("srv.public.x", "srv.public.y")), (), "refused"),
@@ -58,6 +61,13 @@ def test_whose_rows_go(sources: Sources, columns: tuple[str, ...], expected: str
     cuts = cuts_of([truncate(source)], sources, columns, "__")
     found = "whole" if cuts.whole else "rows" if cuts.of_sources else "refused"
     assert (found, cuts.refused) == (expected, frozenset({source}) if expected == "refused" else frozenset())
+
+
+def test_columns_of_the_source_tell_nothing() -> None:
+    """A column of a customer's name is no server's, whatever unwrapping puts before the names of what it adds."""
+    columns = ("id", "name", "db", "schema", "table")
+    assert told_by(columns, ("op", "db", "table", "source.schema:s"), "") == {"db", "table"}
+    assert told_by(("__db", "db", "name"), ("db", "name:n"), "__") == {"__db"}
 
 
 def test_values_are_those_of_the_columns() -> None:
