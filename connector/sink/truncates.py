@@ -111,14 +111,21 @@ def before_truncate(order: Order, ts_ns: int, place: Numbers) -> Mask:
     with_place = _comparable(order.place, place)
     date = np.where(order.op == _READ, order.dedup, order.date)
     older: Mask = ~with_place & (date != NONE) & (date < ts_ns)
-    return older | (with_place & _not_above(order.place, place))
+    return older | (with_place & _not_above(order.place, place) & ~_newer(order.date, ts_ns))
 
 
 def is_again(found: Truncate, ts_ns: int, place: Numbers) -> bool:
     """Tell whether a truncate repeats one that is older than the table's last; that one itself empties it again."""
     if found.place and place and found.place[0] == place[0]:
-        return found.place < place
+        newer = 0 < ts_ns < found.ts_ns and found.ts_ns % _SECOND != 0
+        return found.place < place and not newer
     return 0 < found.ts_ns < ts_ns and found.ts_ns % _SECOND != 0
+
+
+def _newer(date: Ints, ts_ns: int) -> Mask:
+    """Mark changes whose dates tell that they came after a truncate: a source that moved has small places again."""
+    mask: Mask = (date != NONE) & (ts_ns > 0) & (date > ts_ns)
+    return mask
 
 
 def _comparable(place: Places, other: Numbers) -> Mask:

@@ -108,3 +108,14 @@ def test_a_truncate_that_comes_again() -> None:
     assert [is_again(truncate(place=p), 500, (SOURCE, 7, 0, 0)) for p in (6, 7, 8)] == [True, False, False]
     assert [is_again(truncate(ts_ns=t, place=NONE), 100, ()) for t in (99, 100, 101)] == [True, False, False]
     assert not is_again(truncate(ts_ns=SECOND, place=NONE), 2 * SECOND, ())
+
+
+def test_a_source_that_moved_has_small_places_again() -> None:
+    """What is dated after a truncate came after it, and a truncate that is dated after another is no repetition."""
+    place = unplaced(3, SOURCE)
+    place[:, 1] = 6
+    date = np.array([99, 101, NONE])
+    order = Order(np.zeros(3, np.int64), np.arange(3), date, date, place, np.full(3, ord("u"), np.uint8))
+    assert before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, False, True]
+    assert before_truncate(order, 0, (SOURCE, 7, 0, 0)).tolist() == [True, True, True]
+    assert [is_again(truncate(ts_ns=t, place=6), 100, (SOURCE, 7, 0, 0)) for t in (100, 101)] == [True, False]
