@@ -23,6 +23,7 @@ def statistics(
     wanted: Mapping[int, StatisticsCollector],
     places: Mapping[str, int],
     nulls: Mapping[int, int],
+    nans: Mapping[int, int],
 ) -> dict[str, Any]:
     """Give what `connector.iceberg.files.describe` takes.
 
@@ -31,6 +32,7 @@ def statistics(
         wanted: what is collected of each field id.
         places: the field id of each column, by its path.
         nulls: how many nulls columns have of which the footer does not say it.
+        nans: how many numbers that are none floating columns have.
     """
     sizes: dict[int, int] = {}
     counts: dict[int, int] = {}
@@ -64,7 +66,7 @@ def statistics(
         "column_sizes": sizes,
         "value_counts": counts,
         "null_value_counts": {key: value for key, value in null_counts.items() if value is not None} | dict(nulls),
-        "nan_value_counts": {},
+        "nan_value_counts": dict(nans),
         "lower_bounds": {key: value for key, value in lower.items() if value is not None},
         "upper_bounds": {key: value for key, value in upper.items() if value is not None},
         "split_offsets": sorted(offsets),

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import (
@@ -17,6 +18,7 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType
 
 from connector.iceberg.annotation import Annotated
 from connector.iceberg.extremes import UNORDERED
@@ -58,6 +60,14 @@ class ParquetFile:
         told = [path for path, number in places.items() if number not in without] if without else True
         tops = {field.name: field.field_id for field in schema.fields if field.field_id in without}
         self._nulls, self._uncounted = dict.fromkeys(tops.values(), 0), tops
+        # Footers say nothing of NaN; without counts readers take it that bounds hold for every row.
+        self._floats = {
+            field.name: field.field_id
+            for field in schema.fields
+            if isinstance(field.field_type, FloatType | DoubleType)
+            and wanted[field.field_id].mode.type != MetricModeTypes.NONE
+        }
+        self._nans = dict.fromkeys(self._floats.values(), 0)
         self._writer = pq.ParquetWriter(
             self._annotated or stream,
             self._stored,
@@ -73,6 +83,8 @@ class ParquetFile:
             rows = rows.set_column(at, self._stored.field(at), encoded(rows.column(at)))
         for name, number in self._uncounted.items():
             self._nulls[number] += rows.column(name).null_count
+        for name, number in self._floats.items():
+            self._nans[number] += pc.sum(pc.is_nan(rows.column(name))).as_py() or 0
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> tuple[int, dict[str, Any]]:
@@ -81,7 +93,7 @@ class ParquetFile:
             self._annotated.hold()
         self._writer.close()
         size_bytes = self._stream.tell() if self._annotated is None else self._annotated.release()
-        return size_bytes, statistics(self._writer.writer.metadata, *self._plan, self._nulls)
+        return size_bytes, statistics(self._writer.writer.metadata, *self._plan, self._nulls, self._nans)
 
 
 # As a table's files are alike, what its schema says of them is worked out once per process.

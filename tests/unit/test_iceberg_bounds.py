@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
+from pyiceberg.expressions import LessThan
+from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, VoidTransform
 
@@ -109,6 +112,20 @@ def test_numbers_that_are_none_are_no_bounds() -> None:
     for told in _told(kind, [[float("nan")], [0.0, 1.0], [float("nan")]])[:2]:
         assert told["lower_bounds"] == {1: as_bytes(_layout(kind).schema.find_type("k"), -0.0)}
         assert told["upper_bounds"] == {1: as_bytes(_layout(kind).schema.find_type("k"), 1.0)}
+
+
+@pytest.mark.parametrize("name", ["float", "double"])
+def test_numbers_that_are_none_are_counted(name: str) -> None:
+    """Readers that drop whole files by bounds (`DELETE WHERE k < 2`) learn that not every row is within them."""
+    kind = next(kind for kind in KEY_TYPES if kind.name == name)
+    for told in _told(kind, [[float("nan")], [0.0, 1.0], [float("nan"), 1.0]])[:2]:
+        assert told["nan_value_counts"] == {1: 2}
+        file = DataFile.from_args(
+            record_count=told["record_count"],
+            **{name: told[name] for name in ("value_counts", "null_value_counts", "nan_value_counts")},
+            **{name: told[name] for name in ("lower_bounds", "upper_bounds")},
+        )
+        assert not _StrictMetricsEvaluator(_layout(kind).schema, LessThan("k", 2.0)).eval(file)
 
 
 def test_bounds_that_cannot_be_read_are_not_known() -> None:
