@@ -24,7 +24,7 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: lint ## All tests but interop and soak (25 to 40 minutes on 2 cores); ICEBRIDGE_SEED=random for other examples
+test: lint ## All tests but interop and soak (30 to 50 minutes on 2 cores); ICEBRIDGE_SEED=random for other examples
 	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2
 	$(BIN)/python -m pytest -m "(spark or kafka) and not interop and not soak" -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
 

@@ -213,7 +213,7 @@ def _cases() -> Iterator[Case]:
             yield from others[:3] if kind.name == "uuid" else others[turn * 11 % len(others) :][: turn % 2]
 
 
-@pytest.mark.parametrize("case", _cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", list(_cases()), ids=lambda case: case.name)
 def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog, Lake], case: Case) -> None:
     """Whatever the type of the key and its values, and however rows are replaced: readers give the model's rows, all
     of them, and each where it is asked for."""

@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812
 from connector.errors import FatalError
 from connector.source import values
 from connector.source.describe import key
-from connector.source.emit import order
+from connector.source.emit import order, together
 from connector.source.envelope import ROW_ID, Wire, events
 from connector.source.faults import reading
 from connector.source.numbering import numbered
@@ -174,7 +174,7 @@ def test_a_change_of_key_is_delete_tombstone_create(spark: SparkSession) -> None
 def test_both_events_of_a_change_of_key_are_numbered(spark: SparkSession) -> None:
     """A change of key takes two numbers, its delete and its create; each holds the image of its own key alone."""
     made = wire(moves=True, ordered=True, tombstones=False)
-    with numbered(changes(spark), order(made), events(made)) as found:
+    with numbered(changes(spark), order(made), together(made), events(made)) as found:
         assert found.count == 5
         values = [json.loads(r.value) for r in records(found.changes, made, reads=False).collect()]
     ids = [[image and image["id"] for image in (value["before"], value["after"])] for value in values]
@@ -234,10 +234,11 @@ def test_our_reader_takes_what_is_written(spark: SparkSession) -> None:
 def test_events_are_numbered_in_one_order(spark: SparkSession) -> None:
     """Numbers run from 1 without gaps in the wanted order, however many partitions there are, each time the same."""
     frame = spark.range(5000, numPartitions=7).selectExpr("(id * 7919) % 5000 AS id")
+    by_id = [F.col("id")]
     for _ in range(2):
-        with numbered(frame, [F.col("id")]) as found:
+        with numbered(frame, by_id, by_id) as found:
             rows = found.changes.collect()
         assert found.count == 5000
         assert all(row.total_order == row.id + 1 for row in rows)
-    with numbered(frame.filter("false"), [F.col("id")]) as nothing:
+    with numbered(frame.filter("false"), by_id, by_id) as nothing:
         assert (nothing.count, nothing.changes.collect()) == (0, [])
