@@ -7,7 +7,6 @@ as these were `remember`ed from the configuration.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 MASK = "***"
@@ -76,9 +75,3 @@ def shown(text: str) -> str:
     head, at, host = text.rpartition("@")
     scheme, slashes, _ = head.partition("://")
     return redacted(f"{scheme}://{MASK}@{host}" if at and slashes else f"{MASK}@{host}" if at else text)
-
-
-def remember_all(pairs: Iterable[tuple[str, str]]) -> None:
-    """Keep the secrets of all these properties."""
-    for name, value in pairs:
-        remember(name, value)
