@@ -147,7 +147,9 @@ def test_bounds_that_cannot_be_read_are_not_known() -> None:
     assert widened(nothing, keyed, [file(b"b", b"a")]) == KnownKeys()
 
 
-@pytest.mark.parametrize("kind", [k for k in KEY_TYPES if k.name in ("date", "timestamp", "timestamptz")], ids=str)
+@pytest.mark.parametrize(
+    "kind", [k for k in KEY_TYPES if k.name in ("date", "timestamp", "timestamptz")], ids=lambda kind: kind.name
+)
 def test_ranges_of_times_of_any_year(kind: KeyType) -> None:
     """Keys beyond the years of Python's dates have ranges, as Iceberg's JSON writes them."""
     schema = _layout(kind).schema
