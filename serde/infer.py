@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from attrs import define, field
 
 from serde.bits import children
+from serde.cloud import MARKS
 from serde.scalars import held
 
 _WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -155,8 +156,8 @@ class Seen:
         if families.keys() == {"word"}:
             return "text"
         families.pop("word", None)
-        if self.takes_text and "number" in families:
-            return "number"
+        if self.takes_text and not families.keys().isdisjoint({"number", "text"}):
+            return "number" if "number" in families else "text"
         return max(families, key=lambda family: (families[family], -_ORDER.index(family)))
 
     @property
@@ -229,39 +230,25 @@ def filled(kind: pa.DataType) -> pa.DataType:
 def pruned(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None = None) -> pa.StructArray:
     """The struct array without columns that hold nothing; `kind` is its type as far as it is known.
 
-    known: the columns of the rows, or of the images of an envelope. A struct of such a column stays, whose fields are
-    null in every row: it is another value than null.
+    known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
+    also where it holds nothing: an empty object or list is another value than null, or one that does not fit.
     """
-    whole = _pruned_struct(array, kind) or pa.array([{}] * len(array), pa.struct([]))
-    if known is None:
-        return whole
-    names = whole.type.names
-    if not names or not {"op", "source"} <= set(names):
-        return _with_empty(whole, array, known)
-    columns = dict(zip(names, children(whole), strict=True))
-    for name in {"before", "after"} & columns.keys():
-        columns[name] = _with_empty(columns[name], array.field(name), known)
-    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=_nulls(whole))
+    made = _pruned_struct(array, kind, None if known is None else _around(array, known))
+    return pa.array([{}] * len(array), pa.struct([])) if made is None else made
 
 
-def _with_empty(made: pa.StructArray, array: pa.StructArray, known: pa.StructType) -> pa.StructArray:
-    """Puts back what was pruned of known structs of which some rows have one."""
-    columns = dict(zip(made.type.names, children(made), strict=True))
-    changed = False
-    for child, own in zip(array.type, children(array), strict=True):
-        place = known.get_field_index(child.name)
-        kind = known.field(place).type if place >= 0 else pa.null()
-        if not (pa.types.is_struct(kind) and pa.types.is_struct(own.type)) or own.null_count == len(own):
-            continue
-        before = columns.get(child.name)
-        if before is None:
-            columns[child.name] = _emptied(own, kind)
-        else:
-            columns[child.name] = _with_empty(before, own, kind)
-        changed |= columns[child.name] is not before
-    if not changed:
-        return made
-    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=_nulls(made))
+def _around(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
+    """The type of events whose rows, or images, have these columns."""
+    names = {field.name for place, field in enumerate(array.type) if array.field(place).null_count < len(array)}
+    images = pa.struct([(name, columns) for name in ("before", "after")])
+    if names >= {"op", "source"} and not names.isdisjoint(images.names):
+        return images
+    if not names >= MARKS or not pa.types.is_struct(array.type.field("data").type):
+        return columns
+    inside = array.type.field("data").type.names
+    if "payload" in inside and set(inside).isdisjoint(images.names):
+        images = pa.struct([("payload", images)])
+    return pa.struct([("data", images)])
 
 
 def _emptied(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -273,44 +260,50 @@ def _emptied(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=_nulls(array))
 
 
-def _nulls(array: pa.StructArray) -> pa.BooleanArray | None:
+def _nulls(array: pa.Array) -> pa.BooleanArray | None:
     return array.is_null() if array.null_count else None
 
 
-def _pruned(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """The column, None where it holds nothing: only nulls, empty objects,
-    or lists of items of which nothing is known.
+def _pruned(array: pa.Array, kind: pa.DataType, known: pa.DataType | None) -> pa.Array | None:
+    """The column, None where it holds nothing: only nulls, and where it is not known, empty objects, or lists of items
+    of which nothing is known.
     """
     if array.null_count == len(array):
         return None
     if pa.types.is_struct(array.type):
-        return _pruned_struct(array, kind)
-    return _pruned_list(array, kind.value_type) if pa.types.is_list(array.type) else array
+        if known is not None and not pa.types.is_struct(known):
+            return array
+        made = _pruned_struct(array, kind, known)
+        return _emptied(array, known) if made is None and known is not None else made
+    if pa.types.is_list(array.type):
+        if known is not None and not pa.types.is_list(known):
+            return array
+        return _pruned_list(array, kind.value_type, None if known is None else known.value_type)
+    return array
 
 
-def _pruned_struct(array: pa.StructArray, kind: pa.DataType) -> pa.StructArray | None:
+def _pruned_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None) -> pa.StructArray | None:
     kept: dict[str, pa.Array] = {}
-    for child, known, column in zip(array.type, kind, children(array), strict=True):
-        made = _pruned(column, known.type)
+    expected = {} if known is None else {field.name: field.type for field in known}
+    for child, below, column in zip(array.type, kind, children(array), strict=True):
+        made = _pruned(column, below.type, expected.get(child.name))
         if made is not None:
             kept[child.name] = made
     fields = [pa.field(name, column.type) for name, column in kept.items()]
-    if fields == list(array.type):
+    if fields == list(array.type) and fields:
         return array
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(list(kept.values()), fields=fields, mask=mask) if kept else None
+    return pa.StructArray.from_arrays(list(kept.values()), fields=fields, mask=_nulls(array)) if kept else None
 
 
-def _pruned_list(array: pa.ListArray, kind: pa.DataType) -> pa.ListArray | None:
+def _pruned_list(array: pa.ListArray, kind: pa.DataType, known: pa.DataType | None) -> pa.ListArray | None:
     items = array.flatten()
-    made = _pruned(items, kind)
+    made = _pruned(items, kind, known)
     if made is None:
-        return None if _unknown(kind) else array
+        return None if known is None and _unknown(kind) else array
     if made.type == items.type:
         return array
     sizes = np.concatenate([[0], np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False))])
-    mask = array.is_null() if array.null_count else None
-    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), made, mask=mask)
+    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), made, mask=_nulls(array))
 
 
 def _unknown(kind: pa.DataType) -> bool:

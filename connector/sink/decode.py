@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.conversion import converted
+from connector.iceberg.conversion import converted, read_by
 from connector.iceberg.evolution import grown, holds
 from connector.iceberg.types import JSON, is_document
 from connector.kafka.registry import registry
@@ -97,7 +97,7 @@ def _decode(run: Run, plan: BatchPlan) -> Outcome:
         return _without_broken(run, plan)
     index = plan.routes.get(run.topic)
     table = None if index is None else plan.tables[index]
-    known = None if table is None else _expected(table)
+    known = None if table is None else _expected(table, plan)
     if plan.raw_ms is not None:
         return _as_text(run, table, plan)
     reading = converters(plan)
@@ -116,9 +116,14 @@ def _without_broken(run: Run, plan: BatchPlan) -> Outcome:
     return attrs.evolve(made, faults=tuple(faults))
 
 
-def _expected(table: TablePlan) -> pa.StructType:
-    """Give what messages without schema are read by; a variant takes what there is."""
-    return pa.struct([field for field in table.layout.columns if field.name not in table.layout.variants])
+def _expected(table: TablePlan, plan: BatchPlan) -> pa.StructType:
+    """Give what messages without schema are read by; a variant takes what there is.
+
+    Where tables follow their events only texts become dates and the like; else numbers do too.
+    """
+    columns, variants = table.layout.columns, table.layout.variants
+    known = [field.with_type(read_by(field.type)) if plan.evolve else field for field in columns]
+    return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
 
 
 def _as_text(run: Run, table: TablePlan | None, plan: BatchPlan) -> Outcome:
@@ -153,7 +158,8 @@ class _Work:
         place = None if table is None or self.plan.routing is not None else table.index
         if place not in self._keys:
             kind = key_type(table) if place is not None else None
-            decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", kind)
+            reading = None if kind is None else read_by(kind)
+            decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading)
             self._keys[place] = record_keys(decoded, len(self.run.offset), kind)
         return self._keys[place]
 

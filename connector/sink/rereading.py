@@ -31,7 +31,7 @@ Differences = frozenset[tuple[str, str]]
 
 _KINDS = {str: "text", int: "whole", float: "real", bool: "flag", dict: "object", list: "list"}
 _FLAG = "^(true|false)$"
-_NUMBER_OR_FLAG = "^(-?[0-9][0-9.eE+-]*|true|false)$"
+_NUMBER_OR_FLAG = r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false)$"
 _DIGITS = "digits"
 """A number with digits that no double has: read without its column it would be another one."""
 _NUMBERS = frozenset({"whole", "real"})
@@ -39,7 +39,8 @@ _NUMBERS = frozenset({"whole", "real"})
 
 def read_again(values: Decoded, data: pa.Array, converter: Converter, columns: pa.StructType) -> Decoded:
     """Read messages that do not fit anew; what cannot be read even so stays a fault with its first reason."""
-    expected = {field.name: field.type for field in columns}
+    expected = {field.name: field.type for field in columns if not pa.types.is_null(field.type)}
+    any_kind = pa.struct([field.with_type(pa.null()) for field in columns])
     blocks, doubtful = _without_doubtful(values.blocks, expected)
     reasons = {fault.row: fault for fault in values.faults}
     groups: dict[Differences, list[int]] = {}
@@ -49,7 +50,7 @@ def read_again(values: Decoded, data: pa.Array, converter: Converter, columns: p
         if any(kind == _DIGITS for _, kind in differences):
             continue
         places = np.array(rows, np.int64)
-        found = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", None)
+        found = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", any_kind)
         for block in found.blocks:
             blocks.append(attrs.evolve(block, rows=places[block.rows]))
             for row in places[block.rows].tolist():

@@ -21,7 +21,9 @@ _DIGITS = re.compile(r"[+-]?[0-9]+")
 
 
 def _whole(value: Any) -> int | None:
-    """A value as a whole number: numbers and booleans, digits in a text; 1.0 is one, 1.5 is none."""
+    """A value as a whole number: numbers and booleans, digits in a text; 1.0 is one, 1.5 is none, nor is an object."""
+    if isinstance(value, dict | list):
+        return None
     if isinstance(value, str):
         return int(value) if _DIGITS.fullmatch(value) else None
     return int(value) if value == int(value) else None
@@ -81,10 +83,11 @@ NUMBERS = st.one_of(
 TEXTS = st.sampled_from(
     ["7", "+7", "-7", "0x10", "7.0", "1e3", "", " 7", "true", "FALSE", "maybe", "x", "aGk=", "1234"]
 )
+NESTED = st.sampled_from([[], {}, [None], [[]], [{}], {"z": None}, [1], {"a": 1}])
 WITHOUT_BOOLEANS = {kind for kind in RULES if kind not in (pa.int32(), pa.int64(), pa.bool_())}
 
 
-@given(st.lists(st.one_of(NUMBERS, TEXTS, st.booleans()), min_size=1, max_size=8), st.sampled_from(list(RULES)))
+@given(st.lists(st.one_of(NUMBERS, TEXTS, NESTED, st.booleans()), min_size=1, max_size=8), st.sampled_from(list(RULES)))
 @settings(max_examples=150)
 def test_a_value_is_what_the_table_says_or_null(values: list[Any], kind: pa.DataType) -> None:
     """Values of any kinds beside each other in one batch: each is converted by itself, exactly, or null."""
@@ -92,8 +95,10 @@ def test_a_value_is_what_the_table_says_or_null(values: list[Any], kind: pa.Data
         values = [value for value in values if not isinstance(value, bool)] or [1]
     if kind == pa.date32():
         # Python's dates end before Arrow's do; numbers beyond both are left in.
-        values = [v for v in values if isinstance(v, str) or abs(v) < 700_000 or abs(v) >= 2**32] or [1]
+        values = [v for v in values if isinstance(v, str | list | dict) or abs(v) < 700_000 or abs(v) >= 2**32] or [1]
     events = [{"k": i, "v": value} for i, value in enumerate(values)]
     outcome = decode(run(*events), plan(append(0, {"k": pa.int64(), "v": kind}), evolve=False))
     assert dead(outcome) == {}
-    assert {row["k"]: row["v"] for row in rows(outcome)} == {i: RULES[kind](v) for i, v in enumerate(values)}
+    expected = {i: RULES[kind](v) for i, v in enumerate(values)}
+    assert {row["k"]: row["v"] for row in rows(outcome)} == expected
+    assert outcome.nulled == sum(made is None for made in expected.values())
