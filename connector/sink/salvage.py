@@ -8,6 +8,7 @@ of other classes and go through.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -33,6 +34,7 @@ OF_CONTENT = (
 """What content makes code raise that did not expect it."""
 
 Decode = Callable[[Run], Outcome]
+T = TypeVar("T")
 
 
 def salvaged(run: Run, decode: Decode) -> Outcome:
@@ -55,6 +57,19 @@ def _of_half(run: Run, decode: Decode) -> Outcome:
             # The text of the error is left out: it may tell what the record holds.
             return Outcome(faults=(Fault(0, "TASK_PUT", f"the record cannot be decoded ({type(error).__name__})"),))
     return _joined([(places, _of_half(run.only(places), decode)) for places in _halves(len(run.offset))])
+
+
+def readable(run: Run, read: Callable[[Run], list[T]]) -> list[T]:
+    """Read something of a run's records; where that raises, of those that can be read: decoding them names the others.
+
+    Raises as `salvaged`.
+    """
+    try:
+        return read(run)
+    except OF_CONTENT:
+        read(run.only(np.zeros(0, np.int64)))
+    parts = [run.only(places) for places in _halves(len(run.offset))] if len(run.offset) > 1 else []
+    return [one for part in parts for one in readable(part, read)]
 
 
 def _halves(count: int) -> list[Ints]:

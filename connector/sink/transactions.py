@@ -32,6 +32,7 @@ from connector.sink.parcels import Task
 from connector.sink.plan import BatchPlan
 from connector.sink.records import Batch
 from connector.sink.rows import Run
+from connector.sink.salvage import readable
 from connector.task_errors import of_tasks
 from serde.block import Block
 
@@ -52,6 +53,11 @@ SCHEMA = pa.schema(
     ]
 )
 SHAPE = from_arrow_schema(SCHEMA)
+_COLLECTION = pa.struct([("data_collection", pa.string()), ("event_count", pa.int64())])
+_END = pa.struct(
+    [("status", pa.string()), ("id", pa.string()), ("data_collections", pa.list_(_COLLECTION)), ("ts_ms", pa.int64())]
+)
+"""What END tells, so that a message without schema which tells something else does not change how others are read."""
 _POSTGRES_ID = r"^(\d+):\d+$"
 """PostgreSQL's ids have the event's own position behind the transaction (debezium-events, 3)."""
 
@@ -241,15 +247,17 @@ def _told(plan: BatchPlan, topic: str | None) -> Task:
     reading = transaction_converter(plan)
     topics = tuple({name for name, _ in plan.ranks})
 
+    def read(run: Run) -> list[pa.RecordBatch]:
+        ends = run.topic == topic
+        blocks = reading.decode(run.value, "VALUE_CONVERTER", _END if ends else None).blocks
+        told = [_ends(run, block, topics) if ends else _events(run, block, plan) for block in blocks]
+        return [made for made in told if made is not None]
+
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    run = Run.of(chunk)
-                    for block in reading.decode(run.value, "VALUE_CONVERTER", None).blocks:
-                        made = _ends(run, block, topics) if run.topic == topic else _events(run, block, plan)
-                        if made is not None:
-                            yield made
+                    yield from readable(Run.of(chunk), read)
 
     return task
 
@@ -291,34 +299,44 @@ def _events(run: Run, block: Block, plan: BatchPlan) -> pa.RecordBatch | None:
 
 
 def _ends(run: Run, block: Block, topics: tuple[str, ...]) -> pa.RecordBatch | None:
-    """Give what END events say: a row per transaction and table. `whole` is set for tables that have a topic here."""
+    """Give what END events say: a row per transaction and table. `whole` is set for tables that have a topic here.
+
+    Without a transaction, table or number that can be read it says nothing: then the transaction's end is waited for.
+    """
     fields = block.fields
-    if not {"status", "id", "data_collections"} <= set(fields.type.names):
+    lists = at(fields, "data_collections")
+    ended = np.asarray(pc.equal(_text(fields, "status"), "END").fill_null(False))
+    if lists is None or not pa.types.is_list(lists.type) or not pa.types.is_struct(lists.type.value_type):
         return None
-    rows = np.flatnonzero(np.asarray(pc.equal(fields.field("status"), "END").fill_null(False)))
-    lists = fields.field("data_collections")
-    if not len(rows) or not pa.types.is_list(lists.type):
-        return None
-    picked = pa.array(rows)
-    chosen = lists.take(picked)
-    parents = np.asarray(pc.list_parent_indices(chosen))
+    rows = np.flatnonzero(ended)
+    chosen = lists.take(pa.array(rows))
+    places = rows[np.asarray(pc.list_parent_indices(chosen))]
     items = pc.list_flatten(chosen)
-    said, counts = items.field("data_collection"), items.field("event_count").cast(pa.int64())
-    known = [any(name.endswith(f".{text}") for name in topics) for text in said.to_pylist()]
-    offsets = pa.array(run.offset[block.rows][rows][parents])
-    times = fields.field("ts_ms").take(picked).cast(pa.int64()).take(pa.array(parents))
+    parents = pa.array(places)
+    said = _text(items, "data_collection")
+    offsets = pa.array(run.offset[block.rows][places])
+    known = [text is not None and any(name.endswith(f".{text}") for name in topics) for text in said.to_pylist()]
     columns = {
         "ends": pa.repeat(pa.scalar(True), len(said)),
         "topic": pa.repeat(pa.scalar(run.topic), len(said)),
         "partition": pa.repeat(pa.scalar(run.partition, pa.int32()), len(said)),
-        "id": _id(fields.field("id").take(picked)).take(pa.array(parents)),
+        "id": _id(_text(fields, "id")).take(parents),
         "said": said,
         "collection": pa.nulls(len(said), pa.string()),
         "with_db": pa.nulls(len(said), pa.string()),
         "whole": pc.if_else(pa.array(known, pa.bool_()), said, pa.scalar(None, pa.string())),
-        "count": counts,
+        "count": _whole(items, "event_count"),
         "first": offsets,
         "last": offsets,
-        "ts_ms": times,
+        "ts_ms": _whole(fields, "ts_ms").take(parents),
     }
-    return pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+    made = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+    return made.filter(pc.and_(pc.and_(made["id"].is_valid(), made["said"].is_valid()), made["count"].is_valid()))
+
+
+def _whole(fields: pa.StructArray, path: str) -> pa.Int64Array:
+    """Give a column of whole numbers, nulls without any."""
+    column = at(fields, path)
+    if column is None or not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
+        return pa.nulls(len(fields), pa.int64())
+    return column.cast(pa.int64())

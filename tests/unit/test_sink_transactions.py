@@ -1,0 +1,83 @@
+"""What transaction topics tell: ends that nobody wrote like that say nothing, and those beside them are read exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+
+from connector.sink import transactions
+from connector.sink.plan import BatchPlan
+from connector.sink.transactions import SCHEMA
+from tests.unit.sink_plans import append, plan, run
+
+LISTS = [{"data_collection": "public.t", "event_count": 2}]
+GOOD = {"status": "END", "id": "5:1", "event_count": 2, "data_collections": LISTS, "ts_ms": 5}
+ODD: list[Any] = [
+    *([1], "x", 5, b"{", {}, {"status": "END"}, {**GOOD, "status": 1}, {**GOOD, "status": ["END"]}),
+    *({**GOOD, "id": None}, {**GOOD, "id": {"a": 1}}, {**GOOD, "ts_ms": "x"}, {**GOOD, "ts_ms": [1]}),
+    *({**GOOD, "data_collections": lists} for lists in (None, {"a": 1}, ["x"], [[1]], [None], [{}], [])),
+    *({**GOOD, "data_collections": [{**LISTS[0], "event_count": count}]} for count in ("x", 1.5, 2**63, None, [2])),
+    {**GOOD, "data_collections": [{"data_collection": None, "event_count": 1}]},
+    b'{"status":"END","id":"1","data_collections":' + b"[" * 50_000,
+]
+
+
+@attrs.frozen
+class Chunks:
+    """A feed whose only share is one run of records."""
+
+    given: Any
+
+    def chunks(self, _: int) -> Iterator[Any]:
+        """Give the run."""
+        yield self.given
+
+
+def _told(monkeypatch: pytest.MonkeyPatch, *values: Any, topic: str = "tx") -> list[dict[str, Any]]:
+    monkeypatch.setattr(transactions.Run, "of", staticmethod(lambda chunk: chunk))
+    made: BatchPlan = plan(append(0, {"id": pa.int64()}), ranks={("server.public.t", 0): 0})
+    made = attrs.evolve(made, feed=Chunks(run(*values, topic=topic)))
+    numbers = iter([pa.RecordBatch.from_pydict({"id": [0]})])
+    batches = list(transactions._told(made, "tx")(numbers))
+    assert all(batch.schema == SCHEMA for batch in batches)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_ends_beside_odd_ones_are_read_exactly(monkeypatch: pytest.MonkeyPatch, odd: Any) -> None:
+    """No record of a transaction topic ends a task, or changes what the end beside it says, however many there are."""
+    assert _told(monkeypatch, odd) == []
+    for values in ((GOOD, odd), (odd, odd, GOOD)):
+        (end,) = _told(monkeypatch, *values)
+        told = {name: end[name] for name in ("ends", "id", "said", "whole", "count", "ts_ms", "first")}
+        first = 100 + values.index(GOOD)
+        said = {"ends": True, "id": "5", "said": "public.t", "whole": "public.t", "count": 2, "ts_ms": 5}
+        assert told == {**said, "first": first}
+
+
+@pytest.mark.parametrize("odd", [7, "x", [], {"id": None}, {"id": {"a": 1}}, {"total_order": "x"}])
+def test_events_with_odd_transactions_are_in_none(monkeypatch: pytest.MonkeyPatch, odd: Any) -> None:
+    """Beside them the transactions of other events are counted."""
+    event = {"op": "c", "source": {"db": "d", "schema": "public", "table": "t"}, "after": {"id": 1}}
+    assert _told(monkeypatch, {**event, "transaction": odd}, topic="t") == []
+    whole = {**event, "transaction": {"id": "5:1", "total_order": 1}}
+    found = _told(monkeypatch, whole, whole, {**event, "transaction": odd}, topic="t")
+    assert [(row["id"], row["count"]) for row in found] == [("5", 2)]
+
+
+def test_what_nobody_foresaw_costs_those_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on which reading raises is read in halves, down to the records that are why."""
+    read = transactions._ends
+
+    def raising(given: Any, block: Any, topics: Any) -> Any:
+        if b"guilty" in b"".join(value or b"" for value in given.value.to_pylist()):
+            raise KeyError("secret")
+        return read(given, block, topics)
+
+    monkeypatch.setattr(transactions, "_ends", raising)
+    ends = [{**GOOD, "id": name} for name in ("1", "2", "guilty", "3")]
+    assert [row["id"] for row in _told(monkeypatch, *ends)] == ["1", "2", "3"]
