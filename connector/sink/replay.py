@@ -2,7 +2,8 @@
 
 A letter goes through the sink's own decoding and fold. In a table with keys it changes nothing if a record that came
 after it, in its topic-partition and up to where the sink stands, was about the same key, or truncated its source's
-rows: Kafka's order within a key is the source's. For documents that holds too: their versions tell what is newer, but
+rows: Kafka's order within a key is the source's. A truncate in another partition counts as far as the table tells of it
+(`before_truncate`), where it has a single source. For documents that holds too: their versions tell what is newer, but
 an index forgets those of deleted ones (`index.gc_deletes`). How they get there: `connector.sink.through`.
 """
 
@@ -25,6 +26,7 @@ from connector.sink.landing import Destinations
 from connector.sink.parts import Part, codes_of
 from connector.sink.plan import BatchPlan, TablePlan
 from connector.sink.records import Batch
+from connector.sink.rows import truncated
 from connector.sink.sources import Cuts, cuts_since
 from connector.sink.through import Through
 from connector.sink.truncates import Truncate
@@ -140,6 +142,10 @@ class Replayer:
         """Mark rows whose key no later record of their topic-partition changed, and whose source none truncated."""
         ranks = {rank: at for at, rank in plan.ranks.items()}
         keep = [np.ones(len(part), np.bool_) for part, _ in parts]
+        known = [one for outcome in outcomes.values() for one in outcome.seen]
+        if self._settings.table.truncate and len(self._batches.sources(plan, table, name, known, []).names) == 1:
+            # Of a truncate of its only source, in whatever partition, the table itself tells.
+            keep = [~truncated(part.order, table, plan) for part, _ in parts]
         for at in {ranks[int(rank)] for part, _ in parts for rank in np.unique(part.order.partition)}:
             own = [(i, part) for i, (part, _) in enumerate(parts) if ranks[int(part.order.partition[0])] == at]
             first = min(int(part.order.offset.min()) for _, part in own)

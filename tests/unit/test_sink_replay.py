@@ -114,3 +114,11 @@ def test_a_truncate_of_another_table_overtakes_nothing() -> None:
 def test_a_truncate_of_the_only_source_overtakes_all() -> None:
     """Also a record without value, which tells no source: the rows of a topic of one table are that table's."""
     assert _kept([_event("x", 1), None], [_event("x", 9, "t")], "srv.public.x") == []
+
+
+def test_a_truncate_in_another_partition_overtakes_what_is_older() -> None:
+    """The table tells of its last truncate; where it takes another source too nobody knows whose that was."""
+    letters: list[bytes | None] = [_event("x", 1), _event("x", 5)]
+    assert _kept(letters, [], "srv.public.x") == [1, 2]
+    assert _kept(letters, [], "srv.public.x", truncated=3_001) == [2]
+    assert _kept([*letters, _event("y", 2)], [], truncated=3_001) == [1, 2, 3]
