@@ -61,13 +61,14 @@ class KeyRule:
     fields: tuple[str, ...] = ()
     by_table: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
 
-    def of(self, table: str) -> tuple[str, ...]:
-        """The configured key columns of a table."""
-        return self.by_table.get(table, self.fields)
+    def of(self, *names: str) -> tuple[str, ...]:
+        """The configured key columns of a table that is known by these names."""
+        return next((self.by_table[name] for name in names if name in self.by_table), self.fields)
 
-    def comes_from(self, table: str) -> KeysFrom:
+    def comes_from(self, *names: str) -> KeysFrom:
         """Where a table's keys are read."""
-        return "value" if self.mode == "record_value" or self.by_table.get(table) else "record"
+        own = next((self.by_table[name] for name in names if name in self.by_table), ())
+        return "value" if self.mode == "record_value" or own else "record"
 
 
 def build(reading: Reading) -> KeyRule:

@@ -42,9 +42,11 @@ def _declared(kind: str | Nested, ids: Iterator[int]) -> str | dict[str, Any]:
     return {"type": kind.kind, **named, f"{kind.parts[-1][0]}-required": False}
 
 
-def terms_of(by_table: Mapping[str, tuple[str, ...]], name: str, needs: list[Need]) -> tuple[str, ...] | None:
-    """Give the terms that are configured for this very table, by its name or a topic's; None without any."""
-    return next((by_table[key] for key in (name, *(need.topic for need in needs)) if key in by_table), None)
+def terms_of(
+    by_table: Mapping[str, tuple[str, ...]], names: Iterable[str], needs: list[Need]
+) -> tuple[str, ...] | None:
+    """Give the terms that are configured for this very table, by its names or a topic's; None without any."""
+    return next((by_table[key] for key in (*names, *(need.topic for need in needs)) if key in by_table), None)
 
 
 def identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:
@@ -113,6 +115,12 @@ def key_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str |
     numbers with a floating point are none that Iceberg's spec has equality deletes by.
     """
     keys = list(keys)
+    several = [name for name in keys if name in columns.names and _has_parts(columns.field(name).type)]
+    if several:
+        return (
+            f"its key has a column of a type that identifies nothing ({', '.join(several)}: list, map or variant): "
+            "name others in iceberg.tables.default-id-columns, or set write-mode=append"
+        )
     unfit = [name for name in keys if name in columns.names and not _deleted_by(columns.field(name).type)]
     if mode == "equality-delete" and unfit:
         return (
@@ -121,6 +129,10 @@ def key_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str |
             "iceberg.tables.default-id-columns"
         )
     return _nested_fault(columns, keys, mode)
+
+
+def _has_parts(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_map(kind) or kind == JSON)
 
 
 def _deleted_by(kind: pa.DataType) -> bool:

@@ -169,7 +169,7 @@ class Targets(Known[Target]):
             known_keys=target.known_keys,
             committed=ahead,
             patches=name in self._patched and target.upsert and not history,
-            keys_from=self._settings.table.keys.comes_from(name),
+            keys_from=self._settings.table.keys.comes_from(*self._names(name)),
             dated=target.upsert and not history and self._is_dated(target.layout),
             watermarks=target.stored.position.watermarks,
             partitions=target.stored.position.partitions,
@@ -219,7 +219,8 @@ class Targets(Known[Target]):
         faults = contradictions.of_types(declared(rule.columns), target.layout)
         if faults:
             raise FatalError(f"table {target.table.name}: {'; '.join(faults)}; correct it, or drop the table")
-        terms = [parse(term) for term in rule.partition_by_table.get(name, rule.partition_by)]
+        own = terms_of(rule.partition_by_table, self._names(name), [])
+        terms = [parse(term) for term in (rule.partition_by if own is None else own)]
         other = contradictions.of_partitions(terms, target.layout) if terms else None
         if other is not None:
             told = "the table keeps its partition spec; partition-by is for tables that are made"
@@ -231,7 +232,7 @@ class Targets(Known[Target]):
     def _target(self, name: str, table: Table, *, alone: bool = True) -> Target:
         """See a table as it is; `alone` until another writer was met."""
         rule = self._settings.table
-        table.follow(rule.writes.branch_of(name, table.name))
+        table.follow(rule.writes.branch_of(*self._names(name)))
         layout, mode = self._layout(name, table), self._mode(name)
         upsert = rule.upsert and mode != "append" and bool(layout.keys)
         formats.check(layout, upsert=upsert)
@@ -263,11 +264,15 @@ class Targets(Known[Target]):
         found = stored(table, self._settings.name)
         return found if found.commit_id is not None else attrs.evolve(before.stored, commit_id=None)
 
+    def _names(self, name: str) -> tuple[str, str]:
+        """Give the names by which a table's own settings may call it: without its namespace, and with it."""
+        return name, self._catalog.full_name(name)
+
     def _keeps_history(self, name: str) -> bool:
-        return self._settings.table.writes.keeps_history(name, self._catalog.full_name(name))
+        return self._settings.table.writes.keeps_history(*self._names(name))
 
     def _mode(self, name: str) -> WriteMode:
-        return self._settings.table.writes.mode_of(name, self._catalog.full_name(name))
+        return self._settings.table.writes.mode_of(*self._names(name))
 
     def _layout(self, name: str, table: Table) -> TableLayout:
         """Give a table's layout with the key and write properties that are configured.
@@ -278,7 +283,7 @@ class Targets(Known[Target]):
         rule, mode = self._settings.table, self._mode(name)
         layout = table.layout()
         properties = {**layout.properties, **rule.write_properties}
-        ids = rule.keys.of(name) if rule.upsert else ()
+        ids = rule.keys.of(*self._names(name)) if rule.upsert else ()
         if rule.upsert and self._keeps_history(name):
             ids = business_key(layout, ids)
         layout = attrs.evolve(layout, properties=properties, id_columns=ids)
@@ -288,7 +293,8 @@ class Targets(Known[Target]):
         missing = [column for column in layout.id_columns if path_of(layout.columns, column) is None]
         if missing:
             raise FatalError(f"table {table.name} has no column {', '.join(missing)}, which is configured as its key")
-        unfit = key_fault(layout.columns, layout.keys, mode) if rule.upsert and mode != "append" else None
+        columns = pa.schema([f.with_type(JSON) if f.name in layout.variants else f for f in layout.columns])
+        unfit = key_fault(columns, layout.keys, mode) if rule.upsert and mode != "append" else None
         if unfit is not None:
             raise FatalError(f"table {table.name}: {unfit}")
         return layout
@@ -315,14 +321,14 @@ class Targets(Known[Target]):
             else union(merged(need.row) if rule.case_insensitive else need.row for need in needs)
         )
         keys, properties = self._keys(name, needs, columns), self._properties()
-        columns = with_keys(columns, needs if rule.keys.comes_from(name) == "record" else [], keys)
+        columns = with_keys(columns, needs if rule.keys.comes_from(*self._names(name)) == "record" else [], keys)
         if not len(columns):
             raise DataFault("its events have no columns that a table could have")
         mode = self._mode(name)
         upsert = rule.upsert and mode != "append" and bool(keys)
         unfit = key_fault(columns, keys, mode) if upsert else None
         if unfit is not None:
-            raise (FatalError if rule.keys.of(name) else DataFault)(f"table {full_name}: {unfit}")
+            raise (FatalError if rule.keys.of(*self._names(name)) else DataFault)(f"table {full_name}: {unfit}")
         if upsert and self._keeps_history(name):
             columns, keys = with_validity(columns), (*keys, VALID_FROM)
         elif upsert and rule.keep_deletes and DELETED not in columns.names:
@@ -345,13 +351,13 @@ class Targets(Known[Target]):
 
     def _keys(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[str, ...]:
         rule = self._settings.table
-        wanted = rule.keys.of(name) if rule.keys.mode != "none" else ()
+        wanted = rule.keys.of(*self._names(name)) if rule.keys.mode != "none" else ()
         if rule.keys.mode == "none":
             return ()
         if not wanted:
             return identifiers(needs, rule)
         there = columns
-        if rule.keys.comes_from(name) == "record":
+        if rule.keys.comes_from(*self._names(name)) == "record":
             there = union(need.key for need in needs if need.key is not None)
         try:
             return expanded(there, wanted)
@@ -387,14 +393,14 @@ class Targets(Known[Target]):
 
     def _partitioning(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[PartitionTerm, ...]:
         rule = self._settings.table
-        own = terms_of(rule.partition_by_table, name, needs)
+        own = terms_of(rule.partition_by_table, self._names(name), needs)
         if own is not None:
             return tuple(parse(term) for term in own)
         return self._there("partition-by", name, [parse(term) for term in rule.partition_by], columns)
 
     def _sorting(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[SortTerm, ...]:
         rule = self._settings.table
-        own = terms_of(rule.sort_by_table, name, needs)
+        own = terms_of(rule.sort_by_table, self._names(name), needs)
         if own is not None:
             return tuple(parse_order(term) for term in own)
         return self._there("sort-by", name, [parse_order(term) for term in rule.sort_by], columns)

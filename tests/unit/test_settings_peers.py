@@ -156,3 +156,13 @@ def test_its_defaults_are_its_own(tmp_path: Path) -> None:
     assert (table.create_identifier_fields, table.keys.comes_from("db.x")) == (False, "value")
     assert settings.spark["spark.hadoop.fs.defaultFS"] == "hdfs://x"
     assert settings.catalog.properties["client.region"] == "us-east-1"
+
+
+def test_a_tables_own_keys_are_found_with_and_without_its_namespace(tmp_path: Path) -> None:
+    """`<table>.id-columns` names a table as its other settings do: by its name, or with the namespace in front."""
+    keys = _load(tmp_path, CONNECT["change data capture"], NEEDED).table.keys
+    assert keys.of("orders", "db.orders") == keys.of("db.orders", "db.orders") == ("id", "region")
+    assert keys.of("orders", "other.orders") == ("id",)
+    text = "topics=t\niceberg.table.db.orders.id-columns=id\n"
+    keys = _load(tmp_path, text, {**NEEDED, **SERVER}).table.keys
+    assert [keys.comes_from("orders", f"{space}.orders") for space in ("db", "other")] == ["value", "record"]

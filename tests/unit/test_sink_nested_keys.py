@@ -12,7 +12,7 @@ from connector.errors import DataFault
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.nested import chosen, column_of, field_of, path_of, put, typed
 from connector.iceberg.ranges import KeyRanges
-from connector.iceberg.types import table_schema
+from connector.iceberg.types import JSON, table_schema
 from connector.opensearch.texts import json_texts
 from connector.settings import load
 from connector.sink.decode import decode
@@ -210,6 +210,15 @@ def test_keys_that_equality_deletes_do_not_hit(kind: pa.DataType) -> None:
     assert "write-mode" in str(key_fault(columns, ("id", "u"), "equality-delete"))
     assert key_fault(columns, ("id", "u"), "position-delete") is None
     assert key_fault(columns, ("u", "b"), "equality-delete") is None
+
+
+@pytest.mark.parametrize("mode", ["equality-delete", "position-delete", "copy-on-write"])
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64()), JSON], ids=str)
+def test_what_has_parts_is_no_key(kind: pa.DataType, mode: Any) -> None:
+    """Lists, maps and variants tell no rows apart in any mode, on the top level too."""
+    columns = pa.schema([("id", pa.int64()), ("tags", kind)])
+    assert "(tags:" in str(key_fault(columns, ("id", "tags"), mode))
+    assert key_fault(columns, ("id",), mode) is None
 
 
 def test_ranges_of_such_keys_are_told_to_iceberg() -> None:

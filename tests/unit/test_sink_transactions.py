@@ -1,4 +1,4 @@
-"""What transaction topics tell: ends that nobody wrote like that say nothing, and those beside them are read exactly."""
+"""What transaction topics tell: odd ends say nothing, and those beside them are read exactly."""
 
 from __future__ import annotations
 
