@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+from py4j.java_gateway import is_instance_of
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,8 @@ from connector.settings.catalog import local_path
 from connector.settings.errors import NEVER_AGAIN
 from connector.settings.partitions import PartitionTerm
 from connector.settings.sorting import SortTerm
+
+_TABLE = "org.apache.iceberg.HasTableOperations"
 
 
 class Catalog:
@@ -67,25 +70,35 @@ class Catalog:
                 where = iceberg.catalog.Namespace.of(strings(self._spark, namespace))
                 identifier = iceberg.catalog.TableIdentifier.of(where, table)
                 java = self._java.loadTable(identifier)
+            if not is_instance_of(self._spark.sparkContext._gateway, java, _TABLE):  # noqa: SLF001
+                return None  # what Iceberg tells of a table (`orders.snapshots`), under a name like a table's
         except FatalError as error:
             if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):
                 return None
             raise
         return self._wrapped(name, java, identifier)
 
-    def listed(self) -> list[tuple[tuple[str, ...], str]]:
-        """Give namespace and name of every table of the catalog.
+    def listed(self, namespace: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
+        """Give namespace and name of every table of the catalog, or of those of one namespace; none if it is not there.
 
         Cost: two requests per namespace.
         """
-        with mapped(f"listing the tables of catalog {self._settings.name}"):
-            return sorted(self._tables_below(()))
+        try:
+            with mapped(f"listing the tables of catalog {self._settings.name}"):
+                return sorted(self._tables_of(namespace) if namespace else self._tables_below(()))
+        except FatalError as error:
+            if namespace and java_exception_name(error) == "NoSuchNamespaceException":
+                return []
+            raise
+
+    def _tables_of(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+        for identifier in each(self._java.listTables(self._namespace(levels))):
+            yield levels, str(identifier.name())
 
     def _tables_below(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-        namespace = jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, levels))
+        namespace = self._namespace(levels)
         if levels:
-            for identifier in each(self._java.listTables(namespace)):
-                yield levels, str(identifier.name())
+            yield from self._tables_of(levels)
         for below in each(self._java.listNamespaces(namespace)):
             deeper = tuple(str(level) for level in below.levels())
             if len(deeper) > len(levels):

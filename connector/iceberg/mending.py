@@ -10,96 +10,143 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import attrs
-import orjson
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
 from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.table import StaticTable
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UUIDType
 from pyspark.sql import SparkSession
 
+from connector.errors import CommitRefused, ConnectorError
 from connector.iceberg.attempts import land
 from connector.iceberg.java import each, jvm
 from connector.iceberg.table import Table
 from connector.settings.writes import MAIN
 
 _MISLEADING = (UUIDType, TimestampNanoType, TimestamptzNanoType)
+_OF_POSITION_DELETES = (2147483546, 2147483545)
+"""Iceberg's ids of the columns of position deletes: by their bounds readers find the data files that they are for."""
 
-_Entry = tuple[str, int | None]
-"""The path of a file, and for a deletion vector its place in it."""
+
+@attrs.frozen
+class Entry:
+    """A live file of a manifest: what it holds, its path, the snapshot it came with, the columns with such bounds."""
+
+    content: DataFileContent
+    path: str
+    snapshot: int
+    columns: frozenset[int]
 
 
 @attrs.frozen
 class Harm:
     """What misleads readers of a table: how many delete and data files have such bounds, in which manifests.
 
-    `snapshots` has, by manifest, the snapshot that each of its files came with.
+    `manifests` has all live files of each, in its order: a Puffin file may be there several times. `branches` are those
+    besides main that have such files too.
     """
 
-    delete_files: int
-    data_files: int
-    columns: tuple[str, ...]
-    snapshots: Mapping[str, Mapping[_Entry, int]]
+    delete_files: int = 0
+    data_files: int = 0
+    columns: tuple[str, ...] = ()
+    manifests: Mapping[str, tuple[Entry, ...]] = attrs.field(factory=dict)
+    branches: tuple[str, ...] = ()
+
+
+class _Moved(ConnectorError):
+    """The manifests that were looked at are not those of the newest snapshot any more."""
 
 
 def harm(table: Table) -> Harm:
-    """Look for misleading bounds in the newest snapshot of the table's main branch.
+    """Look for misleading bounds in the newest snapshots of the table's branches; what is counted is main's.
 
     Cost: reads every manifest once, where the table has, or had, a column of such a type. Raises as `Table.reading`.
     """
     metadata = table.metadata()
     named = {number: name for schema in metadata.schemas().values() for number, name in _columns(schema)}
-    snapshot = metadata.current_snapshot()
-    counts = dict.fromkeys(DataFileContent, 0)
-    found: dict[str, dict[_Entry, int]] = {}
-    columns: set[str] = set()
-    for manifest, entries in _read(table, snapshot, metadata.io) if named and snapshot is not None else ():
-        hurt = [(file, ids) for file in (one.data_file for one in entries) if (ids := _bounded(file, named))]
-        for file, ids in hurt:
-            counts[file.content] += 1
-            columns |= {named[number] for number in ids}
-        if hurt:
-            found[manifest.manifest_path] = {_entry(one.data_file): _came_with(one, manifest) for one in entries}
-    deletes = sum(counts.values()) - counts[DataFileContent.DATA]
-    return Harm(deletes, counts[DataFileContent.DATA], tuple(sorted(columns)), found)
+    if not named:
+        return Harm()
+    read: dict[str, tuple[Entry, ...]] = {}
+    hurt = {
+        name: found
+        for name, snapshot in _branches(metadata)
+        if (found := dict(_hurt(table, snapshot, metadata.io, named.keys(), read)))
+    }
+    manifests = hurt.pop(MAIN, {})
+    files = [entry for entries in manifests.values() for entry in entries if entry.columns]
+    data = sum(entry.content == DataFileContent.DATA for entry in files)
+    columns = {named[number] for entry in files for number in entry.columns}
+    return Harm(len(files) - data, data, tuple(sorted(columns)), manifests, tuple(sorted(hurt)))
 
 
-def _read(table: Table, snapshot: Snapshot, io: FileIO) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
+def _branches(metadata: StaticTable) -> Iterator[tuple[str, Snapshot]]:
+    for name, ref in metadata.refs().items():
+        snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and snapshot is not None:
+            yield name, snapshot
+
+
+def _hurt(
+    table: Table, snapshot: Snapshot, io: FileIO, ids: AbstractSet[int], read: dict[str, tuple[Entry, ...]]
+) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+    """Give the manifests of a snapshot that have such bounds; `read` are those that were looked at already."""
     with table.reading("the manifests"):
         manifests = snapshot.manifests(io)
     for manifest in manifests:
-        with table.reading("the manifests"):
-            entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
-        yield manifest, entries
+        path = manifest.manifest_path
+        if path not in read:
+            with table.reading("the manifests"):
+                read[path] = tuple(_entries(manifest, io, ids))
+        if any(entry.columns for entry in read[path]):
+            yield path, read[path]
+
+
+def _entries(manifest: ManifestFile, io: FileIO, ids: AbstractSet[int]) -> Iterator[Entry]:
+    for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+        file, came = entry.data_file, entry.snapshot_id
+        snapshot = int(manifest.added_snapshot_id or 0) if came is None else int(came)
+        yield Entry(file.content, str(file.file_path), snapshot, _bounded(file, ids))
 
 
 def mend(spark: SparkSession, table: Table, found: Harm) -> int:
-    """Write the manifests anew without those bounds, and replace the old ones in one commit; give how many files.
+    """Write main's manifests anew without those bounds, and replace the old ones in one commit; give how many files.
 
     Raises:
         CommitRefused: another writer was faster; nothing was changed, look again.
         CommitUnknown, RetriableError: as `connector.iceberg.attempts.land`.
     """
-    ids = {number for schema in table.metadata().schemas().values() for number, _ in _columns(schema)}
-    mended = 0
+    kept = _kept(spark, table)
 
     def update() -> Any:
-        nonlocal mended
-        java, mended = table.java, 0
+        java = table.java
+        there = {str(manifest.path()): manifest for manifest in each(java.snapshot(MAIN).allManifests(java.io()))}
+        if not found.manifests.keys() <= there.keys():
+            raise _Moved
         made = java.rewriteManifests()
-        for manifest in each(java.snapshot(MAIN).allManifests(java.io())):
-            snapshots = found.snapshots.get(str(manifest.path()))
-            if snapshots is not None:
-                new, count = _without(spark, table, manifest, snapshots, ids)
-                made = made.deleteManifest(manifest).addManifest(new)
-                mended += count
+        for path, entries in found.manifests.items():
+            made = made.deleteManifest(there[path]).addManifest(_without(spark, table, there[path], entries, kept))
         return made
 
-    land(table, uuid.uuid4().hex, update)
-    return mended
+    try:
+        land(table, uuid.uuid4().hex, update)
+    except _Moved:
+        raise CommitRefused(f"table {table.name} has other manifests than those that were looked at") from None
+    return found.delete_files + found.data_files
+
+
+def _kept(spark: SparkSession, table: Table) -> Any:
+    """Give the ids of the columns of which manifests go on to tell bounds and counts, as Java's set."""
+    kept = jvm(spark).java.util.HashSet()
+    ids = {number for schema in table.metadata().schemas().values() for number in _others(schema)}
+    for number in (*_OF_POSITION_DELETES, *sorted(ids)):
+        kept.add(number)
+    return kept
 
 
 def _columns(schema: Schema) -> Iterator[tuple[int, str]]:
@@ -108,50 +155,29 @@ def _columns(schema: Schema) -> Iterator[tuple[int, str]]:
             yield number, str(schema.find_column_name(number))
 
 
-def _bounded(file: DataFile, ids: Mapping[int, str]) -> set[int]:
-    return ids.keys() & ({*(file.lower_bounds or {})} | {*(file.upper_bounds or {})})
+def _others(schema: Schema) -> Iterator[int]:
+    return (number for number, field in index_by_id(schema).items() if not isinstance(field.field_type, _MISLEADING))
 
 
-def _entry(file: DataFile) -> _Entry:
-    return str(file.file_path), getattr(file, "content_offset", None)
+def _bounded(file: DataFile, ids: AbstractSet[int]) -> frozenset[int]:
+    return frozenset(ids & {*(file.lower_bounds or {}), *(file.upper_bounds or {})})
 
 
-def _came_with(entry: Any, manifest: ManifestFile) -> int:
-    came = entry.snapshot_id
-    return int(manifest.added_snapshot_id or 0) if came is None else int(came)
-
-
-def _without(
-    spark: SparkSession, table: Table, manifest: Any, snapshots: Mapping[_Entry, int], ids: set[int]
-) -> tuple[Any, int]:
-    """Write a manifest's live files into a new one; give it, and how many were mended."""
-    iceberg, java, version = jvm(spark).org.apache.iceberg, table.java, table.format_version
+def _without(spark: SparkSession, table: Table, manifest: Any, entries: tuple[Entry, ...], kept: Any) -> Any:
+    """Write a manifest's live files into a new one."""
+    iceberg, java = jvm(spark).org.apache.iceberg, table.java
     files, spec = iceberg.ManifestFiles, java.specs()[manifest.partitionSpecId()]
-    deletes = str(manifest.content().name()) == "DELETES"
     place = java.operations().metadataFileLocation(f"{uuid.uuid4().hex}-mended.avro")
+    deletes = str(manifest.content().name()) == "DELETES"
     read, write = (files.readDeleteManifest, files.writeDeleteManifest) if deletes else (files.read, files.write)
-    reader, mended = read(manifest, java.io(), java.specs()), 0
-    writer = write(version, spec, java.io().newOutputFile(place), None)
+    reader = read(manifest, java.io(), java.specs())
+    writer = write(table.format_version, spec, java.io().newOutputFile(place), None)
     try:
-        for file in each(reader):
-            made = _unbounded(spark, table, file, spec, ids)
-            path, offset = str(file.location()), file.contentOffset() if deletes else None
-            came = snapshots[path, None if offset is None else int(offset)]
-            writer.existing(made or file, came, file.dataSequenceNumber(), file.fileSequenceNumber())
-            mended += made is not None
+        for entry, file in zip(entries, each(reader), strict=True):
+            assert entry.path == str(file.location())
+            told = file.copyWithStats(kept) if entry.columns else file
+            writer.existing(told, entry.snapshot, file.dataSequenceNumber(), file.fileSequenceNumber())
     finally:
         reader.close()
         writer.close()
-    return writer.toManifestFile(), mended
-
-
-def _unbounded(spark: SparkSession, table: Table, file: Any, spec: Any, ids: set[int]) -> Any:
-    """Give the same content file without bounds of these fields; None where it has none."""
-    document = orjson.loads(jvm(spark).org.apache.iceberg.ContentFileParser.toJson(file, spec))
-    mended = False
-    for side in ("lower-bounds", "upper-bounds"):
-        bounds = document.get(side, {"keys": [], "values": []})
-        kept = [pair for pair in zip(bounds["keys"], bounds["values"], strict=True) if pair[0] not in ids]
-        mended |= len(kept) < len(bounds["keys"])
-        document[side] = {"keys": [key for key, _ in kept], "values": [value for _, value in kept]}
-    return next(table.content_files([orjson.dumps(document)])) if mended else None
+    return writer.toManifestFile()

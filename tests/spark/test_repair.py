@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from sqlite3 import connect
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from connector.errors import CommitRefused
 from connector.iceberg.catalog import Catalog
-from connector.iceberg.mending import harm
+from connector.iceberg.mending import harm, mend
 from connector.settings.catalog import CatalogSettings
 from connector.settings.partitions import PartitionTerm
 from tests.host import Host
 from tests.model.key_types import KEY_TYPES
 from tests.reading import Lake
 from tests.running import catalog
-from tests.spark.test_key_types import Case, fill, values_by_iceberg, values_by_spark
+from tests.spark.test_key_types import Case, Written, fill, values_by_iceberg, values_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
+Opened = tuple[Catalog, Lake]
 UUID = next(kind for kind in KEY_TYPES if kind.name == "uuid")
 
 
@@ -34,9 +37,83 @@ def _row_ids(spark: SparkSession, case: Case) -> dict[int, int]:
     return dict(map(tuple, spark.sql(f"SELECT v, _row_id FROM {case.table}").collect()))
 
 
+@pytest.fixture(scope="module")
+def opened(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    """A catalog for the sink's code, and the same for readers."""
+    properties = {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("repairs"))}
+    lake = Lake(spark, "repairs", properties)
+    return Catalog(spark, CatalogSettings("repairs", properties, ("default",), {})), lake
+
+
+@pytest.fixture
+def misleading(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Files have bounds of uuids, as they were written before; until it is undone."""
+    for module in ("footer", "parquet_file"):
+        monkeypatch.setattr(f"connector.iceberg.{module}.UNORDERED", ())
+    return monkeypatch
+
+
+def _mended(spark: SparkSession, lake: Lake, written: Written, case: Case) -> None:
+    """Mend a table: its rows are right, nothing is left to mend, and it goes on."""
+    table = written.table
+    table.refresh()
+    found = harm(table)
+    assert found.manifests
+    ids = _row_ids(spark, case) if table.format_version > 2 else {}
+    assert mend(spark, table, found) == found.delete_files + found.data_files
+    assert not harm(table).manifests
+    right = sorted(written.model.values())
+    assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == right
+    if ids:
+        assert _row_ids(spark, case) == {value: ids[value] for value in right}
+    written.batch(dict.fromkeys(sorted(written.model)[:3], 90_000), Random(3))
+    assert values_by_spark(spark, case) == sorted(written.model.values())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_of_other_engines_stay(
+    spark: SparkSession, opened: Opened, version: int, misleading: pytest.MonkeyPatch
+) -> None:
+    """Position deletes and deletion vectors, several in one file, share a manifest with the files that are mended."""
+    tables, lake = opened
+    case = Case(UUID, "equality-delete", version, "parquet", None, 80, "repairs")
+    written = fill(spark, tables, case)
+    java = written.table.java
+    merging = java.updateProperties().set("write.delete.mode", "merge-on-read")
+    merging.set("commit.manifest.min-count-to-merge", "2").commit()
+    gone = set(sorted(written.model.values())[::3])
+    spark.sql(f"DELETE FROM {case.table} WHERE v IN ({', '.join(map(str, gone))})")
+    written.model = {key: value for key, value in written.model.items() if value not in gone}
+    written.table.refresh()
+    written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
+    counted = spark.sql(f"SELECT count(*) FROM {case.table}.manifests WHERE content = 1").collect()
+    assert counted[0][0] == 1
+    misleading.undo()
+    _mended(spark, lake, written, case)
+
+
+def test_another_writer_is_faster(spark: SparkSession, opened: Opened, misleading: pytest.MonkeyPatch) -> None:
+    """Manifests that were merged since they were looked at: nothing is committed as if it were a repair."""
+    tables, lake = opened
+    case = Case(UUID, "equality-delete", 2, "parquet", None, 123, "repairs")
+    written = fill(spark, tables, case)
+    written.table.java.updateProperties().set("commit.manifest.min-count-to-merge", "2").commit()
+    misleading.undo()
+    repairing = tables.load(case.name)
+    assert repairing is not None
+    found = harm(repairing)
+    written.table.refresh()
+    written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
+    with pytest.raises(CommitRefused):
+        mend(spark, repairing, found)
+    written.table.refresh()
+    assert written.table.java.currentSnapshot().operation() == "overwrite"
+    _mended(spark, lake, written, case)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_deletes_that_were_left_out_apply(
-    spark: SparkSession, host: Host, tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, host: Host, tmp_path: Path, version: int, misleading: pytest.MonkeyPatch
 ) -> None:
     """A dry run changes nothing; then the rows are right for all readers, files and their numbers are what they were,
     and the table goes on."""
@@ -46,15 +123,13 @@ def test_deletes_that_were_left_out_apply(
     lake = Lake(spark, name, properties)
     tables = Catalog(spark, CatalogSettings(name, properties, ("default",), {}))
     case = Case(UUID, "equality-delete", version, "parquet", PartitionTerm("p", "identity"), catalog=name)
-    # As they were written before.
-    for module in ("footer", "parquet_file"):
-        monkeypatch.setattr(f"connector.iceberg.{module}.UNORDERED", ())
     written = fill(spark, tables, case)
-    monkeypatch.undo()
+    misleading.undo()
     right = sorted(written.model.values())
     assert len(values_by_spark(spark, case)) > len(right)
     found = harm(written.table)
     assert (found.columns, found.delete_files > 0, found.data_files > 0) == (("k",), True, True)
+    before = written.table.snapshot_id
     places, ids = _places(spark, case), _row_ids(spark, case) if version > 2 else {}
 
     file = tmp_path / "sink.properties"
@@ -73,8 +148,34 @@ def test_deletes_that_were_left_out_apply(
     if version > 2:
         assert _row_ids(spark, case) == {value: ids[value] for value in right}
     written.table.refresh()
-    assert not harm(written.table).snapshots
+    assert not harm(written.table).manifests
+    if version > 2:
+        written.table.java.manageSnapshots().createBranch("audit", before).commit()
     lake.java(case.name).expireSnapshots().expireOlderThan(2**60).retainLast(1).commit()
     written.batch(dict.fromkeys(list(written.model)[:3], 10_000), Random(3))
     assert values_by_iceberg(spark, lake, case) == sorted(written.model.values())
     assert host.call("repair", str(file)).code == 0
+    if version > 2:
+        _say_what_cannot_be_done(host, file, tmp_path / "catalog.db", written)
+
+
+def _say_what_cannot_be_done(host: Host, file: Path, database: Path, written: Written) -> None:
+    """Other branches, names that are no table's, tables that nobody can read, namespaces without any."""
+    name = written.case.name
+    said = host.call("repair", "--execute", str(file))
+    assert said.code == 0, said.log
+    assert "branch audit" in said.out
+    assert "nothing in them" not in said.out
+    for wrong in ("nowhere", "elsewhere.t", f"default.{name}.snapshots", "default."):
+        said = host.call("repair", "--table", name, "--table", wrong, str(file))
+        assert (said.code, wrong in said.log) == (3, True), said.log
+    said = host.call("repair", "-X", "debezium.sink.iceberg.table-namespace=empty", str(file))
+    assert (said.code, "namespace empty" in said.log) == (3, True), said.log
+    with connect(database) as rows:
+        columns = "catalog_name, table_namespace, table_name, metadata_location, iceberg_type"
+        for table, at in (("with.dots", "metadata_location"), ("lost", "'/nowhere/1.metadata.json'")):
+            kept = f"SELECT catalog_name, table_namespace, ?, {at}, iceberg_type FROM iceberg_tables"
+            rows.execute(f"INSERT INTO iceberg_tables ({columns}) {kept} WHERE table_name = ?", (table, name))
+    said = host.call("repair", "--execute", str(file))
+    assert (said.code, "lost" in said.log) == (1, True), said.log
+    assert said.out.count("branch audit") == 2
