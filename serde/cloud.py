@@ -18,7 +18,8 @@ from serde.positions import FIELDS
 MARKS = frozenset({"specversion", "iodebeziumop", "data"})
 _PREFIX = "iodebezium"
 _IMAGES = ("before", "after")
-_TEXTS = {name: name for name in ("version", "connector", "name", "snapshot", "db", "schema", "table", "file")} | {
+_SAME = ("version", "connector", "name", "snapshot", "db", "schema", "table", "file", "gtid")
+_TEXTS = {name: name for name in _SAME} | {
     "commitlsn": "commit_lsn",
     "changelsn": "change_lsn",
 }

@@ -3,6 +3,8 @@
 Each connector says it in fields of its own (`source` of an envelope, or the columns that add.fields made of them):
 
     PostgreSQL          lsn, then the place in the transaction
+    MariaDB             gtid (domain-server-number), then the place in the transaction; comparable within one domain
+                        and server, whoever's log holds it
     MySQL, MariaDB      file, pos; comparable within one server and one series of files
     SQL Server, Db2     commit_lsn, change_lsn, event_serial_no (hexadecimal texts)
     Oracle              commit_scn, scn (texts or numbers)
@@ -16,6 +18,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +31,7 @@ NONE = np.iinfo(np.int64).min
 
 FIELDS = (
     "lsn",
+    "gtid",
     "server_id",
     "file",
     "pos",
@@ -53,6 +57,7 @@ _WIDTH = 4
 
 Columns = Callable[[str], pa.Array | None]
 
+_GTID = r"^(?P<server>\d{1,10}-\d{1,10})-(?P<number>\d{1,18})$"
 _FILE = re.compile(r"(.*)\.(\d{1,9})")
 _POS_BITS = 32
 _LSN_CHARS, _WIDE_LSN_CHARS = 22, 34
@@ -90,13 +95,13 @@ def _of_log(column: Columns, order: Ints, count: int) -> tuple[Places | None, pa
     """Take the first kind of position that an event has, and tell which server and files it is of."""
     result: Places | None = None
     series: pa.Array | None = None
-    for read in (_postgres, _binlog, _lsns, _scns, _mongo, _sequence):
+    for read in (_postgres, _gtids, _binlog, _lsns, _scns, _mongo, _sequence):
         made = read(column, order, count)
         if made is None:
             continue
-        if read is _binlog:
-            series = _series(column, count)
-        numbers, known = made
+        numbers, known, names = made
+        if names is not None:
+            series = names if series is None else pc.if_else(pc.equal(series, ""), names, series)
         fresh = known if result is None else known & (result[:, FIRST] == NONE)
         result = unplaced(count) if result is None else result
         for place, values in enumerate(numbers, FIRST):
@@ -104,7 +109,12 @@ def _of_log(column: Columns, order: Ints, count: int) -> tuple[Places | None, pa
     return result, series
 
 
-Read = tuple[tuple[Ints, ...], Mask]
+class Read(NamedTuple):
+    """Positions of one kind: their numbers, which are known, and where only those of one log compare, of which."""
+
+    numbers: tuple[Ints, ...]
+    known: Mask
+    series: pa.StringArray | None = None
 
 
 def _postgres(column: Columns, order: Ints, count: int) -> Read | None:
@@ -112,7 +122,23 @@ def _postgres(column: Columns, order: Ints, count: int) -> Read | None:
     if lsn is None or not pa.types.is_integer(lsn.type):
         return None
     first = _whole(lsn, count)
-    return (first, _or_zero(order)), first != NONE
+    return Read((first, _or_zero(order)), first != NONE)
+
+
+def _gtids(column: Columns, order: Ints, count: int) -> Read | None:
+    # MySQL's are no such numbers: the members of a group share an id, and give theirs out in blocks.
+    gtid = column("gtid")
+    if gtid is None or not pa.types.is_string(gtid.type) or gtid.null_count == count:
+        return None
+    if pc.all(pc.match_substring(gtid, ":")).as_py():
+        return None
+    server, number = pc.extract_regex(gtid, pattern=_GTID).flatten()
+    if number.null_count == count:
+        return None
+    first = _whole(number, count)
+    # A transaction is of the server that it began in, whoever's log it is read from.
+    series = pc.binary_join_element_wise(LOG, server, "").fill_null("")
+    return Read((first, _or_zero(order)), first != NONE, series)
 
 
 def _binlog(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG001 - one shape for all
@@ -126,7 +152,7 @@ def _binlog(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: A
     at = _whole(pos, count)
     known = (number != NONE) & (at >= 0) & (at >> _POS_BITS == 0)
     first = np.where(known, number << _POS_BITS | at, NONE)
-    return (first,), known
+    return Read((first,), known, _series(column, count))
 
 
 def _series(column: Columns, count: int) -> pa.StringArray:
@@ -152,7 +178,7 @@ def _lsns(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG
     serial = np.minimum(_or_zero(_whole(column("event_serial_no"), count)), _SERIALS)
     known = (top != NONE) & (high != NONE)
     high = np.where(known, high, 0)
-    return (np.where(known, top, NONE), slot << 32 | high >> 32, (high & _LOW) << 18 | low << 2 | serial), known
+    return Read((np.where(known, top, NONE), slot << 32 | high >> 32, (high & _LOW) << 18 | low << 2 | serial), known)
 
 
 def _hexadecimal(text: pa.StringArray) -> tuple[Ints, Ints]:
@@ -183,7 +209,7 @@ def _scns(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG
         return None
     first = _whole(commit, count)
     # Not ssn: it counts anew in each redo record, and several of a transaction may share their scn.
-    return (first, _or_zero(_whole(column("scn"), count))), first != NONE
+    return Read((first, _or_zero(_whole(column("scn"), count))), first != NONE)
 
 
 def _mongo(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG001 - one shape for all
@@ -192,7 +218,7 @@ def _mongo(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: AR
         return None
     first, then = _whole(second, count), _whole(place, count)
     known = (first != NONE) & (then != NONE)
-    return (np.where(known, first, NONE), then), known
+    return Read((np.where(known, first, NONE), then), known)
 
 
 def _sequence(column: Columns, order: Ints, count: int) -> Read | None:
@@ -200,7 +226,7 @@ def _sequence(column: Columns, order: Ints, count: int) -> Read | None:
     if number is None or not pa.types.is_integer(number.type):
         return None
     first = _whole(number, count)
-    return (first, _or_zero(order)), first != NONE
+    return Read((first, _or_zero(order)), first != NONE)
 
 
 def _whole(column: pa.Array | None, count: int) -> Ints:

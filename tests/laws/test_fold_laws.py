@@ -102,6 +102,8 @@ def _stream(seed: int, partitions: int, clock: Clock = "postgres") -> Database:
             db.side_by_side(one, other)
         else:
             db.transaction(*one)
+        if clock == "mariadb" and rng.random() < 0.2:
+            db.fail_over()
         if rng.random() < 0.4:
             db.read(rng.randrange(4))
     return db

@@ -237,6 +237,8 @@ def _restarting(seed: int, clock: Clock, *, grows: bool) -> tuple[Database, int]
             before = len(db.log)
             db.grow(rng.randint(PARTITIONS + 1, 5))
         db.transaction(*LIFE.steps(rng, set(db.rows), 4))
+        if clock == "mariadb" and rng.random() < 0.2:
+            db.fail_over()
         if rng.random() < 0.4 and not grows:
             db.read(rng.randrange(4))
         if rng.random() < 0.3:

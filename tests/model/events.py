@@ -5,6 +5,7 @@ image of a delete holds its key only), and keeps its own rows as the truth. The 
 change = d + tombstone + c; all events of one transaction share ts_ns). Its clock is one of
 
     postgres  positions of changes, dates of commits: of transactions that ran side by side positions go to and fro
+    mariadb   the same dates; numbers of transactions, which outlive a server, and positions of its log, which do not
     mysql     positions of the log, dates of whole seconds in which statements began: they go to and fro
     seconds   such dates without positions, as flattened events may have them
 """
@@ -22,8 +23,8 @@ from tests.model.recordings import Record
 
 Row = dict[str, Any]
 START_NS = 1_700_000_000_000_000_000
-Clock = Literal["postgres", "mysql", "seconds"]
-CLOCKS: tuple[Clock, ...] = ("postgres", "mysql", "seconds")
+Clock = Literal["postgres", "mariadb", "mysql", "seconds"]
+CLOCKS: tuple[Clock, ...] = ("postgres", "mariadb", "mysql", "seconds")
 
 
 class Database:
@@ -43,6 +44,7 @@ class Database:
         self._lsn = 1000
         self._transaction = 0
         self._events = 0
+        self._behind = 0
 
     def transaction(self, *changes: Sequence[Any]) -> None:
         """Commit changes together: ("c", row), ("u", row), ("d", id), ("k", old id, new id) for a key change."""
@@ -69,6 +71,10 @@ class Database:
         """Add partitions to the topic: keys move."""
         self.partitions = partitions
 
+    def fail_over(self) -> None:
+        """Another MariaDB takes over: in its log all transactions stand elsewhere, mostly in files of small numbers."""
+        self._behind = self._lsn - self.rng.randrange(400)
+
     def again(self, first: int) -> None:
         """Restart: everything from an event on is sent again, in order, up to now; reads are not.
 
@@ -78,7 +84,16 @@ class Database:
         for record in self.log[first:]:
             op = json.loads(record.value)["op"] if record.value else ""
             if op != "r":
-                self._append(self._partition(record.key), record.key, record.value)
+                self._append(self._partition(record.key), record.key, self._sent_again(record.value))
+
+    def _sent_again(self, value: bytes | None) -> bytes | None:
+        """Give an event as it is in the log of the server that there is now."""
+        if value is None or not self._behind or self.clock != "mariadb":
+            return value
+        event = json.loads(value)
+        number = int(event["source"]["gtid"].rpartition("-")[2])
+        event["source"] |= {"file": "bin.log.000001", "pos": number * 100 + event["transaction"]["total_order"]}
+        return json.dumps(event).encode()
 
     def _change(self, order: int, op: str, what: Any, new: int = 0) -> int:
         if op == "d":
@@ -125,9 +140,11 @@ class Database:
         if self.clock == "postgres":
             # A read has the snapshot's place: transactions that were open then go on at smaller ones.
             return {"lsn": self._lsn + 500 * (op == "r"), "xmin": None, "txId": self._transaction}
-        if self.clock == "mysql":
-            number, pos = divmod(self._lsn, 200)
-            return {"server_id": 7, "gtid": None, "file": f"bin.log.{number:06d}", "pos": pos, "row": 0}
+        if self.clock in ("mysql", "mariadb"):
+            behind = self._behind if self.clock == "mariadb" else 0
+            number, pos = divmod(max(self._lsn - behind, 0) + 1000 * (behind > 0), 200)
+            gtid = f"0-7-{self._transaction}" if self.clock == "mariadb" else None
+            return {"server_id": 7, "gtid": gtid, "file": f"bin.log.{number:06d}", "pos": pos, "row": 0}
         return {}
 
     def _append(self, partition: int, key: bytes | None, value: bytes | None) -> None:

@@ -224,6 +224,15 @@ def test_cloud_events_are_envelopes() -> None:
     assert made.deleted.tolist() == [False, True] and not faults and not other
 
 
+def test_cloud_events_tell_their_transactions_number() -> None:
+    """A MariaDB's number of the transaction is a text among the attributes."""
+    event = {name: value for name, value in cloud(7, after={"id": 1}).items() if name != "iodebeziumlsn"}
+    numbers = {"iodebeziumgtid": "0-1-77", "iodebeziumfile": "bin.000001", "iodebeziumpos": "4"}
+    made, _, _ = one(dump({**event, **numbers}))
+    assert made.place[:, 1:].tolist() == [[77, 3, 0]]
+    assert made.origin.to_pylist() == [".d.t @0-1"]
+
+
 def test_cloud_events_with_schema() -> None:
     """With a schema block the images have its types, and what is required stays so."""
     image = {"type": "struct", "optional": True, "fields": [{"type": "int32", "optional": False, "field": "id"}]}

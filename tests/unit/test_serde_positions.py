@@ -46,6 +46,11 @@ RISING: dict[str, list[dict[str, Any]]] = {
         _mysql(file="bin.log.000010", pos=4),
         _mysql(file="bin.log.1000000", pos=4),
     ],
+    "mariadb": [
+        {**_mysql("bin.log.000900"), "gtid": "0-1-9"},
+        {**_mysql("bin.log.000003"), "gtid": "0-1-10"},
+        {**_mysql("bin.log.000002"), "gtid": "0-1-1000"},
+    ],
     "sqlserver": [
         _lsns("00000027:00000ac0:0002", "00000027:00000ab0:0002"),
         _lsns("00000027:00000ac0:0002", "00000027:00000ab0:0002", 2),
@@ -117,6 +122,33 @@ def test_servers_and_files_do_not_compare() -> None:
     assert len(set(made.place[:, 0].tolist())) == 4
     assert made.origin.to_pylist() == ["s.d.t @1/bin.log", "s.d.t @2/bin.log", "s.d.t @1/other", "s.e.t @1/bin.log"]
     assert _changes(others[1]).place[0, 0] == made.place[1, 0], "the same in every block"
+
+
+def test_a_transaction_keeps_its_number_in_every_log() -> None:
+    """MariaDB's numbers compare within a domain and server; MySQL's, sets of them, and none leave it to the files."""
+    gtids = ["0-1-9", "0-2-9", "3-1-9", "8a94f357-aab4-11df-86ab-c80aa9429562:9", "0-1-9,0-2-3", "", None, "0-1-x"]
+    made = _changes(*({**_mysql(), "gtid": gtid} for gtid in gtids))
+    files = "s.d.t @1/bin.log"
+    assert made.origin.to_pylist() == ["s.d.t @0-1", "s.d.t @0-2", "s.d.t @3-1", *([files] * 5)]
+    assert made.place[:3, 1].tolist() == [9] * 3
+    assert len(set(made.place[3:, 1].tolist())) == 1
+    alone = _changes(*({**_mysql(), "gtid": gtid} for gtid in gtids[3:]))
+    assert alone.place.tolist() == made.place[3:].tolist(), "the same in every block"
+    (nowhere,) = _changes({"name": "s", "db": "d", "table": "t", "gtid": "0-1-9"}).origin.to_pylist()
+    assert nowhere == "s.d.t @0-1"
+
+
+@pytest.mark.parametrize("gtid", [1, 1.5, True, [1], {"a": 1}, ["0-1-2"]])
+@pytest.mark.parametrize("flattened", [False, True])
+def test_a_number_of_a_transaction_may_be_anything(gtid: Any, flattened: bool) -> None:
+    """What is none ends no task, and leaves it to the files."""
+    source = {**_mysql(), "gtid": gtid}
+    row = {"id": 1, "__op": "u", **{f"__source_{name}": value for name, value in source.items()}}
+    made = _made([row]) if flattened else _changes(source)
+    assert (
+        made.place.tolist()
+        == (_made([{**row, "__source_gtid": None}]) if flattened else _changes(_mysql())).place.tolist()
+    )
 
 
 @pytest.mark.parametrize(
