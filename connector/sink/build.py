@@ -132,7 +132,7 @@ def _destinations(
     """Give the sink's tables or indexes, how batches land there, and where each table says that it stands."""
     if settings.search is not None:
         stood = {name: told.position for name, told in offsets.tables.items()}
-        indices = Indices(settings, settings.search, stood)
+        indices = Indices(settings, settings.search, stood, _deleted_keys(spark, settings, catalog))
         indices.check({name: told.uuid for name, told in offsets.tables.items()})
         indices.find(seen.topics)
         return indices, Indexing(spark, indices, settings.search), {}

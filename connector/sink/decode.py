@@ -147,7 +147,7 @@ class _Work:
         self.truncates: list[Truncate] = []
         self.drift: set[tuple[int, str]] = set()
         self.seen: list[Seen] = []
-        self.ignored = self.nulled = self.untold = 0
+        self.ignored = self.nulled = self.untold = self.late = 0
         self._keys: dict[int | None, RecordKeys] = {}
 
     def keys(self, table: TablePlan | None) -> RecordKeys | None:
@@ -202,6 +202,7 @@ def _outcome(work: _Work, table: TablePlan | None, values: Decoded) -> Outcome:
         frozenset(work.drift),
         tuple(work.seen),
         work.untold,
+        work.late,
     )
 
 
@@ -258,6 +259,7 @@ def _taken(work: _Work, made: Changes, table: TablePlan | None, name: str | None
         work.part(ready.part, table)
         work.faults.extend(ready.faults)
         work.nulled += ready.nulled
+        work.late += ready.late
         if ready.seen.marks or ready.seen.after_delete >= 0:
             work.seen.append(ready.seen)
         if not plan.evolve:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.nested import columns_of
+from connector.iceberg.writing import TableWriter
 from connector.opensearch.actions import ROWS, Style
 from connector.opensearch.bulk import Counts
 from connector.opensearch.ids import document_ids, place_ids
@@ -33,6 +34,7 @@ from connector.sink.outlet import Writers
 from connector.sink.parcels import Parcel
 from connector.sink.parts import Folded, Part, gather, pack, unpack
 from connector.sink.plan import BatchPlan, Letter, TablePlan, Tally
+from connector.sink.remembered import Memory, remembered
 from connector.sink.rows import DELETED, Run
 from connector.sink.unsent import gaps, last_rows, unknown
 from serde.bits import Ints, Mask
@@ -55,25 +57,27 @@ class Target:
 
 @attrs.frozen
 class Documents:
-    """The outlet of indexes, by table name."""
+    """The outlet of indexes, by table name; with `memory` hard deletes are remembered there."""
 
     connection: ConnectionSettings
     bulk: BulkSettings
     targets: Mapping[str, Target]
+    memory: Memory | None = None
     report: bool = True
     follows_keys: bool = True
 
-    def open(self, plan: BatchPlan, label: str) -> Writers:  # noqa: ARG002 - requests need no names
-        """Begin in one task."""
-        return DocumentWriters(self, plan)
+    def open(self, plan: BatchPlan, label: str) -> Writers:
+        """Begin in one task; `label` goes into the names of files of deleted keys."""
+        return DocumentWriters(self, plan, label)
 
 
 class DocumentWriters:
     """The bulk requests of one task, for any number of indexes."""
 
-    def __init__(self, outlet: Documents, plan: BatchPlan) -> None:
+    def __init__(self, outlet: Documents, plan: BatchPlan, label: str) -> None:
         """Send nothing yet."""
-        self._outlet, self._plan = outlet, plan
+        self._outlet, self._plan, self._label = outlet, plan, label
+        self._deleted: TableWriter | None = None
         self._places = {rank: at for at, rank in plan.ranks.items()}
         self.dead: dict[int, str] = {}
         self.stale: set[int] = set()
@@ -146,7 +150,17 @@ class DocumentWriters:
                 self._count(table, len(part))
                 ids, versions = self._ids(part, table), self._versions(part, table)
                 self._sender.delete(self._target(table).style, ids, versions, tags(part))
+            self._remember(folded, table)
         yield from ()
+
+    def _remember(self, folded: Folded, table: TablePlan) -> None:
+        """Note the keys that are gone, with the versions of their deletes: the cluster forgets them."""
+        if self._outlet.memory is None or not table.remembers:
+            return
+        rows = remembered(folded, table, self._plan.ranks, self._outlet.memory)
+        if len(rows):
+            self._deleted = self._deleted or TableWriter(self._outlet.memory.layout, self._label)
+            self._deleted.rows(rows)
 
     def _index(self, part: Part, table: TablePlan) -> None:
         self._count(table, len(part))
@@ -169,6 +183,8 @@ class DocumentWriters:
     def close(self) -> Iterator[Parcel]:
         """Wait until every document is settled, and tell what became of them."""
         counts = self.finish()
+        if self._deleted is not None:
+            yield from (Parcel(parcels.DELETED, description) for description in self._deleted.close())
         for index in self._counts:
             yield Parcel(parcels.FILE, b"{}", index)
         if self._counts:
@@ -191,11 +207,13 @@ class DocumentWriters:
         for part in gather(folded.parts, folded.winners[gone]):
             ids = self._ids(part, table).to_pylist()
             wanted = [row for row, text in enumerate(ids) if text in keys.after]
-            unknown_ids = [ids[row] for row in wanted if ids[row] not in rows]
+            unknown_ids = [ids[row] for row in wanted if ids[row] not in rows or part.suspect[row]]
             names = part.rows.schema.names
             found = dict(zip(unknown_ids, self._held(table, unknown_ids, names), strict=True))
             versions = np.maximum(part.order.dedup, 1) - 1 if self._target(table).versions == "source" else None
             for row in wanted:
+                if part.suspect[row] and not _is_before(found.get(ids[row]), part, row):
+                    continue
                 texts = relocated.texts(ids[row], rows, found, names)
                 if texts is None:
                     continue
@@ -291,6 +309,11 @@ class DocumentWriters:
     def _letter(self, tag: int, reason: str) -> Letter:
         topic, partition = self._places[tag >> _OFFSET_BITS]
         return Letter(topic, partition, tag & ((1 << _OFFSET_BITS) - 1), "TASK_PUT", reason)
+
+
+def _is_before(document: Held | None, part: Part, row: int) -> bool:
+    """Tell whether a document has not taken a delete of its key in yet: one that comes again moves nothing."""
+    return document is not None and document.version < part.order.dedup[row]
 
 
 def standing(folded: Folded, which: Mask) -> Iterator[Part]:

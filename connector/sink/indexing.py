@@ -12,7 +12,7 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError
+from connector.errors import CommitRefused, ConnectorError, FatalError
 from connector.iceberg.position import Position
 from connector.opensearch.actions import Style
 from connector.opensearch.emptying import emptied
@@ -50,6 +50,7 @@ class Indexing:
         """
         if result.tally.tombstones and self._search.null_values == "fail":
             raise FatalError(f"{result.tally.tombstones} records have no value, and behavior.on.null.values is fail")
+        self._remember(names, result)
         late = {i: [x for x in told if x.startswith(LATE)] for i, told in result.files.items()}
         self._complete(plan, {index: payloads for index, payloads in late.items() if payloads})
         landed = {}
@@ -59,7 +60,6 @@ class Indexing:
                 for what, count in orjson.loads(text).items():
                     counts[what] = counts.get(what, 0) + count
             stands = come_to(plan, plan.tables[index], result.seen, position)
-            stands = attrs.evolve(stands, truncated=0, truncated_at=())
             landed[names[index]] = Landed(self._indices.label(names[index]), stands, counts)
         ids = self._indices.stayed(landed)
         self._judge(landed)
@@ -74,15 +74,33 @@ class Indexing:
             for cut, own in [*whole, *((cut, rows.values) for cut, rows in found.of_sources.values())]:
                 self._empty(plan.tables[index], names[index], cut, own, plan.dedup_column)
 
-    def discard(self, names: list[str], result: Result) -> None:
-        """Leave what a job wrote: the next run of it writes the same documents, or newer ones."""
+    def discard(self, names: list[str], result: Result) -> None:  # noqa: ARG002 - files have one table
+        """Leave the documents: the next run of the job writes the same ones, or newer; files of deleted keys go."""
+        if self._indices.deleted_keys is None:
+            return
+        # What cannot be deleted is an orphan, and harmless.
+        for path in dict.fromkeys(orjson.loads(file)["file-path"] for file in result.deleted):
+            try:
+                self._indices.deleted_keys.delete_file(path)
+            except ConnectorError as error:
+                self._log.warning("a file is left behind", reason=str(error))
+
+    def _remember(self, names: list[str], result: Result) -> None:
+        """Note hard deletes before the batch is acknowledged: after a crash they come again."""
+        if not result.deleted or self._indices.deleted_keys is None:
+            return
+        try:
+            self._indices.deleted_keys.add(result.deleted)
+        except CommitRefused:
+            self.discard(names, result)
+            raise
 
     def _complete(self, plan: BatchPlan, late: dict[int, list[bytes]]) -> None:
         """Send what waited for other tasks' documents: few rows, of keys that changed with values left out."""
         if not late:
             return
         assert isinstance(plan.outlet, Documents)
-        writers = DocumentWriters(plan.outlet, plan)
+        writers = DocumentWriters(plan.outlet, plan, plan.label)
         for index, payloads in late.items():
             for payload in payloads:
                 writers.late(plan.tables[index], payload)

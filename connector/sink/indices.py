@@ -36,6 +36,7 @@ from connector.sink.known import Known, beside
 from connector.sink.making import expanded, identifiers, with_keys
 from connector.sink.matching import merged
 from connector.sink.plan import Need, TablePlan
+from connector.sink.remembered import Memory
 from connector.sink.route import index_name, own_name
 
 
@@ -64,25 +65,27 @@ class Indices(Known[Noted]):
     KIND = "index"
 
     def __init__(
-        self, settings: SinkSettings, search: SearchSettings, stood: Mapping[str, Position] | None = None
+        self,
+        settings: SinkSettings,
+        search: SearchSettings,
+        stood: Mapping[str, Position] | None = None,
+        deleted_keys: DeletedKeys | None = None,
     ) -> None:
         """Start with no index known; `stood` is what the offsets table says of indexes."""
         super().__init__(settings)
         self._stood = dict(stood or {})
         self._search = search
         self._indexes, self._dating = _kind(search)
-        self.deleted_keys: DeletedKeys | None = None
+        self.deleted_keys = deleted_keys
         self._ids: dict[str, Ids] = {}
         self._owners: dict[str, tuple[str, str]] = {}
 
     @property
     def outlet(self) -> Documents:
         """Where tasks write: the cluster."""
-        targets = {
-            name: Target(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
-            for name, noted in self._known.items()
-        }
-        return Documents(self._search.connection, self._search.bulk, targets, report=self._search.malformed == "report")
+        targets, report = {name: self.target(name) for name in self._known}, self._search.malformed == "report"
+        memory = Memory.of(self.deleted_keys, self._settings.name)
+        return Documents(self._search.connection, self._search.bulk, targets, memory, report=report)
 
     def label(self, name: str) -> str:
         """Give the name of an index as the cluster has it."""
@@ -127,7 +130,7 @@ class Indices(Known[Noted]):
         noted, rule = self._known[name], self._settings.table
         upsert = rule.upsert and bool(noted.layout.keys)
         deletes = upsert and noted.tombstones and self._search.null_values == "delete"
-        stood = self._stood.get(self._place(name), Position())
+        stood, numbered = self._stood.get(self._place(name), Position()), upsert and noted.versions == "source"
         return TablePlan(
             index=index,
             layout=noted.layout,
@@ -135,9 +138,12 @@ class Indices(Known[Noted]):
             keep_deletes=rule.keep_deletes,
             tombstones="delete" if deletes else "skip",
             keys_from=rule.keys.comes_from(name),
-            numbered=upsert and noted.versions == "source",
+            numbered=numbered,
+            remembers=numbered and self.deleted_keys is not None,
             watermarks=stood.watermarks,
             partitions=stood.partitions,
+            truncated=stood.truncated if numbered else 0,
+            truncated_at=stood.truncated_at if numbered else (),
         )
 
     def landed(self, name: str, position: Position) -> None:
@@ -147,7 +153,8 @@ class Indices(Known[Noted]):
 
     def target(self, name: str) -> Target:
         """Give how documents of an index are written."""
-        return self.outlet.targets[name]
+        noted = self._known[name]
+        return Target(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
 
     def stayed(self, names: Iterable[str]) -> dict[str, str]:
         """See that documents that were just sent are behind these names; give by name what is to be noted of each.

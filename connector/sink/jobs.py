@@ -41,7 +41,7 @@ EVENTS_PER_BUCKET = 200_000
 """A reduce task holds one bucket in memory at a time."""
 
 _ASKING = (parcels.RECALL, parcels.PATCH, parcels.MOVED)
-_STAYING = (*_ASKING, parcels.LAST, parcels.KEYS, parcels.VERSIONS, parcels.LOOKUP, parcels.SUSPECT)
+_STAYING = (*_ASKING, parcels.LAST, parcels.KEYS, parcels.VERSIONS, parcels.LOOKUP, parcels.SUSPECT, parcels.ELSEWHERE)
 
 
 @attrs.frozen(eq=False)
@@ -134,7 +134,7 @@ def _run(
     if result.suspects and result.ready:
         # What stands of late changes goes on with the rest. One job for all tables: each has few rows to look up.
         stand = [_standing(parcelled, plan, index, n, tables, deleted, kept) for index, n in result.suspects.items()]
-        frame = _kept(_reduced(reduce(DataFrame.unionAll, stand), plan), kept)
+        frame = _kept(_reduced(reduce(DataFrame.unionAll, stand), plan, judged=True), kept)
         result = result.with_(_collected(frame))
         parcelled = parcelled.unionAll(frame)
     for table in plan.tables if result.ready else ():
@@ -171,12 +171,16 @@ def _standing(
 ) -> DataFrame:
     """Give the parcels of what stands of a table's suspects."""
     spark, table = parcelled.sparkSession, plan.tables[index]
-    kept.callback(release, spark, tables[index])
-    asked = parcelled.where((F.col("table") == index) & (F.col("kind") == parcels.SUSPECT))
-    gone = None
+    own = parcelled.where(F.col("table") == index)
+    asked, gone = own.where(F.col("kind") == parcels.SUSPECT), None
     if deleted is not None and not table.keep_deletes:
         kept.callback(deleted.close)
         gone = deleted.of(table.layout.name)
+    if table.numbered:
+        # Of documents that are there their versions decide; what else their keys came with goes on with them.
+        stand = standing(asked, ranges.count, plan, table, None, gone)
+        return stand.unionAll(own.where(F.col("kind") == parcels.ELSEWHERE))
+    kept.callback(release, spark, tables[index])
     rows = held(spark, tables[index], table, ranges.filter(table.layout.schema))
     return standing(asked, ranges.count, plan, table, rows, gone)
 
@@ -214,10 +218,10 @@ def _tasks(spark: SparkSession, plan: BatchPlan) -> DataFrame:
     return _reduced(mapped, plan) if any(table.mode == "upsert" for table in plan.tables) else mapped
 
 
-def _reduced(parcelled: DataFrame, plan: BatchPlan) -> DataFrame:
+def _reduced(parcelled: DataFrame, plan: BatchPlan, *, judged: bool = False) -> DataFrame:
     reducer = F.pmod(F.col("bucket") + F.col("table"), F.lit(plan.reducers))
     shuffled = parcelled.repartitionById(plan.reducers, reducer).sortWithinPartitions("table", "bucket")
-    return shuffled.mapInArrow(reduce_task(plan), parcels.SCHEMA)
+    return shuffled.mapInArrow(reduce_task(plan, judged=judged), parcels.SCHEMA)
 
 
 def _result(rows: Iterable[Row]) -> Result:

@@ -3,7 +3,8 @@
     reduce task -> keys whose winning change is a suspect, with all their changes (parcels of kind SUSPECT)
                 -> joined with what the table's rows tell of their age, and what is known of keys that were deleted
                 -> what stands, as parcels for the reduce task again
-A suspect loses where it is proven to be older (`is_older`). Where nothing is proven Kafka's order decides.
+A suspect loses where it is proven to be older (`is_older`). Where nothing is proven Kafka's order decides. Documents
+that are there have versions, so only deleted keys are asked, which the cluster forgets: the smaller version loses.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def set_aside(folded: Folded, keys: tuple[str, ...]) -> tuple[Folded | None, Par
 
 
 def standing(
-    asked: DataFrame, count: int, plan: BatchPlan, table: TablePlan, held: Held, gone: DataFrame | None
+    asked: DataFrame, count: int, plan: BatchPlan, table: TablePlan, held: Held | None, gone: DataFrame | None
 ) -> DataFrame:
     """Give what stands of suspects, as parcels of changes, and how many keys were late.
 
@@ -78,19 +79,20 @@ def standing(
         asked: parcels of kind SUSPECT of this table, one per bucket.
         count: how many keys are in them.
         plan: the batch's.
-        table: the table's; it is dated.
-        held: what the table held at batch start.
+        table: the table's; it is dated, or numbered.
+        held: what the table held at batch start; None of documents.
         gone: what is remembered of its deleted keys, None where deletes keep their rows.
     """
     keys = aliases("key", len(table.layout.keys))
     suspects = asked.mapInArrow(_told(table, plan), _shape(table))
     lost = suspects.where(F.col("_cut")).select("_bucket", "_row")
     suspects = F.broadcast(suspects) if count <= BROADCAST else suspects
-    telling = [name for name in held.names if name in _telling(table.layout, plan)]
-    renamed = zip(telling, aliases("held", len(telling)), strict=True)
-    columns = [F.col(held.names[name]).alias(alias) for name, alias in renamed]
-    joined = held.live.join(suspects, found_under(held.names, table.layout, keys)).select(*_OWN, *columns)
-    lost = lost.union(joined.mapInArrow(_overtaken(telling, plan), _LOST))
+    if held is not None:
+        telling = [name for name in held.names if name in _telling(table.layout, plan)]
+        renamed = zip(telling, aliases("held", len(telling)), strict=True)
+        columns = [F.col(held.names[name]).alias(alias) for name, alias in renamed]
+        joined = held.live.join(suspects, found_under(held.names, table.layout, keys)).select(*_OWN, *columns)
+        lost = lost.union(joined.mapInArrow(_overtaken(telling, plan), _LOST))
     if gone is not None:
         joined = gone.join(suspects, F.col("key") == F.col("_text")).select(*_OWN, *GONE)
         lost = lost.union(joined.mapInArrow(_outlived, _LOST))
@@ -120,7 +122,7 @@ def _told(table: TablePlan, plan: BatchPlan) -> Task:
 
     Of its place twice: as the event told it, and as the table's columns do, which may leave parts of it out.
     """
-    layout, telling = table.layout, _telling(table.layout, plan)
+    layout, telling = table.layout, frozenset[str]() if table.numbered else _telling(table.layout, plan)
     names = [*_SUSPECT.names, *aliases("key", len(layout.keys))]
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -128,15 +130,17 @@ def _told(table: TablePlan, plan: BatchPlan) -> Task:
             rows = np.flatnonzero(whole.suspect)
             part = whole.take(rows)
             order = part.order
+            cut = np.zeros(len(rows), np.bool_) if table.numbered else truncated(order, table, plan)
+            date, place = proof(order, table)
             known = [name for name in part.rows.schema.names if name in telling]
             _, seen = _evidence(dict(zip(known, part.rows.select(known).columns, strict=True)), len(part), plan, order)
             keys = columns_of(part.rows, layout.keys)
-            numbers = [order.date, *order.place.T, *seen.T]
+            numbers = [date, *place.T, *seen.T]
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.repeat(pa.scalar(bucket, pa.int32()), len(rows)),
                     pa.array(rows, pa.int64()),
-                    pa.array(truncated(order, table, plan)),
+                    pa.array(cut),
                     key_text(keys),
                     *(pa.array(np.ascontiguousarray(column)) for column in numbers),
                     *map(to_spark, keys),
@@ -145,6 +149,11 @@ def _told(table: TablePlan, plan: BatchPlan) -> Task:
             )
 
     return task
+
+
+def proof(order: Order, table: TablePlan) -> tuple[Ints, Places]:
+    """Give what changes prove of their age: dates and places; of documents versions in the place of dates."""
+    return (order.dedup, unplaced(len(order))) if table.numbered else (order.date, order.place)
 
 
 def _evidence(
@@ -214,8 +223,8 @@ def _let_through(table: TablePlan) -> Task:
                 codes = key_codes(columns_of(part.rows, layout.keys))
                 stands = np.flatnonzero(~np.isin(codes, codes[rows]))
                 if len(stands):
-                    cleared = attrs.evolve(part.take(stands), suspect=np.zeros(len(stands), np.bool_))
-                    yield parcels.batch([Parcel(parcels.CHANGES, pack(cleared), table.index, bucket)])
+                    # They stay marked: a document's version must not rise for them.
+                    yield parcels.batch([Parcel(parcels.CHANGES, pack(part.take(stands)), table.index, bucket)])
         yield parcels.batch([Parcel.of(parcels.TALLY, Tally(late=late))])
 
     return task

@@ -15,8 +15,8 @@ from serde.faults import Fault
 class Outcome:
     """What became of a run: rows, shapes the table is not ready for, unusable records (by row of the run).
 
-    `tables` has the table of each part; `nulled`, `drift` and `untold` are as in `Tally`; `seen` tells how far the
-    sources came.
+    `tables` has the table of each part; `nulled`, `drift`, `untold` and `late` are as in `Tally`; `seen` tells how far
+    the sources came.
     """
 
     parts: tuple[Part, ...] = ()
@@ -30,3 +30,4 @@ class Outcome:
     drift: frozenset[tuple[int, str]] = frozenset()
     seen: tuple[Seen, ...] = ()
     untold: int = 0
+    late: int = 0

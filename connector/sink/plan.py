@@ -41,7 +41,8 @@ class TablePlan:
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     `dated` tells whether its rows tell how old they are; then `watermarks` tells how far each source has come
     (`connector.sink.watermarks`), and `partitions` how many partitions topics had when the table was last written to.
-    `numbered` tells the same of documents, whose changes are given versions (`connector.sink.numbering`).
+    `numbered` tells the same of documents, whose changes are given versions (`connector.sink.numbering`), `remembers`
+    that their deleted keys are remembered with them (`connector.sink.remembered`).
     `after_delete` holds offsets at which a tombstone only repeats the delete before it.
     `truncated` is the source's time of the last truncate of an earlier batch (epoch nanoseconds), 0 without, and
     `truncated_at` its source and place there (`Position`).
@@ -60,6 +61,7 @@ class TablePlan:
     buckets: int = 1
     dated: bool = False
     numbered: bool = False
+    remembers: bool = False
     watermarks: Watermarks = attrs.field(factory=dict)
     partitions: Mapping[str, int] = attrs.field(factory=dict)
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
@@ -97,7 +99,7 @@ class TablePlan:
     @property
     def looks_up(self) -> bool:
         """Whether the table may have to be read for the batch."""
-        late = bool(self.dated and self.watermarks)
+        late = bool((self.dated or self.remembers) and self.watermarks)
         return self.finds or self.recalls or self.patches or self.history or late
 
     @property

@@ -1,10 +1,12 @@
 """Hard deletes of a batch -> rows of the table of deleted keys (`connector.iceberg.deleted_keys`). On executors.
 
-A hard delete leaves no row to compare a late change with; its key and date are kept for a while instead.
+A hard delete leaves no row to compare a late change with; its key and date are kept for a while instead. Of documents
+the version takes the place of the date: the cluster itself forgets the versions of what is gone.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -12,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.deleted_keys import COLUMNS
+from connector.iceberg.deleted_keys import COLUMNS, DeletedKeys
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.nested import columns_of
 from connector.iceberg.position import TopicPartition
@@ -21,7 +23,7 @@ from connector.sink.parts import Folded, codes_of, gather
 from connector.sink.plan import TablePlan
 from serde.bits import Ints
 from serde.digits import decimal_texts
-from serde.positions import FIRST, Places
+from serde.positions import FIRST, Places, unplaced
 
 
 @attrs.frozen
@@ -32,6 +34,13 @@ class Memory:
     connector: str
     noted_ms: int
 
+    @staticmethod
+    def of(deleted_keys: DeletedKeys | None, connector: str) -> Memory | None:
+        """Note in a table of deleted keys from now on; None without one."""
+        if deleted_keys is None:
+            return None
+        return Memory(deleted_keys.layout, connector, time.time_ns() // 1_000_000)
+
 
 def remembered(folded: Folded, table: TablePlan, ranks: Mapping[TopicPartition, int], memory: Memory) -> pa.RecordBatch:
     """Give a row for each key that the batch leaves deleted, with what proves its age.
@@ -41,7 +50,11 @@ def remembered(folded: Folded, table: TablePlan, ranks: Mapping[TopicPartition, 
     """
     deleted = np.concatenate([part.deleted for part in folded.parts])
     gone = folded.winners[deleted[folded.winners]]
-    dates, places = _evidence(folded, gone, table, ranks)
+    if table.numbered:
+        versions = np.concatenate([part.order.dedup for part in folded.parts])
+        dates, places = versions[gone], unplaced(len(gone))
+    else:
+        dates, places = _evidence(folded, gone, table, ranks)
     known = (dates != NONE) | (places[:, FIRST] != NONE)
     parts = gather(folded.parts, gone[known])
     if not parts:

@@ -4,7 +4,7 @@ A letter goes through the sink's own decoding and fold. In a table with keys it 
 after it, in its topic-partition and up to where the sink stands, was about the same key, or truncated its source's
 rows: Kafka's order within a key is the source's. A truncate in another partition counts as far as the table tells of it
 (`before_truncate`), where it has a single source. For documents that holds too: their versions tell what is newer, but
-an index forgets those of deleted ones (`index.gc_deletes`). How they get there: `connector.sink.through`.
+an index forgets those of deleted ones (docs/decisions/0032). How they get there: `connector.sink.through`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from connector.sink.parts import Part
 from connector.sink.plan import VALID_FROM, BatchPlan, TablePlan
 from connector.sink.record_keys import RecordKeys, put_keys
 from connector.sink.truncates import CLOCK, before_truncate
-from connector.sink.watermarks import Seen, come, limits, suspects
+from connector.sink.watermarks import ALL, Seen, come, limits, suspects
 from serde.bits import Ints, Mask, children
 from serde.changes import Changes
 from serde.faults import Fault
@@ -102,12 +102,16 @@ class Run:
 
 @attrs.frozen(eq=False)
 class Made:
-    """What one block's changes are for a table: its rows, those that cannot be, and how many values became null."""
+    """What one block's changes are for a table: its rows, those that cannot be, and how many values became null.
+
+    `late` counts changes that are left out: a truncate came after them.
+    """
 
     part: Part
     faults: list[Fault]
     nulled: int
     seen: Seen
+    late: int = 0
 
 
 def part_of(run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan) -> Made:
@@ -135,10 +139,11 @@ def part_of(run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan
     if table.numbered:
         # Of what is no date, or none that proves anything, the own number does not tell what the document has.
         suspect &= (part.order.date != NONE) | (second_of(plan.dedup_column, plan.events.add_fields_prefix) is None)
-        versions = _versions(run, change, part.order, suspect, table, plan)
+        versions, gone = _versions(run, change, part.order, suspect, table, plan), _emptied(change, part, table, plan)
         part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions), suspect=suspect)
-    else:
-        part = attrs.evolve(part, suspect=suspect | truncated(part.order, table, plan))
+        seen = _seen(run, change, part.order, versions, keep, table)
+        return Made(_taken(part, keep & ~gone), faults, nulled, seen, int((keep & gone).sum()))
+    part = attrs.evolve(part, suspect=suspect | truncated(part.order, table, plan))
     return Made(_taken(part, keep), faults, nulled, _seen(run, change, part.order, versions, keep, table))
 
 
@@ -159,6 +164,16 @@ def truncated(order: Order, table: TablePlan, plan: BatchPlan) -> Mask:
     is_time = second_of(plan.dedup_column, plan.events.add_fields_prefix) is not None
     ts_ns = table.truncated if plan.dedup_column == CLOCK else NONE
     return before_truncate(order, ts_ns, table.truncated_at if is_time else ())
+
+
+def _emptied(change: Changes, part: Part, table: TablePlan, plan: BatchPlan) -> Mask:
+    """Mark the changes of documents that a truncate of an earlier batch took away; of sources known by then."""
+    known = {name for marks in table.watermarks.values() for name in marks}
+    ours = [name in known or ALL in known for name in change.origin.dictionary.to_pylist()]
+    if not any(ours):
+        return np.zeros(len(part), np.bool_)
+    mask: Mask = truncated(part.order, table, plan) & np.array(ours, np.bool_)[np.asarray(change.origin.indices)]
+    return mask
 
 
 def _seen(run: Run, change: Changes, order: Order, versions: Ints | None, keep: Mask, table: TablePlan) -> Seen:

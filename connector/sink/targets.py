@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
 
@@ -99,9 +98,7 @@ class Targets(Known[Target]):
     @property
     def outlet(self) -> Files:
         """Where tasks write: files."""
-        if self.deleted_keys is None:
-            return Files()
-        return Files(Memory(self.deleted_keys.layout, self._settings.name, time.time_ns() // 1_000_000))
+        return Files(Memory.of(self.deleted_keys, self._settings.name))
 
     def label(self, name: str) -> str:
         """Give a table's name with its namespace."""

@@ -57,15 +57,18 @@ def map_task(plan: BatchPlan) -> Task:
     return task
 
 
-def reduce_task(plan: BatchPlan) -> Task:
-    """Give the reduce task: parcels sorted by (table, bucket) -> what the outlet says; other parcels pass through."""
+def reduce_task(plan: BatchPlan, *, judged: bool = False) -> Task:
+    """Give the reduce task: parcels sorted by (table, bucket) -> what the outlet says; other parcels pass through.
+
+    `judged` tells that the changes are what stands of those that might have been late.
+    """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from parcels.sent(reduced(batches))
         forget_archives()
 
     def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[Parcel]:
-        work = _Reducing(plan)
+        work = _Reducing(plan, judged=judged)
         for batch in batches:
             for kind, table, bucket, payload in parcels.rows(batch):
                 if kind in (parcels.CHANGES, parcels.ELSEWHERE):
@@ -95,11 +98,13 @@ def _survivors(parts: list[Part], table: TablePlan, *, last: bool = False) -> li
     return survivors(folded, table.identity, more_of, numbered=table.numbered)
 
 
-def _judged(folded: Folded, table: TablePlan) -> tuple[Folded | None, Part | None]:
-    """Part what may be late from the rest; of documents their versions tell."""
-    if table.numbered:
-        return settled(folded, table.layout.keys), None
-    return set_aside(folded, table.layout.keys)
+def _parted(folded: Folded, table: TablePlan, *, judged: bool) -> tuple[Folded | None, Part | None]:
+    """Part what may be late from the rest; of documents that there are their versions tell."""
+    aside: Part | None = None
+    rest: Folded | None = folded
+    if not judged and (table.remembers or not table.numbered):
+        rest, aside = set_aside(folded, table.layout.keys)
+    return settled(rest, table.layout.keys) if rest is not None and table.numbered else rest, aside
 
 
 def _rows(outcome: Outcome) -> Counter[int]:
@@ -128,7 +133,7 @@ class _Mapping:
         outcome = decode(run, self._plan)
         counts = (len(outcome.faults), outcome.tombstones, outcome.ignored, len(outcome.truncates), outcome.nulled)
         more = (outcome.drift, _rows(outcome), run.size_bytes)
-        self._tally += Tally(len(run.offset), *counts, *more, untold=outcome.untold)
+        self._tally += Tally(len(run.offset), *counts, *more, untold=outcome.untold, late=outcome.late)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
@@ -194,8 +199,8 @@ class _Mapping:
 class _Reducing:
     """The state of one reduce task: the parts of the bucket at hand, and what is being written."""
 
-    def __init__(self, plan: BatchPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: BatchPlan, *, judged: bool) -> None:
+        self._plan, self._is_judged = plan, judged
         self._at: tuple[int, int] | None = None
         self._parts: list[Part] = []
         self._elsewhere: list[bytes] = []
@@ -223,8 +228,9 @@ class _Reducing:
         if self._at is None or not parts:
             return
         table, bucket, parts = self._plan.tables[self._at[0]], self._at[1], joined(parts)
-        folded, aside = _judged(_folded(parts, table), table)
+        folded, aside = _parted(_folded(parts, table), table, judged=self._is_judged)
         if aside is not None:
+            yield from (Parcel(parcels.ELSEWHERE, payload, table.index, bucket) for payload in elsewhere)
             yield Parcel(parcels.SUSPECT, pack(aside), table.index, bucket)
             suspects = aside.take(np.flatnonzero(aside.suspect))
             yield Parcel.of(parcels.ASIDE, KeyRanges.of(batch_of(suspects.rows, table.layout.keys)), table.index)

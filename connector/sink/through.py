@@ -11,7 +11,7 @@ from connector.errors import DataFault
 from connector.iceberg.writing import TableWriter
 from connector.sink.apply import write_append, write_upserts
 from connector.sink.commits import Commits
-from connector.sink.documents import DocumentWriters, tags
+from connector.sink.documents import Documents, DocumentWriters, tags
 from connector.sink.parcels import Parcel
 from connector.sink.parts import Part, fold
 from connector.sink.plan import BatchPlan
@@ -94,8 +94,10 @@ class IntoIndexes:
 
     def put(self, plan: BatchPlan, index: int, name: str, parts: Parts) -> Put:  # noqa: ARG002 - the plan knows it
         """Send documents, and wait for what the index says of each. Raises as `Bulk.send`."""
-        table, writers = plan.tables[index], plan.outlet.open(plan, "replay")
-        assert isinstance(writers, DocumentWriters)
+        assert isinstance(plan.outlet, Documents)
+        # No later record is about its key, so a delete need not be remembered.
+        writers = DocumentWriters(attrs.evolve(plan.outlet, memory=None), plan, plan.label)
+        table = plan.tables[index]
         if table.mode == "append":
             for part, _ in parts:
                 list(writers.append(table, part))

@@ -17,26 +17,31 @@ import pytest
 
 from connector.iceberg.evolution import union
 from connector.iceberg.layout import TableLayout
+from connector.iceberg.nested import columns_of
 from connector.iceberg.types import table_schema
 from connector.opensearch import sending
 from connector.opensearch.actions import Style
 from connector.opensearch.bulk import Actions, Counts
 from connector.opensearch.lookup import Held
 from connector.settings.search import BulkSettings, ConnectionSettings
-from connector.sink import parcels
+from connector.sink import documents, parcels
 from connector.sink.decode import Run, decode
 from connector.sink.documents import LATE, Documents, DocumentWriters, Target
+from connector.sink.late import is_older, proof
 from connector.sink.making import with_keys
 from connector.sink.parcels import Parcel
+from connector.sink.parts import pack, unpack
 from connector.sink.plan import BatchPlan, TablePlan
+from connector.sink.remembered import Memory, key_text
 from connector.sink.tasks import _Mapping, _Reducing
 from connector.sink.watermarks import Seen, risen, together
+from serde.positions import unplaced
 from tests.model import recordings, truth
-from tests.model.events import CLOCKS, Clock, Database, row
+from tests.model.events import CLOCKS, START_NS, Clock, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.searching import typed
-from tests.unit.sink_plans import plan
+from tests.unit.sink_plans import layout, plan
 
 Row = dict[str, Any]
 HEADERS = ("__debezium.oldkey", "__debezium.newkey")
@@ -45,11 +50,12 @@ TOMBSTONES = ("json_unwrap_tombstone", "json_unwrap_drop")
 
 
 class Index:
-    """Documents by id with their versions, and the versions of deleted ones."""
+    """Documents by id with their versions, the versions of deleted ones, and the table of deleted keys."""
 
     def __init__(self) -> None:
         self.held: dict[str, tuple[int, Row]] = {}
         self.gone: dict[str, int] = {}
+        self.remembered: list[Row] = []
 
     def take(self, body: bytes) -> None:
         """A bulk request's lines."""
@@ -91,6 +97,17 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
             kept = None if found is None else {name: found[1][name] for name in fields if name in found[1]}
             yield None if found is None or kept is None else Held(found[0], kept)
 
+    class Writer:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def rows(self, batch: pa.RecordBatch) -> None:
+            made.remembered += batch.to_pylist()
+
+        def close(self) -> list[bytes]:
+            return []
+
+    monkeypatch.setattr(documents, "TableWriter", Writer)
     monkeypatch.setattr(sending, "Bulk", Bulk)
     monkeypatch.setattr(sending, "held", held)
     return made
@@ -107,42 +124,69 @@ def _runs(records: Sequence[Record]) -> list[Run]:
     return runs
 
 
-def _plan(runs: Sequence[Run], buckets: int, *, tombstones: bool = False) -> BatchPlan:
+def _plan(
+    runs: Sequence[Run], buckets: int, *, tombstones: bool = False, remembers: bool = False, **more: Any
+) -> BatchPlan:
     target = Target(Style("i"), "offset" if tombstones else "source")
-    outlet = Documents(ConnectionSettings(()), BulkSettings(), {"i": target})
+    memory = Memory(layout({}), "documents", 0) if remembers else None
+    outlet = Documents(ConnectionSettings(()), BulkSettings(), {"i": target}, memory)
     ranks = {(run.topic, run.partition): rank for rank, run in enumerate(runs)}
     empty = plan(routes={}, ranks=ranks, outlet=outlet)
     needs = [need for run in runs for need in decode(run, empty).needs]
     keys = tuple(next(need.key for need in needs if need.key is not None).names)
     columns = with_keys(union(need.row for need in needs), needs, keys)
     schema = table_schema(columns, keys, frozenset(), nanoseconds=True).model_dump_json()
-    layout, deletes = TableLayout.of_rows("i", schema), "delete" if tombstones else "skip"
-    kept = {"keep_deletes": False, "tombstones": deletes, "numbered": not tombstones}
-    table = TablePlan(0, layout, "upsert", buckets=buckets, **kept)
+    made, deletes = TableLayout.of_rows("i", schema), "delete" if tombstones else "skip"
+    kept = {"keep_deletes": False, "tombstones": deletes, "numbered": not tombstones, "remembers": remembers, **more}
+    table = TablePlan(0, made, "upsert", buckets=buckets, **kept)
     return attrs.evolve(empty, tables=(table,), routes={runs[0].topic: 0})
 
 
-def _brought_in(batch: BatchPlan, runs: Sequence[Run]) -> BatchPlan:
-    """One batch: a map task for each run, one reduce task for each bucket; gives the plan of the next one."""
+def _brought_in(batch: BatchPlan, runs: Sequence[Run], known: Sequence[Row] = ()) -> BatchPlan:
+    """One batch: a map task for each run, one reduce task for each bucket; gives the plan of the next one.
+
+    `known` is what the table of deleted keys has; those that may be late are compared with it, as the join does.
+    """
     handed: list[Parcel] = []
     seen: list[Seen] = []
     for run in runs:
         work = _Mapping(batch)
         handed += [*work.take(run), *work.finish()]
         seen += work._seen
-    reducing = _Reducing(batch)
-    kept = [p for p in handed if p.kind in (parcels.CHANGES, parcels.ELSEWHERE)]
-    told = []
-    for parcel in sorted(kept, key=lambda p: p.bucket):
-        told += reducing.take(parcel.kind, parcel.table, parcel.bucket, pa.py_buffer(parcel.payload))
-    told += reducing.finish()
-    writers = DocumentWriters(batch.outlet, batch)
+    (table,) = batch.tables
+    told = _reduced(batch, handed, judged=False)
+    asked = [p for p in told if p.kind == parcels.SUSPECT]
+    stand = [part for p in asked for part in _standing(p, known, table)]
+    told += _reduced(batch, [*stand, *(p for p in told if p.kind == parcels.ELSEWHERE)], judged=True)
+    writers = DocumentWriters(batch.outlet, batch, "000001")
     for parcel in told:
         if parcel.payload.startswith(LATE):
             writers.late(batch.tables[0], parcel.payload)
-    (table,) = batch.tables
     marks = {**table.watermarks, **risen(table.watermarks, together(seen))}
     return attrs.evolve(batch, tables=(attrs.evolve(table, watermarks=marks),))
+
+
+def _reduced(batch: BatchPlan, handed: Sequence[Parcel], *, judged: bool) -> list[Parcel]:
+    reducing = _Reducing(batch, judged=judged)
+    kept = [p for p in handed if p.kind in (parcels.CHANGES, parcels.ELSEWHERE)]
+    told: list[Parcel] = []
+    for parcel in sorted(kept, key=lambda p: p.bucket):
+        told += reducing.take(parcel.kind, parcel.table, parcel.bucket, pa.py_buffer(parcel.payload))
+    return told + list(reducing.finish())
+
+
+def _standing(asked: Parcel, known: Sequence[Row], table: TablePlan) -> Iterator[Parcel]:
+    part = unpack(pa.py_buffer(asked.payload), table.layout.rows)
+    keys = key_text(columns_of(part.rows, table.layout.keys)).to_pylist()
+    lost = set()
+    for at in np.flatnonzero(part.suspect):
+        own = proof(part.order.take(np.array([at])), table)
+        gone = [np.array([one["date"]]) for one in known if one["key"] == keys[at]]
+        if any(is_older(*own, date, unplaced(1))[0] for date in gone):
+            lost.add(keys[at])
+    stands = np.flatnonzero([key not in lost for key in keys])
+    if len(stands):
+        yield Parcel(parcels.CHANGES, pack(part.take(stands)), asked.table, asked.bucket)
 
 
 def _batches(records: Sequence[Record], size: int, *, swapped: bool) -> Iterator[list[Record]]:
@@ -220,6 +264,69 @@ def test_any_clock_ends_in_the_sources_rows(index: Index, clock: Clock, seed: in
             _brought_in(batch, _runs(records[:crashed]))
         batch, records = _brought_in(batch, _runs(records[: some[-1]])), records[some[-1] :]
     assert {key: found["n"] for key, (_, found) in index.held.items()} == {str(k): r["n"] for k, r in db.rows.items()}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_late_changes_bring_nothing_back_that_the_node_forgot(index: Index, seed: int) -> None:
+    """A node that forgets the versions of its deletes after each batch, and old changes late and alone."""
+    rng = random.Random(seed)
+    db, life = Database("s.public.t", 2), Life(4, updated=0.4, again=0.0)
+    db.transaction(*(("c", row(key, "c", key)) for key in (7, 8, 9)))
+    batch, done = _plan(_runs(db.log), 3, remembers=True), 0
+    for _ in range(rng.randint(2, 10)):
+        db.transaction(*life.steps(rng, set(db.rows), 4))
+        # Not those of the last transaction of their partition: nothing proves that they are older.
+        newest = {record.partition: _transaction(record) for record in db.log if record.value}
+        old = [r for r in db.log if r.value and _transaction(r) < newest[r.partition]]
+        late = [one for one in old if rng.random() < 0.2]
+        rng.shuffle(late)
+        for records in (db.log[done:], late):
+            if records:
+                places = [attrs.evolve(r, offset=1_000 * len(db.log) + at) for at, r in enumerate(records)]
+                batch = _brought_in(batch, _runs(places), list(index.remembered))
+                index.gone.clear()
+        done = len(db.log)
+        assert {k: one["n"] for k, (_, one) in index.held.items()} == {str(k): r["n"] for k, r in db.rows.items()}
+
+
+def _transaction(record: Record) -> int:
+    return int(json.loads(record.value or b"")["source"]["txId"])
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("seed", range(6))
+def test_what_stands_of_late_changes_is_as_if_nobody_had_asked(index: Index, clock: Clock, seed: int) -> None:
+    """Restarts of the source, with a table of deleted keys: the same documents and versions as without."""
+    rng = random.Random(seed)
+    db, life = Database("s.public.t", 2, clock=clock, rng=rng), Life(4, updated=0.4, again=0.0)
+    db.transaction(*(("c", row(key, "c", key)) for key in (7, 8, 9)))
+    for _ in range(12):
+        db.transaction(*life.steps(rng, set(db.rows), 4))
+        if rng.random() < 0.3:
+            db.again(rng.randrange(len(db.log)))
+    found = []
+    for remembers in (False, True):
+        batch, records = _plan(_runs(db.log), 3, remembers=remembers), db.log
+        while records:
+            batch = _brought_in(batch, _runs(records[:7]), list(index.remembered))
+            records = records[7:]
+        found.append(dict(index.held))
+        index.held.clear()
+        index.gone.clear()
+    assert found[0] == found[1]
+
+
+def test_what_came_before_a_truncate_is_left_out(index: Index) -> None:
+    """Late changes that are older than the last truncate bring nothing back; a new source of the index may be older."""
+    db = Database("s.public.t", 1)
+    db.transaction(("c", row(1, "a", 1)))
+    db.transaction(("u", row(1, "b", 2)))
+    batch = _plan(_runs(db.log), 1, remembers=True, truncated=START_NS + 10**9)
+    after = _brought_in(batch, _runs(db.log))
+    assert list(index.held) == ["1"]
+    index.held.clear()
+    _brought_in(after, _runs(db.log))
+    assert index.held == {}
 
 
 def _binlog(offset: int, n: int, second: int, pos: int, row: int = 0, partition: int = 0) -> Record:
