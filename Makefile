@@ -4,11 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Compiled modules are written, whatever the environment says: else every process of the tests compiles them anew.
+export PYTHONDONTWRITEBYTECODE :=
+
+UNIT := not spark and not kafka and not interop
+SERVERS := (spark or kafka) and not interop and not soak
+# Two processes, which take the files that last longest first (tests/order.py).
+TWO := -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# All examples of laws, by a seed of the clock's unless ICEBRIDGE_SEED names one; it is printed.
+THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint soak interop bench jars lock docs clean
+.PHONY: help demo test test-all unit durations lint soak interop bench jars lock docs clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,12 +34,20 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: lint ## All tests but interop and soak (30 to 50 minutes on 2 cores); ICEBRIDGE_SEED=random for other examples
-	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2
-	$(BIN)/python -m pytest -m "(spark or kafka) and not interop and not soak" -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test: $(READY) ## lint and the tests of every change, always the same examples (about 10 minutes on 2 cores)
+	@$(MAKE) --no-print-directory -j2 lint unit
+	$(BIN)/python -m pytest -m "$(SERVERS) and not thorough" $(TWO)
 
-unit: $(READY) ## The tests that need no JVM (seconds)
-	$(BIN)/python -m pytest -m "not spark and not kafka and not interop" -q --numprocesses 2
+test-all: $(READY) ## lint and all tests but interop and soak, with other examples each time (about an hour on 2 cores)
+	@$(MAKE) --no-print-directory lint
+	$(THOROUGH) $(BIN)/python -m pytest -m "$(UNIT)" -q --numprocesses 2
+	$(THOROUGH) $(BIN)/python -m pytest -m "$(SERVERS)" $(TWO)
+
+unit: $(READY) ## The tests that need no JVM (about a minute)
+	$(BIN)/python -m pytest -m "$(UNIT) and not thorough" -q --numprocesses 2
+
+durations: $(READY) ## Renew tests/durations.json, by which the tests are put in order (as long as test-all)
+	ICEBRIDGE_THOROUGH=1 $(BIN)/python -m pytest -m "not interop and not soak" $(TWO) --record-durations
 
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check connector serde tests benchmarks

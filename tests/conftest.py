@@ -13,16 +13,15 @@ from hypothesis import core as hypothesis_core
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from connector.embedded.broker import Broker
-from connector.embedded.registry import SchemaRegistry
-from connector.embedded.search import SearchNode
 from connector.runtime.jars import jars
 from connector.runtime.java import java_home
 from tests.host import Host
 from tests.model import recordings
+from tests.order import Stopwatch, put_in_order
 from tests.reading import Lake
-from tests.running import JAVA_OPTIONS, SEED, SHORT_LIVED, Workspace, quick_settings, workspace
+from tests.running import JAVA_OPTIONS, SEED, SHORT_LIVED, Workspace, draws, quick_settings, workspace
 from tests.searching import Search
+from tests.servers import Servers, SharedBroker, SharedRegistry
 from tests.store import Store
 from tests.topics import Topics
 
@@ -30,26 +29,33 @@ MakeWorkspace = Callable[..., Workspace]
 OpenLake = Callable[[Workspace], Lake]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the durations be recorded by which tests are put in order."""
+    parser.addoption("--record-durations", action="store_true", help="write tests/durations.json (make durations)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record durations where that is asked for; give the laws the seed that was asked for."""
+    if config.getoption("--record-durations"):
+        config.pluginmanager.register(Stopwatch())
+    if SEED is not None:
+        hypothesis_core.global_force_seed = SEED
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest tests, so that two processes end at about the same time."""
+    """Begin with the files that take longest, so that two processes end at about the same time."""
     addressed = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if addressed:  # The processes of pytest-xdist then collect different names, and nothing runs.
         raise pytest.UsageError(
             "a test's name holds a memory address; give its parameters ids: " + ", ".join(addressed)
         )
-    items.sort(key=lambda item: "kill" not in item.path.name)
+    put_in_order(items)
 
 
 # How long one example takes says more of the machine than of the law. The examples of a law are the same in every run,
 # until ICEBRIDGE_SEED asks for others: a number, or the word random for one of the clock's, which is printed.
-settings.register_profile("laws", deadline=None, derandomize=SEED is None)
+settings.register_profile("laws", deadline=None, derandomize=SEED is None, max_examples=draws(100))
 settings.load_profile("laws")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Give the laws the seed that was asked for."""
-    if SEED is not None:
-        hypothesis_core.global_force_seed = SEED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -59,37 +65,43 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One broker for all tests; each test has topics of its own."""
-    with Broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
-    """A registry with Confluent's API."""
-    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
+def servers(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Servers]:
+    """The servers that all processes of this run share."""
+    own = tmp_path_factory.getbasetemp()
+    shared = Servers((own if worker_id == "master" else own.parent) / "servers")
+    yield shared
+    shared.close()
 
 
 @pytest.fixture(scope="session")
-def topics(broker: Broker) -> Topics:
+def broker(servers: Servers) -> SharedBroker:
+    """One broker for all tests; each test has topics of its own."""
+    return SharedBroker(servers.address("broker"))
+
+
+@pytest.fixture(scope="session")
+def registry(servers: Servers) -> SharedRegistry:
+    """A registry with Confluent's API; each test has subjects of its own."""
+    return SharedRegistry(servers.address("registry"))
+
+
+@pytest.fixture(scope="session")
+def search(servers: Servers) -> Search:
+    """One OpenSearch node for all tests; each test has indexes of its own."""
+    return Search(servers.address("search"))
+
+
+@pytest.fixture(scope="session")
+def topics(broker: SharedBroker) -> Topics:
     """The tests' client of that broker."""
     return Topics(broker.bootstrap_servers)
 
 
 @pytest.fixture(scope="session")
-def recorded(topics: Topics) -> None:
+def recorded(servers: Servers, topics: Topics) -> None:
     """Every recorded JSON topic under its own name, partition by partition as recorded; for tests that only read."""
     cases = [(v, t) for v in recordings.ALL_VARIANTS for t in (*recordings.tables(v), *recordings.OTHERS)]
-    topics.replay(r for case in cases for r in recordings.load(*case))
-
-
-@pytest.fixture(scope="session")
-def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
-    """One OpenSearch node for all tests; each test has indexes of its own."""
-    with SearchNode(tmp_path_factory.mktemp("search"), settings={"cluster.max_shards_per_node": "10000"}) as running:
-        yield Search(running.url)
+    servers.once("recorded", lambda: topics.replay(r for case in cases for r in recordings.load(*case)))
 
 
 @pytest.fixture(scope="session")
@@ -121,14 +133,13 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def quick(topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Spark settings for the many starts of the sink: a third less of it is spent on loading and compiling classes.
+    """Spark settings for the many starts of the sink: a third less of it is spent on loading and compiling classes."""
 
-    One run writes down the classes that it loaded (a JVM's class data archive); the others start from that file. A
-    Java that comes without an archive of its own classes cannot make one: then the runs are slower, nothing else.
-    """
-    topics.replay([attrs.evolve(r, topic="quick.t") for r in recordings.load("json_schema_envelope", "customers")])
-    space = workspace(tmp_path_factory.mktemp("quick"), "quick", topics.bootstrap_servers, {"topics": "quick.t"})
-    return quick_settings(space)
+    def make() -> Workspace:
+        topics.replay([attrs.evolve(r, topic="quick.t") for r in recordings.load("json_schema_envelope", "customers")])
+        return workspace(tmp_path_factory.mktemp("quick"), "quick", topics.bootstrap_servers, {"topics": "quick.t"})
+
+    return quick_settings(make)
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +152,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest.fixture(scope="session")
 def make_workspace(
-    broker: Broker, host: Host, quick: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    broker: SharedBroker, host: Host, quick: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> MakeWorkspace:
     """make_workspace(name, {"topics": ..., ...}) gives a workspace; the name is its catalog's and connector's."""
 
@@ -153,7 +164,7 @@ def make_workspace(
 
 
 @pytest.fixture(scope="session")
-def plain_workspace(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> MakeWorkspace:
+def plain_workspace(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> MakeWorkspace:
     """The same for sinks that run in the tests' own Spark session: nothing has to start quickly."""
     return lambda name, extra: workspace(tmp_path_factory.mktemp(name), name, broker.bootstrap_servers, extra)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pytest
 
-from connector.embedded.broker import Broker
 from tests.interop.connect import Connect
 from tests.interop.jdbc_sink import jdbc_sink, table_of
 from tests.interop.postgres import Postgres
+from tests.servers import SharedBroker
 from tests.topics import Topics
 
 Replicate = Callable[..., dict[str, str]]
@@ -23,7 +23,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def connect(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
+def connect(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
     """One Connect worker for all tests; each test has connectors of its own."""
     with Connect(tmp_path_factory.mktemp("connect"), broker.bootstrap_servers) as running:
         yield running

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from connector.embedded.broker import Broker
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 TOPIC = "shop.public.orders"
 
 

@@ -13,11 +13,11 @@ from uuid import uuid4
 import attrs
 import pytest
 
-from connector.embedded.broker import Broker
 from connector.errors import RetriableError
 from connector.kafka.cluster import Cluster
 from connector.kafka.messages import Messages
 from connector.settings.source import load
+from tests.servers import SharedBroker
 from tests.topics import Topics
 
 pytestmark = pytest.mark.kafka
@@ -59,7 +59,7 @@ def _forwarded(port: int, to: str) -> Iterator[None]:
             thread.join()
 
 
-def test_what_timed_out_is_never_written(broker: Broker, topics: Topics, tmp_path: Path) -> None:
+def test_what_timed_out_is_never_written(broker: SharedBroker, topics: Topics, tmp_path: Path) -> None:
     """A message that was not acknowledged in time may be tried again; the old one does not go out behind the caller's
     back, and its end is no error of the next one, whatever topic that goes to."""
     topic, port = f"messages-{uuid4().hex}", _free_port()

@@ -86,6 +86,7 @@ def test_sink_and_source_work_on_s3(
     assert not any(SECRET in run.text for run in runs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -110,13 +111,14 @@ def test_what_no_retry_mends_stops_at_once(
     assert (stopped["kind"], told in stopped["faults"][0]) == ("FatalError", True), stopped
 
 
+@pytest.mark.thorough
 def test_no_secret_is_seen_while_a_database_is_away(topics: Topics, plain_workspace: MakeWorkspace) -> None:
     """The driver comes by itself, a database that is away is waited for, and its password is in no log or command."""
-    topics.replay([Record("away.t", 0, 0, b'{"id": 1}', b'{"id": 1, "__op": "c"}', (), 1_700_000_000_000)])
+    topics.replay([Record("stored.away", 0, 0, b'{"id": 1}', b'{"id": 1, "__op": "c"}', (), 1_700_000_000_000)])
     uri = f"jdbc:postgresql://127.0.0.1:9/lake?user=u&password={SECRET}"
     given = {"uri": uri, "jdbc.password": SECRET, "token": SECRET}
     extra = {f"debezium.sink.iceberg.{key}": text for key, text in given.items()}
-    space = plain_workspace("away", {"topics": "away.t", "errors.retry.timeout": "15000", **extra})
+    space = plain_workspace("stored_away", {"topics": "stored.away", "errors.retry.timeout": "3000", **extra})
     sink = space.start(None, "--once")
     assert sink.wait_until(lambda: any(line["event"] == "will try again" for line in sink.lines()), 200)
     commands = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline")]

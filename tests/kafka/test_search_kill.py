@@ -1,13 +1,14 @@
 """a stream into an index, and SIGKILL of the sink and of the node -> every document is the source's, none is lost.
 
-Every start costs a JVM, so `make test` has a few kills only; `make soak` has more. The seed is printed;
-ICEBRIDGE_SEED repeats a run's plan (not its timing).
+Every start costs a JVM: `make test` kills the sink once, `make test-all` both a few times, `make soak` more often. The
+seed is printed; ICEBRIDGE_SEED repeats a run's plan (not its timing).
 """
 
 from __future__ import annotations
 
 import random
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,42 +19,50 @@ from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
 from tests.running import Sink, kills, seeded
 from tests.searching import Search
+from tests.tiers import tiered
 from tests.topics import Topics
 
 KILLS = kills(4)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]
 
-KEYS, EVENTS = 300, 9_000
-TOPIC = "struck.public.t"
+KEYS, EVENTS = 300, 2_000
+"""Events for each kill."""
 
 
+@pytest.mark.parametrize("count", tiered([1, KILLS], [1]))
 def test_killed_again_and_again_every_document_is_the_sources(
-    topics: Topics, make_workspace: MakeWorkspace, tmp_path_factory: pytest.TempPathFactory
+    topics: Topics,
+    make_workspace: MakeWorkspace,
+    search: Search,
+    tmp_path_factory: pytest.TempPathFactory,
+    count: int,
 ) -> None:
     """Sink and node killed in turn at random moments, the index ends with exactly the source's rows."""
     rng = random.Random(seeded())
-    db = Database(TOPIC, 3)
-    Life(KEYS).live(rng, db, EVENTS)
+    name = f"struck{count}"
+    db = Database(f"{name}.public.t", 3)
+    Life(KEYS).live(rng, db, EVENTS * count)
     topics.replay(db.log)
     home: Path = tmp_path_factory.mktemp("struck-node")
-    with SearchNode(home) as node:
+    # One kill is the sink's.
+    with SearchNode(home) if count > 1 else nullcontext(search) as node:
         extra = {
             "debezium.sink.type": "opensearch",
             "connection.url": node.url,
-            "topics": TOPIC,
+            "topics": db.topic,
             "debezium.sink.batch.max-events": "150",
             "debezium.sink.batch.interval-ms": "50",
             "batch.size": "40",
         }
-        space = make_workspace("struck", extra)
+        space = make_workspace(name, extra)
         sink = space.start()
-        for number in range(KILLS):
+        for number in range(count):
             done = sink.commits()
             assert sink.wait_until(lambda sink=sink, done=done: sink.commits() > done, timeout_s=120), sink.text()[
                 -6000:
             ]
             time.sleep(rng.uniform(0, 0.5))
-            if number % 2:
+            if number % 2 and isinstance(node, SearchNode):
                 node.kill()
                 time.sleep(rng.uniform(0, 2))
                 node.start()
@@ -63,8 +72,7 @@ def test_killed_again_and_again_every_document_is_the_sources(
         _leave(sink)
         last = space.run({"debezium.sink.batch.max-events": "5000"})
         assert last.code == 0, last.text[-6000:]
-        search = Search(node.url)
-        found = {i: tuple(d.get(c) for c in COLUMNS) for i, d in search.documents(TOPIC).items()}
+        found = {i: tuple(d.get(c) for c in COLUMNS) for i, d in Search(node.url).documents(db.topic).items()}
         assert found == {str(key): tuple(one.get(c) for c in COLUMNS) for key, one in db.rows.items()}
 
 

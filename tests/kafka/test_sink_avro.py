@@ -11,7 +11,6 @@ from attrs import evolve
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
 from connector.embedded.ports import free_ports
-from connector.embedded.registry import SchemaRegistry
 from connector.errors import RetriableError
 from connector.kafka.registry import Registry
 from connector.settings import RegistrySettings
@@ -21,6 +20,7 @@ from tests.model import recordings, reference, truth, values
 from tests.model.recordings import AVRO, Record
 from tests.reading import Lake
 from tests.running import Run
+from tests.servers import SharedRegistry
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -33,7 +33,7 @@ Ids = Mapping[int, int]
 
 
 @pytest.fixture(scope="module")
-def ids(registry: SchemaRegistry) -> Ids:
+def ids(registry: SharedRegistry) -> Ids:
     """Every recorded writer schema registered: recorded id -> the registry's."""
     client = SchemaRegistryClient({"url": registry.url})
     schemas = recordings.writer_schemas()
@@ -68,7 +68,7 @@ def _bad(record: Record, ids: Ids) -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def hard(topics: Topics, registry: SchemaRegistry, ids: Ids, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
+def hard(topics: Topics, registry: SharedRegistry, ids: Ids, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
     """One run over the recording and spoilt copies of one of its events; deleted rows go."""
     records = [r for table in (*recordings.KEYED, *OTHERS) for r in recordings.load(AVRO, table)]
     records = [evolve(r, key=_framed(r.key, ids), value=_framed(r.value, ids)) for r in records]
@@ -133,7 +133,7 @@ def test_spoilt_messages_are_dead_letters_with_the_reason(hard: Result) -> None:
     assert all(any(re.fullmatch(pattern, reason) for reason in reasons) for pattern in expected), reasons
 
 
-def test_a_schema_comes_with_those_that_it_refers_to(registry: SchemaRegistry) -> None:
+def test_a_schema_comes_with_those_that_it_refers_to(registry: SharedRegistry) -> None:
     """References are fetched too, each before what refers to it; an id that is not there is said to be unknown."""
     client = SchemaRegistryClient({"url": registry.url})
     inner = '{"type":"record","name":"In","namespace":"x","fields":[{"name":"a","type":"int"}]}'

@@ -15,6 +15,7 @@ from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record
 from tests.reading import Lake
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -71,7 +72,7 @@ def _records(topic: str, first: int, *rows: dict[str, Any] | int) -> list[Record
     return made
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_rows_end_the_same_in_avro_files(
     version: int, topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import attrs
@@ -18,6 +19,7 @@ from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.events import COLUMNS, Database, row
 from tests.model.recordings import Record
 from tests.reading import Lake
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -81,26 +83,31 @@ def _flat(key: int) -> Record:
 
 BARE = "keys.public.bare"
 CUTS = tuple(range(_longest() + 1))
+CUT_TOPICS = tiered(product(CUTS, PARTITIONS), list(zip(CUTS, PARTITIONS * len(CUTS), strict=False)))
+"""In `make test` each cut with one number of partitions, in turn."""
 Expected = dict[str, dict[int, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def cut_runs(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> tuple[dict[str, Lake], Expected]:
-    """Both runs, with deletes gone and with deletes kept, over all topics."""
+def cut_runs(
+    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake, request: pytest.FixtureRequest
+) -> tuple[dict[str, Lake], Expected]:
+    """Both runs, with deletes gone and with deletes kept, over the topics of all tests that are to run."""
+    own = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    cuts = sorted({(told["cut"], told["partitions"]) for item in own if "cut" in (told := item.callspec.params)})
     spaces = {
         mode: make_workspace(f"keys_{mode}", {"topics.regex": r"keys\..*", **extra})
         for mode, extra in (("hard", {"debezium.sink.iceberg.upsert-keep-deletes": "false"}), ("soft", {}))
     }
     expected: Expected = {}
     rest: list[Record] = []
-    for partitions in PARTITIONS:
-        for cut in CUTS:
-            database = Database(f"keys.public.p{partitions}_{cut}", partitions)
-            first, then = _parts(_stories(database), cut)
-            topics.create({database.topic: partitions})
-            topics.replay(first, create=False)
-            rest += then
-            expected[database.topic.replace(".", "_")] = database.rows
+    for cut, partitions in cuts:
+        database = Database(f"keys.public.p{partitions}_{cut}", partitions)
+        first, then = _parts(_stories(database), cut)
+        topics.create({database.topic: partitions})
+        topics.replay(first, create=False)
+        rest += then
+        expected[database.topic.replace(".", "_")] = database.rows
     topics.create({BARE: 1})
     for produced in ([_flat(1), _flat(2)], [*rest, attrs.evolve(_flat(1), value=None)]):
         topics.replay(produced, create=False)
@@ -110,8 +117,7 @@ def cut_runs(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> t
     return {mode: lake(space) for mode, space in spaces.items()}, expected
 
 
-@pytest.mark.parametrize("partitions", PARTITIONS)
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(("cut", "partitions"), CUT_TOPICS)
 def test_key_stories_end_right_wherever_they_are_cut(
     cut_runs: tuple[dict[str, Lake], Expected], cut: int, partitions: int
 ) -> None:
@@ -122,8 +128,7 @@ def test_key_stories_end_right_wherever_they_are_cut(
     assert sorted(_plain(r) for r in rows) == sorted(_plain(r) for r in expected[name].values())
 
 
-@pytest.mark.parametrize("partitions", PARTITIONS)
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(("cut", "partitions"), CUT_TOPICS)
 def test_kept_deletes_mark_exactly_the_dead_keys(
     cut_runs: tuple[dict[str, Lake], Expected], cut: int, partitions: int
 ) -> None:

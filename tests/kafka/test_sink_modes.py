@@ -30,6 +30,7 @@ from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.reading import Lake
 from tests.running import Workspace, seeded
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -129,7 +130,7 @@ def _name(version: int, mode: str, layout: str) -> str:
     return f"modes{version}.public.{mode.replace('-', '_')}_{layout}"
 
 
-@pytest.mark.parametrize(("version", "soft"), [(2, False), (3, True)])
+@pytest.mark.parametrize(("version", "soft"), tiered([(2, False), (3, True)], [(3, True)]))
 def test_every_mode_ends_in_the_rows_of_the_source(
     spark: SparkSession,
     topics: Topics,
@@ -230,28 +231,31 @@ OTHERS = {"compacts": 2, "deletes": 2, "inserts": 2, "adds": 1, "expires": 2}
 """What another writer does, and how often a commit is tried then: a row of another range of keys is none of ours."""
 
 
+@pytest.mark.parametrize("versions", tiered([[2, 3], [3]], [[3]], lambda case: "-".join(map(str, case))))
 def test_what_another_writer_does_between_finding_and_commit_is_not_lost(
     spark: SparkSession,
     topics: Topics,
     make_workspace: MakeWorkspace,
     lake: OpenLake,
     monkeypatch: pytest.MonkeyPatch,
+    versions: list[int],
 ) -> None:
     """A compaction, a delete or new rows that come in between: found again, every change of both is in the table.
 
-    Half of the tables were upgraded to version 3 before, so that their vectors take older delete files in.
+    Tables of version 3 were upgraded to it before, so that their vectors take older delete files in.
     """
+    prefix = f"other{len(versions)}"
     tables = {
-        f"other.public.{mode}_{other}_{version}".replace("-", "_"): (mode, other, version)
+        f"{prefix}.public.{mode}_{other}_{version}".replace("-", "_"): (mode, other, version)
         for mode in MODES[1:]
         for other in OTHERS
-        for version in (2, 3)
+        for version in versions
         if other not in ("adds", "expires") or version == 3
     }
     databases = {topic: Database(topic, 1) for topic in tables}
     topics.create(dict.fromkeys(tables, 1))
     modes = {f"iceberg.table.{topic.replace('.', '_')}.write-mode": mode for topic, (mode, *_) in tables.items()}
-    space = make_workspace("other", {"topics.regex": r"other\..*", **modes, **_general(2, False)})
+    space = make_workspace(prefix, {"topics.regex": rf"{prefix}\..*", **modes, **_general(2, False)})
     inside = Cut(Inside(spark, space), random.Random(1))
     opened = lake(space)
     for step in range(3):
@@ -342,20 +346,23 @@ def test_commits_go_to_the_branch(
         Inside(spark, space).sink({"iceberg.tables.default-commit-branch": "absent"})
 
 
+@pytest.mark.parametrize("modes", tiered([list(MODES), ["position-delete"]], [["position-delete"]], "-".join))
 def test_a_table_with_history_has_every_version_of_a_key(
     spark: SparkSession,
     topics: Topics,
     make_workspace: MakeWorkspace,
     lake: OpenLake,
     dying: Callable[[random.Random, float], None],
+    modes: list[str],
 ) -> None:
     """In every mode each change closes the version before it, deletes only close; batches and crashes do not show."""
     rng = random.Random(seeded())
-    tables = {f"scd.public.{mode.replace('-', '_')}": (mode, "") for mode in MODES}
+    name = f"scd{len(modes)}"
+    tables = {f"{name}.public.{mode.replace('-', '_')}": (mode, "") for mode in modes}
     databases = {topic: Database(topic, 2) for topic in tables}
     topics.create(dict.fromkeys(tables, 2))
-    kinds = {"debezium.sink.iceberg.scd-type": "2", "topics.regex": r"scd\..*"}
-    space = make_workspace("scd", {**_settings(tables, 0), **_general(3, False), **kinds})
+    kinds = {"debezium.sink.iceberg.scd-type": "2", "topics.regex": rf"{name}\..*"}
+    space = make_workspace(name, {**_settings(tables, 0), **_general(3, False), **kinds})
     inside, opened = Cut(Inside(spark, space), rng), lake(space)
     for phase in range(2):
         dying(rng, 0.1 if phase else 0.0)

@@ -20,6 +20,7 @@ from connector.iceberg.stored import StoredRows
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record
+from tests.tiers import tiered
 from tests.topics import TIMEOUT_S, Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -128,10 +129,10 @@ def test_a_lost_offsets_table_loses_nothing(story: Story, topics: Topics) -> Non
     assert (report.events, _found(sink, "lostoffsets")) == (1, {**ALL, 8: 3})
 
 
-@pytest.mark.parametrize(
-    ("how", "to"),
-    [("back", "tables"), ("back", "stored"), ("before us", "tables"), ("again", "tables"), ("dropped", "stored")],
-)
+LOSSES = [("back", "tables"), ("back", "stored"), ("before us", "tables"), ("again", "tables"), ("dropped", "stored")]
+
+
+@pytest.mark.parametrize(("how", "to"), tiered(LOSSES, LOSSES[3:]))
 def test_a_table_that_lost_rows_stops_the_sink(
     how: str, to: str, story: Story, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.modes import WRITE_MODES
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -52,8 +54,14 @@ class Source:
         return self.db.log[start:end]
 
 
-@pytest.mark.parametrize("keep", ["false", "true"], ids=["hard", "soft"])
-@pytest.mark.parametrize("mode", WRITE_MODES)
+@pytest.mark.parametrize(
+    ("mode", "keep"),
+    tiered(
+        product(WRITE_MODES, ["false", "true"]),
+        [("equality-delete", "false"), ("position-delete", "true")],
+        lambda case: f"{case[0]}-{'soft' if case[1] == 'true' else 'hard'}",
+    ),
+)
 def test_what_comes_again_changes_nothing(
     mode: str, keep: str, topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:

@@ -14,12 +14,12 @@ from confluent_kafka.schema_registry import ConfigCompatibilityLevel, SchemaRegi
 from pyspark.sql import SparkSession
 
 from connector.embedded.ports import free_ports
-from connector.embedded.registry import SchemaRegistry
 from connector.errors import FatalError, RetriableError
 from tests.conftest import MakeWorkspace
 from tests.host import Host
 from tests.model.recordings import Record
 from tests.reading import Lake
+from tests.servers import SharedRegistry
 from tests.sources import Spring, spring
 from tests.topics import Topics
 
@@ -41,7 +41,7 @@ OFFSETS = (
 
 
 @pytest.fixture(scope="module")
-def client(registry: SchemaRegistry) -> SchemaRegistryClient:
+def client(registry: SharedRegistry) -> SchemaRegistryClient:
     """The tests' client of it."""
     return SchemaRegistryClient({"url": registry.url})
 
@@ -64,7 +64,7 @@ def decode(client: SchemaRegistryClient) -> Decode:
 
 @pytest.fixture(scope="module")
 def make_spring(
-    spark: SparkSession, topics: Topics, registry: SchemaRegistry, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, topics: Topics, registry: SharedRegistry, tmp_path_factory: pytest.TempPathFactory
 ) -> MakeSpring:
     """make_spring(name, {"property": "value"}) gives a source that writes Avro, with a catalog of its own."""
 
@@ -108,7 +108,7 @@ def published(make_spring: MakeSpring) -> Spring:
 
 
 def test_the_sink_makes_an_equal_table_of_avro(
-    published: Spring, registry: SchemaRegistry, make_workspace: MakeWorkspace
+    published: Spring, registry: SharedRegistry, make_workspace: MakeWorkspace
 ) -> None:
     """What the source writes in Avro, our sink makes a second table of, which equals the first."""
     extra = {"topics": "avroout.db.t", "debezium.sink.iceberg.upsert-keep-deletes": "false"}

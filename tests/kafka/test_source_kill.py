@@ -1,6 +1,6 @@
 """A source, and SIGKILL again and again, in full read and changes -> a consumer still ends with the table's rows.
 
-Every start costs a JVM, so `make test` has a few kills only; `make soak` has more. The seed is printed;
+Every start costs a JVM: `make test` has one kill, `make test-all` a few, `make soak` more. The seed is printed;
 ICEBRIDGE_SEED repeats a run's plan (not its timing).
 """
 
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.running import Sink, kills, seeded
 from tests.sources import Spring, in_order, payload, replica, spring
+from tests.tiers import tiered
 from tests.topics import Topics
 
 KILLS = kills(4)
@@ -32,15 +33,17 @@ PROPERTIES = {
 }
 
 
+@pytest.mark.parametrize("count", tiered([1, KILLS], [1]))
 def test_killed_again_and_again_the_replica_equals_the_source(
-    spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory, count: int
 ) -> None:
     """Killed in the full read and in changes, the topic gives the table's rows, in order, repeats byte for byte."""
     rng = random.Random(seeded())
-    source = spring(spark, topics, tmp_path_factory.mktemp("killed"), "killed", PROPERTIES)
+    name = f"killed{count}"
+    source = spring(spark, topics, tmp_path_factory.mktemp(name), name, PROPERTIES)
     _fill(source)
-    for number in range(KILLS):
-        if number >= KILLS // 2:
+    for number in range(count):
+        if number >= count / 2:
             _change(source, rng)
         _live_and_die(source, rng, number)
     _change(source, rng)
@@ -106,6 +109,7 @@ def _assert_repeats_are_equal(source: Spring) -> None:
     assert all(len(values) == 1 for values in seen.values())
 
 
+@pytest.mark.thorough
 def test_sigterm_ends_after_the_step_at_hand(
     spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

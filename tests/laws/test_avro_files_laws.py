@@ -13,6 +13,7 @@ from pyiceberg.conversions import from_bytes
 from connector.iceberg.avro_file import AvroFile
 from connector.iceberg.types import table_schema
 from tests.model import avro_files
+from tests.running import draws
 from tests.unit.sink_plans import layout
 
 Columns = dict[str, pa.DataType]
@@ -72,7 +73,7 @@ def tables(draw: st.DrawFn) -> tuple[Columns, list[list[dict[str, Any]]]]:
 
 
 @given(tables(), st.integers(0, 2))
-@settings(max_examples=100)
+@settings(max_examples=draws(100))
 def test_files_hold_the_rows(table: tuple[Columns, list[list[dict[str, Any]]]], skipped: int) -> None:
     """Rows in parts, slices of batches among them, are read back in order; no value is outside of its bounds."""
     columns, parts = table

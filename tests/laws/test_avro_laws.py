@@ -24,6 +24,7 @@ from serde.block import Decoded
 from serde.faults import Unfit
 from serde.texts import texts_of
 from tests.model import avro
+from tests.running import draws
 
 FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "0"))
 Batch = tuple[Any, list[Any]]
@@ -52,7 +53,7 @@ def rows(outcome: Decoded) -> dict[int, Any]:
 
 
 @given(batches())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=draws(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_columns_hold_what_was_written(batch: Batch) -> None:
     """Every value that fastavro writes arrives, exactly."""
     schema, values = batch
@@ -62,7 +63,7 @@ def test_columns_hold_what_was_written(batch: Batch) -> None:
 
 
 @given(batches())
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=draws(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_rows_equal_columns(batch: Batch) -> None:
     """Read one by one, datums give what they give a column at a time."""
     schema, values = batch
@@ -73,7 +74,7 @@ def test_rows_equal_columns(batch: Batch) -> None:
 
 
 @given(batches(), st.integers(0, 3))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=draws(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_columns_are_written_as_fastavro_writes_rows(batch: Batch, skipped: int) -> None:
     """Columns, also a slice of some, become the very bytes that fastavro writes for their rows."""
     schema, values = batch
@@ -165,7 +166,7 @@ def _sorted(value: Any) -> Any:
 
 
 @given(spoilt())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=draws(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_garbage_is_a_fault_of_its_own(case: tuple[Any, list[bytes], list[bytes]]) -> None:
     """A spoilt datum is a fault, or the very value that its bytes say; its neighbours are not touched."""
     check(*case)
@@ -177,7 +178,7 @@ def test_fuzzing() -> None:
     end = time.monotonic() + FUZZ_S
 
     @given(spoilt())
-    @settings(max_examples=50, database=None, derandomize=not FUZZ_S, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=draws(50), database=None, derandomize=not FUZZ_S, suppress_health_check=list(HealthCheck))
     def once(case: tuple[Any, list[bytes], list[bytes]]) -> None:
         check(*case)
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.sink.decode import decode
+from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, rows, run
 
 EPOCH = dt.datetime(1970, 1, 1)
@@ -88,7 +89,7 @@ WITHOUT_BOOLEANS = {kind for kind in RULES if kind not in (pa.int32(), pa.int64(
 
 
 @given(st.lists(st.one_of(NUMBERS, TEXTS, NESTED, st.booleans()), min_size=1, max_size=8), st.sampled_from(list(RULES)))
-@settings(max_examples=150)
+@settings(max_examples=draws(150))
 def test_a_value_is_what_the_table_says_or_null(values: list[Any], kind: pa.DataType) -> None:
     """Values of any kinds beside each other in one batch: each is converted by itself, exactly, or null."""
     if kind in WITHOUT_BOOLEANS:

@@ -20,6 +20,7 @@ from serde.faults import Unfit
 from serde.rows import load, read, to_array
 from serde.schema import parse
 from tests.laws.test_serde_laws import batches
+from tests.running import draws
 
 FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "0"))
 _SYNTAX = [*b'{}[]:,"\\ \n\tnulltrue0123456789eE+-.', 0, 0x1F, 0x80, 0xC3, 0xED, 0xFF]
@@ -76,7 +77,7 @@ def _same_small(wire: pa.Array, value: Any) -> bool:
 
 
 @given(spoilt())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=draws(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_spoilt_json_is_a_fault_or_what_it_says(case: tuple[bytes, list[bytes]]) -> None:
     """No message is accepted with a value that its bytes do not hold."""
     check(*case)
@@ -134,14 +135,14 @@ def check_keys(keys: list[bytes]) -> None:
 
 
 @given(spoilt())
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=draws(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_spoilt_payloads_without_schema(case: tuple[bytes, list[bytes]]) -> None:
     """Without a schema too, no message is accepted that is no JSON object."""
     check_bare(case[1])
 
 
 @given(single_keys())
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws(200), suppress_health_check=[HealthCheck.too_slow])
 def test_spoilt_keys_of_one_value(keys: list[bytes]) -> None:
     """No key is accepted with a value that its bytes do not hold."""
     check_keys(keys)
@@ -153,7 +154,7 @@ def test_fuzzing() -> None:
     end = time.monotonic() + FUZZ_S
 
     @given(spoilt(), single_keys())
-    @settings(max_examples=50, database=None, derandomize=not FUZZ_S, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=draws(50), database=None, derandomize=not FUZZ_S, suppress_health_check=list(HealthCheck))
     def once(case: tuple[bytes, list[bytes]], keys: list[bytes]) -> None:
         check(*case)
         check_bare(case[1])

@@ -35,6 +35,7 @@ from tests.model import reference
 from tests.model.events import CLOCKS, Clock, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
+from tests.running import draws
 from tests.unit.sink_plans import DATED, layout, plan, upsert
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
@@ -202,7 +203,7 @@ def _with_old_parts(log: list[Record], ends: list[int], rng: random.Random) -> l
 # --- the law -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50)
+@settings(max_examples=draws(50))
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_old_parts_leave_the_table_as_it_was(seed: int, keep: bool) -> None:
     """Whatever old part comes again, however batches and tasks are cut, whatever crashes repeat: the source's table."""
@@ -279,7 +280,7 @@ def _truth(db: Database) -> dict[int, Any]:
     return {key: row["n"] for key, row in db.rows.items()}
 
 
-@settings(max_examples=40)
+@settings(max_examples=draws(40))
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from(CLOCKS))
 def test_restarts_and_reads_end_in_the_sources_table(seed: int, keep: bool, clock: Clock) -> None:
     """Whatever a source's clock, whenever it restarts and reads rows, however batches and tasks are cut."""
@@ -290,7 +291,7 @@ def test_restarts_and_reads_end_in_the_sources_table(seed: int, keep: bool, cloc
     assert _rows(sink) == _truth(db)
 
 
-@settings(max_examples=40)
+@settings(max_examples=draws(40))
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_keys_may_move_when_a_topic_grows(seed: int, keep: bool) -> None:
     """What the old partition of a key still holds is older than what came by the new one, whichever is read first."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from connector.sink.decode import Outcome, decode
 from serde.positions import FIRST
+from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, rows, run
 
 KINDS = (pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(38, 10), pa.decimal128(10, 2), pa.string())
@@ -110,7 +111,7 @@ def _decoded(lexemes: list[str], column: pa.DataType, shape: str, *, evolve: boo
 @example(["1", "2.2250738585e-313"], [], pa.decimal128(10, 2), "flat", False)
 @example(["9007199254740993"], ["0.5"], pa.int64(), "before", True)
 @example(["1234567890123456789012.345"], ["0.5"], pa.decimal128(38, 10), "list", True)
-@settings(max_examples=300)
+@settings(max_examples=draws(300))
 def test_a_number_is_exact_in_its_column_or_not_there(
     values: list[str], others: list[str], kind: pa.DataType, shape: str, evolve: bool
 ) -> None:
@@ -133,7 +134,7 @@ def test_a_number_is_exact_in_its_column_or_not_there(
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6), st.sampled_from([s for s in SHAPES if s != "list"]))
-@settings(max_examples=150)
+@settings(max_examples=draws(150))
 def test_a_number_of_a_new_column_is_exact_or_not_there(values: list[str], shape: str) -> None:
     """Where no table says what a column is, whole numbers that no double holds never become other numbers."""
     messages = [SHAPES[shape](index, value).encode() for index, value in enumerate(values)]

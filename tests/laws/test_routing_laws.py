@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from connector.settings.routes import Routes
 from connector.sink.decode import decode
+from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run
 
 COLUMNS = {"id": pa.int64(), "kind": pa.string()}
@@ -18,7 +19,7 @@ VALUES = st.lists(st.sampled_from([*NAMES, "A.One", "THREE", "b.none", "", ".", 
 
 
 @given(VALUES)
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 def test_dynamic_routing_is_the_lower_case_of_the_value(values: list[str | None]) -> None:
     """Each event is in the table that its value names, or dead: for no table by name, or for a refused one."""
     events = [{"id": i, "kind": value} for i, value in enumerate(values)]
@@ -33,7 +34,7 @@ def test_dynamic_routing_is_the_lower_case_of_the_value(values: list[str | None]
 
 
 @given(VALUES, st.tuples(*[st.sampled_from(["a.*", "ab?", "[a-c]+", "x"]) for _ in NAMES]))
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 def test_static_routing_is_a_full_match(values: list[str | None], patterns: tuple[str, ...]) -> None:
     """Each event is in every table whose expression fits the whole value, and in no other; none is dead."""
     events = [{"id": i, "kind": value} for i, value in enumerate(values)]

@@ -20,6 +20,7 @@ from serde.converter import converter
 from serde.rows import read, to_array
 from serde.schema import node_of, parse
 from serde.texts import texts_of
+from tests.running import draws
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 _PLAIN = {
@@ -95,7 +96,7 @@ def _floats(value: Any) -> Iterator[float]:
 
 
 @given(batches())
-@settings(max_examples=150)
+@settings(max_examples=draws(150))
 def test_columns_equal_rows(batch: tuple[bytes, list[Any]]) -> None:
     """The columnar reader and the row-by-row fallback give the same arrays."""
     schema, payloads = batch
@@ -111,7 +112,7 @@ def test_columns_equal_rows(batch: tuple[bytes, list[Any]]) -> None:
 
 
 @given(batches(), st.lists(st.binary(max_size=12), max_size=4), st.randoms(use_true_random=False))
-@settings(max_examples=150)
+@settings(max_examples=draws(150))
 def test_garbage_never_disturbs_neighbours(batch: tuple[bytes, list[Any]], junk: list[bytes], random: Any) -> None:
     """Whatever bytes lie between, the same messages give the same rows."""
     schema, payloads = batch
@@ -131,7 +132,7 @@ def bad_tail(message: bytes) -> bytes:
 
 
 @given(batches(), st.integers(0, 20))
-@settings(max_examples=100)
+@settings(max_examples=draws(100))
 def test_a_cut_does_not_matter(batch: tuple[bytes, list[Any]], at: int) -> None:
     """Two parts of a chunk give the rows of the chunk."""
     schema, payloads = batch
@@ -143,7 +144,7 @@ def test_a_cut_does_not_matter(batch: tuple[bytes, list[Any]], at: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=draws(100))
 def test_bare_rows_keep_their_values(data: st.DataObject) -> None:
     """Without a schema every value arrives, nulls apart, whatever the converter saw before."""
     schema = data.draw(_schemas())
@@ -184,7 +185,7 @@ def decimals(draw: st.DrawFn) -> tuple[int, int, list[int | None]]:
 
 
 @given(decimals())
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 def test_decimals_round_trip(case: tuple[int, int, list[int | None]]) -> None:
     """Base64 of any unscaled value within the precision decodes to exactly that number, slices included."""
     precision, scale, unscaled = case
@@ -201,7 +202,7 @@ def _wide() -> Any:
 
 
 @given(st.integers(-(2**127), 2**127 - 1), st.integers(1, 38))
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 def test_decimal_is_bad_exactly_beyond_its_precision(number: int, precision: int) -> None:
     """No number is refused that fits, none is taken that does not."""
     _, bad = bits.decimal(pa.array([bits.encode(number)]), pa.decimal128(precision, 0))
@@ -209,7 +210,7 @@ def test_decimal_is_bad_exactly_beyond_its_precision(number: int, precision: int
 
 
 @given(st.lists(st.none() | st.binary(max_size=20), max_size=20))
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 def test_base64_round_trip(values: list[bytes | None]) -> None:
     """Bytes of any length and nulls between decode together."""
     text = pa.array([None if value is None else base64.b64encode(value).decode() for value in values], pa.string())
@@ -218,7 +219,7 @@ def test_base64_round_trip(values: list[bytes | None]) -> None:
 
 
 @given(st.lists(TEXT | st.just("QUJD"), max_size=20))
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 def test_base64_refuses_exactly_what_is_none(values: list[str]) -> None:
     """Foreign text is bad row by row and its neighbours decode."""
     made, bad = bits.binary(pa.array(values, pa.string()))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from connector.source import twins
 from connector.source.segments import Rewrite, Sighting, in_order, rewrites
+from tests.running import draws
 
 pytestmark = pytest.mark.laws
 
@@ -60,7 +61,7 @@ def test_only_equal_pairs_are_dropped(before: list[Row], after: list[Row], size:
 
 
 @given(st.data(), st.integers(5, 200), st.integers(1, 7))
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 def test_order_kept_leaves_only_changes(data: st.DataObject, count: int, size: int) -> None:
     """Where a rewrite kept the order and keys are unique, only updated, deleted and inserted rows are left."""
     before: list[Row] = [(i, "x", float(i)) for i in range(count)]

@@ -14,6 +14,7 @@ from tests.topics import Topics
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
+@pytest.mark.thorough
 def test_executors_in_other_processes_give_the_same_table(
     topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
 ) -> None:

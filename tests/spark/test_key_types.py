@@ -39,6 +39,7 @@ from connector.sink.plan import TablePlan
 from serde.positions import unplaced
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
+from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -213,7 +214,10 @@ def _cases() -> Iterator[Case]:
             yield from others[:3] if kind.name == "uuid" else others[turn * 11 % len(others) :][: turn % 2]
 
 
-@pytest.mark.parametrize("case", list(_cases()), ids=lambda case: case.name)
+CASES = list(_cases())
+
+
+@pytest.mark.parametrize("case", tiered(CASES, CASES[::3], lambda case: case.name))
 def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog, Lake], case: Case) -> None:
     """Whatever the type of the key and its values, and however rows are replaced: readers give the model's rows, all
     of them, and each where it is asked for."""

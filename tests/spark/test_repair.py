@@ -20,6 +20,7 @@ from tests.model.key_types import KEY_TYPES
 from tests.reading import Lake
 from tests.running import catalog
 from tests.spark.test_key_types import Case, Written, fill, values_by_iceberg, values_by_spark
+from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -70,7 +71,7 @@ def _mended(spark: SparkSession, lake: Lake, written: Written, case: Case) -> No
     assert values_by_spark(spark, case) == sorted(written.model.values())
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_deletes_of_other_engines_stay(
     spark: SparkSession, opened: Opened, version: int, misleading: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +112,7 @@ def test_another_writer_is_faster(spark: SparkSession, opened: Opened, misleadin
     _mended(spark, lake, written, case)
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_deletes_that_were_left_out_apply(
     spark: SparkSession, host: Host, tmp_path: Path, version: int, misleading: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """Tables that change, and SIGKILL of the source that indexes them and of the node -> each index is its table.
 
-Every start costs a JVM, so `make test` has a few kills only; `make soak` has more. The seed is printed;
-ICEBRIDGE_SEED repeats a run's plan (not its timing).
+Every start costs a JVM: `make test` kills the source once, `make test-all` both a few times, `make soak` more often.
+The seed is printed; ICEBRIDGE_SEED repeats a run's plan (not its timing).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Self
 
 import pytest
@@ -19,17 +19,16 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 
 from connector.embedded.search import SearchNode
-from tests.direct import Direct
+from tests.direct import Direct, index_of
 from tests.running import JAVA_OPTIONS, SHORT_LIVED, Line, Sink, kills, seeded
 from tests.searching import Search
 from tests.source_tables import Kind, Subject, use_catalog
 from tests.stories import FLAT, NESTED, Crowded
+from tests.tiers import tiered
 
 KILLS = kills(4)
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]
 
-CATALOG = "direct_killed"
-INDEXES = "lake.db.*"
 KINDS = {
     Kind(2, "copy-on-write", partitioned=True, identifiers=True, nested=True): NESTED,
     Kind(3, "merge-on-read", partitioned=False, identifiers=True): FLAT,
@@ -62,7 +61,7 @@ class Struck:
     """The tables, the node, and the source's processes; `hits` tells who was killed in the middle of a step."""
 
     direct: Direct
-    node: SearchNode
+    node: SearchNode | None
     stories: list[Crowded]
     rng: random.Random
     starts: list[Sink] = field(factory=list)
@@ -124,6 +123,11 @@ class Struck:
         if hit:
             self.hits.append(what)
 
+    @property
+    def _indexes(self) -> str:
+        """Of these tables alone: other tests may use the node too."""
+        return ",".join(index_of(story.subject.short) for story in self.stories)
+
     def _assert_alive(self) -> None:
         """A node that was killed must not have ended the source."""
         sink = self.starts[-1]
@@ -152,58 +156,65 @@ class Struck:
 
     def _there(self) -> Counts:
         """What the indexes hold."""
-        self.direct.search.ask("POST", f"{INDEXES}/_refresh")
+        self.direct.search.ask("POST", f"{self._indexes}/_refresh?ignore_unavailable=true")
         body = {"size": 0, "aggs": {"of": {"terms": {"field": "iceberg_snapshot_id", "size": 10_000}}}}
-        answer = self.direct.search.ask("POST", f"{INDEXES}/_search", body)
+        answer = self.direct.search.ask("POST", f"{self._indexes}/_search?ignore_unavailable=true", body)
         buckets = answer.get("aggregations", {}).get("of", {}).get("buckets", [])
         return Counter({bucket["key"]: bucket["doc_count"] for bucket in buckets})
 
     def _written(self) -> int:
         """How many documents the node has taken since its start, repeated ones too."""
-        stats = self.direct.search.ask("GET", f"{INDEXES}/_stats/indexing")
+        stats = self.direct.search.ask("GET", f"{self._indexes}/_stats/indexing?ignore_unavailable=true")
         return int(stats.get("_all", {}).get("total", {}).get("indexing", {}).get("index_total", 0))
 
 
+@pytest.mark.parametrize("count", tiered([1, KILLS], [1]))
 def test_killed_again_and_again_each_index_is_its_table(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, search: Search, tmp_path_factory: pytest.TempPathFactory, count: int
 ) -> None:
     """Node and source killed in turn at random moments of random histories, each index ends equal to its table."""
     rng = random.Random(seeded())
-    home = tmp_path_factory.mktemp("direct-killed")
-    use_catalog(spark, home, CATALOG)
-    with SearchNode(tmp_path_factory.mktemp("direct-killed-node")) as node:
-        direct = Direct(spark, home, Search(node.url), CATALOG)
-        struck = Struck(direct, node, [_story(spark, kind, rng) for kind in KINDS], rng)
+    name = f"direct_killed{count}"
+    home = tmp_path_factory.mktemp(name)
+    use_catalog(spark, home, name)
+    # One kill is the source's.
+    struck_ones = {"source"} if count == 1 else {"node", "source"}
+    with SearchNode(tmp_path_factory.mktemp(f"{name}-node")) if count > 1 else nullcontext(search) as node:
+        direct = Direct(spark, home, Search(node.url), name)
+        stories = [_story(spark, kind, rng, name) for kind in list(KINDS)[-count:]]
+        struck = Struck(direct, node if isinstance(node, SearchNode) else None, stories, rng)
         with struck:
             # More often where no kill fell into the middle of a step: such a run would prove nothing.
-            for number in range(KILLS // 2 + 5):
-                if number < KILLS / 2 or set(struck.hits) != {"node", "source"}:
+            for number in range(count // 2 + 5):
+                if number < count / 2 or set(struck.hits) != struck_ones:
                     _round(struck, number)
-            last = struck.start(QUICK, "--once").wait(240 + 30 * KILLS)
+            last = struck.start(QUICK, "--once").wait(240 + 30 * count)
         assert last.code == 0, last.text[-6000:]
         for story in struck.stories:
             told = [statement[:80] for statement in story.told]
             assert direct.differences(story.subject) == [], f"{story.subject.kind}: {told}"
-    assert set(struck.hits) == {"node", "source"}, "no kill fell into the middle of a step"
+    assert set(struck.hits) == struck_ones, "no kill fell into the middle of a step"
 
 
-def _story(spark: SparkSession, kind: Kind, rng: random.Random) -> Crowded:
-    story = Crowded(Subject(spark, kind, KINDS[kind], catalog=CATALOG), rng.randrange(2**32))
+def _story(spark: SparkSession, kind: Kind, rng: random.Random, catalog: str) -> Crowded:
+    story = Crowded(Subject(spark, kind, KINDS[kind], catalog=catalog), rng.randrange(2**32))
     story.settle = lambda: None
     story.begin()
     return story
 
 
 def _round(struck: Struck, number: int) -> None:
-    """Start the source, kill the node in its work, then the source: in the full read first, in changes from then on."""
+    """Start the source, kill the node in its work, where that is the test's own, then the source: in the full read
+    first, in changes from then on."""
     sink = struck.start(SLOW)
     struck.live(1)
     if number:
         struck.wait_for_read()
-    _moment(struck)
-    struck.strike("node", struck.node.kill)
-    struck.live(1)
-    struck.node.start()
+    if struck.node is not None:
+        _moment(struck)
+        struck.strike("node", struck.node.kill)
+        struck.live(1)
+        struck.node.start()
     _moment(struck)
     struck.strike("source", sink.kill)
 

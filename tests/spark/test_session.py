@@ -115,6 +115,7 @@ def no_java(tmp_path: Path) -> Iterator[str]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.thorough
 def test_session_writes_and_reads_iceberg(tmp_path: Path) -> None:
     """A local session far from the checkout makes, fills and reads a table, also through Python, without a warning."""
     result = _run(_TABLE, tmp_path / "lake", {"spark.master": "local[2]"})
@@ -124,6 +125,7 @@ def test_session_writes_and_reads_iceberg(tmp_path: Path) -> None:
     assert "WARN " not in result["noise"]
 
 
+@pytest.mark.thorough
 def test_batches_obey_the_byte_limit(tmp_path: Path) -> None:
     """Batches into Python end near the byte limit or at the row limit, whichever is first."""
     limits = {"arrow.maxBytesPerBatch": "1m", "arrow.maxRecordsPerBatch": "5000"}
@@ -137,6 +139,7 @@ def test_batches_obey_the_byte_limit(tmp_path: Path) -> None:
     assert len({pid for _, _, pid in wide + narrow}) <= 2
 
 
+@pytest.mark.thorough
 def test_session_without_any_java_on_the_machine(tmp_path: Path, no_java: str) -> None:
     """With a wrong JAVA_HOME and no java on PATH, Spark runs on the wheel's Java behind the shim."""
     result = _run(_TABLE, tmp_path / "lake", {"spark.master": "local[2]"}, PATH=no_java, JAVA_HOME="/nowhere")
@@ -152,6 +155,7 @@ def test_executors_in_other_processes(tmp_path: Path) -> None:
     assert result["through_python"] == 2
 
 
+@pytest.mark.thorough
 def test_secrets_are_on_no_command_line_and_no_page(tmp_path: Path) -> None:
     """No secret is on a command line, of the driver or of executors, nor on a page of Spark's, nor in the log."""
     names = ("credential", "token", "s3.secret-access-key", "s3.access-key-id", "jdbc.password", "header.X-Own")

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from tests.source_tables import Kind, Subject, use_catalog
+from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
 COLUMNS = "id bigint NOT NULL, p string, v string"
@@ -26,7 +27,7 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     return spark
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", tiered(KINDS, KINDS[2:], str))
 def test_changes_of_avro_files(session: SparkSession, kind: Kind) -> None:
     """Inserts, updates, deletes and deletes over deletes give the events that lead from one snapshot to the next."""
     nested = ", s struct<a: int, l: array<string>>" if kind.nested else ""

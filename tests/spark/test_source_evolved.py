@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from connector.iceberg.schemas import SnapshotSchema
 from connector.iceberg.writing import TableWriter
 from connector.source import rewritten
 from tests.source_tables import Kind, Subject, upsert, use_catalog
+from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
 COW, MOR = "copy-on-write", "merge-on-read"
@@ -70,25 +72,26 @@ def _insert(subject: Subject, first: int, names: tuple[str, ...] = ()) -> None:
     )
 
 
-CASES = [pytest.param(change, True, id=f"{name}-walked") for name, change in EVOLUTIONS.items()] + [
-    pytest.param(EVOLUTIONS[name], False, id=f"{name}-by digests") for name in ("add", "promote the key")
-]
+CASES = [*((name, True) for name in EVOLUTIONS), ("add", False), ("promote the key", False)]
+FEW = [("add first", True), ("swap names", True), ("promote", True), ("promote the key", False)]
 
 
-@pytest.mark.parametrize(("change", "walked"), CASES)
+@pytest.mark.parametrize(
+    ("change", "walked"), tiered(CASES, FEW, lambda case: f"{case[0]}-{'walked' if case[1] else 'by digests'}")
+)
 def test_files_of_several_schemas_are_rewritten(
-    session: SparkSession, change: tuple[str, ...], walked: bool, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession, change: str, walked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rewrite of files from before and after a change of columns gives the rows that changed, however many there
     are."""
     monkeypatch.setattr(rewritten, "SMALLEST_ROWS", 0 if walked else 1 << 60)
-    _rewrite_after(Subject(session, KEYED, FLAT), change)
+    _rewrite_after(Subject(session, KEYED, FLAT), EVOLUTIONS[change])
 
 
-@pytest.mark.parametrize("change", NESTED.values(), ids=NESTED.keys())
-def test_fields_of_structs_change(session: SparkSession, change: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("change", tiered(NESTED, ["drop a field", "rename and promote fields"]))
+def test_fields_of_structs_change(session: SparkSession, change: str) -> None:
     """The same for what is nested."""
-    _rewrite_after(Subject(session, KEYED, COLUMNS), change)
+    _rewrite_after(Subject(session, KEYED, COLUMNS), NESTED[change])
 
 
 def _rewrite_after(subject: Subject, change: tuple[str, ...]) -> None:
@@ -137,35 +140,37 @@ THEN: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize(("version", "columns"), [(3, FLAT), (2, COLUMNS)], ids=["flat", "nested"])
-@pytest.mark.parametrize("change", THEN.values(), ids=THEN.keys())
-def test_equality_deletes_by_columns_of_then(
-    session: SparkSession, version: int, columns: str, change: tuple[str, ...]
-) -> None:
+TABLES = {"flat": (3, FLAT), "nested": (2, COLUMNS)}
+SOME = [("rename", "flat"), ("drop and add", "nested"), ("promote and drop", "flat")]
+
+
+@pytest.mark.parametrize(("change", "table"), tiered(product(THEN, TABLES), SOME, "-".join))
+def test_equality_deletes_by_columns_of_then(session: SparkSession, change: str, table: str) -> None:
     """Equality deletes by columns that were dropped, renamed or promoted since still take their rows, for changes,
     full reads and look-ups by key columns alone, also when the metadata file that they were planned by is gone."""
     # Spark's own reads cannot tell what is right here: they fail where a name was taken again, and executors keep keys
     # of equality deletes as the types were at the first read.
+    version, columns = TABLES[table]
     subject = Subject(session, Kind(version, MOR, partitioned=False, identifiers=True), columns)
     _insert(subject, 0)
     _delete_by(subject, ("v", "n", "d"), [{"v": f"v{n}", "n": n, "d": Decimal(n) / 4} for n in (3, 5)])
     assert [op for op, *_ in subject.events(subject.table().snapshot_id or 0)] == ["d", "d"]
-    for statement in change:
+    for statement in THEN[change]:
         subject.sql(f"ALTER TABLE {{t}} {statement}")
     _delete_by(subject, ("id",), [{"id": n} for n in (5, 6, 7)])
-    table = subject.table()
-    gone = subject.events(table.snapshot_id or 0)
+    now = subject.table()
+    gone = subject.events(now.snapshot_id or 0)
     assert sorted((op, before[0]) for op, before, *_ in gone) == [("d", 6), ("d", 7)]
-    document = SnapshotSchema(table.layout().schema_json).document
+    document = SnapshotSchema(now.layout().schema_json).document
     for names in (["id"], [field["name"] for field in document["fields"]]):
         fields = [field for field in document["fields"] if field["name"] in names]
-        reader = Reader(session, table, SnapshotSchema(orjson.dumps({**document, "fields": fields}).decode()))
-        live = reader.live(planned(session, table, table.snapshot_id or 0))
-        for name in Path(str(table.java.location()).removeprefix("file:")).glob("metadata/*.metadata.json"):
+        reader = Reader(session, now, SnapshotSchema(orjson.dumps({**document, "fields": fields}).decode()))
+        live = reader.live(planned(session, now, now.snapshot_id or 0))
+        for name in Path(str(now.java.location()).removeprefix("file:")).glob("metadata/*.metadata.json"):
             name.unlink()
         assert {row.c0 for row in live.collect()} == set(range(40)) - {3, 5, 6, 7}
         assert live.count() == 36
-    release(session, table)
+    release(session, now)
 
 
 def _delete_by(subject: Subject, columns: tuple[str, ...], keys: list[dict[str, Any]]) -> None:
@@ -189,10 +194,10 @@ DEFAULTS: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", DEFAULTS.values(), ids=DEFAULTS.keys())
-def test_defaults_of_added_columns(session: SparkSession, case: Any) -> None:
+@pytest.mark.parametrize("case", tiered(DEFAULTS, ["decimal", "before the epoch"]))
+def test_defaults_of_added_columns(session: SparkSession, case: str) -> None:
     """A column that was added with a default has it in the rows from before, also where Spark lacks its type."""
-    kind, text, value = case
+    kind, text, value = DEFAULTS[case]
     subject = Subject(session, Kind(3, COW, partitioned=False, identifiers=True), "id bigint NOT NULL, v string")
     subject.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'x'), (2, 'y')")
     iceberg: Any = session._jvm.org.apache.iceberg

@@ -21,6 +21,7 @@ from connector.source.keys import KeyKind
 from tests.running import seeded
 from tests.source_tables import CATALOG, Event, Kind, Plain, Subject, plain, use_catalog
 from tests.stories import FLAT, NESTED, Story
+from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +57,7 @@ def _subject(session: SparkSession, kind: Kind) -> Subject:
     return Subject(session, kind, NESTED if kind.nested else FLAT)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", tiered(KINDS, [*KINDS[1:4:2], *KINDS[5::2]], str))
 def test_any_history_is_followed(session: SparkSession, kind: Kind) -> None:
     """Applying the changes to a copy gives the table at each snapshot, whatever was done to it, without idle events."""
     for number in range(HISTORIES):
@@ -75,7 +76,7 @@ def _follow(story: Story) -> None:
         raise AssertionError(f"{story.subject.kind}: {'; '.join(story.told)}") from error
 
 
-@pytest.mark.parametrize("kind", EQUALITY, ids=str)
+@pytest.mark.parametrize("kind", tiered(EQUALITY, EQUALITY[2:], str))
 def test_upserts_of_our_sink_are_followed(session: SparkSession, kind: Kind) -> None:
     """Equality deletes as our sink writes them, global ones too, mixed with Spark's own deletes, are read right."""
     for number in range(HISTORIES):
@@ -101,7 +102,7 @@ ORACLE = [kind for kind in KINDS if kind.mode == COW and not kind.nested] + [
 ]
 
 
-@pytest.mark.parametrize("kind", ORACLE, ids=str)
+@pytest.mark.parametrize("kind", tiered(ORACLE, ORACLE[1:2], str))
 def test_copy_on_write_agrees_with_the_changelog_view(
     session: SparkSession, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ from tests.model.events import CLOCKS, START_NS, Clock, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.searching import typed
+from tests.tiers import tiered
 from tests.unit.sink_plans import layout, plan
 
 Row = dict[str, Any]
@@ -245,7 +246,7 @@ def test_old_changes_that_come_again_change_nothing(index: Index) -> None:
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", tiered(range(12), range(2)))
 def test_any_clock_ends_in_the_sources_rows(index: Index, clock: Clock, seed: int) -> None:
     """Dates that go to and fro, reads, restarts; batches cut anywhere, and sent again as another cut after a crash."""
     rng = random.Random(seed)

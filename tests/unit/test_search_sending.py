@@ -19,6 +19,7 @@ from connector.opensearch.bulk import Actions, Counts, Stale
 from connector.opensearch.lookup import Held
 from connector.opensearch.sending import Sender
 from connector.settings.search import BulkSettings, ConnectionSettings
+from tests.tiers import tiered
 
 
 @attrs.define
@@ -148,7 +149,7 @@ def _batches(rng: random.Random, changes: Sequence[Change]) -> Iterator[list[Cha
         yield list({key: change for change in some for key in (change[0],)}.values())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", tiered(range(60), range(10)))
 def test_any_history_with_rollovers_ends_in_the_last_change_of_each_key(alias: Alias, seed: int) -> None:
     """Whatever is rolled over when, and whatever comes again in whatever order: one document for each living key."""
     rng = random.Random(seed)
