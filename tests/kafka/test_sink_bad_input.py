@@ -16,6 +16,7 @@ from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.recordings import Record
 from tests.reading import Lake
 from tests.running import Run
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -255,23 +256,18 @@ def test_too_many_dead_letters_stop_the_sink(
     assert [s for t in tables.names() for s in tables.summaries(t)] == []
 
 
-@pytest.mark.parametrize(
-    ("away", "word"),
-    [
-        ({"bootstrap.servers": "127.0.0.1:9"}, "127.0.0.1:9"),
-        (
-            {"debezium.sink.iceberg.type": "rest", "debezium.sink.iceberg.uri": "http://127.0.0.1:9"},
-            "catalog",
-        ),
-        ({"table.location": "/proc/nowhere"}, "creating table default.awayplace_public_t"),
-    ],
-    ids=["broker", "rest", "place"],
-)
-def test_a_server_that_is_away_is_retried_then_named(
-    topics: Topics, make_workspace: MakeWorkspace, away: dict[str, str], word: str, request: pytest.FixtureRequest
-) -> None:
+AWAY = {
+    "broker": ({"bootstrap.servers": "127.0.0.1:9"}, "127.0.0.1:9"),
+    "rest": ({"debezium.sink.iceberg.type": "rest", "debezium.sink.iceberg.uri": "http://127.0.0.1:9"}, "catalog"),
+    "place": ({"table.location": "/proc/nowhere"}, "creating table default.awayplace_public_t"),
+}
+
+
+# A broker that is away is waited for 15 s, whatever the options say.
+@pytest.mark.parametrize("kind", tiered(AWAY, ["rest", "place"]))
+def test_a_server_that_is_away_is_retried_then_named(topics: Topics, make_workspace: MakeWorkspace, kind: str) -> None:
     """A broker, catalog or place that cannot be had is tried again for the time set, then the sink names it."""
-    kind = request.node.callspec.id
+    away, word = AWAY[kind]
     topics.replay(_records(f"away{kind}.public.t", [(_key({"id": 1}), _value(1))]))
     space = make_workspace(f"away_{kind}", {"topics": f"away{kind}.public.t", "errors.retry.timeout": "2000", **away})
     start = time.monotonic()
