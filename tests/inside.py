@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from attrs import frozen
+from attrs import define, field, frozen
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
@@ -59,6 +59,31 @@ class Inside:
         finally:
             sink.close()
         return reports
+
+
+@define(eq=False)
+class LazySink:
+    """A sink that starts when it is first asked for, and anew after it was closed or lost."""
+
+    inside: Inside
+    _sink: Sink | None = field(default=None)
+
+    @property
+    def now(self) -> Sink:
+        """The sink, started where it is not running."""
+        if self._sink is None:
+            self._sink = self.inside.sink()
+        return self._sink
+
+    def close(self) -> None:
+        """Stop as a sink does that is told to."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+    def lose(self) -> None:
+        """Forget a sink that died."""
+        self._sink = None
 
 
 def run_until(sink: Sink, done: Callable[[], bool]) -> None:

@@ -8,6 +8,7 @@ bytes, and decides for single commits whether they are carried out, when, and wh
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -22,6 +23,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from connector.iceberg.java import jvm
+from tests.reading import Lake
 from tests.running import catalog
 
 REFUSALS, REFUSALS_OF_OWN = 2, 5
@@ -52,7 +54,7 @@ class _Silence(Exception):
 class RestCatalog:
     """The server; `fates` holds, by kind of commit and table, what becomes of the next one. `seen` counts commits.
 
-    Kinds: create, schema, snapshot (rows), expire, other.
+    Kinds: create, schema, snapshot (rows), replace (the same rows in other files), expire, other.
     """
 
     spark: SparkSession
@@ -247,7 +249,32 @@ def _kind(request: dict[str, Any]) -> str:
     if any(one["type"] == "assert-create" for one in request["requirements"]):
         return "create"
     actions = {one["action"] for one in request["updates"]}
+    added = [one["snapshot"]["summary"]["operation"] for one in request["updates"] if one["action"] == "add-snapshot"]
+    if added == ["replace"]:
+        return "replace"
     return next((kind for kind, action in _KINDS.items() if action in actions), "other")
+
+
+def see_whole(lake: Lake, table: str) -> None:
+    """See that every file of every snapshot of a table is there, and that no commit added one twice."""
+    java = lake.java(table)
+    for snapshot in java.snapshots():
+        assert _is_there(snapshot.manifestListLocation()), f"{table}: manifest list of {snapshot.toString()}"
+        gone = [str(m.path()) for m in snapshot.allManifests(java.io()) if not _is_there(m.path())]
+        assert not gone, f"{table}: manifests {gone} of {snapshot.toString()}"
+    full = f"{lake._name}.`default`.`{table}`"
+    for kind in ("all_data_files", "all_delete_files"):
+        found = [r["file_path"] for r in lake._spark.sql(f"SELECT DISTINCT file_path FROM {full}.{kind}").collect()]
+        assert [path for path in found if not _is_there(path)] == [], table
+    live = Counter(r["file_path"] for r in lake._spark.sql(f"SELECT file_path FROM {full}.data_files").collect())
+    assert all(count == 1 for count in live.values()), table
+    ids = [s.summary().get("icebridge.commit-id") for s in java.snapshots()]
+    said = [one for one in ids if one is not None]
+    assert len(set(said)) == len(said), table
+
+
+def _is_there(path: Any) -> bool:
+    return Path(str(path).removeprefix("file:")).exists()
 
 
 def _backing(home: Path) -> dict[str, str]:

@@ -59,9 +59,12 @@ def land(
 
 
 def start_callbacks(spark: SparkSession) -> None:
-    """Have Java call back: validators and callbacks of commits are Python's."""
+    """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through."""
+    gateway = spark.sparkContext._gateway  # noqa: SLF001 - as `foreachBatch` does
+    assert gateway is not None
     with _starting:
-        ensure_callback_server_started(spark.sparkContext._gateway)  # noqa: SLF001 - as `foreachBatch` does
+        gateway.callback_server_parameters.propagate_java_exceptions = True
+        ensure_callback_server_started(gateway)
 
 
 class _Attempts:

@@ -141,9 +141,9 @@ class DeletedKeys:
             land(
                 self._table,
                 uuid.uuid4().hex,
-                lambda: java.newDelete().set(MADE_BY, self._name).deleteFromRowFilter(old),
+                lambda: self._table.java.newDelete().set(MADE_BY, self._name).deleteFromRowFilter(old),
             )
-            merge(self._spark, java, mine, self._name)
+            merge(self._spark, self._table, mine, self._name)
         expire(self._table)
 
     def _is_due(self) -> bool:

@@ -14,10 +14,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, FatalError, RetriableError
+from connector.errors import CommitRefused, ConnectorError, FatalError, RetriableError
 from connector.iceberg.attempts import land
-from connector.iceberg.java import java_exception_name, jvm, may_pass
+from connector.iceberg.java import JavaTable, java_exception_name, jvm, may_pass
 from connector.iceberg.position import MADE_BY
+from connector.iceberg.settlement import settling
 from connector.iceberg.table import Table
 from connector.settings.writes import MAIN
 
@@ -26,7 +27,6 @@ _MARKING = threading.Lock()
 
 def emptied(
     spark: SparkSession,
-    catalog: str,
     table: Table,
     until: tuple[str, int] | None,
     own: Sequence[tuple[str, str]] = (),
@@ -37,7 +37,6 @@ def emptied(
 
     Args:
         spark: the session with the catalog.
-        catalog: the Spark catalog's name.
         table: the table; its Java object is up to date afterwards.
         until: the column that orders rows and the truncate's value of it, None when the table has none.
         own: text columns and their values, which the rows have; empty for rows of any.
@@ -58,7 +57,7 @@ def emptied(
         if java_exception_name(error) != "ValidationException" or (until is None and not own):
             raise
         with _marked(spark, name):
-            _by_rows(spark, catalog, table, until, own)
+            _by_rows(spark, table, until, own)
     table.refresh()
 
 
@@ -87,19 +86,17 @@ def _marked(spark: SparkSession, name: str) -> Iterator[None]:
             spark.conf.unset(key)
 
 
-def _by_rows(
-    spark: SparkSession, catalog: str, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]
-) -> None:
-    parts = [catalog, *table.name.split("."), *([] if table.branch == MAIN else [f"branch_{table.branch}"])]
-    name = ".".join(f"`{part}`" for part in parts)
+def _by_rows(spark: SparkSession, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
     terms = [] if until is None else [f"({_quoted(until[0])} IS NULL OR {_quoted(until[0])} <= {int(until[1])})"]
-    terms += [f"{_quoted(column)} = :own{place}" for place, (column, _) in enumerate(own)]
-    values = {f"own{place}": value for place, (_, value) in enumerate(own)}
+    terms += [f"{_quoted(column)} = {_text(value)}" for column, value in own]
     try:
-        spark.sql(f"DELETE FROM {name} WHERE {' AND '.join(terms)}", values)  # noqa: S608 - quoted
+        with settling(table, f"emptying table {table.name} by rows") as java:
+            _delete_rows(spark, java, table.branch, " AND ".join(terms))
+    except ConnectorError:
+        raise
     except Exception as error:
         if may_pass(error):
-            # Whether it landed or not: done again it deletes what is still there.
+            # It is not in the table: done again it deletes what is there by then.
             raise RetriableError(f"emptying table {table.name} by rows: {error}") from error
         raise FatalError(
             f"table {table.name}: a truncate has to delete rows among others, and Spark cannot "
@@ -107,5 +104,22 @@ def _by_rows(
         ) from error
 
 
+def _delete_rows(spark: SparkSession, java: JavaTable, branch: str, where: str) -> None:
+    """Run a DELETE on this very table; in SQL it could be named only, and Spark would load one of its own."""
+    session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - plans are made in Java
+    nothing, sql = java_vm.scala.Option.empty(), java_vm.org.apache.spark.sql
+    sql.classic.SparkSession.setActiveSession(session)
+    target = java_vm.org.apache.iceberg.spark.source.SparkTable(java)
+    if branch != MAIN:
+        target = target.copyWithBranch(branch)
+    relation = sql.execution.datasources.v2.DataSourceV2Relation.create(target, nothing, nothing)
+    condition = session.sessionState().sqlParser().parseExpression(where)
+    sql.classic.Dataset.ofRows(session, sql.catalyst.plans.logical.DeleteFromTable(relation, condition))
+
+
 def _quoted(column: str) -> str:
     return f"`{column.replace('`', '``')}`"
+
+
+def _text(value: str) -> str:
+    return f"CAST(X'{value.encode().hex()}' AS STRING)"

@@ -14,6 +14,7 @@ import structlog
 
 from connector.errors import ConnectorError
 from connector.iceberg.java import jvm, mapped
+from connector.iceberg.settlement import settling
 from connector.iceberg.table import Table
 
 EXPIRES = "icebridge.expire-snapshots"
@@ -64,18 +65,19 @@ def expire(table: Table, properties: Mapping[str, str]) -> bool:
         return False
     now_ms = time.time_ns() // 1_000_000
     try:
-        with mapped(f"expiring snapshots of {table.name}"):
+        doing = f"expiring snapshots of {table.name}"
+        with mapped(doing):
             snapshots = table.java.operations().current().snapshots()
             count = int(snapshots.size())
             if count <= keeping.least or not keeping.is_due(count, int(snapshots.get(0).timestampMillis()), now_ms):
                 return False
+        with mapped(doing), settling(table, doing) as java:
             pool = jvm(table.spark).java.util.concurrent.Executors.newFixedThreadPool(THREADS)
             try:
-                old = table.java.expireSnapshots().expireOlderThan(now_ms - keeping.age_ms).retainLast(keeping.least)
+                old = java.expireSnapshots().expireOlderThan(now_ms - keeping.age_ms).retainLast(keeping.least)
                 old.executeDeleteWith(pool).commit()
             finally:
                 pool.shutdown()
-            table.java.refresh()
     except ConnectorError as error:
         structlog.get_logger().warning("snapshots are expired later", table=table.name, reason=str(error))
         return False

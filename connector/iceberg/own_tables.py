@@ -21,6 +21,7 @@ from connector.iceberg.files import FileKind, describe
 from connector.iceberg.java import JavaTable, jvm, mapped
 from connector.iceberg.partitions import UNPARTITIONED
 from connector.iceberg.position import MADE_BY
+from connector.iceberg.settlement import settling
 from connector.iceberg.table import Table
 
 OFTEN_SAVED = {"format-version": "2", **METADATA}
@@ -54,8 +55,9 @@ def expire(table: Table) -> None:
     What fails is left for the next time.
     """
     try:
-        with mapped(f"expiring snapshots of {table.name}"):
-            old = table.java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
+        doing = f"expiring snapshots of {table.name}"
+        with mapped(doing), settling(table, doing) as java:
+            old = java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
             old.retainLast(KEPT_SNAPSHOTS).commit()
     except ConnectorError as error:
         structlog.get_logger().warning("snapshots are expired later", table=table.name, reason=str(error))
@@ -69,13 +71,20 @@ def drop(table: Table, description: bytes) -> None:
         structlog.get_logger().warning("a file is left behind", reason=str(error))
 
 
-def merge(spark: SparkSession, java: JavaTable, where: Any, name: str) -> None:
-    """Merge small files of the rows that an Iceberg expression holds, for the connector of this name. A Spark job."""
+def merge(spark: SparkSession, table: Table, where: Any, name: str) -> None:
+    """Merge small files of the rows that an Iceberg expression holds, for the connector of this name. A Spark job.
+
+    Raises:
+        CommitUnknown: nobody could tell until `errors.retry.timeout`.
+        RetriableError: another writer was faster.
+    """
     session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - Iceberg takes Java's session
     # Iceberg finds what it wrote by the active session of the thread, and a thread of Python's own has none.
     java_vm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
-    rewrite = java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java)
-    rewrite.filter(where).snapshotProperty(MADE_BY, name).execute()
+    doing = f"merging files of {table.name}"
+    with mapped(doing), settling(table, doing) as java:
+        rewrite = java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java)
+        rewrite.filter(where).snapshotProperty(MADE_BY, name).execute()
 
 
 def described(kind: FileKind, path: str, size_bytes: int, count: int) -> bytes:

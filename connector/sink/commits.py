@@ -117,7 +117,7 @@ class Commits:
                 target, column = self._targets[names[table.index]], plan.dedup_column
                 ordered = column == CLOCK and column in table.layout.columns.names
                 until = (column, cut.ts_ns) if ordered and cut.ts_ns != NONE else None
-                emptied(self._spark, plan.catalog, target.table, until, own, name=self._connector)
+                emptied(self._spark, target.table, until, own, name=self._connector)
                 self._targets.refresh(names[table.index], alone=True)
                 told = "table emptied by a truncate at its source" if not own else "rows of a truncated source deleted"
                 self._log.info(told, table=target.table.name)

@@ -22,10 +22,9 @@ from pyspark.sql import SparkSession
 
 import connector.sink.commits
 from connector.errors import FatalError
-from connector.sink.build import Sink
 from connector.sink.records import Batch
 from tests.conftest import MakeWorkspace, OpenLake
-from tests.inside import Inside
+from tests.inside import Inside, LazySink
 from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.reading import Lake
@@ -50,36 +49,27 @@ class Crashed(BaseException):
 class Cut:
     """A sink in this process: batches are cut where the test says; `crashes` counts how often it died at a commit."""
 
-    inside: Inside
+    lazy: LazySink = field(converter=LazySink)
     rng: random.Random
     crashes: int = 0
-    _sink: Sink | None = field(default=None)
-
-    def sink(self) -> Sink:
-        """The sink as it is after a start."""
-        if self._sink is None:
-            self._sink = self.inside.sink()
-        return self._sink
 
     def close(self) -> None:
         """Stop as a sink does that is told to."""
-        if self._sink is not None:
-            self._sink.close()
-            self._sink = None
+        self.lazy.close()
 
     def read(self, ends: dict[tuple[str, int], int], batches: int) -> None:
         """Bring everything up to `ends` into the tables, in about so many batches."""
-        while any(self.sink().batches.position.offsets.get(at, 0) < end for at, end in ends.items()):
-            start = {at: self.sink().batches.position.offsets.get(at, 0) for at in ends}
+        while any(self.lazy.now.batches.position.offsets.get(at, 0) < end for at, end in ends.items()):
+            start = {at: self.lazy.now.batches.position.offsets.get(at, 0) for at in ends}
             span = {
                 at: end if batches == 1 else 1 + self.rng.randrange(2 * end // batches + 2) for at, end in ends.items()
             }
             cut = {at: min(end, start[at] + span[at]) for at, end in ends.items()}
             try:
-                self.sink().batches.process(Batch(0, start, cut))
+                self.lazy.now.batches.process(Batch(0, start, cut))
             except Crashed:
                 self.crashes += 1
-                self._sink = None
+                self.lazy.lose()
 
 
 @pytest.fixture

@@ -303,7 +303,7 @@ def test_truncates_tell_who_made_them(session: SparkSession) -> None:
     subject.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, id FROM range(10)")
     table = Table(session, subject.short, subject.table().java, {})
     for until, left in ((("ts", 4), 5), (None, 0)):
-        emptied(session, CATALOG, table, until, name="a sink")
+        emptied(session, table, until, name="a sink")
         assert session.table(subject.name).count() == left
         summary = dict(table.java.currentSnapshot().summary())
         assert is_ours(summary) and summary[MADE_BY] == "a sink"

@@ -1,0 +1,152 @@
+"""What a catalog does with a commit of Iceberg's own Spark code, and what it says of it -> tables that are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.iceberg.catalog import Catalog
+from connector.iceberg.deleted_keys import COLUMNS, DeletedKeys
+from connector.iceberg.emptying import emptied
+from connector.iceberg.expiry import EXPIRES, MADE, expire
+from connector.iceberg.writing import TableWriter
+from connector.retry import retried
+from connector.settings.catalog import CatalogSettings
+from connector.settings.errors import ErrorSettings
+from tests.reading import Lake
+from tests.rest_catalog import Fate, RestCatalog, see_whole
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+ERRORS = ErrorSettings("all", "", -1, 0.0, 0, 30_000, 200)
+FATES = pytest.mark.parametrize("fate", Fate, ids=lambda fate: fate.name.lower())
+
+
+@attrs.frozen
+class Lagoon:
+    """A catalog whose answers are chosen: as the connector sees it, and as it is."""
+
+    spark: SparkSession
+    rest: RestCatalog
+    catalog: Catalog
+    truth: Lake
+
+    def ids(self, table: str, branch: str = "main") -> list[int]:
+        """The ids of a table's rows."""
+        rows = self.spark.sql(f"SELECT id FROM told_behind.`default`.`{table}` VERSION AS OF '{branch}'").collect()
+        return sorted(row[0] for row in rows)
+
+
+@pytest.fixture(scope="module")
+def lagoon(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lagoon]:
+    """A REST catalog in front of a real one."""
+    with RestCatalog(spark, tmp_path_factory.mktemp("told"), "told_behind").serving() as rest:
+        assert Lake(spark, "told", rest.properties)
+        settings = CatalogSettings("told", rest.properties, ("default",), {})
+        spark.sql("CREATE NAMESPACE told.`default`")
+        yield Lagoon(spark, rest, Catalog(spark, settings, ERRORS), Lake(spark, "told_behind", rest.behind))
+
+
+WAYS: dict[str, Any] = {
+    "files": (("ts", 4), (), [5, 6, 7, 8, 9, 10, 11]),
+    "rows": (("ts", 4), (), [5, 6, 7, 8, 9, 10, 11]),
+    "rows of one source": (("ts", 8), (("own", "a'`"),), [1, 3, 5, 7, 9, 10, 11]),
+    "rows, merge on read": (("ts", 4), (), [5, 6, 7, 8, 9, 10, 11]),
+    "rows of a branch": (("ts", 4), (), [5, 6, 7, 8, 9, 10, 11]),
+}
+
+
+@FATES
+@pytest.mark.parametrize("way", WAYS)
+def test_a_truncate_meets_a_fate(lagoon: Lagoon, fate: Fate, way: str) -> None:
+    """Whether files or rows go: what was truncated is gone, the rest is there, and every file of the table."""
+    until, own, left = WAYS[way]
+    name, branch = f"t_{list(WAYS).index(way)}_{fate.name.lower()}", "audit" if way.endswith("branch") else "main"
+    mode = "merge-on-read" if "merge" in way else "copy-on-write"
+    lagoon.spark.sql(
+        f"CREATE TABLE told.`default`.`{name}` (id BIGINT, ts BIGINT, own STRING) TBLPROPERTIES "
+        f"('format-version'='2', 'write.delete.mode'='{mode}', 'commit.retry.num-retries'='1')"
+    )
+    for low, high in ((0, 5), (5, 10)) if way == "files" else ((0, 10),):
+        lagoon.spark.sql(
+            f"INSERT INTO told.`default`.`{name}` SELECT /*+ COALESCE(1) */ id, id, "
+            f"if(id % 2 = 0, \"a'`\", 'b') FROM range({low}, {high})"
+        )
+    table = lagoon.catalog.load(name)
+    assert table is not None
+    if branch != "main":
+        table.java.manageSnapshots().createBranch(branch, table.snapshot_id).commit()
+        table.refresh()
+        table.follow(branch)
+    lagoon.rest.fates, lagoon.rest.met[:] = {("snapshot", name): fate}, []
+    retried(lambda: emptied(lagoon.spark, table, until, own, name="a sink"), ERRORS)
+    lagoon.spark.sql(
+        f"INSERT INTO told.`default`.`{name}{'' if branch == 'main' else '`.`branch_audit'}` "
+        "VALUES (10, 10, 'b'), (11, 11, 'c')"
+    )
+    lagoon.rest.end()
+    assert ("snapshot", name, fate) in lagoon.rest.met
+    assert lagoon.ids(name, branch) == left
+    see_whole(lagoon.truth, name)
+
+
+@FATES
+def test_tidying_the_deleted_keys_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgetting, merging, expiring: no key is lost but old ones, no file is missing, and the next keys come in."""
+    monkeypatch.setattr("connector.iceberg.deleted_keys.MANY_SNAPSHOTS", 1)
+    monkeypatch.setattr("connector.iceberg.own_tables.KEPT_SNAPSHOTS", 4)
+    name = f"_keys_{fate.name.lower()}"
+    deleted = DeletedKeys(lagoon.spark, lagoon.catalog, name, "a sink", timedelta(days=1))
+    for key in range(8):
+        _remember(deleted, key, old=key == 0)
+    for kind in ("snapshot", "replace", "expire"):
+        lagoon.rest.fates[kind, name] = fate
+    retried(deleted.tidy, ERRORS)
+    _remember(deleted, 9)
+    deleted.tidy()
+    lagoon.rest.end()
+    met = {kind for kind, table, found in lagoon.rest.met if table == name and found is fate}
+    assert met >= {"snapshot", "replace", "expire"}
+    keys = lagoon.truth.many(name)
+    assert sorted(row["key"] for row in keys) == ["1", "2", "3", "4", "5", "6", "7", "9"]
+    see_whole(lagoon.truth, name)
+    assert sorted(row["key"] for row in deleted.of("t").collect()) == sorted(row["key"] for row in keys)
+    deleted.close()
+
+
+def _remember(deleted: DeletedKeys, key: int, *, old: bool = False) -> None:
+    noted = datetime.now(UTC) - timedelta(days=9 if old else 0)
+    row = {"connector": "a sink", "table": "t", "key": str(key), "date": 1, "noted_at": noted}
+    writer = TableWriter(deleted.layout, "told")
+    writer.rows(pa.RecordBatch.from_pylist([row], COLUMNS))
+    deleted.add([*writer.close()])
+
+
+@FATES
+def test_expiry_meets_a_fate(lagoon: Lagoon, fate: Fate) -> None:
+    """Old snapshots go with their files, now or with the next expiry; the table keeps its rows and stays whole."""
+    name = f"expired_{fate.name.lower()}"
+    properties = {**MADE, EXPIRES: "true", "history.expire.max-snapshot-age-ms": "0"}
+    properties["history.expire.min-snapshots-to-keep"] = "2"
+    told = ", ".join(f"'{key}'='{value}'" for key, value in {"format-version": "2", **properties}.items())
+    lagoon.spark.sql(f"CREATE TABLE told.`default`.`{name}` (id BIGINT) TBLPROPERTIES ({told})")
+    for key in range(6):
+        lagoon.spark.sql(f"INSERT OVERWRITE told.`default`.`{name}` VALUES ({key})")
+    table = lagoon.catalog.load(name)
+    assert table is not None
+    lagoon.rest.fates = {("expire", name): fate}
+    done = expire(table, properties)
+    lagoon.rest.end()
+    if not done:
+        table.refresh()
+        assert expire(table, properties)
+    assert not lagoon.rest.fates
+    assert lagoon.ids(name) == [5]
+    assert len(list(lagoon.truth.java(name).snapshots())) == 2
+    see_whole(lagoon.truth, name)
