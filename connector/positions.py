@@ -83,7 +83,8 @@ def reset(settings: SinkSettings, *, to: To, topics: tuple[str, ...], execute: b
         if execute:
             kept = to == "tables"
             done = [_noted(t) if kept else _reset_table(t, wanted, settings.name, topics) for t in written]
-            offsets.replace(wanted, dict(zip((t.table.name for t in written), done, strict=True)))
+            noted = dict(zip((t.table.name for t in written), done, strict=True))
+            retried(lambda: offsets.replace(wanted, noted), settings.errors)
 
 
 def _opened(spark: SparkSession, settings: SinkSettings) -> tuple[OffsetsTable, Targets]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -179,7 +179,7 @@ class Catalog:
             parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
             table.java.updateSchema().unionByNameWith(parsed).commit()
 
-        self._settle(table, f"evolving table {table.name}", change)
+        table.settle(f"evolving table {table.name}", change)
 
     def ensure_delete_spec(self, table: Table) -> None:
         """Give a table that never was unpartitioned such a spec: fields out, fields back in, metadata only."""
@@ -202,21 +202,7 @@ class Catalog:
             transaction.commitTransaction()
 
         if table.unpartitioned_spec() is None:
-            self._settle(table, f"adding an unpartitioned spec to table {table.name}", change)
-
-    def _settle(self, table: Table, doing: str, change: Callable[[], None]) -> None:
-        """Change a table's metadata, again until it is known to be done; done twice it must be as done once."""
-
-        def attempt() -> None:
-            try:
-                with mapped(doing):
-                    table.java.refresh()
-                    change()
-                    table.java.refresh()
-            except CommitUnknown as error:
-                raise RetriableError(str(error)) from error.__cause__
-
-        retried(attempt, self._errors)
+            table.settle(f"adding an unpartitioned spec to table {table.name}", change)
 
     def _wrapped(self, name: str, java: Any, identifier: Any) -> Table:
         properties = dict(self._settings.properties)

@@ -78,15 +78,19 @@ class DeletedKeys:
 
     def _complete(self) -> None:
         """Give a table of an older version the columns that it lacks."""
-        missing = [name for name in PLACE if name not in self._table.layout().columns.names]
-        if not missing:
+        if not self._missing():
             return
-        with mapped(f"adding columns to {self._table.name}"):
+
+        def change() -> None:
             update, types = self._table.java.updateSchema(), jvm(self._spark).org.apache.iceberg.types.Types
-            for name in missing:
+            for name in self._missing():
                 update.addColumn(name, types.LongType.get())
             update.commit()
-            self._table.refresh()
+
+        self._table.settle(f"adding columns to {self._table.name}", change)
+
+    def _missing(self) -> list[str]:
+        return [name for name in PLACE if name not in self._table.layout().columns.names]
 
     def add(self, files: Sequence[bytes]) -> None:
         """Commit files that executors wrote.
@@ -131,10 +135,10 @@ class DeletedKeys:
         """
         if not self._is_due():
             return
-        with mapped(f"tidying {self._table.name}"):
-            expressions, java = jvm(self._spark).org.apache.iceberg.expressions.Expressions, self._table.java
-            java.refresh()
-            java.updateProperties().set(TIDIED, _now_ms()).commit()
+        doing, now_ms = f"tidying {self._table.name}", _now_ms()
+        self._table.settle(doing, lambda: self._table.java.updateProperties().set(TIDIED, now_ms).commit())
+        with mapped(doing):
+            expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
             mine = expressions.equal("connector", self._name)
             first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
             old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))

@@ -19,12 +19,13 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import CommitUnknown, FatalError, RetriableError
 from connector.iceberg.credentials import renewal_ms
 from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped, vended
 from connector.iceberg.layout import TableLayout
 from connector.iceberg.retyped import for_pyiceberg
 from connector.iceberg.storage import reading, storage
+from connector.retry import retried
 from connector.settings import ErrorSettings
 from connector.settings.errors import NEVER_AGAIN
 from connector.settings.writes import MAIN
@@ -98,6 +99,25 @@ class Table:
             return
         with mapped(f"refreshing table {self.name}"):
             self.java.refresh()
+
+    def settle(self, doing: str, change: Callable[[], None]) -> None:
+        """Change the table's metadata, again until it is known to be done; done twice it must be as done once.
+
+        Raises:
+            RetriableError: the catalog stayed away, or others were faster, longer than `errors.retry.timeout`.
+            FatalError: the change is impossible.
+        """
+
+        def attempt() -> None:
+            try:
+                with mapped(doing):
+                    self.java.refresh()
+                    change()
+                    self.java.refresh()
+            except CommitUnknown as error:
+                raise RetriableError(str(error)) from error.__cause__
+
+        retried(attempt, self.errors)
 
     def renew(self) -> bool:
         """Load the table again if the credentials that came with it are about to end; tell whether they were.

@@ -1,4 +1,8 @@
-"""What a catalog does with a commit of Iceberg's own Spark code, and what it says of it -> tables that are whole."""
+"""What a catalog does with a commit, and what it says of it -> tables that are right and whole, commit by commit.
+
+Truncates, tidying, expiry, new tables, changes of schemas, repairs, offsets that are set; batches are in
+`tests/kafka/test_sink_outcomes.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,28 @@ from typing import Any
 import attrs
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog import Catalog
+from connector.iceberg.continuity import Noted
 from connector.iceberg.deleted_keys import COLUMNS, DeletedKeys
 from connector.iceberg.emptying import emptied
 from connector.iceberg.expiry import EXPIRES, MADE, expire
+from connector.iceberg.mending import harm, mend
+from connector.iceberg.offsets import OffsetsTable
+from connector.iceberg.position import Position
+from connector.iceberg.table import Table
 from connector.iceberg.writing import TableWriter
 from connector.retry import retried
 from connector.settings.catalog import CatalogSettings
 from connector.settings.errors import ErrorSettings
+from connector.settings.partitions import PartitionTerm
 from tests.reading import Lake
 from tests.rest_catalog import Fate, RestCatalog, see_whole
+from tests.spark.test_key_types import Case, fill
+from tests.spark.test_repair import UUID
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -149,4 +163,75 @@ def test_expiry_meets_a_fate(lagoon: Lagoon, fate: Fate) -> None:
     assert not lagoon.rest.fates
     assert lagoon.ids(name) == [5]
     assert len(list(lagoon.truth.java(name).snapshots())) == 2
+    see_whole(lagoon.truth, name)
+
+
+@FATES
+def test_a_new_table_and_its_columns_meet_a_fate(lagoon: Lagoon, fate: Fate) -> None:
+    """A table is there once with its partition fields, new columns are there once, and a spec for global deletes."""
+    name = f"new_{fate.name.lower()}"
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "day", LongType()))
+    lagoon.rest.fates = {("create", name): fate}
+    settled = {"commit.retry.num-retries": "1"}
+    table = lagoon.catalog.create(name, schema, (PartitionTerm("day", "identity"),), settled)
+    lagoon.rest.end()
+    assert not lagoon.rest.fates and table.unpartitioned_spec() is not None
+    for kind, change in (
+        ("schema", lambda: lagoon.catalog.evolve(table, pa.schema([("id", pa.int64()), ("more", pa.string())]))),
+        ("other", lambda: table.settle("a property", lambda: _set(table, "k", "v"))),
+    ):
+        lagoon.rest.fates = {(kind, name): fate}
+        change()
+        lagoon.rest.end()
+        assert not lagoon.rest.fates
+    found = lagoon.truth.java(name)
+    assert [str(field.name()) for field in found.schema().columns()] == ["id", "day", "more"]
+    assert [str(field.name()) for field in found.spec().fields()] == ["day"]
+    assert found.properties()["k"] == "v"
+
+
+def _set(table: Table, key: str, value: str) -> None:
+    table.java.updateProperties().set(key, value).commit()
+
+
+@FATES
+def test_a_repair_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Misleading bounds are gone, the rows are right, and every file of the table is there."""
+    case = Case(UUID, "equality-delete", 2, "parquet", None, list(Fate).index(fate), "told")
+    for module in ("footer", "parquet_file"):
+        monkeypatch.setattr(f"connector.iceberg.{module}.UNORDERED", ())
+    written = fill(lagoon.spark, lagoon.catalog, case)
+    monkeypatch.undo()
+    lagoon.rest.fates = {("replace", case.name): fate}
+    retried(lambda: _repair(lagoon.spark, written.table), ERRORS)
+    lagoon.rest.end()
+    assert not lagoon.rest.fates
+    written.table.refresh()
+    assert not harm(written.table).snapshots
+    rows = lagoon.truth.many(case.name)
+    assert sorted(row["v"] for row in rows) == sorted(written.model.values())
+    see_whole(lagoon.truth, case.name)
+
+
+def _repair(spark: SparkSession, table: Table) -> None:
+    table.refresh()
+    found = harm(table)
+    assert found.snapshots and mend(spark, table, found)
+
+
+@FATES
+def test_offsets_that_are_set_meet_a_fate(lagoon: Lagoon, fate: Fate) -> None:
+    """They are exactly those that were given, and another connector's stay."""
+    name = f"_offsets_{fate.name.lower()}"
+    rival, own = (OffsetsTable(lagoon.catalog, name, who) for who in ("rival", "own"))
+    rival.save(Position({("t", 0): 9}), {})
+    own.save(Position({("t", 0): 1}), {"gone": Noted(Position())})
+    lagoon.rest.fates = {("snapshot", name): fate}
+    retried(lambda: own.replace(Position({("t", 0): 5}), {}), ERRORS)
+    lagoon.rest.end()
+    assert not lagoon.rest.fates
+    own.save(Position({("t", 0): 6}), {})
+    for who, at in (("own", 6), ("rival", 9)):
+        found = OffsetsTable(lagoon.catalog, name, who)
+        assert found.position == Position({("t", 0): at}) and found.tables == {}
     see_whole(lagoon.truth, name)
