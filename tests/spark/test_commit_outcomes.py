@@ -85,7 +85,7 @@ def test_a_truncate_meets_a_fate(lagoon: Lagoon, fate: Fate, way: str) -> None:
     mode = "merge-on-read" if "merge" in way else "copy-on-write"
     lagoon.spark.sql(
         f"CREATE TABLE told.`default`.`{name}` (id BIGINT, ts BIGINT, own STRING) TBLPROPERTIES "
-        f"('format-version'='2', 'write.delete.mode'='{mode}', 'commit.retry.num-retries'='1')"
+        f"('format-version'='2', 'write.delete.mode'='{mode}', 'commit.retry.num-retries'='0')"
     )
     for low, high in ((0, 5), (5, 10)) if way == "files" else ((0, 10),):
         lagoon.spark.sql(
