@@ -328,7 +328,6 @@ class Batches:
         )
         return BatchPlan(
             label=f"{batch.id:06d}",
-            catalog=self._settings.catalog.name,
             events=self._settings.events,
             dedup_column=rule.dedup_column,
             op_field=rule.op_field,

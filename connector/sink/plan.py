@@ -124,7 +124,6 @@ class BatchPlan:
     """
 
     label: str
-    catalog: str
     events: EventSettings
     dedup_column: str
     op_field: str

@@ -43,7 +43,6 @@ def _nowhere(settings: SinkSettings, seen: Seen, records: Feed) -> BatchPlan:
     rule = settings.table
     return BatchPlan(
         label="warm-up",
-        catalog=settings.catalog.name,
         events=settings.events,
         dedup_column=rule.dedup_column,
         op_field=rule.op_field,

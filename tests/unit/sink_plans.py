@@ -52,7 +52,6 @@ def plan(*tables: TablePlan, **changed: Any) -> BatchPlan:
     """A plan in which topic t goes to the first table."""
     values: dict[str, Any] = {
         "label": "x",
-        "catalog": "c",
         "events": EventSettings("auto", "auto", (), "__"),
         "dedup_column": "__source_ts_ns",
         "op_field": "__op",
