@@ -224,14 +224,14 @@ def test_offsets_that_are_set_meet_a_fate(lagoon: Lagoon, fate: Fate) -> None:
     """They are exactly those that were given, and another connector's stay."""
     name = f"_offsets_{fate.name.lower()}"
     rival, own = (OffsetsTable(lagoon.catalog, name, who) for who in ("rival", "own"))
-    rival.save(Position({("t", 0): 9}), {})
-    own.save(Position({("t", 0): 1}), {"gone": Noted(Position())})
+    rival.save(Position(offsets={("t", 0): 9}), {})
+    own.save(Position(offsets={("t", 0): 1}), {"gone": Noted(Position())})
     lagoon.rest.fates = {("snapshot", name): fate}
-    retried(lambda: own.replace(Position({("t", 0): 5}), {}), ERRORS)
+    retried(lambda: own.replace(Position(offsets={("t", 0): 5}), {}), ERRORS)
     lagoon.rest.end()
     assert not lagoon.rest.fates
-    own.save(Position({("t", 0): 6}), {})
+    own.save(Position(offsets={("t", 0): 6}), {})
     for who, at in (("own", 6), ("rival", 9)):
         found = OffsetsTable(lagoon.catalog, name, who)
-        assert found.position == Position({("t", 0): at}) and found.tables == {}
+        assert found.position == Position(offsets={("t", 0): at}) and found.tables == {}
     see_whole(lagoon.truth, name)
