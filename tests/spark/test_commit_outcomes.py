@@ -35,11 +35,14 @@ from tests.reading import Lake
 from tests.rest_catalog import Fate, RestCatalog, see_whole
 from tests.spark.test_key_types import Case, fill
 from tests.spark.test_repair import UUID
+from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 ERRORS = ErrorSettings("all", "", -1, 0.0, 0, 30_000, 200)
-FATES = pytest.mark.parametrize("fate", Fate, ids=lambda fate: fate.name.lower())
+FATES = pytest.mark.parametrize(
+    "fate", tiered(Fate, [Fate.SILENT, Fate.REFUSED_BUT_LANDED], lambda fate: fate.name.lower())
+)
 
 
 @attrs.frozen
