@@ -28,7 +28,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	$(BIN)/python -m compileall -q connector serde
-	$(BIN)/python -m connector.runtime.jars
+	$(BIN)/python -m connector.runtime.jvm.jars
 	@touch $@
 
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
@@ -60,22 +60,22 @@ soak: $(READY) ## What takes long: minutes of other writers beside the sink in e
 	ICEBRIDGE_KILLS=$${ICEBRIDGE_KILLS:-21} $(BIN)/python -m pytest -q $(wildcard tests/*/test_*_kill.py)
 
 interop: $(READY) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
-	$(BIN)/python -m connector.runtime.jars connect jdbc-sink
+	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink
 	$(BIN)/python -m pytest -m interop -q
 
 bench: $(READY) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)
 	$(BIN)/python -m benchmarks
 
 jars: $(READY) ## Fetch the jars of jars.lock
-	$(BIN)/python -m connector.runtime.jars
+	$(BIN)/python -m connector.runtime.jvm.jars
 
 lock: $(READY) ## Renew requirements.lock and jars.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements.lock
-	$(BIN)/python -m connector.runtime.lock
+	$(BIN)/python -m connector.runtime.jvm.lock
 
 docs: $(READY) ## Renew the generated reference and the sample files in config/
-	$(BIN)/python -m connector.settings.document
-	$(BIN)/python -m connector.iceberg.type_reference
+	$(BIN)/python -m connector.settings.reference.markdown
+	$(BIN)/python -m connector.iceberg.types.reference
 
 clean: ## Remove what make made here
 	rm -rf $(VENV) icebridge-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

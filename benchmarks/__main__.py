@@ -60,7 +60,7 @@ def main(
 
 def measured(folder: Path, sizes: Sizes, only: Sequence[str], console: Console) -> Results:
     """Run the suite over a broker of its own in `folder`."""
-    from connector.embedded.broker import Broker
+    from connector.demo.servers.kafka_broker import Broker
 
     (folder / "warehouse").mkdir()
     with Broker(folder / "broker") as broker:

@@ -26,12 +26,12 @@ import pyarrow as pa
 from opensearchpy import OpenSearch
 from opensearchpy.helpers import parallel_bulk
 
-from connector.embedded.search import SearchNode
-from connector.opensearch.actions import Style, indexing
-from connector.opensearch.bulk import Bulk
-from connector.opensearch.ids import document_ids
-from connector.opensearch.mappings import properties
-from connector.settings.search import BulkSettings, ConnectionSettings
+from connector.demo.servers.opensearch_node import SearchNode
+from connector.opensearch.bulk.actions import Style, indexing
+from connector.opensearch.bulk.bulk_processor import Bulk
+from connector.opensearch.documents.document_ids import document_ids
+from connector.opensearch.indexes.mapping import properties
+from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 
 ROWS, BUCKET, INDEXES, ROUNDS = 200_000, 20_000, 50, 6
 VERSION = 1_700_000_000_000_000_000

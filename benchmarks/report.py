@@ -25,7 +25,8 @@ from benchmarks.source.figures import Source
 from benchmarks.source.report import show_source
 from benchmarks.verdicts import MB, Verdict
 from benchmarks.wire.figures import Wire, wire_lines
-from connector.runtime.java import java_home
+from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.lockfile import LOCK_FILE
 
 _COLUMNS = (
     "case", "events", "first batch s", "warm batch s", "events/s", "CPU s/M", "broker s/M", "JVM MB", "worker MB",
@@ -162,8 +163,8 @@ def versions() -> dict[str, str]:
     java = subprocess.run([java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
     found = {"python": platform.python_version(), "java": (java.stderr or java.stdout).partition("\n")[0]}
     found |= {name: version(name) for name in _PACKAGES}
-    lock = Path(__file__).parent.parent / "connector" / "runtime" / "jars.lock"
-    jars = re.findall(r'"[\w.]+:((?:iceberg-spark-runtime|spark-sql-kafka|kafka_)[\w.-]*):([\w.-]+)"', lock.read_text())
+    names = r'"[\w.]+:((?:iceberg-spark-runtime|spark-sql-kafka|kafka_)[\w.-]*):([\w.-]+)"'
+    jars = re.findall(names, LOCK_FILE.read_text())
     return found | dict(jars)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.generate import ENVELOPE_COLUMNS, FLATTENED_COLUMNS
+from connector.runtime.spark.session_builder import build_session
 from connector.settings import CatalogSettings
-from connector.spark import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

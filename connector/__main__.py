@@ -1,6 +1,6 @@
 """`python -m connector` is `icebridge`."""
 
-from connector.cli import main
+from connector.cli.main import main
 
 if __name__ == "__main__":
     main()

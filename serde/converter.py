@@ -7,11 +7,11 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from serde.avro.converter import AvroConverter
-from serde.block import Decoded
-from serde.connect_json import JsonConverter
+from serde.avro.schema_source import Fetch
 from serde.faults import Stage
+from serde.json.converter import JsonConverter
+from serde.messages import Decoded
 from serde.plain import PlainConverter
-from serde.registry import Fetch
 
 Format = Literal["auto", "json", "json-schema", "avro", "string", "bytes"]
 
@@ -39,7 +39,7 @@ def converter(
 
     wanted: fields of envelopes outside the images that will be looked at (`Unwrap.wanted`), None for all. With a schema
     the others are not read, which saves about a fifth of the time.
-    words: columns whose dates and times become text (`serde.words`).
+    words: columns whose dates and times become text (`connect.iso_text`).
     fetch: writer schemas by id; avro needs it (ValueError). What it raises besides UnknownSchema leaves `decode`.
     """
     match fmt:

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from serde.alone import field_name
-from serde.block import Block, Decoded, Rows
 from serde.faults import Fault, Stage
-from serde.texts import Texts, texts_of, windows
+from serde.json.json_lines import Texts, texts_of, windows
+from serde.json.primitive_keys import field_name
+from serde.messages import Block, Decoded, Rows
 
 
 @frozen

@@ -13,8 +13,8 @@ from hypothesis import core as hypothesis_core
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from connector.runtime.jars import jars
-from connector.runtime.java import java_home
+from connector.runtime.jvm.jars import jars
+from connector.runtime.jvm.java import java_home
 from tests.host import Host
 from tests.model import recordings
 from tests.order import Stopwatch, put_in_order

@@ -12,15 +12,15 @@ from typing import Any
 from attrs import frozen
 from pyspark.sql import SparkSession
 
-from connector.iceberg.scan import release
+from connector.iceberg.read.table_reader import release
 from connector.settings import SourceSettings
-from connector.settings.source import load
-from connector.source.build import build
-from connector.source.changes import changes
-from connector.source.decide import Ancestor
-from connector.source.feed import Done, Feed
-from connector.source.watch import ancestor
-from connector.source.wire import At, stamp
+from connector.settings.source.settings import load
+from connector.source.changes.snapshot_diff import changes
+from connector.source.envelope.event_format import At, stamp
+from connector.source.factory import build
+from connector.source.snapshots.next_step import Ancestor
+from connector.source.snapshots.table_history import ancestor
+from connector.source.table_capture import Done, Feed
 from tests.searching import Search
 from tests.source_tables import Subject
 

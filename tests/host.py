@@ -1,6 +1,6 @@
 """`icebridge` commands, one after the other, in one process with one Spark session: what a start costs is paid once.
 
-    Workspace.run, Host.call -> a request on stdin -> connector.cli.main -> the exit code on stdout
+    Workspace.run, Host.call -> a request on stdin -> connector.cli.main.main -> the exit code on stdout
 Arguments, files, log lines and exit codes are those of the command line, and broker, catalog and tables are real. What
 a start, a signal or a kill does is tested with processes (`Workspace.start`).
 """
@@ -95,7 +95,7 @@ def _serve() -> None:
 
 
 def _code(arguments: list[str]) -> int:
-    from connector.cli import main
+    from connector.cli.main import main
 
     try:
         main(arguments, prog_name="icebridge")

@@ -14,8 +14,8 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from connector.settings import SinkSettings, load
-from connector.sink.batch import Report
-from connector.sink.build import Sink, build
+from connector.sink.factory import Sink, build
+from connector.sink.microbatch.processor import Report
 from tests.reading import Lake
 from tests.running import Workspace
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from attrs import frozen
 
-from connector.runtime.jars import jars
-from connector.runtime.java import java_home
-from connector.runtime.paths import cache_dir
+from connector.runtime.jvm.cache import cache_dir
+from connector.runtime.jvm.jars import jars
+from connector.runtime.jvm.java import java_home
 from tests.host import PROJECT, Host
 
 COMMITTED = "batch committed"

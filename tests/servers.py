@@ -22,10 +22,10 @@ from typing import Any
 
 from attrs import frozen
 
-from connector.embedded.broker import Broker
-from connector.embedded.registry import SchemaRegistry
-from connector.embedded.search import SearchNode
-from connector.embedded.server import Server
+from connector.demo.servers.kafka_broker import Broker
+from connector.demo.servers.opensearch_node import SearchNode
+from connector.demo.servers.schema_registry import SchemaRegistry
+from connector.demo.servers.server import Server
 from tests.host import PROJECT
 
 FIRST_S = 60.0

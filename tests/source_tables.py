@@ -12,16 +12,16 @@ import attrs
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from connector.iceberg.commit import is_delete
-from connector.iceberg.history import Snapshots
-from connector.iceberg.scan import release
-from connector.iceberg.schemas import snapshot_schema
-from connector.iceberg.table import Table
-from connector.iceberg.writing import TableWriter
-from connector.source.changes import changes
-from connector.source.decide import Change, Head, Position, Skip, SnapshotMode, decide
-from connector.source.keys import KeyKind, Keys, keys_of
-from connector.source.watch import history
+from connector.iceberg.catalog.snapshot_schema import snapshot_schema
+from connector.iceberg.catalog.snapshots import Snapshots
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit import is_delete
+from connector.iceberg.read.table_reader import release
+from connector.iceberg.write.table_writer import TableWriter
+from connector.source.changes.row_key import KeyKind, Keys, keys_of
+from connector.source.changes.snapshot_diff import changes
+from connector.source.snapshots.next_step import Change, Head, Position, Skip, SnapshotMode, decide
+from connector.source.snapshots.table_history import history
 
 CATALOG = "source_tests"
 Plain = Any

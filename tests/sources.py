@@ -11,9 +11,9 @@ from attrs import frozen
 from pyspark.sql import SparkSession
 
 from connector.settings import SourceSettings
-from connector.settings.source import load
-from connector.source.build import build
-from connector.source.feed import Done
+from connector.settings.source.settings import load
+from connector.source.factory import build
+from connector.source.table_capture import Done
 from tests.model.recordings import Record
 from tests.reading import Lake
 from tests.running import catalog

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pyarrow.fs import S3FileSystem
 
-from connector.embedded.ports import LOOPBACK, answers, free_ports
-from connector.embedded.process import Child
-from connector.embedded.server import Server
+from connector.demo.servers.ports import LOOPBACK, answers, free_ports
+from connector.demo.servers.process import Child
+from connector.demo.servers.server import Server
 
 KEY, SECRET = "AKIAICEBRIDGE00TESTS", "s3-marker-Zk1q9"
 

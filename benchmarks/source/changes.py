@@ -25,15 +25,15 @@ from benchmarks.source.idle import measure_idle
 from benchmarks.source.plan import LARGER, PUBLISHED, ROUNDS, VIEW_ROUNDS, SourceCase, source_cases, table_name
 from benchmarks.source.tables import expected, make, make_base, share
 from connector.errors import ConnectorError
-from connector.iceberg.scan import release
-from connector.source.changes import changes
-from connector.source.keys import KeyKind, Keys
-from connector.source.values import settle
+from connector.iceberg.read.table_reader import release
+from connector.source.changes.row_key import KeyKind, Keys
+from connector.source.changes.snapshot_diff import changes
+from connector.source.envelope.json_values import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from connector.iceberg.table import Table
+    from connector.iceberg.catalog.table import Table
 
 KEYS = Keys(KeyKind.IDENTIFIERS, ("id",))
 _VIEW = "seen"

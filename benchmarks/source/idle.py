@@ -20,14 +20,14 @@ from benchmarks.session import CATALOG, SPARK, catalog_properties, qualified, sq
 from benchmarks.source.plan import NAMESPACE, POLLS, PREFIX, SNAPSHOTS, table_name
 from benchmarks.source.rest import RestCatalog
 from benchmarks.source.tables import create, load
-from connector.iceberg.history import Snapshots
-from connector.settings.source import load as settings_of
-from connector.source.build import build
+from connector.iceberg.catalog.snapshots import Snapshots
+from connector.settings.source.settings import load as settings_of
+from connector.source.factory import build
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connector.source.feed import Feed
+    from connector.source.table_capture import Feed
 
 _SEED, _OLD = "young", "old"
 _REST = "rest"

@@ -19,7 +19,7 @@ from benchmarks.source.plan import (
     SourceCase,
     table_name,
 )
-from connector.iceberg.table import Table
+from connector.iceberg.catalog.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

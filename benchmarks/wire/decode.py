@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from benchmarks.topics import end_offsets, fill
 from benchmarks.wire.figures import FORMATS, JSON
 from benchmarks.wire.messages import SCHEMA_ID, Events, events, messages
-from connector.kafka.fetch.client import Address
-from connector.kafka.fetch.feed import Feed
-from connector.kafka.fetch.ranges import OffsetRange
-from connector.kafka.fetch.reading import Reading
+from connector.kafka.consumer.assignment import Feed
+from connector.kafka.consumer.broker_client import Address
+from connector.kafka.consumer.fetcher import Reading
+from connector.kafka.consumer.offset_ranges import OffsetRange
 from serde.converter import Converter, converter
 
 ROUNDS = 4

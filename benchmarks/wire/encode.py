@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.session import open_session
 from benchmarks.wire.figures import AVRO, BLOCKS, JSON
-from connector.source.describe import key
-from connector.source.envelope import Wire
-from connector.source.records import records
-from connector.source.values import settle
-from serde.emit.avro import avro_schema
-from serde.emit.datums import Avro
+from connector.source.destinations.kafka_records import records
+from connector.source.envelope.envelope import Wire
+from connector.source.envelope.json_values import settle
+from connector.source.envelope.row_schema import key
+from serde.emit.avro_datums import Avro
+from serde.emit.avro_schema import avro_schema
 from serde.emit.envelope import Origin
-from serde.emit.forms import Modes
-from serde.emit.kinds import Member, Plain, Record
+from serde.emit.row_schema import Member, Plain, Record
+from serde.emit.type_mapping import Modes
 
 ROUNDS = 4
 _ROWS_PER_EVENT = 5

@@ -1,5 +1,5 @@
 """`icebridge demo`: recorded Debezium events -> a broker of its own -> Iceberg tables, shown."""
 
-from connector.demo.play import play
+from connector.demo.demo import play
 
 __all__ = ["play"]

@@ -14,8 +14,8 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from connector.causes import Cause, is_for_good, is_passing
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
+from connector.runtime.failure_causes import Cause, is_for_good, is_passing
 
 Jvm = Any
 JavaTable = Any

@@ -1,1 +1,1 @@
-"""The sink: Kafka -> decode -> fold -> Iceberg files -> commit with offsets. The batch is the unit."""
+"""Kafka records -> Iceberg tables or OpenSearch indexes, exactly once."""

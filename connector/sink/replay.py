@@ -4,7 +4,7 @@ A letter goes through the sink's own decoding and fold. In a table with keys it 
 after it, in its topic-partition and up to where the sink stands, was about the same key, or truncated its source's
 rows: Kafka's order within a key is the source's. A truncate in another partition counts as far as the table tells of it
 (`before_truncate`), where it has a single source. For documents that holds too: their versions tell what is newer, but
-an index forgets those of deleted ones (docs/decisions/0032). How they get there: `connector.sink.through`.
+an index forgets those of deleted ones (docs/decisions/0032). How they get there: `iceberg.replay`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import attrs
 import numpy as np
 
 from connector.errors import FatalError
-from connector.iceberg.position import TopicPartition
-from connector.kafka.cluster import Cluster
-from connector.kafka.fetch import feed
-from connector.kafka.letters import DeadLetter
+from connector.iceberg.commit.kafka_position import TopicPartition
+from connector.kafka.admin import Cluster
+from connector.kafka.consumer import feed
+from connector.kafka.dlq.reader import DeadLetter
 from connector.settings import SinkSettings
-from connector.sink.batch import MAX_ROUNDS, Batches
-from connector.sink.decode import Outcome, Run, decode
-from connector.sink.landing import Destinations
-from connector.sink.parts import Part, codes_of
-from connector.sink.plan import BatchPlan, TablePlan
-from connector.sink.records import Batch
-from connector.sink.rows import truncated
-from connector.sink.sources import Cuts, cuts_since
-from connector.sink.through import Through
-from connector.sink.truncates import Truncate
-from serde.bits import Ints, Mask
+from connector.sink.convert.decoder import Outcome, Run, decode
+from connector.sink.convert.row_builder import truncated
+from connector.sink.destinations.iceberg.replay import Through
+from connector.sink.microbatch.processor import MAX_ROUNDS, Batches
+from connector.sink.model.change_rows import Part, codes_of
+from connector.sink.model.destination import Destinations
+from connector.sink.model.micro_batch import Batch
+from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.truncate_scope import Cuts, cuts_since
+from connector.sink.model.truncates import Truncate
+from serde.arrays import Ints, Mask
 
 _Read = tuple[list[DeadLetter], Run]
 """Letters of one topic-partition, and their records."""

@@ -1,1 +1,1 @@
-"""Source: Iceberg snapshots -> row changes -> envelopes -> Kafka."""
+"""Iceberg snapshots -> Debezium events in Kafka, or documents in OpenSearch."""

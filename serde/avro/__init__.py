@@ -1,1 +1,1 @@
-"""Avro bytes -> blocks: Confluent's frame, writer schemas by id, a column at a time."""
+"""Avro datums and object files <-> Arrow columns."""

@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 from attrs import define
 
-from serde.alone import field_name, may_be
+from serde.arrays import Mask, valid_of
 from serde.avro.codec import Optional
-from serde.avro.reader import read
-from serde.avro.schema import Writer, parse
-from serde.bits import Mask, valid_of
-from serde.block import Block, Decoded, Rows
+from serde.avro.datum_reader import read
+from serde.avro.schema_source import Fetch, UnknownSchema
+from serde.avro.writer_schema import Writer, parse
+from serde.connect.iso_text import worded
+from serde.connect.row_images import logical_rows
 from serde.faults import Fault, Stage
-from serde.images import logical_rows
-from serde.registry import Fetch, UnknownSchema
-from serde.texts import Texts, texts_of
-from serde.words import worded
+from serde.json.json_lines import Texts, texts_of
+from serde.json.primitive_keys import field_name, may_be
+from serde.messages import Block, Decoded, Rows
 
 _HEAD = 5
 

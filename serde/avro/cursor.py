@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from attrs import define
 
-from serde.bits import Bytes, Ints, Mask
+from serde.arrays import Bytes, Ints, Mask
 
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
 

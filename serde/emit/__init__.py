@@ -1,1 +1,1 @@
-"""Row descriptions -> the wire: Connect schemas, envelopes and side topics, as Debezium has them."""
+"""Arrow types -> Connect and Avro schemas and envelopes, for what the source writes."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from attrs import frozen
 
-from serde.emit.connect import Document, primitive, schema, struct
-from serde.emit.forms import Modes
-from serde.emit.kinds import Record
-from serde.emit.names import schema_name
+from serde.emit.connect_schema import Document, primitive, schema, struct
+from serde.emit.name_adjustment import schema_name
+from serde.emit.row_schema import Record
+from serde.emit.type_mapping import Modes
 
 CONNECTOR = "iceberg"
 SOURCE_NAME = "io.debezium.connector.iceberg.Source"

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from connector.embedded.ports import LOOPBACK, free_ports
-from connector.embedded.process import Child
-from connector.embedded.server import Server
+from connector.demo.servers.ports import LOOPBACK, free_ports
+from connector.demo.servers.process import Child
+from connector.demo.servers.server import Server
 from connector.errors import FatalError
-from connector.runtime.jars import jars
-from connector.runtime.java import java_home
+from connector.runtime.jvm.jars import jars
+from connector.runtime.jvm.java import java_home
 from tests.interop.lag import ends, lag, observer
 from tests.model.recordings import Record
 

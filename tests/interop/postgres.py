@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from connector.embedded.ports import LOOPBACK, free_ports
-from connector.embedded.process import Child
+from connector.demo.servers.ports import LOOPBACK, free_ports
+from connector.demo.servers.process import Child
 from connector.errors import FatalError
 
 OTHER_USERS = ("postgres", "nobody")

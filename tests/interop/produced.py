@@ -15,8 +15,8 @@ from uuid import UUID
 
 from attrs import frozen
 
+from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import jvm
-from connector.iceberg.table import Table
 from tests.source_tables import upsert
 from tests.sources import Row, Spring
 

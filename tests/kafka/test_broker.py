@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from connector.embedded.broker import Broker
+from connector.demo.servers.kafka_broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 TOPIC = "shop.public.orders"
@@ -73,7 +73,7 @@ def test_moves_to_other_ports_when_its_own_are_taken(tmp_path: Path) -> None:
 def test_no_broker_is_left_behind(tmp_path: Path) -> None:
     """A Python process killed by SIGKILL takes its broker with it: the home can be used again at once."""
     code = (
-        "import sys, time, pathlib; from connector.embedded.broker import Broker\n"
+        "import sys, time, pathlib; from connector.demo.servers.kafka_broker import Broker\n"
         "b = Broker(pathlib.Path(sys.argv[1])).start(); print(b.pid, flush=True); time.sleep(600)"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

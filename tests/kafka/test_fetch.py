@@ -13,13 +13,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from confluent_kafka.cimpl import NewTopic
 
-from connector.embedded.broker import Broker
-from connector.embedded.ports import LOOPBACK, free_ports
+from connector.demo.servers.kafka_broker import Broker
+from connector.demo.servers.ports import LOOPBACK, free_ports
 from connector.errors import FatalError, GapError, RetriableError
-from connector.kafka.fetch import feed, reading
-from connector.kafka.fetch.client import Address, client
-from connector.kafka.fetch.ranges import OffsetRange
-from connector.kafka.fetch.sizes import Sizes
+from connector.kafka.consumer import feed, fetcher
+from connector.kafka.consumer.broker_client import Address, client
+from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.kafka.consumer.record_sizes import Sizes
 from connector.settings import KafkaSettings
 from tests.model.certificates import HOST, Certificates
 from tests.topics import Topics
@@ -158,8 +158,8 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytes
         rows = [(b"k", b"x" * 1000)] * 3000
         fill(own.bootstrap_servers, "t", rows, **{"batch.size": "20000"})
         small = settings(own.bootstrap_servers, {"max.partition.fetch.bytes": "50000"})
-        how = reading.Reading(partition_bytes=50_000)
-        chunks = reading.chunks(client(Address.of(small.client("consumer"))), OffsetRange("t", 0, 0, 3000), how)
+        how = fetcher.Reading(partition_bytes=50_000)
+        chunks = fetcher.chunks(client(Address.of(small.client("consumer"))), OffsetRange("t", 0, 0, 3000), how)
         seen = next(chunks).records.offset.tolist()
         own.kill()
         again = threading.Timer(1.0, own.start)
@@ -168,7 +168,7 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytes
             seen += chunk.records.offset.tolist()
         again.join()
         assert seen == list(range(3000))
-        monkeypatch.setattr(reading, "_PATIENCE_S", 2.0)
+        monkeypatch.setattr(fetcher, "_PATIENCE_S", 2.0)
         own.kill()
         with pytest.raises(RetriableError):
             read(small, "t", 0, 3000)
@@ -176,7 +176,7 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytes
 
 def test_a_topic_that_is_not_there_is_told(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leads a topic that does not exist."""
-    monkeypatch.setattr(reading, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(fetcher, "_PATIENCE_S", 1.0)
     with pytest.raises(RetriableError, match=r"fetch-nowhere-0 stays unread.* has no leader"):
         read(settings(topics.bootstrap_servers), "fetch-nowhere", 0, 1)
 
@@ -253,7 +253,7 @@ def test_a_certificate_of_another_authority_is_refused(
     guarded: tuple[Broker, Certificates, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that our authorities do not vouch for is no broker of ours."""
-    monkeypatch.setattr(reading, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(fetcher, "_PATIENCE_S", 1.0)
     _, made, port = guarded
     other = login("PLAIN", "let me in", made, **{"ssl.truststore.location": str(made.other_authority)})
     with pytest.raises(RetriableError, match="CERTIFICATE_VERIFY_FAILED"):

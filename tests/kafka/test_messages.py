@@ -14,9 +14,9 @@ import attrs
 import pytest
 
 from connector.errors import RetriableError
-from connector.kafka.cluster import Cluster
-from connector.kafka.messages import Messages
-from connector.settings.source import load
+from connector.kafka.admin import Cluster
+from connector.kafka.producer import Messages
+from connector.settings.source.settings import load
 from tests.servers import SharedBroker
 from tests.topics import Topics
 

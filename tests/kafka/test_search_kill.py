@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.embedded.search import SearchNode
+from connector.demo.servers.opensearch_node import SearchNode
 from tests.conftest import MakeWorkspace
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life

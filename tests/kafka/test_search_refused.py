@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector import dead_letters, positions
-from connector.embedded.search import SearchNode
+from connector.cli import dlq, sink_offsets
+from connector.demo.servers.opensearch_node import SearchNode
 from connector.errors import FatalError, GapError, RetriableError
-from connector.sink.batch import Report
+from connector.sink.microbatch.processor import Report
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.events import START_NS, Database, row
@@ -163,19 +163,19 @@ def test_dead_letters_are_put_through_again(
     assert sorted(search.documents(f"{name}.t")) == ["2"]
     settings = sink.settings()
     assert sink.lake
-    monkeypatch.setattr(dead_letters, "session", lambda _: nullcontext(spark))
+    monkeypatch.setattr(dlq, "session", lambda _: nullcontext(spark))
     monkeypatch.setenv("COLUMNS", "200")
-    letters = dead_letters._letters(settings)
+    letters = dlq._letters(settings)
     for letter in letters:
         if letter.offset != 3:
             (tmp_path / f"{letter.id}.value").write_bytes((letter.value or b"").replace(b"no number", b"10"))
     for execute in (False, True):
-        dead_letters.replay(settings, letters=(), repaired=tmp_path, execute=execute)
+        dlq.replay(settings, letters=(), repaired=tmp_path, execute=execute)
         told = capsys.readouterr().out
         assert told.count("later records") == 2, told
         assert ("still dead" in told) is execute, told
     assert {i: d["v"] for i, d in search.documents(f"{name}.t").items()} == {"1": "10", "2": "20"}
-    assert [letter.offset for letter in dead_letters._letters(settings) if not letter.replayed] == [3]
+    assert [letter.offset for letter in dlq._letters(settings) if not letter.replayed] == [3]
 
 
 def _drained(sink: Inside, told: Callable[[Report], object], extra: dict[str, str]) -> None:
@@ -212,8 +212,8 @@ def test_an_index_that_is_deleted_stops_the_sink(
         sink.run()
     assert list(search.documents(index)) == ["9"], "nobody's documents are touched"
     search.ask("DELETE", index)
-    monkeypatch.setattr(positions, "session", lambda _: nullcontext(spark))
-    positions.reset(sink.settings(), to="earliest", topics=(), execute=True)
+    monkeypatch.setattr(sink_offsets, "session", lambda _: nullcontext(spark))
+    sink_offsets.reset(sink.settings(), to="earliest", topics=(), execute=True)
     sink.run()
     assert sorted(search.documents(index)) == ["0", "1", "2", "3"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.embedded.search import SearchNode
+from connector.demo.servers.opensearch_node import SearchNode
 from tests.conftest import MakeWorkspace
 from tests.model.events import Database, row
 from tests.model.recordings import Record

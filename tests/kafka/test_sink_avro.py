@@ -10,11 +10,11 @@ import pytest
 from attrs import evolve
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from connector.embedded.ports import free_ports
+from connector.demo.servers.ports import free_ports
 from connector.errors import RetriableError
-from connector.kafka.registry import Registry
+from connector.kafka.schema_registry import Registry
 from connector.settings import RegistrySettings
-from serde.registry import UnknownSchema
+from serde.avro.schema_source import UnknownSchema
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model import recordings, reference, truth, values
 from tests.model.recordings import AVRO, Record

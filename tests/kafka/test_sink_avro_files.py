@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
-from serde.unavailable import PLACEHOLDER
+from serde.events.unavailable_value import PLACEHOLDER
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
 from connector.errors import GapError
-from connector.sink.batch import Report
+from connector.sink.microbatch.processor import Report
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.inside import Inside, run_until
 from tests.model.recordings import Record

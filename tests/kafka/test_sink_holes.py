@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
-from connector.iceberg import commit as commits
-from connector.sink.records import Batch
+from connector.iceberg.commit import commit as commits
+from connector.sink.model.micro_batch import Batch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record

@@ -20,9 +20,9 @@ from attrs import define, field
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-import connector.sink.commits
+import connector.sink.destinations.iceberg.committer
 from connector.errors import FatalError
-from connector.sink.records import Batch
+from connector.sink.model.micro_batch import Batch
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.inside import Inside, LazySink
 from tests.model.events import Database, row
@@ -75,7 +75,7 @@ class Cut:
 @pytest.fixture
 def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[random.Random, float], None]:
     """dying(rng, chance) lets a commit end in a crash, before or after it is made."""
-    commit = connector.sink.commits.commit
+    commit = connector.sink.destinations.iceberg.committer.commit
 
     def arm(rng: random.Random, chance: float) -> None:
         def mortal(*arguments: Any) -> Any:
@@ -87,7 +87,7 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[random.Random, float], N
                 raise Crashed
             return done
 
-        monkeypatch.setattr(connector.sink.commits, "commit", mortal)
+        monkeypatch.setattr(connector.sink.destinations.iceberg.committer, "commit", mortal)
 
     return arm
 
@@ -279,7 +279,7 @@ def _interfere(
     tables: dict[str, tuple[str, str, int]],
 ) -> dict[str, int]:
     """Let another writer be faster at the first commit to each table; gives how often each commit was tried."""
-    commit, tried = connector.sink.commits.commit, dict[str, int]()
+    commit, tried = connector.sink.destinations.iceberg.committer.commit, dict[str, int]()
     others = {topic.replace(".", "_"): other for topic, (_, other, _) in tables.items()}
 
     def slower(table: Any, *rest: Any) -> Any:
@@ -305,7 +305,7 @@ def _interfere(
                     opened.java(name).expireSnapshots().retainLast(1).expireOlderThan(2**53).commit()
         return commit(table, *rest)
 
-    monkeypatch.setattr(connector.sink.commits, "commit", slower)
+    monkeypatch.setattr(connector.sink.destinations.iceberg.committer, "commit", slower)
     return tried
 
 

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from connector import positions
+from connector.cli import sink_offsets
 from connector.errors import ConnectorError, GapError
-from connector.iceberg.stored import StoredRows
+from connector.iceberg.state.offset_rows import StoredRows
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record
@@ -66,8 +66,8 @@ ALL = {0: 2, 1: 2, 2: 1, 3: 1, 4: 1, 5: 1, 6: 2, 7: 2}
 
 def _reset(sink: Inside, monkeypatch: pytest.MonkeyPatch, to: Any) -> None:
     """Run `offsets reset --execute`, in the session that is there."""
-    monkeypatch.setattr(positions, "session", lambda _: _Session(sink.spark))
-    positions.reset(sink.settings(), to=to, topics=(), execute=True)
+    monkeypatch.setattr(sink_offsets, "session", lambda _: _Session(sink.spark))
+    sink_offsets.reset(sink.settings(), to=to, topics=(), execute=True)
 
 
 class _Session:

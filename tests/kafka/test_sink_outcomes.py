@@ -17,8 +17,8 @@ import pytest
 from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
-from connector.sink.build import Sink
-from connector.sink.records import Batch
+from connector.sink.factory import Sink
+from connector.sink.model.micro_batch import Batch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside, LazySink
 from tests.model.recordings import Record

@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, RetriableError
-from connector.iceberg import commit as commits
-from connector.sink.build import Sink
+from connector.iceberg.commit import commit as commits
+from connector.sink.factory import Sink
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model import reference

@@ -10,9 +10,9 @@ import attrs
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.kafka.cluster import Cluster
-from connector.sink.batch import Report
-from connector.sink.records import Batch
+from connector.kafka.admin import Cluster
+from connector.sink.microbatch.processor import Report
+from connector.sink.model.micro_batch import Batch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside, run_until
 from tests.model.events import START_NS, Database, row

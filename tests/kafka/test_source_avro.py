@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.schema_registry import ConfigCompatibilityLevel, SchemaRegistryClient, ServerConfig
 from pyspark.sql import SparkSession
 
-from connector.embedded.ports import free_ports
+from connector.demo.servers.ports import free_ports
 from connector.errors import FatalError, RetriableError
 from tests.conftest import MakeWorkspace
 from tests.host import Host

@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
-from connector.iceberg.catalog import Catalog
-from connector.source.build import build, opened
-from connector.source.decide import Position
-from connector.source.feed import Done
-from connector.source.run import Tables
-from connector.source.standing import Standing
+from connector.iceberg.catalog.catalog import Catalog
+from connector.source.factory import build, opened
+from connector.source.poll_loop import Tables
+from connector.source.snapshots.next_step import Position
+from connector.source.snapshots.table_offset import Standing
+from connector.source.table_capture import Done
 from tests.conftest import MakeWorkspace
 from tests.reading import Lake
 from tests.sources import Spring, in_order, payload, replica, spring

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes
 
-from connector.iceberg.avro_file import AvroFile
-from connector.iceberg.types import table_schema
+from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.write.formats.avro import AvroFile
 from tests.model import avro_files
 from tests.running import draws
 from tests.unit.sink_plans import layout

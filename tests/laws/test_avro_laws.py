@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serde.avro import single
+from serde.avro import single_datum
 from serde.avro.converter import AvroConverter
-from serde.avro.encode import datums
-from serde.avro.reader import read
-from serde.avro.schema import parse
-from serde.block import Decoded
+from serde.avro.datum_reader import read
+from serde.avro.encoder import datums
+from serde.avro.writer_schema import parse
 from serde.faults import Unfit
-from serde.texts import texts_of
+from serde.json.json_lines import texts_of
+from serde.messages import Decoded
 from tests.model import avro
 from tests.running import draws
 
@@ -69,7 +69,7 @@ def test_rows_equal_columns(batch: Batch) -> None:
     schema, values = batch
     datums = [avro.written(schema, value) for value in values]
     codec = parse(avro.fetch(schema)(avro.ID)).codec
-    alone = pa.array([single.read(codec, datum) for datum in datums], codec.wire).to_pylist()
+    alone = pa.array([single_datum.read(codec, datum) for datum in datums], codec.wire).to_pylist()
     assert dict(enumerate(alone)) == rows(decoded(schema, datums))
 
 
@@ -116,7 +116,7 @@ def check(schema: Any, good: list[bytes], bad: list[bytes]) -> None:
         if datum == good[index]:
             assert index in found
         try:
-            alone = pa.array([single.read(codec, datum)], codec.wire)
+            alone = pa.array([single_datum.read(codec, datum)], codec.wire)
         except Unfit:
             assert index not in found
             continue

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.sink.decode import decode
+from connector.sink.convert.decoder import decode
 from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, rows, run
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.kafka.fetch.batches import HEADER_BYTES, Aborted, Unreadable, batches, committed, unpacked
-from connector.kafka.fetch.headers import headers
-from connector.kafka.fetch.ranges import OffsetRange, shares
-from connector.kafka.fetch.records import Section, records
+from connector.kafka.consumer.offset_ranges import OffsetRange, shares
+from connector.kafka.consumer.record_batches import HEADER_BYTES, Aborted, Unreadable, batches, committed, unpacked
+from connector.kafka.consumer.record_columns import Section, records
+from connector.kafka.consumer.record_headers import headers
 from tests.model.record_batches import (
     GZIP,
     LZ4,

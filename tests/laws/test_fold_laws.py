@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connector.sink.evidence import dated, placed
-from connector.sink.fold import NONE, Decision, Order, images
-from serde.positions import source_number, unplaced
+from connector.sink.fold.winners import NONE, Decision, Order, images
+from connector.sink.model.event_age import dated, placed
+from serde.events.source_positions import source_number, unplaced
 from tests.model import reference
 from tests.model.events import CLOCKS, Clock, Database, row
 from tests.model.life import Life

@@ -10,12 +10,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.sink import decode as decoding
-from connector.sink import salvage
-from connector.sink.decode import decode
-from connector.sink.parts import fold, pack, survivors, unpack
-from connector.sink.plan import BatchPlan
-from connector.sink.rows import Run
+from connector.sink.convert import decoder as decoding
+from connector.sink.convert import failing_records
+from connector.sink.convert.decoder import decode
+from connector.sink.convert.row_builder import Run
+from connector.sink.model.change_rows import fold, pack, survivors, unpack
+from connector.sink.model.plan import BatchPlan
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.string(), "__deleted": pa.string()}
@@ -138,7 +138,7 @@ PLANS: dict[str, Callable[[], BatchPlan]] = {
 @pytest.mark.parametrize("form", ["envelope", "row"])
 def test_garbage_never_raises_and_good_records_come_through(name: str, form: str, monkeypatch: Any) -> None:
     """Every record of a run is foreseen: the last line of defence is not needed; and the good ones are rows."""
-    monkeypatch.setattr(salvage, "OF_CONTENT", ())
+    monkeypatch.setattr(failing_records, "OF_CONTENT", ())
     for seed in range(20):
         chance = random.Random(f"{name} {form} {seed}")
         messages = [_message(chance) for _ in range(chance.choice([1, 2, 5, 40]))]

@@ -10,10 +10,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.sink.fold import NONE, Order
-from connector.sink.parts import Part, fold, gather
-from connector.sink.versions import as_part, brought_up
-from serde.positions import unplaced
+from connector.sink.destinations.iceberg.write_modes.scd2_versions import as_part, brought_up
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Part, fold, gather
+from serde.events.source_positions import unplaced
 
 TIME = pa.timestamp("us", "UTC")
 COLUMNS = pa.schema(

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from serde.connect.connect_schema import parse
 from serde.converter import converter
 from serde.faults import Unfit
-from serde.rows import load, read, to_array
-from serde.schema import parse
+from serde.json.row_reader import load, read, to_array
 from tests.laws.test_serde_laws import batches
 from tests.running import draws
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.iceberg.types import JSON
-from connector.sink.decode import decode
+from connector.iceberg.types.arrow_types import JSON
+from connector.sink.convert.decoder import decode
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
 Read = Callable[[Any], Any]

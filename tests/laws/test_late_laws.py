@@ -18,19 +18,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.iceberg.deleted_keys import PLACE
-from connector.iceberg.position import Position
+from connector.iceberg.commit.kafka_position import Position
+from connector.iceberg.state.deleted_keys_table import PLACE
 from connector.settings import EventSettings
-from connector.sink import parcels
-from connector.sink.commits import come_to
-from connector.sink.late import is_older, set_aside
-from connector.sink.parts import Folded, Part, fold, unpack
-from connector.sink.plan import BatchPlan, TablePlan
-from connector.sink.remembered import Memory, remembered
-from connector.sink.rows import Run
-from connector.sink.tasks import _Mapping
-from connector.sink.watermarks import Seen, together
-from serde.positions import unplaced
+from connector.sink.convert.row_builder import Run
+from connector.sink.destinations.iceberg.committer import come_to
+from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory, remembered
+from connector.sink.destinations.iceberg.lookups.late_events import is_older, set_aside
+from connector.sink.fold.watermarks import Seen, together
+from connector.sink.job.map_task import _Mapping
+from connector.sink.model import task_output
+from connector.sink.model.change_rows import Folded, Part, fold, unpack
+from connector.sink.model.plan import BatchPlan, TablePlan
+from serde.events.source_positions import unplaced
 from tests.model import reference
 from tests.model.events import CLOCKS, Clock, Database, row
 from tests.model.life import Life
@@ -111,7 +111,7 @@ class Model:
                 task = _Mapping(job)
                 made = [*(p for run in _cut(piece, self.rng, 2) for p in task.take(_run(run))), *task.finish()]
                 for parcel in made:
-                    if parcel.kind == parcels.CHANGES:
+                    if parcel.kind == task_output.CHANGES:
                         part = unpack(pa.py_buffer(parcel.payload), job.tables[0].layout.rows)
                         parts.setdefault(parcel.bucket, []).append(part)
                 seen += task._seen

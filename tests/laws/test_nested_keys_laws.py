@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import LongType, StringType
 
-from connector.iceberg.nested import batch_of, columns_of, put
-from connector.iceberg.ranges import KeyRanges
-from connector.sink.fold import NONE, Order
-from connector.sink.parts import Part, by_bucket, fold, pack, unpack
-from serde.positions import unplaced
+from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.types.nested_columns import batch_of, columns_of, put
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Part, by_bucket, fold, pack, unpack
+from serde.events.source_positions import unplaced
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(120)]
 

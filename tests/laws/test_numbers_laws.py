@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from connector.sink.decode import Outcome, decode
-from serde.positions import FIRST
+from connector.sink.convert.decoder import Outcome, decode
+from serde.events.source_positions import FIRST
 from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, rows, run
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
 
-from connector.iceberg import vectors
-from connector.iceberg.ranges import MOST_RANGES, KeyRanges
-from connector.iceberg.spans import touching
-from connector.iceberg.types import table_schema
+from connector.iceberg.keys.intervals import touching
+from connector.iceberg.keys.key_ranges import MOST_RANGES, KeyRanges
+from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.write import deletion_vectors
 
 KEYS = st.lists(
     st.tuples(st.integers(-(2**63), 2**63 - 1), st.text(max_size=3), st.dates(date(1900, 1, 1), date(2100, 1, 1))),
@@ -66,10 +66,10 @@ def test_keys_without_an_order_in_bounds_may_be_anywhere(kind: pa.DataType) -> N
 @given(st.sets(st.integers(0, 2**40), min_size=1))
 def test_a_vector_comes_back_as_it_was_written(positions: set[int]) -> None:
     """Any set of positions survives, for us and for PyIceberg's reader of Puffin files."""
-    blob = vectors.encoded(BitMap64(positions))
-    assert set(vectors.decoded(blob)) == positions
-    place = vectors.Blob("file:/x.parquet", len(vectors.BEGIN), len(blob), len(positions))
-    puffin = PuffinFile(vectors.BEGIN + blob + vectors.footer([place]))
+    blob = deletion_vectors.encoded(BitMap64(positions))
+    assert set(deletion_vectors.decoded(blob)) == positions
+    place = deletion_vectors.Blob("file:/x.parquet", len(deletion_vectors.BEGIN), len(blob), len(positions))
+    puffin = PuffinFile(deletion_vectors.BEGIN + blob + deletion_vectors.footer([place]))
     found = puffin.footer.blobs[0]
     assert found.properties == {"referenced-data-file": "file:/x.parquet", "cardinality": str(len(positions))}
     assert puffin.get_blob_payload(found) == blob
@@ -78,10 +78,10 @@ def test_a_vector_comes_back_as_it_was_written(positions: set[int]) -> None:
 @given(st.integers(0, 60), st.integers(1, 255))
 def test_a_damaged_vector_is_refused(place: int, change: int) -> None:
     """One changed byte anywhere in a blob is noticed."""
-    blob = bytearray(vectors.encoded(BitMap64(range(0, 90, 2))))
+    blob = bytearray(deletion_vectors.encoded(BitMap64(range(0, 90, 2))))
     blob[place % len(blob)] ^= change
     with pytest.raises(ValueError, match="damaged"):
-        vectors.decoded(bytes(blob))
+        deletion_vectors.decoded(bytes(blob))
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))

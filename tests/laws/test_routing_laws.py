@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.settings.routes import Routes
-from connector.sink.decode import decode
+from connector.settings.iceberg.routing import Routes
+from connector.sink.convert.decoder import decode
 from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run
 

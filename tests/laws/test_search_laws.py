@@ -12,9 +12,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.opensearch.bulk import Actions, pieces
-from connector.opensearch.ids import MAX_BYTES, document_ids
-from connector.opensearch.texts import json_texts
+from connector.opensearch.bulk.bulk_processor import Actions, pieces
+from connector.opensearch.documents.document_ids import MAX_BYTES, document_ids
+from connector.opensearch.documents.json_values import json_texts
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8) | st.text("\\-e#a", max_size=6) | st.text("ä-", min_size=300)
 

@@ -14,12 +14,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serde import bits, reader
-from serde.block import Decoded
+from serde import arrays
+from serde.connect.connect_schema import node_of, parse
 from serde.converter import converter
-from serde.rows import read, to_array
-from serde.schema import node_of, parse
-from serde.texts import texts_of
+from serde.json import column_reader
+from serde.json.json_lines import texts_of
+from serde.json.row_reader import read, to_array
+from serde.messages import Decoded
 from tests.running import draws
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -102,7 +103,7 @@ def test_columns_equal_rows(batch: tuple[bytes, list[Any]]) -> None:
     schema, payloads = batch
     node = parse(schema).node
     texts, _ = texts_of(pa.array([json.dumps(payload).encode() for payload in payloads], pa.binary()))
-    reading = reader.Reader(texts, node.wire, strict=False).read()
+    reading = column_reader.Reader(texts, node.wire, strict=False).read()
     assert not reading.rest
     # What the columns leave are large floating numbers whose text may be a whole number's.
     assert all(any(abs(n) >= 2**24 for n in _floats(payloads[at])) for rows in reading.failed for at in rows.tolist())
@@ -190,9 +191,9 @@ def test_decimals_round_trip(case: tuple[int, int, list[int | None]]) -> None:
     """Base64 of any unscaled value within the precision decodes to exactly that number, slices included."""
     precision, scale, unscaled = case
     text = pa.array(
-        [None, "AAAA", *(None if number is None else bits.encode(number) for number in unscaled)], pa.string()
+        [None, "AAAA", *(None if number is None else arrays.encode(number) for number in unscaled)], pa.string()
     )
-    made, bad = bits.decimal(text.slice(2), pa.decimal128(precision, scale))
+    made, bad = arrays.decimal(text.slice(2), pa.decimal128(precision, scale))
     assert bad is None
     assert made.to_pylist() == [None if n is None else Decimal(n).scaleb(-scale, _wide()) for n in unscaled]
 
@@ -205,7 +206,7 @@ def _wide() -> Any:
 @settings(max_examples=draws(200))
 def test_decimal_is_bad_exactly_beyond_its_precision(number: int, precision: int) -> None:
     """No number is refused that fits, none is taken that does not."""
-    _, bad = bits.decimal(pa.array([bits.encode(number)]), pa.decimal128(precision, 0))
+    _, bad = arrays.decimal(pa.array([arrays.encode(number)]), pa.decimal128(precision, 0))
     assert (bad is not None) == (abs(number) >= 10**precision)
 
 
@@ -214,7 +215,7 @@ def test_decimal_is_bad_exactly_beyond_its_precision(number: int, precision: int
 def test_base64_round_trip(values: list[bytes | None]) -> None:
     """Bytes of any length and nulls between decode together."""
     text = pa.array([None if value is None else base64.b64encode(value).decode() for value in values], pa.string())
-    made, bad = bits.binary(text)
+    made, bad = arrays.binary(text)
     assert bad is None and made.to_pylist() == values
 
 
@@ -222,7 +223,7 @@ def test_base64_round_trip(values: list[bytes | None]) -> None:
 @settings(max_examples=draws(200))
 def test_base64_refuses_exactly_what_is_none(values: list[str]) -> None:
     """Foreign text is bad row by row and its neighbours decode."""
-    made, bad = bits.binary(pa.array(values, pa.string()))
+    made, bad = arrays.binary(pa.array(values, pa.string()))
     for index, value in enumerate(values):
         try:
             expected = base64.b64decode(value, validate=True) if value.isascii() else None

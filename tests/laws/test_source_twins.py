@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.source import twins
-from connector.source.segments import Rewrite, Sighting, in_order, rewrites
+from connector.source.changes.rewrites import row_alignment
+from connector.source.changes.rewrites.file_alignment import Rewrite, Sighting, in_order, rewrites
 from tests.running import draws
 
 pytestmark = pytest.mark.laws
@@ -33,9 +33,9 @@ def _batches(rows: list[Row], size: int) -> Iterator[pa.RecordBatch]:
 
 def _left(before: list[Row], after: list[Row], size: int) -> tuple[list[Row], list[Row]]:
     left: tuple[list[Row], list[Row]] = ([], [])
-    windows = mock.patch.multiple(twins, WINDOW_ROWS=4, LONGEST_ROWS=16)
+    windows = mock.patch.multiple(row_alignment, WINDOW_ROWS=4, LONGEST_ROWS=16)
     with windows:
-        walk = twins.unequal(
+        walk = row_alignment.unequal(
             _batches(before, size),
             _batches(after, size),
             SHAPE,

@@ -17,20 +17,20 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
-from connector.iceberg.catalog import Catalog
-from connector.iceberg.continuity import Noted
-from connector.iceberg.deleted_keys import COLUMNS, DeletedKeys
-from connector.iceberg.emptying import emptied
-from connector.iceberg.expiry import EXPIRES, MADE, expire
-from connector.iceberg.mending import harm, mend
-from connector.iceberg.offsets import OffsetsTable
-from connector.iceberg.position import Position
-from connector.iceberg.table import Table
-from connector.iceberg.writing import TableWriter
-from connector.retry import retried
-from connector.settings.catalog import CatalogSettings
-from connector.settings.errors import ErrorSettings
-from connector.settings.partitions import PartitionTerm
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.ancestry import Noted
+from connector.iceberg.commit.kafka_position import Position
+from connector.iceberg.commit.manifest_repair import harm, mend
+from connector.iceberg.commit.snapshot_expiry import EXPIRES, MADE, expire
+from connector.iceberg.commit.truncate import emptied
+from connector.iceberg.state.deleted_keys_table import COLUMNS, DeletedKeys
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.iceberg.write.table_writer import TableWriter
+from connector.runtime.retry import retried
+from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.kafka.error_handling import ErrorSettings
 from tests.reading import Lake
 from tests.rest_catalog import Fate, RestCatalog, see_whole
 from tests.spark.test_key_types import Case, fill
@@ -116,8 +116,8 @@ def test_a_truncate_meets_a_fate(lagoon: Lagoon, fate: Fate, way: str) -> None:
 @FATES
 def test_tidying_the_deleted_keys_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgetting, merging, expiring: no key is lost but old ones, no file is missing, and the next keys come in."""
-    monkeypatch.setattr("connector.iceberg.deleted_keys.MANY_SNAPSHOTS", 1)
-    monkeypatch.setattr("connector.iceberg.own_tables.KEPT_SNAPSHOTS", 4)
+    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MANY_SNAPSHOTS", 1)
+    monkeypatch.setattr("connector.iceberg.state.system_tables.KEPT_SNAPSHOTS", 4)
     name = f"_keys_{fate.name.lower()}"
     deleted = DeletedKeys(lagoon.spark, lagoon.catalog, name, "a sink", timedelta(days=1))
     for key in range(8):

@@ -18,25 +18,25 @@ from attrs import define, evolve, frozen
 from pyiceberg.expressions import EqualTo
 from pyspark.sql import SparkSession
 
-from connector.iceberg.catalog import Catalog
-from connector.iceberg.commit import Pending, Stored, commit
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.commit import Pending, Stored, commit
+from connector.iceberg.commit.kafka_position import Position
 from connector.iceberg.java import jvm, strings
-from connector.iceberg.keys import KnownKeys, known_keys, widened
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.position import Position
-from connector.iceberg.single_values import as_json
-from connector.iceberg.table import Table
-from connector.iceberg.types import table_schema
-from connector.iceberg.writing import TableWriter
-from connector.settings.catalog import CatalogSettings
-from connector.settings.partitions import PartitionTerm
-from connector.settings.writes import WriteMode
-from connector.sink.apply import write_upserts
-from connector.sink.fold import NONE, Order
-from connector.sink.found import Asked, found
-from connector.sink.parts import Part, fold
-from connector.sink.plan import TablePlan
-from serde.positions import unplaced
+from connector.iceberg.keys.key_bounds import KnownKeys, known_keys, widened
+from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.types.single_values import as_json
+from connector.iceberg.write.table_writer import TableWriter
+from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.write_mode import WriteMode
+from connector.sink.destinations.iceberg.file_writer import write_upserts
+from connector.sink.destinations.iceberg.write_modes.row_lookup import Asked, found
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Part, fold
+from connector.sink.model.plan import TablePlan
+from serde.events.source_positions import unplaced
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
 from tests.tiers import tiered

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
-from connector.iceberg.catalog import Catalog
-from connector.iceberg.mending import harm, mend
-from connector.settings.catalog import CatalogSettings
-from connector.settings.partitions import PartitionTerm
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.manifest_repair import harm, mend
+from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.partition_spec import PartitionTerm
 from tests.host import Host
 from tests.model.key_types import KEY_TYPES
 from tests.reading import Lake

@@ -1,7 +1,7 @@
 """Rows of a table -> the source's records -> the sink's decoding -> rows of a table of the same types: the law.
 
 Columns and rows are drawn by hypothesis, for every handling mode, as JSON with and without schema and as Avro. What a
-mode keeps comes back equal; what it loses (`serde.emit.forms.LOSES`) is no other value than the lossy one, or a fault.
+mode keeps comes back equal; what it loses (`emit.type_mapping.LOSES`) is no other value than the lossy one, or a fault.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.carried import to_spark
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.types import table_schema
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.types.spark_types import to_spark
 from connector.settings import EventSettings
-from connector.settings.converters import Format
-from connector.sink.decode import Outcome, Run, decode
-from connector.sink.plan import TablePlan
-from connector.source import describe, values
-from connector.source.envelope import Wire
-from connector.source.records import records
-from serde.emit.avro import avro_schema
-from serde.emit.connect import Document
-from serde.emit.datums import Avro
+from connector.settings.converters.converter_classes import Format
+from connector.sink.convert.decoder import Outcome, Run, decode
+from connector.sink.model.plan import TablePlan
+from connector.source.destinations.kafka_records import records
+from connector.source.envelope import json_values, row_schema
+from connector.source.envelope.envelope import Wire
+from serde.emit.avro_datums import Avro
+from serde.emit.avro_schema import avro_schema
+from serde.emit.connect_schema import Document
 from serde.emit.envelope import Origin
-from serde.emit.forms import LOSES, Binaries, Decimals, Modes, Times, form
-from serde.emit.kinds import Items, Kind, Pairs, Plain, Record
+from serde.emit.row_schema import Items, Kind, Pairs, Plain, Record
+from serde.emit.type_mapping import LOSES, Binaries, Decimals, Modes, Times, form
 from tests.tiers import crossed, tiered
 from tests.unit import sink_plans
 
@@ -100,9 +100,9 @@ NOTHING_INSIDE = Drawn(
 
 @pytest.fixture(scope="module", autouse=True)
 def _settled(spark: SparkSession) -> Iterator[None]:
-    values.settle(spark)
+    json_values.settle(spark)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("connector.sink.decode._fetch", lambda _: lambda number: (REGISTERED[number],))
+        patch.setattr("connector.sink.convert.decoder._fetch", lambda _: lambda number: (REGISTERED[number],))
         yield
 
 
@@ -259,12 +259,12 @@ def test_rows_come_back(spark: SparkSession, times: Times, fmt: Format) -> None:
     )
     def law(drawn: Drawn, modes: Modes) -> None:
         target = layout(drawn)
-        described = describe.record({"fields": _fields(target)})
+        described = row_schema.record({"fields": _fields(target)})
         names = [m.name for m in described.members if m.name == "id" or kept(m.kind, modes, schemas=schemas)]
         given_columns = [pa.array(range(MANY), pa.int64()), *map(_array, drawn.types, drawn.columns)]
         table = pa.table(given_columns, names=target.columns.names).select(names)
         row = described.only(frozenset(names))
-        wire = Wire("t", row, describe.key(row, ("id",)), modes, ORIGIN, key_schemas=schemas, value_schemas=schemas)
+        wire = Wire("t", row, row_schema.key(row, ("id",)), modes, ORIGIN, key_schemas=schemas, value_schemas=schemas)
         wire = in_avro(wire) if fmt == "avro" else wire
         outcome = read(*written(spark, table, wire), target, fmt)
         assert (outcome.faults, outcome.needs) == ((), ())
@@ -287,7 +287,7 @@ def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
     @given(tables(), _modes(times))
     @settings(max_examples=3, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     def law(drawn: Drawn, modes: Modes) -> None:
-        whole = describe.record({"fields": _fields(layout(drawn))})
+        whole = row_schema.record({"fields": _fields(layout(drawn))})
         chosen = [m for m in whole.members if m.name != "id" and not kept(m.kind, modes, schemas=False)]
         chosen = [m for m in chosen if kept(m.kind, modes, schemas=True)][:1]
         if not chosen:
@@ -297,8 +297,8 @@ def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
         table = pa.table(
             [pa.array(range(MANY), pa.int64()), _array(drawn.types[place], drawn.columns[place])], ["id", "c0"]
         )
-        row = describe.record({"fields": _fields(target)})
-        wire = Wire("t", row, describe.key(row, ("id",)), modes, ORIGIN, key_schemas=False, value_schemas=False)
+        row = row_schema.record({"fields": _fields(target)})
+        wire = Wire("t", row, row_schema.key(row, ("id",)), modes, ORIGIN, key_schemas=False, value_schemas=False)
         outcome = read(*written(spark, table, wire), target, "json", evolve=True)
         sent = _comparable(table.column("c0").combine_chunks())
         rows = sum(len(part) for part in outcome.parts)

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from connector.cli.reindex import reindex
 from connector.errors import FatalError, GapError
-from connector.opensearch.indexes import Index, Indexes
-from connector.reindexing import reindex
-from connector.settings.source import load
-from connector.source.build import build
+from connector.opensearch.indexes.index_admin import Index, Indexes
+from connector.settings.source.settings import load
+from connector.source.factory import build
 from tests.direct import Direct, index_of
 from tests.running import seeded
 from tests.searching import Search
@@ -159,7 +159,7 @@ def test_nothing_moves_on_before_every_document_is_settled(direct: Direct) -> No
 
 def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monkeypatch: pytest.MonkeyPatch) -> None:
     """`icebridge reindex` loads a fresh index, swaps it in in one step, and changes go on from its snapshot."""
-    from connector import reindexing
+    from connector.cli import reindex as reindexing
 
     table = _table(direct, "rebuilt", "id BIGINT NOT NULL, v STRING")
     index = index_of(table)
@@ -274,7 +274,7 @@ def test_a_row_that_was_never_numbered_stops_the_table_when_it_is_deleted(direct
 def test_an_index_that_is_deleted_stops_the_table(direct: Direct, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deleted between two snapshots, in one run or between two, made again by OpenSearch or not: a clear stop, and no
     index of later changes alone. `icebridge reindex` fills it, and changes follow."""
-    from connector import reindexing
+    from connector.cli import reindex as reindexing
 
     table = _table(direct, "deleted", "id BIGINT NOT NULL, v STRING")
     index = index_of(table)

@@ -18,7 +18,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from connector.embedded.search import SearchNode
+from connector.demo.servers.opensearch_node import SearchNode
 from tests.direct import Direct, index_of
 from tests.running import JAVA_OPTIONS, SHORT_LIVED, Line, Sink, kills, seeded
 from tests.searching import Search

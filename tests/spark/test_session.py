@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from connector.runtime.sources import packages_root
+from connector.runtime.spark.packages import packages_root
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +22,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from attrs import frozen
-from connector.spark import build_session
+from connector.runtime.spark.session_builder import build_session
 
 @frozen
 class Lake:

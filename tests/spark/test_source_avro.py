@@ -15,17 +15,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import FatalError
-from connector.source import values
-from connector.source.describe import key
-from connector.source.envelope import Wire
-from connector.source.faults import reading
-from connector.source.records import records
-from serde.emit.avro import avro_schema
-from serde.emit.datums import Avro
+from connector.source.changes.read_errors import reading
+from connector.source.destinations.kafka_records import records
+from connector.source.envelope import json_values
+from connector.source.envelope.envelope import Wire
+from connector.source.envelope.row_schema import key
+from serde.emit.avro_datums import Avro
+from serde.emit.avro_schema import avro_schema
 from serde.emit.envelope import Origin
-from serde.emit.forms import Modes
-from serde.emit.kinds import Items, Member, Pairs, Plain, Record
-from serde.emit.names import field_name
+from serde.emit.name_adjustment import field_name
+from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
+from serde.emit.type_mapping import Modes
 
 pytestmark = pytest.mark.spark
 ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
@@ -51,7 +51,7 @@ PLAINS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _settled(spark: SparkSession) -> None:
-    values.settle(spark)
+    json_values.settle(spark)
 
 
 def registered(wire: Wire) -> Wire:

@@ -17,23 +17,23 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.iceberg.catalog import Catalog
-from connector.iceberg.commit import is_delete
-from connector.iceberg.deleted_keys import COLUMNS as REMEMBERED
-from connector.iceberg.deleted_keys import DeletedKeys
-from connector.iceberg.emptying import emptied
-from connector.iceberg.position import MADE_BY, Position, is_ours
-from connector.iceberg.positional import PositionDeleteWriter
-from connector.iceberg.scan import FILE, POSITION, ROW_ID, SEQUENCE, Reader, release
-from connector.iceberg.scan_tasks import Task, planned
-from connector.iceberg.schema_log import SchemaLog
-from connector.iceberg.schemas import SnapshotSchema
-from connector.iceberg.stored import StoredRows
-from connector.iceberg.table import Table
-from connector.iceberg.writing import TableWriter
-from connector.settings.catalog import CatalogSettings
-from connector.sink.found import with_lineage
-from connector.source.keys import KeyKind, Keys, Same
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit import is_delete
+from connector.iceberg.commit.kafka_position import MADE_BY, Position, is_ours
+from connector.iceberg.commit.truncate import emptied
+from connector.iceberg.read.scan_planning import Task, planned
+from connector.iceberg.read.table_reader import FILE, POSITION, ROW_ID, SEQUENCE, Reader, release
+from connector.iceberg.state.deleted_keys_table import COLUMNS as REMEMBERED
+from connector.iceberg.state.deleted_keys_table import DeletedKeys
+from connector.iceberg.state.offset_rows import StoredRows
+from connector.iceberg.state.schema_history_table import SchemaLog
+from connector.iceberg.write.position_deletes import PositionDeleteWriter
+from connector.iceberg.write.table_writer import TableWriter
+from connector.settings.iceberg.catalog import CatalogSettings
+from connector.sink.destinations.iceberg.write_modes.row_lookup import with_lineage
+from connector.source.changes.row_key import KeyKind, Keys, Same
 from tests.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
 from tests.tiers import tiered
 
@@ -312,7 +312,7 @@ def test_truncates_tell_who_made_them(session: SparkSession) -> None:
 
 def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets, schemas and deleted keys, their tidying too: a source that skips own commits passes over them."""
-    monkeypatch.setattr("connector.iceberg.deleted_keys.MANY_SNAPSHOTS", 1)
+    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MANY_SNAPSHOTS", 1)
     catalog = Catalog(session, CatalogSettings(CATALOG, {}, ("db",), {}))
     offsets = StoredRows(catalog, "own_offsets", "a sink")
     offsets.put("{}", {"t": "{}"})

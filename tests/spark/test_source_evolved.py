@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.iceberg.scan import Reader, release
-from connector.iceberg.scan_tasks import planned
-from connector.iceberg.schemas import SnapshotSchema
-from connector.iceberg.writing import TableWriter
-from connector.source import rewritten
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.iceberg.read.scan_planning import planned
+from connector.iceberg.read.table_reader import Reader, release
+from connector.iceberg.write.table_writer import TableWriter
+from connector.source.changes.rewrites import file_diff
 from tests.source_tables import Kind, Subject, upsert, use_catalog
 from tests.tiers import tiered
 
@@ -84,7 +84,7 @@ def test_files_of_several_schemas_are_rewritten(
 ) -> None:
     """A rewrite of files from before and after a change of columns gives the rows that changed, however many there
     are."""
-    monkeypatch.setattr(rewritten, "SMALLEST_ROWS", 0 if walked else 1 << 60)
+    monkeypatch.setattr(file_diff, "SMALLEST_ROWS", 0 if walked else 1 << 60)
     _rewrite_after(Subject(session, KEYED, FLAT), EVOLUTIONS[change])
 
 

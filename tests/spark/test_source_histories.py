@@ -16,8 +16,8 @@ import attrs
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.source import rewritten
-from connector.source.keys import KeyKind
+from connector.source.changes.rewrites import file_diff
+from connector.source.changes.row_key import KeyKind
 from tests.running import seeded
 from tests.source_tables import CATALOG, Event, Kind, Plain, Subject, plain, use_catalog
 from tests.stories import FLAT, NESTED, Story
@@ -108,7 +108,7 @@ def test_copy_on_write_agrees_with_the_changelog_view(
 ) -> None:
     """Spark's own changelog view gives the same changes of each snapshot, also where files are walked side by side."""
     if kind.identifiers:
-        monkeypatch.setattr(rewritten, "SMALLEST_ROWS", 0)
+        monkeypatch.setattr(file_diff, "SMALLEST_ROWS", 0)
     for number in range(HISTORIES):
         story = Story(_subject(session, kind), 1000 + SEED + number)
         story.settle = partial(_agree, story)

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.source.keys import KeyKind, Keys, Same
-from connector.source.moves import moved
-from connector.source.numbering import numbered
+from connector.source.changes.key_changes import moved
+from connector.source.changes.row_key import KeyKind, Keys, Same
+from connector.source.envelope.transaction_order import numbered
 from tests.source_tables import Kind, Subject, use_catalog
 from tests.tiers import tiered
 
@@ -136,7 +136,7 @@ def test_without_ids_a_changed_key_is_two_rows(session: SparkSession) -> None:
 
 def test_a_walk_over_large_files_finds_it_too(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that are walked side by side give the ids of their rows, those held in the file and those counted."""
-    monkeypatch.setattr("connector.source.rewritten.SMALLEST_ROWS", 1)
+    monkeypatch.setattr("connector.source.changes.rewrites.file_diff.SMALLEST_ROWS", 1)
     subject = Subject(session, Kind(3, COW, partitioned=False, identifiers=True), COLUMNS)
     subject.sql("INSERT INTO {t} SELECT id, 'a', concat('v', id) FROM range(0, 3000, 1, 1)")
     subject.follow(BY_ROW)

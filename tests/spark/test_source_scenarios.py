@@ -14,16 +14,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, GapError
-from connector.iceberg.history import Snapshots
-from connector.iceberg.scan import Reader
-from connector.iceberg.scan_tasks import file_changes
-from connector.iceberg.schemas import snapshot_schema
-from connector.source.changes import Diff, changes
-from connector.source.decide import Head, Idle, Position, SnapshotMode, Stop, decide
-from connector.source.faults import reading
-from connector.source.initial import parts, rows
-from connector.source.keys import KeyKind, Keys
-from connector.source.watch import head, history
+from connector.iceberg.catalog.snapshot_schema import snapshot_schema
+from connector.iceberg.catalog.snapshots import Snapshots
+from connector.iceberg.read.scan_planning import file_changes
+from connector.iceberg.read.table_reader import Reader
+from connector.source.changes.initial_snapshot import parts, rows
+from connector.source.changes.read_errors import reading
+from connector.source.changes.row_key import KeyKind, Keys
+from connector.source.changes.snapshot_diff import Diff, changes
+from connector.source.snapshots.next_step import Head, Idle, Position, SnapshotMode, Stop, decide
+from connector.source.snapshots.table_history import head, history
 from tests.source_tables import Kind, Subject, plain, use_catalog
 
 pytestmark = pytest.mark.spark

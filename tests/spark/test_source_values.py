@@ -17,17 +17,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from connector.errors import FatalError
-from connector.source import values
-from connector.source.describe import key
-from connector.source.emit import order, together
-from connector.source.envelope import ROW_ID, Wire, events
-from connector.source.faults import reading
-from connector.source.numbering import numbered
-from connector.source.records import records
+from connector.source.changes.read_errors import reading
+from connector.source.destinations.kafka import order, together
+from connector.source.destinations.kafka_records import records
+from connector.source.envelope import json_values as values
+from connector.source.envelope.envelope import ROW_ID, Wire, events
+from connector.source.envelope.row_schema import key
+from connector.source.envelope.transaction_order import numbered
 from serde.converter import converter
 from serde.emit.envelope import Origin
-from serde.emit.forms import Modes
-from serde.emit.kinds import Items, Kind, Member, Pairs, Plain, Record
+from serde.emit.row_schema import Items, Kind, Member, Pairs, Plain, Record
+from serde.emit.type_mapping import Modes
 
 pytestmark = pytest.mark.spark
 

@@ -9,15 +9,15 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.types import table_schema
-from connector.kafka.fetch import feed
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.types.arrow_types import table_schema
+from connector.kafka.consumer import feed
 from connector.settings import EventSettings, KafkaSettings
-from connector.settings.routes import Routes
-from connector.sink.decode import Outcome, Run
-from connector.sink.files import Files
-from connector.sink.plan import BatchPlan, TablePlan
-from connector.sink.routing import FieldRoutes
+from connector.settings.iceberg.routing import Routes
+from connector.sink.convert.decoder import Outcome, Run
+from connector.sink.convert.routing import FieldRoutes
+from connector.sink.destinations.iceberg.table_writer import Files
+from connector.sink.model.plan import BatchPlan, TablePlan
 
 Columns = Mapping[str, pa.DataType]
 DATED: Columns = {

@@ -23,7 +23,7 @@ from benchmarks.source.report import changes_table, publishing_line
 from benchmarks.source.rest import RestCatalog
 from benchmarks.source.verdicts import source_verdicts
 from benchmarks.verdicts import Verdict
-from connector.settings.source import load
+from connector.settings.source.settings import load
 
 
 def timing(seconds: float) -> Timing:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from connector.causes import Cause, is_for_good, is_passing
 from connector.errors import FatalError, RetriableError
-from connector.source.faults import reading
-from connector.task_errors import of_tasks
+from connector.runtime.failure_causes import Cause, is_for_good, is_passing
+from connector.runtime.spark.task_errors import of_tasks
+from connector.source.changes.read_errors import reading
 
 FOR_GOOD = {
     "no jar": [
@@ -69,7 +69,7 @@ def test_other_failures_are_for_their_callers_to_judge() -> None:
 _REPORT = """An error occurred while calling o1.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times: {}
 \tat org.apache.iceberg.parquet.ParquetReader.open(ParquetReader.java:1)
-  File "/w/connector/iceberg/files.py", line 1, in flush
+  File "/w/connector/iceberg/write/rolling_file.py", line 1, in flush
 {}
 """
 

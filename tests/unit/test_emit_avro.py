@@ -9,10 +9,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from serde.emit.avro import adjusted, avro_schema
+from serde.emit.avro_schema import adjusted, avro_schema
 from serde.emit.envelope import key_schema, value_schema
-from serde.emit.forms import Modes
-from serde.emit.kinds import Items, Member, Pairs, Plain, Record
+from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
+from serde.emit.type_mapping import Modes
 from tests.model.recordings import FIXTURES
 
 PLAINS = (

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 
 from serde.avro.converter import AvroConverter
-from serde.avro.encode import datums
-from serde.avro.schema import parse
-from serde.emit.avro import avro_schema
-from serde.emit.connect import schema
-from serde.emit.datums import AFTER, BEFORE, FIRST_OF_TWO, NOTHING, SECOND_OF_TWO, Avro, Envelopes
+from serde.avro.encoder import datums
+from serde.avro.writer_schema import parse
+from serde.emit.avro_datums import AFTER, BEFORE, FIRST_OF_TWO, NOTHING, SECOND_OF_TWO, Avro, Envelopes
+from serde.emit.avro_schema import avro_schema
+from serde.emit.connect_schema import schema
 from serde.emit.envelope import Origin, value_schema
-from serde.emit.forms import Modes
-from serde.emit.kinds import Items, Member, Pairs, Plain, Record
-from serde.emit.names import field_name, schema_name
-from serde.emit.side import heartbeat, transaction_end
+from serde.emit.name_adjustment import field_name, schema_name
+from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
+from serde.emit.side_topics import heartbeat, transaction_end
+from serde.emit.type_mapping import Modes
 from serde.faults import Unfit
 
 ROW = Record(

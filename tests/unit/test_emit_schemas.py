@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from serde import schema as reading
-from serde.emit import ddl, envelope, side
-from serde.emit.connect import schema
+from serde.connect import connect_schema as reading
+from serde.emit import envelope, schema_change, side_topics
+from serde.emit.connect_schema import schema
 from serde.emit.envelope import Origin
-from serde.emit.forms import Modes, form
-from serde.emit.kinds import Items, Member, Pairs, Plain, Record
+from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
+from serde.emit.type_mapping import Modes, form
 from tests.model.recordings import FIXTURES
 
 PLAINS = [
@@ -62,9 +62,11 @@ def test_transaction_messages_are_the_recorded_ones() -> None:
         ident, ts_ms = found["id"], found["ts_ms"]
         counts = {c["data_collection"]: c["event_count"] for c in found["data_collections"] or ()}
         begins = found["status"] == "BEGIN"
-        made = side.transaction_begin(ident, ts_ms) if begins else side.transaction_end(ident, ts_ms, counts)
+        made = (
+            side_topics.transaction_begin(ident, ts_ms) if begins else side_topics.transaction_end(ident, ts_ms, counts)
+        )
         assert made.json(schemas=True).decode() == record["value_text"]
-        assert side.transaction_key(ident).json(schemas=True).decode() == record["key_text"]
+        assert side_topics.transaction_key(ident).json(schemas=True).decode() == record["key_text"]
 
 
 @pytest.mark.parametrize("times", TIMES)
@@ -127,14 +129,14 @@ def test_source_block_has_what_sinks_read() -> None:
 
 def test_heartbeat_is_debeziums() -> None:
     """A heartbeat without schema blocks is the two fields that Debezium sends."""
-    assert side.heartbeat_key("p").json(schemas=False) == b'{"serverName":"p"}'
-    assert side.heartbeat(5).json(schemas=False) == b'{"ts_ms":5}'
+    assert side_topics.heartbeat_key("p").json(schemas=False) == b'{"serverName":"p"}'
+    assert side_topics.heartbeat(5).json(schemas=False) == b'{"ts_ms":5}'
 
 
 def test_a_schema_change_names_every_column() -> None:
     """A schema change event fits its own schema, and names columns, types and key as they are."""
     origin = Origin("1", "p", "c", "a", "t", 5_000_000, False, 7, 6, 3)
-    made = ddl.schema_change(origin, FULL_PK, ["id"], creates=True)
+    made = schema_change.schema_change(origin, FULL_PK, ["id"], creates=True)
     assert reading.parse(orjson.dumps(made.schema)).fault is None
     assert made.schema["name"].endswith(".SchemaChangeValue")
     assert list(made.payload) == [field["field"] for field in made.schema["fields"]]

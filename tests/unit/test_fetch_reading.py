@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from connector.errors import GapError, RetriableError
-from connector.kafka.fetch import messages, reading
-from connector.kafka.fetch.client import Clients
-from connector.kafka.fetch.messages import Answer
-from connector.kafka.fetch.ranges import OffsetRange
+from connector.kafka.consumer import fetcher, protocol
+from connector.kafka.consumer.broker_client import Clients
+from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.kafka.consumer.protocol import Answer
 from tests.model.record_batches import Record, batch
 
 HOST = ("broker", 1)
@@ -22,15 +22,15 @@ class Broker:
     """The brokers of a cluster as one: gives scripted answers, by what is asked, and keeps the last of each kind."""
 
     def __init__(self, fetches: Sequence[bytes], oldest: Sequence[tuple[int, int]]) -> None:
-        self._answers = {messages.FETCH: list(fetches), messages.LIST_OFFSETS: [listed(*one) for one in oldest]}
+        self._answers = {protocol.FETCH: list(fetches), protocol.LIST_OFFSETS: [listed(*one) for one in oldest]}
         self._asked: list[tuple[int, int]] = []
         self.forgotten = 0
 
-    def leader(self, at: messages.At) -> tuple[str, int]:
+    def leader(self, at: protocol.At) -> tuple[str, int]:
         """It leads everything."""
         return HOST
 
-    def forget(self, at: messages.At) -> None:
+    def forget(self, at: protocol.At) -> None:
         """Counts how often somebody doubts that."""
         self.forgotten += 1
 
@@ -59,24 +59,24 @@ class Broker:
 
 def fetched(error: int, data: bytes = b"") -> bytes:
     """An answer to a fetch of t-0."""
-    head = struct.pack(">ihii", 0, 0, 0, 1) + messages.text("t") + struct.pack(">i", 1)
+    head = struct.pack(">ihii", 0, 0, 0, 1) + protocol.text("t") + struct.pack(">i", 1)
     return head + struct.pack(">ihqqqiii", 0, error, 9, 9, 0, 0, -1, len(data)) + data
 
 
 def listed(error: int, offset: int) -> bytes:
     """An answer to who asks where the log of t-0 begins."""
-    return struct.pack(">ii", 0, 1) + messages.text("t") + struct.pack(">iihqq", 1, 0, error, -1, offset)
+    return struct.pack(">ii", 0, 1) + protocol.text("t") + struct.pack(">iihqq", 1, 0, error, -1, offset)
 
 
 def read(broker: Broker, start: int, end: int) -> list[int]:
     """The offsets of what is read."""
-    chunks = reading.chunks(cast("Clients", cast("Any", broker)), OffsetRange("t", 0, start, end), reading.Reading())
+    chunks = fetcher.chunks(cast("Clients", cast("Any", broker)), OffsetRange("t", 0, start, end), fetcher.Reading())
     return [offset for chunk in chunks for offset in chunk.records.offset.tolist()]
 
 
 @pytest.fixture(autouse=True)
 def _without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_BACK_OFF_S", 0.0)
+    monkeypatch.setattr(fetcher, "_BACK_OFF_S", 0.0)
 
 
 GOOD = fetched(0, batch([Record(5, b"k", b"v"), Record(6, b"k", b"w")], 5, 6))
@@ -98,6 +98,6 @@ def test_what_the_leader_has_removed_is_a_gap() -> None:
 
 def test_a_broker_that_stays_at_it_is_an_error_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is taken for lost that the leader does not call lost; after half a minute the batch is tried anew."""
-    monkeypatch.setattr(reading, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(fetcher, "_PATIENCE_S", -1.0)
     with pytest.raises(RetriableError, match=r"out of range, though the log begins at offset 2"):
         read(Broker([OUT_OF_RANGE], [(0, 2)]), 5, 7)

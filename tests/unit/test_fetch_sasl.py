@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connector.kafka.fetch.sasl import LoginRefused, conversation
+from connector.kafka.consumer.sasl import LoginRefused, conversation
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"

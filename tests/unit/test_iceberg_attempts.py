@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from connector.errors import CommitRefused, CommitUnknown, RetriableError
-from connector.iceberg.attempts import _Attempts
+from connector.iceberg.commit.commit_attempts import _Attempts
 from connector.settings import ErrorSettings
 
 ERRORS = ErrorSettings("all", "t", -1, 0.1, 1, 5_000, 1)

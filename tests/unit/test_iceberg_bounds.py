@@ -18,16 +18,16 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, VoidTransform
 
-from connector.iceberg.avro_file import AvroFile
-from connector.iceberg.keys import KnownKeys, widened
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.metrics import Metrics
-from connector.iceberg.parquet_file import ParquetFile
-from connector.iceberg.partitions import split
-from connector.iceberg.ranges import KeyRanges
-from connector.iceberg.single_values import as_bytes, as_json, stored
-from connector.iceberg.types import table_schema
-from connector.sink.apply import may_exist
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.keys.key_bounds import KnownKeys, widened
+from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.types.single_values import as_bytes, as_json, stored
+from connector.iceberg.write.formats.avro import AvroFile
+from connector.iceberg.write.formats.column_metrics import Metrics
+from connector.iceberg.write.formats.parquet import ParquetFile
+from connector.iceberg.write.partitioning import split
+from connector.sink.destinations.iceberg.file_writer import may_exist
 from tests.model.key_types import EXACT, KEY_TYPES, KeyType
 
 UUID = next(kind for kind in KEY_TYPES if kind.name == "uuid")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connector.iceberg.credentials import UNTOLD_MS, renewal_ms
+from connector.iceberg.catalog.credentials import UNTOLD_MS, renewal_ms
 
 OWN = {"s3.endpoint": "http://s3", "s3.access-key-id": "own"}
 

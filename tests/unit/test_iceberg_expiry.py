@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connector.iceberg.expiry import AGE, EXPIRES, LEAST, MADE, METADATA, Keeping
+from connector.iceberg.commit.snapshot_expiry import AGE, EXPIRES, LEAST, MADE, METADATA, Keeping
 
 HOUR_MS = 3600 * 1000
 

@@ -14,8 +14,8 @@ import pytest
 from pyiceberg.io import load_file_io
 
 from connector.errors import FatalError
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.positional import DataFilePlace, PositionDeletes, PositionDeleteWriter, deleted
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.write.position_deletes import DataFilePlace, PositionDeletes, PositionDeleteWriter, deleted
 from tests.unit.sink_plans import layout
 
 ONE, TWO = "file:/data/one.parquet", "file:/data/two.parquet"

@@ -13,15 +13,15 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, RetriableError
-from connector.iceberg.bounds import changed_bounds
-from connector.iceberg.catalog import Catalog
-from connector.iceberg.keys import KnownKeys, known_keys
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.mending import harm
-from connector.iceberg.spans import span_of
-from connector.iceberg.stored import StoredRows
-from connector.iceberg.table import Table
-from connector.iceberg.types import table_schema
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.manifest_repair import harm
+from connector.iceberg.keys.intervals import span_of
+from connector.iceberg.keys.key_bounds import KnownKeys, known_keys
+from connector.iceberg.read.column_bounds import changed_bounds
+from connector.iceberg.state.offset_rows import StoredRows
+from connector.iceberg.types.arrow_types import table_schema
 
 AWAY = OSError("When reading information for key 'm': AWS Error NETWORK_CONNECTION during GetObject operation")
 SCHEMA = table_schema(
@@ -150,7 +150,7 @@ def test_bounds_of_another_type_are_unknown() -> None:
 
     manifest = SimpleNamespace(added_snapshot_id=7, fetch_manifest_entry=entries)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("connector.iceberg.bounds.read_manifest_list", lambda _: [manifest])
+        patched.setattr("connector.iceberg.read.column_bounds.read_manifest_list", lambda _: [manifest])
         patched.setattr(Away, "new_input", lambda *_: None)
         found = changed_bounds(_table(Table, "s3://b/v1.json"), 7, SCHEMA, ["k"])
     assert found == {"good": {"k": (9, 9)}, "short": {}, "empty": {}}

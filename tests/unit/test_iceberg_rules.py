@@ -13,15 +13,15 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform
 
-from connector.iceberg.conversion import converted
-from connector.iceberg.evolution import grown, union
-from connector.iceberg.files import FileKind, RollingFile
-from connector.iceberg.keys import KnownKeys, widened
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.partitions import UNPARTITIONED, split
-from connector.iceberg.position import Position
-from connector.iceberg.types import arrow_schema, table_schema
-from connector.iceberg.writing import OPEN_FILES, TableWriter
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.kafka_position import Position
+from connector.iceberg.keys.key_bounds import KnownKeys, widened
+from connector.iceberg.types.arrow_types import arrow_schema, table_schema
+from connector.iceberg.types.conversion import converted
+from connector.iceberg.types.schema_evolution import grown, union
+from connector.iceberg.write.partitioning import UNPARTITIONED, split
+from connector.iceberg.write.rolling_file import FileKind, RollingFile
+from connector.iceberg.write.table_writer import OPEN_FILES, TableWriter
 
 I32, I64, TEXT, WIDE = pa.int32(), pa.int64(), pa.string(), pa.decimal128(12, 4)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import evolve
 
-from connector.iceberg.writing import TableWriter
+from connector.iceberg.write.table_writer import TableWriter
 from tests.unit.sink_plans import layout
 
 COLUMNS = {"id": pa.int64(), "at": pa.timestamp("us"), "u": pa.uuid(), "note": pa.string()}

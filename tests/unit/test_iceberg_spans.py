@@ -8,8 +8,8 @@ from pyiceberg import types as iceberg
 from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 
-from connector.iceberg.spans import ORDERED, is_ordered
-from connector.iceberg.types import arrow_schema
+from connector.iceberg.keys.intervals import ORDERED, is_ordered
+from connector.iceberg.types.arrow_types import arrow_schema
 
 pytestmark = pytest.mark.unit
 

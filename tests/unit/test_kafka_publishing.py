@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.publishing import mapped, options
-from connector.settings.source import load
+from connector.kafka.spark_producer import mapped, options
+from connector.settings.source.settings import load
 
 BASE = "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
 

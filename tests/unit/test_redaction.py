@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from connector import redaction
-from connector.cli import main
+from connector.cli.main import main
 from connector.redaction import SPARK_REGEX, redacted, shown
-from connector.runtime.gateway import written
+from connector.runtime.jvm.gateway import written
 
 KAFKA = {"bootstrap.servers": "h:1", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 MARK = "mArk3r-0f-secret"
@@ -115,7 +115,7 @@ def test_no_way_to_standard_error_shows_a_secret(terminal: bool) -> None:
     code = f"""
 import logging, threading
 import structlog
-from connector.observe.logs import configure
+from connector.runtime.monitoring.logs import configure
 configure(terminal={terminal})
 def fail():
     held = "{MARK}-local"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from connector.embedded.broker import Broker, server_properties
-from connector.embedded.ports import LOOPBACK, answers, free_ports, is_free
-from connector.embedded.process import Child
+from connector.demo.servers.kafka_broker import Broker, server_properties
+from connector.demo.servers.ports import LOOPBACK, answers, free_ports, is_free
+from connector.demo.servers.process import Child
 from connector.errors import FatalError
 
 SLEEP = "/bin/sleep"
@@ -84,7 +84,7 @@ def test_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
 def test_child_dies_with_a_killed_parent(tmp_path: Path, end: signal.Signals) -> None:
     """A Python process that is killed leaves no child behind."""
     code = (
-        "import sys,time,pathlib; from connector.embedded.process import Child\n"
+        "import sys,time,pathlib; from connector.demo.servers.process import Child\n"
         f"child = Child(['{SLEEP}', '60'], pathlib.Path(sys.argv[1])); print(child.pid, flush=True); time.sleep(60)"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from connector.errors import FatalError
-from connector.runtime import jars as jars_module
-from connector.runtime.jars import chosen, fetch, jars
-from connector.runtime.lock import join
-from connector.runtime.lockfile import LOCK_FILE, Artifact, parse, render
+from connector.runtime.jvm import jars as jars_module
+from connector.runtime.jvm.jars import chosen, fetch, jars
+from connector.runtime.jvm.lock import join
+from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse, render
 
 
 def _artifact(name: str, version: str = "1.0", content: bytes = b"jar", **more: str) -> Artifact:

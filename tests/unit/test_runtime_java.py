@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.runtime.java import VECTOR_MODULE, Choice, Java, choose, executables, parse_java, shim
+from connector.runtime.jvm.java import VECTOR_MODULE, Choice, Java, choose, executables, parse_java, shim
 
 PLAIN = frozenset({"java.base"})
 WHOLE = frozenset({"java.base", VECTOR_MODULE})

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 from attrs import field, frozen
 
-from connector.runtime.sources import packages_zip
-from connector.spark import EXTENSIONS, SPARK_CATALOG, catalog_conf, is_local, java_options, session_conf
+from connector.runtime.spark.packages import packages_zip
+from connector.runtime.spark.session_builder import (
+    EXTENSIONS,
+    SPARK_CATALOG,
+    catalog_conf,
+    is_local,
+    java_options,
+    session_conf,
+)
 
 
 @frozen
@@ -94,6 +101,6 @@ def test_zip_holds_both_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ICEBRIDGE_CACHE", str(tmp_path))
     archive = packages_zip()
     names = zipfile.ZipFile(archive).namelist()
-    assert {"connector/__init__.py", "serde/__init__.py", "connector/runtime/jars.lock"} <= set(names)
+    assert {"connector/__init__.py", "serde/__init__.py", "connector/runtime/jvm/jars.lock"} <= set(names)
     assert not [name for name in names if name.endswith(".pyc")]
     assert archive.parent == tmp_path / "packages"

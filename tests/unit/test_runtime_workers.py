@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.runtime.workers import forget_archives
+from connector.runtime.spark.python_workers import forget_archives
 
 pytestmark = pytest.mark.unit
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.opensearch.actions import Style, written
-from connector.opensearch.bulk import Actions, Bulk, Counts
-from connector.settings.search import BulkSettings, ConnectionSettings
+from connector.opensearch.bulk.actions import Style, written
+from connector.opensearch.bulk.bulk_processor import Actions, Bulk, Counts
+from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 
 QUICK = BulkSettings(retries=2, backoff_ms=1)
 Answer = tuple[int, object]

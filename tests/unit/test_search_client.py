@@ -19,7 +19,7 @@ from connector.errors import ConfigError, FatalError, RetriableError
 from connector.opensearch.client import client, mapped
 from connector.opensearch.sigv4 import Signer
 from connector.settings import load
-from connector.settings.search import ConnectionSettings
+from connector.settings.opensearch.sink import ConnectionSettings
 
 FILE = """\
 bootstrap.servers=localhost:9092

@@ -15,27 +15,28 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.evolution import union
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.nested import columns_of
-from connector.iceberg.types import table_schema
-from connector.opensearch import sending
-from connector.opensearch.actions import Style
-from connector.opensearch.bulk import Actions, Counts
-from connector.opensearch.lookup import Held
-from connector.settings.search import BulkSettings, ConnectionSettings
-from connector.sink import documents, parcels
-from connector.sink.decode import Run, decode
-from connector.sink.documents import LATE, Documents, DocumentWriters, Target
-from connector.sink.late import is_older, proof
-from connector.sink.making import with_keys
-from connector.sink.parcels import Parcel
-from connector.sink.parts import pack, unpack
-from connector.sink.plan import BatchPlan, TablePlan
-from connector.sink.remembered import Memory, key_text
-from connector.sink.tasks import _Mapping, _Reducing
-from connector.sink.watermarks import Seen, risen, together
-from serde.positions import unplaced
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.types.nested_columns import columns_of
+from connector.iceberg.types.schema_evolution import union
+from connector.opensearch.bulk import document_sender
+from connector.opensearch.bulk.actions import Style
+from connector.opensearch.bulk.bulk_processor import Actions, Counts
+from connector.opensearch.documents.document_lookup import Held
+from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from connector.sink.convert.decoder import Run, decode
+from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory, key_text
+from connector.sink.destinations.iceberg.lookups.late_events import is_older, proof
+from connector.sink.destinations.opensearch import document_writer
+from connector.sink.destinations.opensearch.document_writer import LATE, Documents, DocumentWriters, Target
+from connector.sink.destinations.table_schema import with_keys
+from connector.sink.fold.watermarks import Seen, risen, together
+from connector.sink.job.map_task import _Mapping, _Reducing
+from connector.sink.model import task_output
+from connector.sink.model.change_rows import pack, unpack
+from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.task_output import Parcel
+from serde.events.source_positions import unplaced
 from tests.model import recordings, truth
 from tests.model.events import CLOCKS, START_NS, Clock, Database, row
 from tests.model.life import Life
@@ -108,9 +109,9 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
         def close(self) -> list[bytes]:
             return []
 
-    monkeypatch.setattr(documents, "TableWriter", Writer)
-    monkeypatch.setattr(sending, "Bulk", Bulk)
-    monkeypatch.setattr(sending, "held", held)
+    monkeypatch.setattr(document_writer, "TableWriter", Writer)
+    monkeypatch.setattr(document_sender, "Bulk", Bulk)
+    monkeypatch.setattr(document_sender, "held", held)
     return made
 
 
@@ -156,9 +157,9 @@ def _brought_in(batch: BatchPlan, runs: Sequence[Run], known: Sequence[Row] = ()
         seen += work._seen
     (table,) = batch.tables
     told = _reduced(batch, handed, judged=False)
-    asked = [p for p in told if p.kind == parcels.SUSPECT]
+    asked = [p for p in told if p.kind == task_output.SUSPECT]
     stand = [part for p in asked for part in _standing(p, known, table)]
-    told += _reduced(batch, [*stand, *(p for p in told if p.kind == parcels.ELSEWHERE)], judged=True)
+    told += _reduced(batch, [*stand, *(p for p in told if p.kind == task_output.ELSEWHERE)], judged=True)
     writers = DocumentWriters(batch.outlet, batch, "000001")
     for parcel in told:
         if parcel.payload.startswith(LATE):
@@ -169,7 +170,7 @@ def _brought_in(batch: BatchPlan, runs: Sequence[Run], known: Sequence[Row] = ()
 
 def _reduced(batch: BatchPlan, handed: Sequence[Parcel], *, judged: bool) -> list[Parcel]:
     reducing = _Reducing(batch, judged=judged)
-    kept = [p for p in handed if p.kind in (parcels.CHANGES, parcels.ELSEWHERE)]
+    kept = [p for p in handed if p.kind in (task_output.CHANGES, task_output.ELSEWHERE)]
     told: list[Parcel] = []
     for parcel in sorted(kept, key=lambda p: p.bucket):
         told += reducing.take(parcel.kind, parcel.table, parcel.bucket, pa.py_buffer(parcel.payload))
@@ -187,7 +188,7 @@ def _standing(asked: Parcel, known: Sequence[Row], table: TablePlan) -> Iterator
             lost.add(keys[at])
     stands = np.flatnonzero([key not in lost for key in keys])
     if len(stands):
-        yield Parcel(parcels.CHANGES, pack(part.take(stands)), asked.table, asked.bucket)
+        yield Parcel(task_output.CHANGES, pack(part.take(stands)), asked.table, asked.bucket)
 
 
 def _batches(records: Sequence[Record], size: int, *, swapped: bool) -> Iterator[list[Record]]:

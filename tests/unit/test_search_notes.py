@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from connector.errors import FatalError
-from connector.opensearch.notes import Note
-from connector.opensearch.outcomes import judge
+from connector.opensearch.bulk.item_policies import judge
+from connector.opensearch.indexes.index_meta import Note
 
 pytestmark = pytest.mark.unit
 

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError
-from connector.opensearch.actions import Style, deleting, indexing
-from connector.opensearch.fields import aliases, fields
-from connector.opensearch.ids import document_ids, place_ids
-from connector.opensearch.mappings import added, properties
-from connector.opensearch.names import index_of
-from connector.opensearch.texts import json_texts
-from connector.opensearch.verdicts import verdict
-from connector.sink.fold import NONE
-from connector.sink.numbering import own_numbers
+from connector.opensearch.bulk.actions import Style, deleting, indexing
+from connector.opensearch.bulk.item_results import verdict
+from connector.opensearch.documents.document_ids import document_ids, place_ids
+from connector.opensearch.documents.json_values import json_texts
+from connector.opensearch.indexes.field_names import aliases, fields
+from connector.opensearch.indexes.index_names import index_of
+from connector.opensearch.indexes.mapping import added, properties
+from connector.sink.fold.document_versions import own_numbers
+from connector.sink.fold.winners import NONE
 
 TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 SEED = [

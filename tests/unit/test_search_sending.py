@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.opensearch import sending
-from connector.opensearch.actions import Style
-from connector.opensearch.bulk import Actions, Counts, Stale
-from connector.opensearch.lookup import Held
-from connector.opensearch.sending import Sender
-from connector.settings.search import BulkSettings, ConnectionSettings
+from connector.opensearch.bulk import document_sender
+from connector.opensearch.bulk.actions import Style
+from connector.opensearch.bulk.bulk_processor import Actions, Counts, Stale
+from connector.opensearch.bulk.document_sender import Sender
+from connector.opensearch.documents.document_lookup import Held
+from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 from tests.tiers import tiered
 
 
@@ -109,10 +109,10 @@ def alias(monkeypatch: pytest.MonkeyPatch) -> Alias:
             found = made.shelves[int(place)].held.get(one)
             yield None if found is None else Held(found[0], {name: json.loads(found[1])[name] for name in fields})
 
-    monkeypatch.setattr(sending, "Bulk", Bulk)
-    monkeypatch.setattr(sending, "homes", homes)
-    monkeypatch.setattr(sending, "held", held)
-    monkeypatch.setattr(sending, "refresh", lambda *_: made.refresh())
+    monkeypatch.setattr(document_sender, "Bulk", Bulk)
+    monkeypatch.setattr(document_sender, "homes", homes)
+    monkeypatch.setattr(document_sender, "held", held)
+    monkeypatch.setattr(document_sender, "refresh", lambda *_: made.refresh())
     return made
 
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError, RetriableError
-from connector.opensearch.actions import Style
-from connector.opensearch.continuity import lost, noted, read
-from connector.opensearch.indexes import Index, Indexes, found, meta, requests
-from connector.opensearch.series import united
-from connector.opensearch.stamps import Pattern
-from connector.sink.dating import Dating
-from connector.sink.fold import NONE, Order
-from connector.sink.parts import Part
-from serde.positions import unplaced
+from connector.opensearch.bulk.actions import Style
+from connector.opensearch.indexes.index_admin import Index, Indexes, found, meta, requests
+from connector.opensearch.indexes.index_identity import lost, noted, read
+from connector.opensearch.indexes.index_name_dates import Pattern
+from connector.opensearch.indexes.index_templates import united
+from connector.sink.destinations.opensearch.timestamps import Dating
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Part
+from serde.events.source_positions import unplaced
 
 NOTED = {"versions": "source"}
 

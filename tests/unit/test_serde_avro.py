@@ -12,11 +12,11 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from serde.avro import single as one_by_one
+from serde.avro import single_datum as one_by_one
 from serde.avro.converter import AvroConverter
-from serde.block import Decoded
+from serde.avro.schema_source import Texts, UnknownSchema
 from serde.converter import converter
-from serde.registry import Texts, UnknownSchema
+from serde.messages import Decoded
 from tests.model import avro, recordings
 from tests.model.avro import framed, written
 

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.changes import Changes, Unwrap, changes
 from serde.converter import converter
+from serde.events.changes import Changes, Unwrap, changes
+from serde.events.source_positions import NONE
 from serde.faults import Fault
-from serde.positions import NONE
 from tests.unit.test_serde_json import decode, dump, framed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

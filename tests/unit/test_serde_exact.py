@@ -10,11 +10,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.conversion import converted
-from connector.iceberg.variants import as_text, decoded, encoded
-from connector.opensearch.ids import document_ids
-from connector.sink.decode import decode
-from connector.sink.remembered import key_text
+from connector.iceberg.types.conversion import converted
+from connector.iceberg.types.variants import as_text, decoded, encoded
+from connector.opensearch.documents.document_ids import document_ids
+from connector.sink.convert.decoder import decode
+from connector.sink.destinations.iceberg.lookups.deleted_keys import key_text
 from serde.converter import converter
 from tests.tiers import tiered
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types import arrow_schema, table_schema
-from serde.block import Decoded
+from connector.iceberg.types.arrow_types import arrow_schema, table_schema
 from serde.converter import converter
+from serde.messages import Decoded
 
 VALUE = "VALUE_CONVERTER"
 INT_KEY = {"type": "struct", "fields": [{"type": "int32", "optional": False, "field": "id"}], "name": "k.Key"}

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from serde.avro.converter import AvroConverter
-from serde.block import Decoded
 from serde.converter import converter
-from serde.emit.avro import avro_schema
-from serde.emit.forms import Binaries, Decimals, Times
+from serde.emit.avro_schema import avro_schema
+from serde.emit.type_mapping import Binaries, Decimals, Times
+from serde.messages import Decoded
 from tests.model import avro
 from tests.unit.test_serde_json import framed
 

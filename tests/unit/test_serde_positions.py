@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.changes import Changes, Unwrap, changes
 from serde.converter import converter
-from serde.positions import NONE
+from serde.events.changes import Changes, Unwrap, changes
+from serde.events.source_positions import NONE
 
 UNWRAP = Unwrap(("op",))
 

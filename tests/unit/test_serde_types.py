@@ -11,7 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from serde.bits import encode
+from serde.arrays import encode
 from tests.unit.test_serde_json import decode, framed, rows
 
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serde.avro.converter import AvroConverter
-from serde.block import Decoded
-from serde.changes import Unwrap, changes
+from serde.connect.iso_text import EVERY, WORDS, civil
+from serde.connect.type_table import NAMED
 from serde.converter import converter
-from serde.table import NAMED
-from serde.words import EVERY, WORDS, civil
+from serde.events.changes import Unwrap, changes
+from serde.messages import Decoded
 from tests.model import avro, recordings
 from tests.unit.test_serde_json import framed
 

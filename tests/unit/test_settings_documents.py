@@ -7,9 +7,10 @@ from pathlib import Path
 import javaproperties
 import pytest
 
-from connector.settings import load, source
-from connector.settings.declared import NAMES, OPTIONS, PREFIXES, SCOPES, SEARCH_SCOPES, ScopeOfOptions
-from connector.settings.document import outputs
+from connector.settings import load
+from connector.settings.reference.markdown import outputs
+from connector.settings.sink.options import NAMES, OPTIONS, PREFIXES, SCOPES, SEARCH_SCOPES, ScopeOfOptions
+from connector.settings.source import settings as source
 
 ROOT = Path(__file__).parents[2]
 ENVIRON = {
@@ -27,7 +28,7 @@ LAYERS = sorted((ROOT / "config/catalogs").glob("*.properties"))
 
 @pytest.mark.parametrize("path", outputs(), ids=str)
 def test_generated_files_are_not_stale(path: Path) -> None:
-    """Reference and complete files are what the declarations give: run python -m connector.settings.document."""
+    """Reference and complete files are what the declarations give: run make docs."""
     assert (ROOT / path).read_text("utf-8") == outputs()[path]
 
 

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient
 
 from connector.errors import ConfigError
 from connector.settings import KafkaSettings, load
-from connector.settings.jaas import parse
-from connector.settings.kafka import Scope
+from connector.settings.kafka.jaas import parse
+from connector.settings.kafka.kafka import Scope
 
 BASE = {"bootstrap.servers": "localhost:9092", "debezium.sink.iceberg.warehouse": "/w"}
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="p\\"w;=";'

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from connector.settings import SinkSettings, load
-from connector.settings.batch import Pace
+from connector.settings.kafka.batching import Pace
 
 NEEDED = {"bootstrap.servers": "localhost:9092"}
 SERVER = {**NEEDED, "debezium.source.topic.prefix": "testc", "debezium.sink.iceberg.warehouse": "/w"}

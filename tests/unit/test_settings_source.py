@@ -10,8 +10,8 @@ import pytest
 from connector.errors import ConfigError
 from connector.settings import SourceSettings
 from connector.settings import load as load_sink
-from connector.settings.source import is_source, load
-from serde.emit.forms import Modes
+from connector.settings.source.settings import is_source, load
+from serde.emit.type_mapping import Modes
 
 BASE = "connector.class=IcebergSource\nbootstrap.servers=localhost:9092\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
 ROOT = Path(__file__).parents[2]

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from connector.errors import ConfigError, FatalError
-from connector.iceberg.storage import AzureFileIO, storage
-from connector.runtime.given import missing
-from connector.runtime.jars import STORES
-from connector.runtime.lockfile import LOCK_FILE, parse
+from connector.iceberg.catalog.file_io import AzureFileIO, storage
+from connector.runtime.jvm.jars import STORES
+from connector.runtime.jvm.lockfile import LOCK_FILE, parse
+from connector.runtime.jvm.user_jars import missing
+from connector.runtime.spark.session_builder import session_conf
 from connector.settings import CatalogSettings, load
-from connector.settings import source as source_settings
-from connector.settings.stores import components, for_python, guessed
-from connector.spark import session_conf
+from connector.settings.iceberg.required_jars import components, for_python, guessed
+from connector.settings.source import settings as source_settings
 
 PG = {"type": "jdbc", "uri": "jdbc:postgresql://h/d"}
 AWAY = "org.apache.iceberg.hadoop.HadoopFileIO"

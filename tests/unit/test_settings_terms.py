@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from connector.settings import load, sorting
-from connector.settings.partitions import PartitionTerm, parse, split_terms
-from connector.settings.regexps import compiled, template
-from connector.settings.sorting import SortTerm
+from connector.settings import load
+from connector.settings.configdef.regexps import compiled, template
+from connector.settings.iceberg import sort_order
+from connector.settings.iceberg.partition_spec import PartitionTerm, parse, split_terms
+from connector.settings.iceberg.sort_order import SortTerm
 
 BASE = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 
@@ -68,14 +69,14 @@ def test_no_term(text: str) -> None:
 )
 def test_sort_term(text: str, term: SortTerm) -> None:
     """A sort term is a partition term, a direction, and where nulls go; without words it is as Iceberg has it."""
-    assert sorting.parse(text) == term
+    assert sort_order.parse(text) == term
 
 
 @pytest.mark.parametrize("text", ["", "a up", "a desc nulls", "nulls first first", "bucket(a)"])
 def test_no_sort_term(text: str) -> None:
     """Anything else is refused."""
     with pytest.raises(ValueError, match=r"term|transform|bucket"):
-        sorting.parse(text)
+        sort_order.parse(text)
 
 
 def test_terms_split_outside_parentheses() -> None:

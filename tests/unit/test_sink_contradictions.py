@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from attrs import evolve
 
-from connector.settings.partitions import parse
-from connector.sink.contradictions import of_partitions, of_types
+from connector.settings.iceberg.partition_spec import parse
+from connector.sink.destinations.iceberg.table_checks import of_partitions, of_types
 from tests.unit.sink_plans import layout
 
 THERE = layout({"id": pa.int64(), "at": pa.timestamp("us"), "price": pa.decimal128(12, 2)})

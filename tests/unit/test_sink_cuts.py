@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from connector.iceberg.position import TopicPartition
-from connector.sink.cuts import EVENT_BYTES, LOOKED_AT, LOOKS, Cuts
+from connector.iceberg.commit.kafka_position import TopicPartition
+from connector.sink.microbatch.size_estimates import EVENT_BYTES, LOOKED_AT, LOOKS, Cuts
 
 START, END = {("a", 0): 100}, {("a", 0): 900, ("b", 0): 200}
 

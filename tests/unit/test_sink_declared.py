@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from connector.iceberg.types import table_schema
+from connector.iceberg.types.arrow_types import table_schema
 from connector.settings import load
-from connector.sink.making import declared
+from connector.sink.destinations.table_schema import declared
 
 GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 

@@ -7,12 +7,12 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.layout import TableLayout
+from connector.iceberg.catalog.table_layout import TableLayout
 from connector.settings import load
-from connector.settings.sorting import parse
-from connector.sink import raw_events
-from connector.sink.decode import Run, decode
-from connector.sink.plan import TablePlan
+from connector.settings.iceberg.sort_order import parse
+from connector.sink.convert import icebergevents
+from connector.sink.convert.decoder import Run, decode
+from connector.sink.model.plan import TablePlan
 from tests.unit.sink_plans import dead, plan, rows
 
 GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
@@ -21,7 +21,7 @@ NOW_MS = 1_700_000_000_123
 
 def _table() -> TablePlan:
     spec = '{"spec-id":0,"fields":[]}'
-    layout = TableLayout("d.e", "u", "/nowhere", raw_events.SCHEMA.model_dump_json(), spec, 0, {}, {})
+    layout = TableLayout("d.e", "u", "/nowhere", icebergevents.SCHEMA.model_dump_json(), spec, 0, {}, {})
     return TablePlan(0, layout, "append", keep_deletes=False, committed={("t", 0): 11})
 
 
@@ -55,16 +55,19 @@ def test_bytes_that_are_no_text_are_dead() -> None:
 
 def test_the_table_is_the_seeds() -> None:
     """Columns, which of them is required, partitions and order are those of the seed's definition."""
-    assert [(f.field_id, f.name, str(f.field_type), f.required) for f in raw_events.SCHEMA.fields] == [
+    assert [(f.field_id, f.name, str(f.field_type), f.required) for f in icebergevents.SCHEMA.fields] == [
         (1, "event_destination", "string", True),
         (2, "event_key", "string", False),
         (3, "event_value", "string", False),
         (4, "event_sink_epoch_ms", "long", False),
         (5, "event_sink_timestamptz", "timestamptz", False),
     ]
-    terms = [(term.column, term.transform) for term in raw_events.PARTITIONS]
+    terms = [(term.column, term.transform) for term in icebergevents.PARTITIONS]
     assert terms == [("event_destination", "identity"), ("event_sink_timestamptz", "hour")]
-    assert ("debezium_events", (parse("event_sink_epoch_ms nulls last"),)) == (raw_events.TABLE, raw_events.SORTED_BY)
+    assert ("debezium_events", (parse("event_sink_epoch_ms nulls last"),)) == (
+        icebergevents.TABLE,
+        icebergevents.SORTED_BY,
+    )
 
 
 def test_the_seeds_settings_load() -> None:

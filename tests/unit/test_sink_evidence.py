@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.sink.decode import decode
-from connector.sink.evidence import second_of
-from connector.sink.fold import NONE
-from connector.sink.numbering import numbered, settled
-from connector.sink.parts import Part, fold
-from connector.sink.watermarks import risen
+from connector.sink.convert.decoder import decode
+from connector.sink.fold.document_versions import numbered, settled
+from connector.sink.fold.watermarks import risen
+from connector.sink.fold.winners import NONE
+from connector.sink.model.change_rows import Part, fold
+from connector.sink.model.event_age import second_of
 from tests.unit.sink_plans import DATED, plan, run, upsert
 
 SECOND = 1_000_000_000

@@ -6,11 +6,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.errors import FatalError, RetriableError
-from connector.task_errors import of_tasks
+from connector.runtime.spark.task_errors import of_tasks
 
 REPORT = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
-  File "connector/kafka/registry.py", line 1, in schema
+  File "connector/kafka/schema_registry.py", line 1, in schema
 {}
 """
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from connector.settings import EventSettings
-from connector.sink.decode import decode
+from connector.sink.convert.decoder import decode
 from tests.model.events import Database, row
 from tests.unit.sink_plans import DATED, dead, plan, rows, run, upsert
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError
-from connector.opensearch.indexes import Index
+from connector.opensearch.indexes.index_admin import Index
 from connector.settings import load
-from connector.sink.indices import Indices
-from connector.sink.plan import Need
+from connector.sink.destinations.opensearch.indexes import Indices
+from connector.sink.model.plan import Need
 
 pytestmark = pytest.mark.unit
 BASE = "bootstrap.servers=h:1\ndebezium.sink.iceberg.warehouse=/w\ndebezium.sink.type=opensearch\nconnection.url=http://h:1\n"
@@ -58,8 +58,8 @@ def test_names_of_events_that_come_to_one_index_are_refused(tmp_path: Path, monk
         there[name] = Index(name, properties, noted)
         return there[name]
 
-    monkeypatch.setattr("connector.opensearch.indexes.Indexes.find", lambda _, name: there.get(name))
-    monkeypatch.setattr("connector.opensearch.indexes.Indexes.create", create)
+    monkeypatch.setattr("connector.opensearch.indexes.index_admin.Indexes.find", lambda _, name: there.get(name))
+    monkeypatch.setattr("connector.opensearch.indexes.index_admin.Indexes.create", create)
     rule = "topics=t\niceberg.tables.dynamic-enabled=true\niceberg.tables.route-field=x\n"
 
     def need(name: str) -> Need:

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connector.sink.decode import decode
-from connector.sink.matching import renames
-from connector.sink.plan import TablePlan
+from connector.sink.convert.decoder import decode
+from connector.sink.convert.field_matching import renames
+from connector.sink.model.plan import TablePlan
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
 UTC = dt.UTC

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.types import table_schema
-from connector.kafka.fetch import Chunk
-from connector.kafka.fetch.records import Section, records
-from connector.sink.decode import Run, decode
-from connector.sink.fold import NONE, Order
-from connector.sink.moves import HEADER, NEW_KEY, marked, moves
-from connector.sink.parts import Part
-from connector.sink.plan import TablePlan
-from serde.positions import unplaced
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.types.arrow_types import table_schema
+from connector.kafka.consumer import Chunk
+from connector.kafka.consumer.record_columns import Section, records
+from connector.sink.convert.decoder import Run, decode
+from connector.sink.convert.key_change_headers import HEADER, NEW_KEY, marked, moves
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Part
+from connector.sink.model.plan import TablePlan
+from serde.events.source_positions import unplaced
 from tests.model.record_batches import Record, varint, written
 from tests.unit import sink_plans
 

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import DataFault
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.nested import chosen, column_of, field_of, path_of, put, typed
-from connector.iceberg.ranges import KeyRanges
-from connector.iceberg.types import JSON, table_schema
-from connector.opensearch.texts import json_texts
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.types.arrow_types import JSON, table_schema
+from connector.iceberg.types.nested_columns import chosen, column_of, field_of, path_of, put, typed
+from connector.opensearch.documents.json_values import json_texts
 from connector.settings import load
-from connector.sink.decode import decode
-from connector.sink.making import expanded, identifiers, key_fault, with_keys
-from connector.sink.plan import Need, TablePlan
-from connector.sink.relocated import rekey
-from connector.sink.rows import DELETED
+from connector.sink.convert.decoder import decode
+from connector.sink.convert.row_builder import DELETED
+from connector.sink.destinations.opensearch.key_changes import rekey
+from connector.sink.destinations.table_schema import expanded, identifiers, key_fault, with_keys
+from connector.sink.model.plan import Need, TablePlan
 from tests.unit.sink_plans import dead, plan, rows, run, upsert
 
 SUB = pa.struct([("code", pa.string()), ("note", pa.string())])

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connector.sink.decode import decode
+from connector.sink.convert.decoder import decode
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.int64(), "op": pa.string()}

@@ -13,17 +13,15 @@ import structlog
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.errors import ConfigError, RetriableError, TimeOver
-from connector.iceberg.commit import last_of_ours
-from connector.iceberg.continuity import is_rolled_back
+from connector.iceberg.commit.ancestry import is_rolled_back
+from connector.iceberg.commit.commit import last_of_ours
+from connector.iceberg.commit.kafka_position import COMMIT_ID, NAME, Mark, Position
 from connector.iceberg.java import each
-from connector.iceberg.position import COMMIT_ID, NAME, Mark, Position
-from connector.retry import retried
+from connector.runtime.retry import retried
 from connector.settings import ErrorSettings, load
-from connector.sink.fold import NONE, Order
-from connector.sink.late import set_aside
-from connector.sink.parts import Part, fold, last_deletes, pack, unpack
-from connector.sink.remembered import Memory, key_text, remembered
-from connector.sink.watermarks import (
+from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory, key_text, remembered
+from connector.sink.destinations.iceberg.lookups.late_events import set_aside
+from connector.sink.fold.watermarks import (
     ALL,
     BEFORE,
     GROWN,
@@ -36,7 +34,9 @@ from connector.sink.watermarks import (
     suspects,
     together,
 )
-from serde.positions import Places, unplaced
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Part, fold, last_deletes, pack, unpack
+from serde.events.source_positions import Places, unplaced
 from tests.unit.sink_plans import layout, upsert
 from tests.unit.test_settings_kafka import BASE, kafka
 

@@ -10,11 +10,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.position import TopicPartition
-from connector.sink.batch import Batches
-from connector.sink.decode import Outcome, decode
-from connector.sink.parts import Part
-from connector.sink.plan import BatchPlan
+from connector.iceberg.commit.kafka_position import TopicPartition
+from connector.sink.convert.decoder import Outcome, decode
+from connector.sink.microbatch.processor import Batches
+from connector.sink.model.change_rows import Part
+from connector.sink.model.plan import BatchPlan
 from connector.sink.replay import Replayer, chosen, overtaken
 from tests.unit.sink_plans import DATED, plan, run, upsert
 

@@ -9,8 +9,8 @@ import pytest
 
 from connector.errors import ConfigError
 from connector.settings import load
-from connector.settings.routes import Routes
-from connector.sink.decode import decode
+from connector.settings.iceberg.routing import Routes
+from connector.sink.convert.decoder import decode
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
 COLUMNS = {"id": pa.int64(), "kind": pa.string(), "x": pa.int64()}

@@ -13,25 +13,25 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError, GapError
-from connector.iceberg.keys import KnownKeys
-from connector.iceberg.position import Position
-from connector.iceberg.types import table_schema
-from connector.kafka.cluster import Topic
+from connector.iceberg.commit.kafka_position import Position
+from connector.iceberg.keys.key_bounds import KnownKeys
+from connector.iceberg.types.arrow_types import table_schema
+from connector.kafka.admin import Topic
 from connector.settings import ErrorSettings, KafkaSettings, TableSettings
-from connector.settings.routes import Routes
-from connector.sink.apply import may_exist
-from connector.sink.decode import Run, decode
-from connector.sink.fold import NONE, Order
-from connector.sink.jobs import buckets, reducers
-from connector.sink.limits import Limits
-from connector.sink.parts import JOINED_BYTES, Part, by_bucket, fold, gather, joined, pack, unpack
-from connector.sink.plan import BatchPlan, Tally
-from connector.sink.records import Batch
-from connector.sink.route import table_name
-from connector.sink.routing import FieldRoutes
-from connector.sink.shares import Shares
-from connector.sink.start import Seen, resume
-from serde.positions import unplaced
+from connector.settings.iceberg.routing import Routes
+from connector.sink.convert.decoder import Run, decode
+from connector.sink.convert.routing import FieldRoutes
+from connector.sink.destinations.iceberg.file_writer import may_exist
+from connector.sink.destinations.naming import table_name
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.job.job import buckets, reducers
+from connector.sink.microbatch.error_tolerance import Limits
+from connector.sink.microbatch.start_offsets import Seen, resume
+from connector.sink.microbatch.task_shares import Shares
+from connector.sink.model.change_rows import JOINED_BYTES, Part, by_bucket, fold, gather, joined, pack, unpack
+from connector.sink.model.micro_batch import Batch
+from connector.sink.model.plan import BatchPlan, Tally
+from serde.events.source_positions import unplaced
 from tests.unit import sink_plans
 
 TABLE = TableSettings(

@@ -8,13 +8,13 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.position import Mark
+from connector.iceberg.commit.kafka_position import Mark
 from connector.settings import EventSettings
-from connector.settings.routes import Routes
-from connector.sink.decode import decode
-from connector.sink.sources import Cuts, SourceRows, Sources, cuts_of, told_by
-from connector.sink.truncates import Truncate
-from connector.sink.watermarks import limits
+from connector.settings.iceberg.routing import Routes
+from connector.sink.convert.decoder import decode
+from connector.sink.fold.watermarks import limits
+from connector.sink.model.truncate_scope import Cuts, SourceRows, Sources, cuts_of, told_by
+from connector.sink.model.truncates import Truncate
 from tests.unit.sink_plans import DATED, dead, plan, routing, rows, run, upsert
 
 X, Y = "srv.db.public.x", "srv.db.public.y"

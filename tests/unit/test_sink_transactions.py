@@ -9,9 +9,9 @@ import attrs
 import pyarrow as pa
 import pytest
 
-from connector.sink import transactions
-from connector.sink.plan import BatchPlan
-from connector.sink.transactions import SCHEMA
+from connector.sink.microbatch import transactions
+from connector.sink.microbatch.transactions import SCHEMA
+from connector.sink.model.plan import BatchPlan
 from tests.unit.sink_plans import append, plan, run
 
 LISTS = [{"data_collection": "public.t", "event_count": 2}]

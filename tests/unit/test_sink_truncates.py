@@ -6,9 +6,9 @@ import attrs
 import numpy as np
 import pytest
 
-from connector.sink.fold import NONE, Order
-from connector.sink.truncates import Cut, Moments, Truncate, before_truncate, is_again
-from serde.positions import unplaced
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.truncates import Cut, Moments, Truncate, before_truncate, is_again
+from serde.events.source_positions import unplaced
 
 HERE, THERE = ("t", 0), ("t", 1)
 SECOND = 1_000_000_000

@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from connector.iceberg.carried import carried, from_spark, to_spark
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.picking import picked
-from connector.sink.fold import NONE, Order
-from connector.sink.parts import Folded, Part, fold, survivors
-from connector.sink.patch import kept
-from connector.sink.unsent import filled, last_rows, needed, parted, unknown
-from serde.positions import unplaced
-from serde.unavailable import PLACEHOLDER, unavailable
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.read.positional_reader import picked
+from connector.iceberg.types.spark_types import carried, from_spark, to_spark
+from connector.sink.destinations.iceberg.lookups.unavailable_values import kept
+from connector.sink.fold.unavailable_values import filled, last_rows, needed, parted, unknown
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Folded, Part, fold, survivors
+from serde.events.source_positions import unplaced
+from serde.events.unavailable_value import PLACEHOLDER, unavailable
 
 CODES = [ord(letter) for letter in PLACEHOLDER]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from connector.source.decide import (
+from connector.source.snapshots.next_step import (
     Ancestor,
     Begin,
     Change,

@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.errors import ConnectorError, FatalError, RetriableError
-from connector.iceberg import storage
-from connector.source.faults import reading
+from connector.iceberg.catalog import file_io
+from connector.source.changes.read_errors import reading
 
 pytestmark = pytest.mark.unit
 
@@ -88,6 +88,6 @@ def test_files_read_in_python(raised: Exception, expected: type[Exception]) -> N
     wrapped = RuntimeError("read failed")
     wrapped.__cause__ = raised
     for each in (raised, wrapped) if not isinstance(raised, FileNotFoundError | ConnectorError) else (raised,):
-        with pytest.raises(expected, match=r"db\.t") as caught, storage.reading("reading the manifests of db.t"):
+        with pytest.raises(expected, match=r"db\.t") as caught, file_io.reading("reading the manifests of db.t"):
             raise each
         assert "secret" not in str(caught.value)

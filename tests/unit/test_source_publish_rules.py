@@ -9,20 +9,20 @@ import attrs
 import pytest
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.iceberg.schemas import SnapshotSchema
-from connector.settings.capture import CaptureSettings
-from connector.source import describe
-from connector.source.decide import Position, Progress
-from connector.source.discovery import plain_names
-from connector.source.identity import identity
-from connector.source.keys import KeyKind, Keys, Same, with_same
-from connector.source.standing import Standing
-from connector.source.subjects import subject
-from connector.source.turns import Turn, after_failure
-from connector.source.warnings import reasons
-from connector.source.wire import stamp
-from serde.emit.forms import Modes
-from serde.emit.kinds import Items, Member, Pairs, Plain, Record
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.settings.source.capture import CaptureSettings
+from connector.source.changes.row_identity import identity
+from connector.source.changes.row_key import KeyKind, Keys, Same, with_same
+from connector.source.destinations.schema_subjects import subject
+from connector.source.envelope import row_schema
+from connector.source.envelope.event_format import stamp
+from connector.source.poll_schedule import Turn, after_failure
+from connector.source.snapshots.discovery import plain_names
+from connector.source.snapshots.next_step import Position, Progress
+from connector.source.snapshots.table_offset import Standing
+from connector.source.snapshots.table_warnings import reasons
+from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
+from serde.emit.type_mapping import Modes
 
 
 def field(name: str, kind: Any, *, required: bool = False) -> dict[str, Any]:
@@ -49,7 +49,7 @@ SCHEMA = {
 
 def test_every_type_is_described() -> None:
     """Parameters, nesting and optionality of Iceberg's JSON all arrive in the description."""
-    assert describe.record(SCHEMA) == Record(
+    assert row_schema.record(SCHEMA) == Record(
         (
             Member("id", Plain("long"), False),
             Member("amount", Plain("decimal", 9, 2)),
@@ -65,10 +65,10 @@ def test_every_type_is_described() -> None:
 
 def test_a_key_is_found_inside_structs() -> None:
     """A dotted key column is a field of a struct, unless a column has that very name."""
-    row = describe.record(SCHEMA)
-    assert describe.key(row, ("id", "inner.code")).paths == (("id",), ("inner.code",))
+    row = row_schema.record(SCHEMA)
+    assert row_schema.key(row, ("id", "inner.code")).paths == (("id",), ("inner.code",))
     without = Record(row.members[:-2])
-    made = describe.key(without, ("inner.code",))
+    made = row_schema.key(without, ("inner.code",))
     assert made.paths == (("inner", "code"),)
     assert made.record.members == (Member("inner.code", Plain("string"), False),)
 
@@ -76,16 +76,16 @@ def test_a_key_is_found_inside_structs() -> None:
 def test_a_column_without_form_is_named() -> None:
     """A column that no Debezium type fits stops its table, with its name and the way out."""
     with pytest.raises(FatalError, match=r"table a\.b: .*shape \(geometry\).*column\.exclude\.list"):
-        describe.check("a.b", describe.record(SCHEMA), Modes())
+        row_schema.check("a.b", row_schema.record(SCHEMA), Modes())
 
 
 def test_columns_of_one_name_are_refused() -> None:
     """Columns that an adjustment mode gives one name stop their table, with their names and the way out."""
     row = Record((Member("a b", Plain("int")), Member("a_b", Plain("int"))))
-    describe.check("t", row, Modes())
-    describe.check("t", row, Modes(fields="avro_unicode"))
+    row_schema.check("t", row, Modes())
+    row_schema.check("t", row, Modes(fields="avro_unicode"))
     with pytest.raises(FatalError, match=r"columns a b, a_b have one name with field\.name\.adjustment\.mode=avro;"):
-        describe.check("t", row, Modes(fields="avro"))
+        row_schema.check("t", row, Modes(fields="avro"))
 
 
 @pytest.mark.parametrize(

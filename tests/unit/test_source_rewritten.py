@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connector.source.rewritten import Files, _heads, _sightings, _walk
-from connector.source.segments import Sighting, in_order, rewrites
-from connector.source.twins import AFTER, BEFORE
+from connector.source.changes.rewrites.file_alignment import Sighting, in_order, rewrites
+from connector.source.changes.rewrites.file_diff import Files, _heads, _sightings, _walk
+from connector.source.changes.rewrites.row_alignment import AFTER, BEFORE
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,10 @@ import pytest
 from pyiceberg.types import LongType, TimeType, UnknownType
 
 from connector.errors import ConfigError, FatalError, RetriableError
-from connector.iceberg.schemas import SnapshotSchema
-from connector.source.faults import _ours
-from connector.source.keys import KeyKind, Keys, keys_of
-from connector.source.pruning import alone
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.source.changes.file_pruning import alone
+from connector.source.changes.read_errors import _ours
+from connector.source.changes.row_key import KeyKind, Keys, keys_of
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ import pytest
 from attrs import define, field
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.settings.source import load
-from connector.source.run import Steps, Tables
+from connector.settings.source.settings import load
+from connector.source.poll_loop import Steps, Tables
 
 
 @define

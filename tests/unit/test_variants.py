@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.errors import FatalError
-from connector.iceberg.annotation import Annotated
-from connector.iceberg.evolution import grown, union
-from connector.iceberg.files import FileKind, RollingFile
-from connector.iceberg.layout import TableLayout
-from connector.iceberg.partitions import UNPARTITIONED
-from connector.iceberg.types import JSON, is_document, table_schema
-from connector.iceberg.variants import STORED, as_text, decoded, encoded
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.types.arrow_types import JSON, is_document, table_schema
+from connector.iceberg.types.schema_evolution import grown, union
+from connector.iceberg.types.variants import STORED, as_text, decoded, encoded
+from connector.iceberg.write.formats.parquet_variants import Annotated
+from connector.iceberg.write.partitioning import UNPARTITIONED
+from connector.iceberg.write.rolling_file import FileKind, RollingFile
 
 VALUES = st.recursive(
     st.none()

@@ -1,0 +1,53 @@
+"""A source's tables -> fresh indexes, loaded while searches still see the old ones, then swapped in one step.
+
+The position moves to the snapshot that was loaded: the source goes on with the changes after it.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import structlog
+
+from connector.errors import ConfigError
+from connector.opensearch.indexes.index_admin import Indexes
+from connector.opensearch.indexes.index_names import index_of
+from connector.runtime.spark.session import session
+from connector.settings import SourceSettings
+from connector.source.destinations.opensearch import Indexer
+from connector.source.factory import build
+from connector.source.table_capture import Feed
+
+
+def reindex(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
+    """Build the indexes of some tables (all that the source reads, by default) anew. The source must not run meanwhile.
+
+    Raises:
+        ConfigError: the source's changes do not go to OpenSearch, or it reads no such table.
+        ConnectorError: what stopped it; the index that was being replaced is as it was.
+    """
+    if settings.search is None:
+        raise ConfigError("reindex: the source publishes to Kafka; set debezium.sink.type=opensearch")
+    indexes = Indexes(settings.search)
+    with session(settings) as spark:
+        running = build(spark, settings, lambda _: None)
+        found = running.find()
+        missing = sorted(set(tables) - found.keys())
+        if missing:
+            raise ConfigError(f"reindex: the source reads no table {', '.join(missing)}; check table.include.list")
+        for name in sorted(tables or found):
+            alias = index_of(settings.outgoing.topic(name))
+            feed = running.open_(*found[name])
+            assert isinstance(feed, Feed)
+            fresh = f"{alias}-{time.time_ns() // 1_000_000}"
+            done = feed.reload(
+                Indexer(settings, settings.search, indexes, partial(_named, fresh)),
+                partial(indexes.swap, alias, fresh),
+            )
+            log = structlog.get_logger()
+            log.info("index rebuilt", table=name, index=fresh, alias=alias, seconds=round(done.seconds, 1))
+
+
+def _named(fresh: str, topic: str) -> str:  # noqa: ARG001 - one table at a time
+    return fresh

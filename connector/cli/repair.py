@@ -1,0 +1,112 @@
+"""Tables of a catalog -> those whose files mislead readers, shown, and mended where told (`icebridge repair`)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table as Grid
+
+from connector.errors import ConfigError, FatalError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.manifest_repair import Harm, harm, mend
+from connector.runtime.retry import retried
+from connector.runtime.spark.session import session
+from connector.settings import SinkSettings
+
+_Place = tuple[tuple[str, ...], str]
+"""A table's namespace and its name, which may have dots of its own."""
+
+
+def repair(settings: SinkSettings, *, tables: tuple[str, ...], execute: bool) -> None:
+    """Find tables with bounds by which readers leave out deletes and rows, and take those bounds out.
+
+    Args:
+        settings: a sink's; its catalog is looked through, and of it the namespace of its tables.
+        tables: only these, with their namespace where it is another; all of the namespace by default.
+        execute: do it; without this only what would be done is shown.
+
+    Raises:
+        ConfigError: there is no such table, or none at all.
+        FatalError: some tables cannot be read; all others are done.
+    """
+    with session(settings) as spark:
+        catalog = Catalog(spark, settings.catalog, settings.errors)
+        names = [_place(settings, table) for table in tables] or _listed(catalog, settings)
+        found, unread = _looked(catalog, settings, names, asked=bool(tables))
+        hurt = {name: (table, told) for name, (table, told) in found.items() if told.manifests}
+        _show({name: told for name, (_, told) in hurt.items()}, execute=execute)
+        for name, (table, _) in hurt.items() if execute else ():
+            click.echo(f"{name}: {retried(partial(_mended, spark, table), settings.errors)} files mended")
+    if hurt and not execute:
+        click.echo("nothing was changed; say --execute to take those bounds out")
+    others = {name: told.branches for name, (_, told) in found.items() if told.branches}
+    for name, branches in others.items():
+        click.echo(
+            f"{name}: such bounds are in branch {', '.join(branches)} too, where Iceberg cannot rewrite manifests: "
+            "publish it (fast_forward), repair the table, and bring the branch to main"
+        )
+    if not hurt and not others:
+        click.echo(f"{len(found)} tables were looked at; nothing in them has to be repaired")
+    if unread:
+        raise FatalError(f"repair: {len(unread)} tables could not be looked at: {'; '.join(unread)}")
+
+
+def _place(settings: SinkSettings, table: str) -> _Place:
+    *levels, name = table.split(".")
+    return tuple(levels) or settings.catalog.namespace, name
+
+
+def _listed(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
+    namespace = settings.catalog.namespace
+    found = retried(lambda: catalog.listed(namespace), settings.errors)
+    if not found:
+        raise ConfigError(
+            f"repair: namespace {'.'.join(namespace)} of the catalog has no tables; check warehouse, uri and "
+            "table-namespace, or name tables with --table"
+        )
+    return found
+
+
+def _looked(
+    catalog: Catalog, settings: SinkSettings, places: list[_Place], *, asked: bool
+) -> tuple[dict[str, tuple[Table, Harm]], list[str]]:
+    """Look at tables; the second result says which cannot be read, and why."""
+    found: dict[str, tuple[Table, Harm]] = {}
+    unread, missing = list[str](), list[str]()
+    for place in dict.fromkeys(places):
+        try:
+            named = "" not in (*place[0], place[1])
+            table = retried(partial(catalog.find, *place), settings.errors) if named else None
+            if table is None:
+                missing.append(".".join((*place[0], place[1])))
+            else:
+                found[table.name] = table, retried(partial(harm, table), settings.errors)
+        except FatalError as error:
+            unread.append(str(error))
+    # Of those that were listed one may be gone since.
+    if missing and asked:
+        names = ", ".join(sorted(missing))
+        raise ConfigError(f"repair: there is no table {names}; give its namespace too where it is another")
+    return found, unread
+
+
+def _mended(spark: SparkSession, table: Table) -> int:
+    """Look again: another writer may have been here meanwhile."""
+    table.refresh()
+    found = harm(table)
+    return mend(spark, table, found) if found.manifests else 0
+
+
+def _show(found: dict[str, Harm], *, execute: bool) -> None:
+    if not found:
+        return
+    title = "bounds to take out" if execute else "bounds that would be taken out"
+    grid = Grid("table", "columns", "delete files", "data files", "manifests", title=title)
+    for name, told in sorted(found.items()):
+        counts = (told.delete_files, told.data_files, len(told.manifests))
+        grid.add_row(name, ", ".join(told.columns), *map(str, counts))
+    Console().print(grid)

@@ -1,0 +1,97 @@
+"""How a sink is doing, table by table, as its own commits and Kafka tell (`icebridge status`); it may run meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import attrs
+import click
+import orjson
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table as Grid
+
+from connector.cli.cluster_view import glanced
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit import newest, summary_of
+from connector.iceberg.commit.kafka_position import DRIFT, Position, TopicPartition
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.runtime.retry import retried
+from connector.runtime.spark.session import session
+from connector.settings import SinkSettings
+
+
+@attrs.frozen
+class Status:
+    """A table's newest commit of this sink: when, how many events are not in the table yet, and the drift.
+
+    The first two are None where no commit of the sink is left in the table's history, `lag` where Kafka does not tell.
+    """
+
+    table: str
+    snapshot_id: int | None
+    committed_at: str | None
+    lag: int | None
+    iceberg_schema_drift_count: int
+
+
+def show(settings: SinkSettings, *, as_json: bool) -> None:
+    """Print a row per table that the sink has written, or all of it as one JSON document.
+
+    Without Kafka it is what the tables say, and a line that tells why there is no lag.
+
+    Raises:
+        RetriableError: the catalog stayed away.
+    """
+    with glanced(settings) as asked, session(settings) as spark:
+        glance = asked.result()
+        ends = None if glance.unanswered else glance.seen.ends
+        found = retried(lambda: _found(spark, settings, ends), settings.errors)
+    if as_json:
+        tables = {one.table: attrs.asdict(one, filter=lambda field, _: field.name != "table") for one in found}
+        told = {"unanswered": glance.unanswered} if glance.unanswered else {}
+        document = {"name": settings.name, "tables": tables, **told}
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        return
+    grid = Grid("table", "snapshot", "committed", "lag", "iceberg_schema_drift_count", title=f"{settings.name}: status")
+    for one in found:
+        row = (one.table, one.snapshot_id, one.committed_at, one.lag, one.iceberg_schema_drift_count)
+        grid.add_row(*("-" if value is None else str(value) for value in row))
+    Console().print(grid)
+    if glance.unanswered:
+        click.echo(glance.unanswered)
+
+
+def _found(spark: SparkSession, settings: SinkSettings, ends: Mapping[TopicPartition, int] | None) -> list[Status]:
+    catalog = Catalog(spark, settings.catalog)
+    if catalog.load(settings.table.offsets_table) is None:
+        return []
+    stored = OffsetsTable(catalog, settings.table.offsets_table, settings.name)
+    own = (stored.position or Position()).offsets
+    found = []
+    for name, noted in sorted(stored.tables.items(), key=lambda pair: pair[0]):
+        table = catalog.load(name)
+        if table is not None:
+            lag = None if ends is None else _lag(noted.position.offsets, own, ends)
+            found.append(_status(name, table, settings.name, lag))
+    return found
+
+
+def _lag(
+    table: Mapping[TopicPartition, int], own: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> int:
+    """Count what is not in a table yet; what the sink has read is in every table, also where it had nothing for it."""
+    behind = {at: ends[at] - max(offset, own.get(at, 0)) for at, offset in table.items() if at in ends}
+    return sum(max(0, count) for count in behind.values())
+
+
+def _status(name: str, table: Table, connector: str, lag: int | None) -> Status:
+    snapshot = newest(table, connector)
+    summary = summary_of(snapshot) if snapshot else {}
+    drift = int(summary.get(DRIFT, 0))
+    if snapshot is None:
+        return Status(name, None, None, lag, drift)
+    at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return Status(name, snapshot.snapshot_id, at, lag, drift)

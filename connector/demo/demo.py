@@ -1,0 +1,89 @@
+"""The demo from top to bottom: broker, recorded events, the sink and its tables; then a source and a replica."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+
+from connector.demo.opensearch_demo import searched
+from connector.demo.printing import show_commits, show_rows
+from connector.demo.recorded_events import replay
+from connector.demo.servers.kafka_broker import Broker
+from connector.demo.source_demo import live
+from connector.errors import ConfigError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.kafka.admin import Cluster
+from connector.runtime.monitoring.sink_progress import Shown
+from connector.runtime.spark.session import session
+from connector.settings import SinkSettings, load
+from connector.sink.factory import build, look
+from connector.sink.runner import tell, warming
+
+HOME = Path("icebridge-demo")
+PROPERTIES = """\
+# The demo's sink: Debezium envelopes of topics js.* into Iceberg tables, by upsert, deletes kept as marked rows.
+name=icebridge-demo
+bootstrap.servers={servers}
+debezium.source.topic.prefix=js
+debezium.sink.type=iceberg
+debezium.sink.iceberg.warehouse={warehouse}
+debezium.sink.iceberg.table-namespace=demo
+"""
+
+
+def play(home: Path | None, *, fresh: bool) -> None:
+    """Run the demo in a folder; a second run finds everything in place, reads on and changes nothing."""
+    home = (home or HOME).absolute()
+    if fresh:
+        _forget(home)
+    console = Console()
+    console.print(f"[bold]icebridge demo[/] in {home}")
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as beside, Broker(home / "broker") as broker:
+        replayed = beside.submit(replay, broker.bootstrap_servers)
+        settings = _settings(home, broker.bootstrap_servers)
+        with session(settings) as spark:
+            count = replayed.result()
+            console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
+            shown = Shown(terminal=sys.stderr.isatty())
+            seen = look(Cluster(settings.kafka))
+            with warming(spark, settings, seen):
+                sink = build(spark, settings, lambda report: tell(shown, report), seen)
+            with shown:
+                started = time.monotonic()
+                sink.stream.run(once=True)
+                sink.close()
+                seconds = time.monotonic() - started
+            catalog = Catalog(spark, settings.catalog, settings.errors)
+            tables = [table for name in sorted(sink.targets) if (table := catalog.load(name)) is not None]
+            for table in tables:
+                show_rows(console, spark, table)
+            show_commits(console, tables, settings.name)
+            live(console, spark, home, broker.bootstrap_servers)
+            searched(console, spark, home, broker.bootstrap_servers)
+    rate = shown.events / seconds if seconds else 0.0
+    console.print(
+        f"{shown.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all"
+    )
+    if not shown.events:
+        console.print("nothing new since the last run: the tables are as they were (--fresh begins anew)")
+    console.print(f"the sink's settings: {home / 'sink.properties'}; the tables: {home / 'warehouse'}")
+
+
+def _settings(home: Path, servers: str) -> SinkSettings:
+    path = home / "sink.properties"
+    path.write_text(PROPERTIES.format(servers=servers, warehouse=home / "warehouse"))
+    return load([path])
+
+
+def _forget(home: Path) -> None:
+    """Delete what earlier runs made, and only that."""
+    if home.exists() and not (home / "sink.properties").exists():
+        raise ConfigError(f"--fresh: {home} is not a folder of the demo; name another with --home")
+    for part in ("broker", "warehouse", "search"):
+        shutil.rmtree(home / part, ignore_errors=True)

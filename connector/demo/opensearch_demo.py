@@ -1,0 +1,78 @@
+"""What the source published -> documents of an OpenSearch node of the demo's own, and a search over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+from pyspark.sql import Row, SparkSession
+from rich.console import Console
+from rich.table import Table as Grid
+
+from connector.demo.servers.opensearch_node import SearchNode
+from connector.demo.source_demo import TABLES
+from connector.errors import FatalError
+from connector.opensearch.client import client, mapped
+from connector.settings import load
+from connector.settings.opensearch.sink import ConnectionSettings
+from connector.sink.factory import build
+
+HITS = 5
+_SINK = """\
+# The demo's third sink: what the source published, as documents of indexes lake.shop.*.
+name=icebridge-demo-search
+bootstrap.servers={servers}
+topics={topics}
+debezium.sink.type=opensearch
+connection.url={url}
+debezium.sink.iceberg.warehouse={warehouse}
+debezium.sink.iceberg.table-namespace=demo
+"""
+
+
+def searched(console: Console, spark: SparkSession, home: Path, servers: str) -> None:
+    """Bring the topics into indexes, prove that each has a document for every row, and search.
+
+    Raises:
+        FatalError: an index is not its table.
+    """
+    topics = [f"lake.shop.{table}" for table in TABLES]
+    with SearchNode(home / "search") as node:
+        path = home / "search-sink.properties"
+        values = {"servers": servers, "warehouse": home / "warehouse", "topics": ",".join(topics), "url": node.url}
+        path.write_text(_SINK.format(**values))
+        running = build(spark, load([path]), lambda _: None)
+        try:
+            running.stream.run(once=True)
+        finally:
+            running.close()
+        console.print(f"[bold]the same tables, searched[/] on an OpenSearch node at {node.url}")
+        for table, topic in zip(TABLES, topics, strict=True):
+            _prove(spark, node, table, topic)
+        _show(console, node, ",".join(topics))
+
+
+def _prove(spark: SparkSession, node: SearchNode, table: str, index: str) -> None:
+    with mapped(f"reading index {index}"):
+        asking = client(ConnectionSettings((node.url,)))
+        asking.indices.refresh(index=index)
+        found = asking.search(index=index, size=10_000, body={"query": {"match_all": {}}})["hits"]["hits"]
+    rows = {str(row.id): (row.name, None if row.price is None else str(row.price)) for row in _rows(spark, table)}
+    if {hit["_id"]: (hit["_source"]["name"], hit["_source"]["price"]) for hit in found} != rows:
+        raise FatalError(f"the demo's index {index} is not equal to shop.{table}")
+
+
+def _rows(spark: SparkSession, table: str) -> list[Row]:
+    return list(spark.table(f"default.shop.{table}").select("id", "name", "price").collect())
+
+
+def _show(console: Console, node: SearchNode, indexes: str) -> None:
+    query = {"query": {"bool": {"must": [{"match": {"name": "thing"}}, {"range": {"id": {"gte": 10}}}]}}}
+    with mapped("searching"):
+        answer = client(ConnectionSettings((node.url,))).search(index=indexes, size=HITS, body=query)
+    hits = answer["hits"]
+    title = f"{orjson.dumps(query).decode()}: {hits['total']['value']} hits"
+    grid = Grid("index", "_id", "score", "document", title=title)
+    for hit in hits["hits"]:
+        grid.add_row(hit["_index"], hit["_id"], f"{hit['_score']:.2f}", orjson.dumps(hit["_source"]).decode())
+    console.print(grid)

@@ -1,0 +1,151 @@
+"""empty folder -> a Kafka broker: one KRaft process (broker and controller) on loopback, for the demo and the tests."""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from connector.demo.servers.ports import LOOPBACK, answers, kept_ports
+from connector.demo.servers.process import Child
+from connector.demo.servers.server import Server
+from connector.errors import FatalError
+from connector.runtime.jvm.jars import jars
+from connector.runtime.jvm.java import java_home
+
+_LOG_CONFIG = Path(__file__).with_name("log4j2-broker.properties")
+
+# One node only, old record timestamps (retention must not delete a replayed topic), little memory, no waiting.
+_DEFAULTS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # A crashed broker is let in again only when its old session has run out (9 s by default).
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "250",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
+    "log.cleaner.dedupe.buffer.size": "8388608",
+    "auto.create.topics.enable": "false",
+}
+
+
+def cluster_id() -> str:
+    """Return a new cluster id as Kafka makes them: 16 random bytes in base64 that do not look like an option."""
+    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
+
+
+def server_properties(
+    home: Path, port: int, controller_port: int, overrides: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the broker's properties for a data folder and two loopback ports; `overrides` win."""
+    listeners = f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}"
+    return {
+        **_DEFAULTS,
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "controller.quorum.bootstrap.servers": f"{LOOPBACK}:{controller_port}",
+        "log.dirs": (home / "data").as_posix(),
+        **(overrides or {}),
+    }
+
+
+def java_options(heap_mb: int) -> tuple[str, ...]:
+    """Return the JVM's options: heap, a collector that costs least on few cores, the log configuration."""
+    return (
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}",
+    )
+
+
+class Broker(Server):
+    """A broker over one home folder; started again on the same home it has the same cluster id, data and port.
+
+    It answers after about 4 s, 2 s more on a new home. Output goes to `broker.log` in the home.
+    """
+
+    name = "broker"
+    starts = 3
+
+    def __init__(
+        self,
+        home: Path,
+        port: int | None = None,
+        heap_mb: int = 768,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Describe a broker; nothing runs yet. `port` None: the port of the last time if free, else any."""
+        super().__init__(home)
+        self.heap_mb = heap_mb
+        self.properties = dict(properties or {})
+        self._wanted_port = port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for clients. FatalError before the first start."""
+        return f"{LOOPBACK}:{self.port}"
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        """Create a topic; dots in configuration names are written as underscores. KafkaException when it exists."""
+        topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+        admin = self._admin()  # held: the futures die with it
+        for future in admin.create_topics([topic]).values():
+            future.result(self.ready_s)
+
+    def _launch(self) -> Child:
+        self._port, controller_port = kept_ports(self.home / "ports", self._wanted_port)
+        config = self.home / "server.properties"
+        values = server_properties(self.home, self._port, controller_port, self.properties)
+        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+        if not (self.home / "data" / "meta.properties").exists():
+            self._format(config)
+        return self._java("kafka.Kafka", str(config), heap_mb=self.heap_mb)
+
+    def _is_worth_another_start(self) -> bool:
+        # Somebody else may have taken a port between choosing and listening.
+        return self._wanted_port is None and "BindException" in self.log_end()
+
+    def _format(self, config: Path) -> None:
+        cluster = cluster_id()
+        done = self._java(
+            "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config), "--standalone", heap_mb=128
+        )
+        if not done.wait(self.ready_s) or done.returncode != 0:
+            done.kill()
+            raise FatalError(
+                f"the embedded broker's folder could not be formatted; the end of {self.log}:\n{self.log_end()}"
+            )
+
+    def _java(self, *command: str, heap_mb: int) -> Child:
+        java = java_home(need_module=None) / "bin" / "java"
+        class_path = os.pathsep.join(map(str, jars("broker")))
+        return Child([str(java), *java_options(heap_mb), "-cp", class_path, *command], self.log)
+
+    def _answers(self) -> bool:
+        if not answers(self.port):
+            return False
+        try:
+            return bool(self._admin().list_topics(timeout=5).brokers)
+        except KafkaException:
+            return False
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})

@@ -1,0 +1,66 @@
+"""empty folder -> a schema registry with Confluent's API: one Apicurio process on loopback, for the demo and the tests.
+
+Schemas are kept in memory and end with the process.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from connector.demo.servers.ports import LOOPBACK, free_ports
+from connector.demo.servers.process import Child
+from connector.demo.servers.server import Server
+from connector.runtime.jvm.archives import unpacked
+from connector.runtime.jvm.java import java_home
+
+_API = "/apis/ccompat/v7"
+
+
+class SchemaRegistry(Server):
+    """A registry over one home folder, where its output goes (`registry.log`); it answers after about 5 s."""
+
+    name = "registry"
+    ready_s = 90.0
+    stop_s = 10.0
+
+    def __init__(self, home: Path, port: int | None = None, heap_mb: int = 256) -> None:
+        """Describe a registry; nothing runs yet. `port` None: any that is free."""
+        super().__init__(home)
+        self.heap_mb = heap_mb
+        self._port = port
+
+    @property
+    def url(self) -> str:
+        """`schema.registry.url` for clients. FatalError before the first start."""
+        return f"http://{LOOPBACK}:{self.port}{_API}"
+
+    def _launch(self) -> Child:
+        self._port = self._port or free_ports(1)[0]
+        return Child(self._command(), self.log)
+
+    def _command(self) -> list[str]:
+        java = java_home(need_module=None) / "bin" / "java"
+        options = {
+            "quarkus.http.host": LOOPBACK,
+            "quarkus.http.port": str(self._port),
+            "REGISTRY_DATASOURCE_URL": f"jdbc:h2:mem:registry_{os.getpid()}_{self._port};DB_CLOSE_DELAY=-1",
+            # Ids by which Confluent's clients ask: those of contents, as in the recorded events.
+            "registry.ccompat.legacy-id-mode.enabled": "false",
+        }
+        home = unpacked("registry")
+        path = os.pathsep.join(map(str, [*sorted(home.glob("*-runner.jar")), *sorted((home / "lib").glob("*.jar"))]))
+        defined = [f"-D{name}={value}" for name, value in options.items()]
+        return [
+            *(str(java), f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+            *(*defined, "-cp", path, "io.quarkus.runner.GeneratedMain"),
+        ]
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer:  # noqa: S310 - our own http URL
+                return bool(answer.status == 200)  # noqa: PLR2004
+        except (urllib.error.URLError, OSError):
+            return False

@@ -1,1 +1,0 @@
-"""empty folders -> real servers on loopback, for the demo and the tests."""

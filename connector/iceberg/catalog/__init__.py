@@ -1,0 +1,1 @@
+"""settings -> catalog, tables and their snapshots: what Iceberg's catalog answers."""

@@ -1,0 +1,254 @@
+"""Table names -> tables: load, create, evolve through Iceberg's catalog. On the driver; metadata only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from py4j.java_gateway import is_instance_of
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitUnknown, FatalError, RetriableError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.java import each, iceberg_catalog, java_exception_name, jvm, mapped, strings
+from connector.iceberg.types.arrow_types import JSON, table_schema
+from connector.runtime.retry import retried
+from connector.settings import CatalogSettings, ErrorSettings
+from connector.settings.iceberg.catalog import local_path
+from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.sort_order import SortTerm
+from connector.settings.kafka.error_handling import NEVER_AGAIN
+
+_TABLE = "org.apache.iceberg.HasTableOperations"
+
+
+class Catalog:
+    """The catalog of one connector; a table is named without namespace where that is the connector's own, else with."""
+
+    def __init__(self, spark: SparkSession, settings: CatalogSettings, errors: ErrorSettings | None = None) -> None:
+        """Connect to the catalog; `errors` tells how long what is made and committed there is tried again.
+
+        Raises:
+            RetriableError: it is away.
+            FatalError: it cannot be opened.
+        """
+        self._spark, self._settings, self._errors = spark, settings, errors or NEVER_AGAIN
+        warehouse = settings.properties.get("warehouse")
+        folder = local_path(warehouse) if warehouse else None
+        if folder is not None:
+            # SQLite makes its file, not the folder of it.
+            folder.mkdir(parents=True, exist_ok=True)
+        self._java = iceberg_catalog(spark, settings.name)
+        self._lock = threading.Lock()
+        self._ensured: set[tuple[str, ...]] = set()
+
+    def full_name(self, table: str) -> str:
+        """Give a table's name with its namespace, dots between."""
+        levels, name = self._split(table)
+        return ".".join((*levels, name))
+
+    def load(self, table: str) -> Table | None:
+        """Give the table, or None if there is no such table."""
+        with mapped(f"loading table {self.full_name(table)}"):
+            identifier = self._identifier(table)
+            if not self._java.tableExists(identifier):
+                return None
+            return self._wrapped(self.full_name(table), self._java.loadTable(identifier), identifier)
+
+    def find(self, namespace: tuple[str, ...], table: str) -> Table | None:
+        """Give a table of any namespace, or None if there is no such table.
+
+        Cost: one request to the catalog.
+        """
+        name = ".".join((*namespace, table))
+        try:
+            with mapped(f"loading table {name}"):
+                iceberg = jvm(self._spark).org.apache.iceberg
+                where = iceberg.catalog.Namespace.of(strings(self._spark, namespace))
+                identifier = iceberg.catalog.TableIdentifier.of(where, table)
+                java = self._java.loadTable(identifier)
+            if not is_instance_of(self._spark.sparkContext._gateway, java, _TABLE):  # noqa: SLF001
+                return None  # what Iceberg tells of a table (`orders.snapshots`), under a name like a table's
+        except FatalError as error:
+            if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):
+                return None
+            raise
+        return self._wrapped(name, java, identifier)
+
+    def listed(self, namespace: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
+        """Give namespace and name of every table of the catalog, or of those of one namespace; none if it is not there.
+
+        Cost: two requests per namespace.
+        """
+        try:
+            with mapped(f"listing the tables of catalog {self._settings.name}"):
+                return sorted(self._tables_of(namespace) if namespace else self._tables_below(()))
+        except FatalError as error:
+            if namespace and java_exception_name(error) == "NoSuchNamespaceException":
+                return []
+            raise
+
+    def _tables_of(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+        for identifier in each(self._java.listTables(self._namespace(levels))):
+            yield levels, str(identifier.name())
+
+    def _tables_below(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+        namespace = self._namespace(levels)
+        if levels:
+            yield from self._tables_of(levels)
+        for below in each(self._java.listNamespaces(namespace)):
+            deeper = tuple(str(level) for level in below.levels())
+            if len(deeper) > len(levels):
+                yield from self._tables_below(deeper)
+
+    def create(
+        self,
+        table: str,
+        schema: Schema,
+        partition_by: tuple[PartitionTerm, ...] = (),
+        properties: Mapping[str, str] | None = None,
+        sort_by: tuple[SortTerm, ...] = (),
+        location: str | None = None,
+    ) -> Table:
+        """Create a table, or give the one that another process created first.
+
+        It starts unpartitioned and gets its partition fields in the same transaction: so it has an unpartitioned spec
+        for global equality deletes (recipes, "Global equality delete"). Where the catalog does not say what became of
+        it, it is looked for, and made again if it is not there: only one of several creations can succeed.
+
+        Raises:
+            RetriableError: the catalog stayed away longer than `errors.retry.timeout`.
+            FatalError: it cannot be made.
+        """
+
+        def make() -> Table:
+            try:
+                self._ensure_namespace(self._split(table)[0])
+                self._create(table, schema, partition_by, dict(properties or {}), sort_by, location)
+            except CommitUnknown as error:
+                raise RetriableError(str(error)) from error.__cause__
+            except (FatalError, RetriableError) as error:
+                if java_exception_name(error) != "AlreadyExistsException":
+                    raise
+            created = self.load(table)
+            if created is None:
+                raise RetriableError(f"creating table {self.full_name(table)}: it is not there afterwards")
+            return created
+
+        # One that was made without an answer is there by now, or is refused beside the next.
+        return retried(lambda: self.load(table) or make(), self._errors)
+
+    def _create(
+        self,
+        table: str,
+        schema: Schema,
+        partition_by: tuple[PartitionTerm, ...],
+        properties: dict[str, str],
+        sort_by: tuple[SortTerm, ...],
+        location: str | None,
+    ) -> None:
+        with mapped(f"creating table {self.full_name(table)}"):
+            parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
+            builder = self._java.buildTable(self._identifier(table), parsed).withProperties(properties)
+            if location:
+                builder = builder.withLocation(location)
+            transaction = builder.createTransaction()
+            if partition_by:
+                self._add_fields(transaction.updateSpec(), partition_by)
+            if sort_by:
+                self._add_order(transaction.replaceSortOrder(), sort_by)
+            transaction.commitTransaction()
+
+    def evolve(self, table: Table, columns: pa.Schema) -> None:
+        """Bring a table's schema up to `columns` (see `evolution.grown`): new columns, promoted types.
+
+        Done once more it changes nothing: so it is, until the catalog has said that it is done.
+
+        Raises:
+            RetriableError: the catalog stayed away longer than `errors.retry.timeout`.
+        """
+        required = frozenset(field.name for field in columns if not field.nullable)
+        kept = table.layout().variants
+        columns = pa.schema([field.with_type(JSON) if field.name in kept else field for field in columns])
+        wanted = table_schema(columns, (), required, nanoseconds=table.format_version > 2)  # noqa: PLR2004 - v3 has them
+
+        def change() -> None:
+            parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
+            table.java.updateSchema().unionByNameWith(parsed).commit()
+
+        table.settle(f"evolving table {table.name}", change)
+
+    def ensure_delete_spec(self, table: Table) -> None:
+        """Give a table that never was unpartitioned such a spec: fields out, fields back in, metadata only."""
+
+        def change() -> None:
+            if table.unpartitioned_spec() is not None:
+                return
+            transaction = table.java.newTransaction()
+            fields = list(each(table.java.spec().fields()))
+            out = transaction.updateSpec()
+            for field in fields:
+                out.removeField(field.name())
+            out.commit()
+            back = transaction.updateSpec()
+            expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
+            for field in fields:
+                source = table.java.schema().findColumnName(field.sourceId())
+                back.addField(field.name(), expressions.transform(source, field.transform()))
+            back.commit()
+            transaction.commitTransaction()
+
+        if table.unpartitioned_spec() is None:
+            table.settle(f"adding an unpartitioned spec to table {table.name}", change)
+
+    def _wrapped(self, name: str, java: Any, identifier: Any) -> Table:
+        properties = dict(self._settings.properties)
+        return Table(self._spark, name, java, properties, self._errors, lambda: self._java.loadTable(identifier))
+
+    def _split(self, table: str) -> tuple[tuple[str, ...], str]:
+        *levels, name = table.split(".")
+        return tuple(levels) or self._settings.namespace, name
+
+    def _identifier(self, table: str) -> Any:
+        levels, name = self._split(table)
+        return jvm(self._spark).org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(levels), name)
+
+    def _namespace(self, levels: tuple[str, ...]) -> Any:
+        return jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, levels))
+
+    def _ensure_namespace(self, levels: tuple[str, ...]) -> None:
+        """Create a namespace that is not there, once: tables are made in several threads."""
+        with self._lock:
+            if levels not in self._ensured:
+                self._create_namespace(levels)
+                self._ensured.add(levels)
+
+    def _create_namespace(self, levels: tuple[str, ...]) -> None:
+        try:
+            with mapped(f"creating namespace {'.'.join(levels)}"):
+                if not self._java.namespaceExists(self._namespace(levels)):
+                    self._java.createNamespace(self._namespace(levels))
+        except (FatalError, RetriableError) as error:
+            if java_exception_name(error) not in ("AlreadyExistsException", "UnsupportedOperationException"):
+                raise
+
+    def _add_order(self, update: Any, terms: tuple[SortTerm, ...]) -> None:
+        iceberg = jvm(self._spark).org.apache.iceberg
+        for term in terms:
+            nulls = iceberg.NullOrder.NULLS_FIRST if term.nulls_first else iceberg.NullOrder.NULLS_LAST
+            by = self._expression(term.by)
+            update = update.desc(by, nulls) if term.descending else update.asc(by, nulls)
+        update.commit()
+
+    def _add_fields(self, update: Any, terms: tuple[PartitionTerm, ...]) -> None:
+        for term in terms:
+            update.addField(self._expression(term))
+        update.commit()
+
+    def _expression(self, term: PartitionTerm) -> Any:
+        expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
+        made = getattr(expressions, "ref" if term.transform == "identity" else term.transform)
+        return made(term.column) if term.width is None else made(term.column, term.width)

@@ -1,0 +1,93 @@
+"""properties of a catalog -> PyIceberg's door to the files of a store. On the driver and on executors.
+
+What goes wrong behind the door while the driver reads becomes one of our errors here (`reading`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.runtime.failure_causes import causes_of, is_for_good, is_passing
+from connector.settings.iceberg.required_jars import ADLS, S3, for_python, signs_remotely, store_of
+
+_KEPT = 64
+
+
+def storage(properties: Mapping[str, str], location: str) -> FileIO:
+    """Give the door to files at and below a location; one that was opened with the same properties is taken again.
+
+    Cost: that of a client of the store, which keeps its connections. Raises what PyIceberg raises, and FatalError where
+    the catalog would have to sign requests.
+    """
+    parts = urlsplit(location)
+    return _opened(tuple(sorted(properties.items())), parts.scheme, parts.netloc)
+
+
+@contextmanager
+def reading(doing: str) -> Iterator[None]:
+    """Raise ours where PyIceberg or Arrow cannot read a file of a table.
+
+    Args:
+        doing: what is read, and of which table, for the message.
+
+    Raises:
+        RetriableError: the store is away or busy.
+        FatalError: a file is gone or is not what it should be, or the store refuses it.
+    """
+    try:
+        yield
+    except ConnectorError:
+        raise
+    except OSError as error:
+        raise _class_of(error)(f"{doing}: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        # What a decoder says may have values in it; what a store's client says has none.
+        passing = is_passing(causes_of(error))
+        told = f"{type(error).__name__}: {error}" if passing else f"a file cannot be read ({type(error).__name__})"
+        raise (RetriableError if passing else FatalError)(f"{doing}: {told}") from error
+
+
+def _class_of(error: OSError) -> type[ConnectorError]:
+    causes = tuple(causes_of(error))
+    if isinstance(error, FileNotFoundError) or is_for_good(causes):
+        return FatalError
+    return FatalError if isinstance(error, PermissionError) and not is_passing(causes) else RetriableError
+
+
+@lru_cache(_KEPT)
+def _opened(properties: tuple[tuple[str, str], ...], scheme: str, netloc: str) -> FileIO:
+    place = f"{scheme}://{netloc}/" if scheme else "/"
+    known = for_python(dict(properties), place)
+    if store_of(scheme) == S3 and signs_remotely(known):
+        raise FatalError(
+            f"the catalog wants to sign every request to {place} (s3.remote-signing-enabled), which the writers of "
+            "files cannot ask for: let it vend credentials, or give keys"
+        )
+    if store_of(scheme) == ADLS and "py-io-impl" not in known:
+        return AzureFileIO(known)
+    return load_file_io(known, place)
+
+
+class AzureFileIO(PyArrowFileIO):
+    """Arrow's files on Azure: the container stands in the location where Arrow looks for a host."""
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        """Take PyIceberg's properties, the account's name among them."""
+        super().__init__(properties)
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Split a location into scheme, container@account and the path as Arrow has it: container/path."""
+        parts = urlsplit(location)
+        if store_of(parts.scheme) != ADLS:
+            return PyArrowFileIO.parse_location(location, properties)
+        container, at, _ = parts.netloc.partition("@")
+        return parts.scheme, parts.netloc, f"{container}{parts.path}" if at else parts.path.lstrip("/")

@@ -1,0 +1,125 @@
+"""A snapshot -> its schema, for interpreting rows and for reading them with Spark. On the driver; metadata only.
+
+Spark has no type for `time` and for nanosecond timestamps: such columns are carried as their stored numbers (spec,
+"Primitive Types": microseconds of the day, nanoseconds since the epoch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import time
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from connector.errors import FatalError, GapError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.java import jvm, mapped
+from connector.iceberg.types.schema_json import VARIANT, Json, fields, for_pyiceberg, retyped
+
+_CARRIED = {"time": "long", "timestamp_ns": "long", "timestamptz_ns": "long"}
+
+
+@attrs.frozen(slots=False)
+class SnapshotSchema:
+    """The schema that a snapshot was written with, as Iceberg's JSON has it."""
+
+    json: str
+
+    @cached_property
+    def document(self) -> Json:
+        """The parsed JSON; read only."""
+        return orjson.loads(self.json)
+
+    @cached_property
+    def iceberg(self) -> Schema:
+        """The schema as PyIceberg has it: variant columns of type `unknown`, no defaults."""
+        known = for_pyiceberg(self.document, "unknown")
+        return Schema.model_validate_json(orjson.dumps(known))
+
+    @cached_property
+    def variants(self) -> frozenset[int]:
+        """The field ids of variant columns, at any depth."""
+        return frozenset(field["id"] for _, field in fields(self.document) if field["type"] == VARIANT)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(field["name"] for field in self.document["fields"])
+
+    @cached_property
+    def identifiers(self) -> tuple[str, ...]:
+        """The names of the identifier columns in schema order; nested ones with dots."""
+        ids = set(self.document.get("identifier-field-ids", ()))
+        return tuple(name for name, field in fields(self.document) if field["id"] in ids)
+
+    @property
+    def flat(self) -> bool:
+        """Whether every column is a primitive, so that Iceberg's vectorised Parquet reader takes the table."""
+        return all(isinstance(field["type"], str) and field["type"] != VARIANT for field in self.document["fields"])
+
+    def carried(self, name: Callable[[int], str]) -> Json:
+        """Give the schema that Spark reads with: columns named by their place, types it lacks as numbers.
+
+        Raises:
+            ValueError: a column cannot be read by Spark; says which.
+        """
+        if not self.flat:
+            self._refuse_times()
+        fields = carried(self.document)["fields"]
+        return {
+            "type": "struct",
+            "schema-id": 0,
+            "fields": [{**field, "name": name(place)} for place, field in enumerate(fields)],
+        }
+
+    def _refuse_times(self) -> None:
+        names = [name for name, field in fields(self.document) if field["type"] == "time"]
+        if names:
+            raise ValueError(f"column {', '.join(names)} is of type time beside nested columns")
+
+
+def carried(kind: Any) -> Any:
+    """Give a type, a field's struct or a schema with numbers for types that Spark lacks, their defaults too."""
+    return retyped(kind, lambda name: _CARRIED.get(name, name), _carried_default)
+
+
+def _carried_default(kind: str, text: Any) -> Any:
+    """Give a default value as the number that carries it (spec, "JSON single-value serialization")."""
+    if kind == "time":
+        at = time.fromisoformat(text)
+        return ((at.hour * 60 + at.minute) * 60 + at.second) * 1_000_000 + at.microsecond
+    if kind in _CARRIED:
+        return int(np.datetime64(text.removesuffix("Z").removesuffix("+00:00"), "ns").astype(np.int64))
+    return text
+
+
+def snapshot_schema(spark: SparkSession, table: Table, snapshot_id: int) -> SnapshotSchema:
+    """Give the schema of a snapshot (the table's current one for snapshots older than the schema id).
+
+    Raises:
+        GapError: there is no such snapshot any more.
+    """
+    iceberg = jvm(spark).org.apache.iceberg
+    if table.java.snapshot(snapshot_id) is None:
+        raise GapError(f"table {table.name} has no snapshot {snapshot_id} any more: it has expired")
+    with mapped(f"reading the schema of {table.name} at snapshot {snapshot_id}"):
+        return SnapshotSchema(iceberg.SchemaParser.toJson(iceberg.util.SnapshotUtil.schemaFor(table.java, snapshot_id)))
+
+
+def supported(table: Table) -> None:
+    """Refuse tables whose changes cannot be read.
+
+    Raises:
+        FatalError: a v1 table.
+    """
+    if table.format_version < 2:  # noqa: PLR2004 - the first version with sequence numbers
+        raise FatalError(
+            f"table {table.name} is of format version 1, which has no sequence numbers: upgrade it with "
+            f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version'='2')"
+        )

@@ -1,0 +1,247 @@
+"""One Iceberg table, seen from the driver: its Java object, and its metadata read with PyIceberg.
+
+Java commits; PyIceberg reads metadata files and manifests, where a call per snapshot or file through the JVM's gateway
+would cost more than the reading.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.serializers import Compressor
+from pyiceberg.table import StaticTable
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitUnknown, FatalError, RetriableError
+from connector.iceberg.catalog.credentials import renewal_ms
+from connector.iceberg.catalog.file_io import reading, storage
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped, vended
+from connector.iceberg.types.schema_json import for_pyiceberg
+from connector.runtime.retry import retried
+from connector.settings import ErrorSettings
+from connector.settings.iceberg.write_mode import MAIN
+from connector.settings.kafka.error_handling import NEVER_AGAIN
+
+
+class Table:
+    """A loaded table; `refresh` brings it up to date."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        java: JavaTable,
+        catalog_properties: dict[str, str],
+        errors: ErrorSettings | None = None,
+        load: Callable[[], JavaTable] | None = None,
+    ) -> None:
+        """Wrap a loaded Java table.
+
+        Args:
+            spark: the session whose JVM holds it.
+            name: the table's name with its namespace.
+            java: Iceberg's table object.
+            catalog_properties: what the catalog was opened with; FileIO reads its own keys from it.
+            errors: how long commits are tried again; None for a table that is only read.
+            load: asks the catalog for the table once more, with what it hands out for it; None where that is not known.
+        """
+        self.spark, self.name, self.java = spark, name, java
+        self.errors = errors or NEVER_AGAIN
+        self._catalog_properties = catalog_properties
+        self._load, self._loaded_ms = load, _now_ms()
+        self._renewal_ms: int | None = None
+        self.branch = MAIN
+
+    def follow(self, branch: str) -> None:
+        """Look at, and commit to, this branch from now on; a table without snapshots gets it with its first commit.
+
+        Raises:
+            FatalError: the table has snapshots and no such branch.
+        """
+        found = self.java.refs().get(branch)
+        if branch != MAIN and not (found.isBranch() if found is not None else self.java.currentSnapshot() is None):
+            raise FatalError(
+                f"table {self.name} has no branch {branch}: make it (ALTER TABLE ... CREATE BRANCH) or name another"
+            )
+        self.branch = branch
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The newest snapshot of the branch, None without one."""
+        snapshot = self.java.snapshot(self.branch)
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    @property
+    def uuid(self) -> str:
+        """The table's own id, which a dropped and recreated table does not keep."""
+        return str(self.java.uuid())
+
+    @property
+    def format_version(self) -> int:
+        """The table's format version (2 or 3; 1 cannot hold deletes)."""
+        return int(self.java.operations().current().formatVersion())
+
+    def refresh(self) -> None:
+        """Read the table's newest metadata.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        if self.renew():
+            return
+        with mapped(f"refreshing table {self.name}"):
+            self.java.refresh()
+
+    def settle(self, doing: str, change: Callable[[], None]) -> None:
+        """Change the table's metadata, again until it is known to be done; done twice it must be as done once.
+
+        Raises:
+            RetriableError: the catalog stayed away, or others were faster, longer than `errors.retry.timeout`.
+            FatalError: the change is impossible.
+        """
+
+        def attempt() -> None:
+            try:
+                with mapped(doing):
+                    self.java.refresh()
+                    change()
+                    self.java.refresh()
+            except CommitUnknown as error:
+                raise RetriableError(str(error)) from error.__cause__
+
+        retried(attempt, self.errors)
+
+    def renew(self) -> bool:
+        """Load the table again if the credentials that came with it are about to end; tell whether they were.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        if self._load is None or self._renewal_ms is None or _now_ms() < self._renewal_ms:
+            return False
+        with mapped(f"loading table {self.name} with new credentials"):
+            self.java, self._loaded_ms = self._load(), _now_ms()
+        self.io_properties()
+        return True
+
+    def unpartitioned_spec(self) -> Any:
+        """Give a Java spec without partition fields, or none but dropped ones; None when the table has none."""
+        if self.java.spec().isUnpartitioned():
+            return self.java.spec()
+        specs = (entry.getValue() for entry in each(self.java.specs().entrySet()))
+        return next((spec for spec in specs if spec.isUnpartitioned()), None)
+
+    def layout(self) -> TableLayout:
+        """Give what executors need to write files for this table."""
+        iceberg = jvm(self.spark).org.apache.iceberg
+        with mapped(f"reading the schema of {self.name}"):
+            spec, everywhere = self.java.spec(), self.unpartitioned_spec()
+            return TableLayout(
+                name=self.name,
+                uuid=self.uuid,
+                location=str(self.java.location()),
+                schema_json=iceberg.SchemaParser.toJson(self.java.schema()),
+                spec_json=iceberg.PartitionSpecParser.toJson(spec),
+                delete_spec_id=0 if everywhere is None else int(everywhere.specId()),
+                properties=as_dict(self.java.properties()),
+                io_properties=self.io_properties(),
+                order_json=str(iceberg.SortOrderParser.toJson(self.java.sortOrder())),
+                delete_spec_fields=0 if everywhere is None else int(everywhere.fields().size()),
+            )
+
+    def io_properties(self) -> dict[str, str]:
+        """Give what a FileIO needs: the catalog's properties, and credentials that the catalog handed out."""
+        io, properties = self.java.io(), self._catalog_properties
+        # Only such catalogs hand something out; asking costs a call for every table of a batch.
+        handed = vended(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
+        given = {**properties, **as_dict(io.properties()), **handed}
+        self._renewal_ms = renewal_ms(given, properties, self._loaded_ms)
+        return given
+
+    def metadata(self) -> StaticTable:
+        """Read the current metadata with PyIceberg.
+
+        Raises:
+            RetriableError: the store is away, or so many commits came meanwhile that the file is gone.
+            FatalError: the file is gone otherwise, or cannot be read.
+        """
+        properties, location = self.io_properties(), self._location()
+        with self.reading("the metadata"):
+            return _static_table(location, properties)
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Read files of the table as it was last loaded, in Python.
+
+        Raises:
+            RetriableError: the store is away, or a file went with a commit that came meanwhile.
+            FatalError: a file is gone otherwise, or cannot be read.
+        """
+        location = self._location()
+        try:
+            with reading(f"reading {what} of table {self.name}"):
+                yield
+        except FatalError as error:
+            if not isinstance(error.__cause__, FileNotFoundError) or not self._is_behind(location):
+                raise
+            raise RetriableError(f"{error}; the table is newer now") from error
+
+    def _location(self) -> str:
+        return str(self.java.operations().current().metadataFileLocation())
+
+    def _is_behind(self, location: str) -> bool:
+        self.refresh()
+        return self._location() != location
+
+    def ancestors(self) -> Iterator[Snapshot]:
+        """Give the newest snapshot of the branch and those before it that have not expired, newest first."""
+        newest = self.snapshot_id
+        by_id = {snapshot.snapshot_id: snapshot for snapshot in self.metadata().metadata.snapshots}
+        at = by_id.get(newest) if newest is not None else None
+        while at is not None:
+            yield at
+            at = by_id.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
+
+    def expression(self, where: str) -> Any:
+        """Read Iceberg's JSON of an expression over the table's columns."""
+        parser = jvm(self.spark).org.apache.iceberg.expressions.ExpressionParser
+        return parser.fromJson(where, self.java.schema())
+
+    def content_files(self, descriptions: Iterable[bytes]) -> Iterator[Any]:
+        """Make Iceberg's content files from their JSON descriptions."""
+        iceberg = jvm(self.spark).org.apache.iceberg
+        parser, mapper, specs = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper(), self.java.specs()
+        for description in descriptions:
+            yield parser.fromJson(mapper.readTree(description.decode()), specs)
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file that no snapshot refers to."""
+        with mapped(f"deleting a file of {self.name}"):
+            self.java.io().deleteFile(path)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _static_table(location: str, properties: dict[str, str]) -> StaticTable:
+    io = storage(properties, location)
+    with (
+        io.new_input(location).open() as file,
+        Compressor.get_compressor(location).stream_decompressor(file) as stream,
+    ):
+        document = orjson.loads(stream.read())
+    if "schemas" in document:
+        # PyIceberg knows no variants and not all defaults; only columns' names and ids matter here.
+        document["schemas"] = [for_pyiceberg(schema, "string") for schema in document["schemas"]]
+    metadata = TableMetadataUtil.parse_obj(document)
+    io = storage({**properties, **metadata.properties}, location)
+    return StaticTable(("static-table", location), metadata, location, io, NoopCatalog("static-table"))

@@ -1,0 +1,208 @@
+"""One commit -> in the table, or refused for good: tried and looked for until catalog and table agree. On the driver.
+
+A catalog may land a commit without saying so, land it after its client has given up, and call one refused that a retry
+of its own landed. So no word of it alone decides: after every failure the table itself is read again. A commit that is
+not there is tried again with the same files under the same id. Each try demands, as Iceberg does in every catalog, that
+the branch is where the try found it; whichever lands first moves the branch, and the others can land no more. While an
+unanswered try may still land nothing is deleted, neither files of ours nor manifests, which Iceberg itself would clean
+up after a refusal (docs/decisions/0026).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import orjson
+import structlog
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitRefused, CommitUnknown, ConnectorError, GapError, RetriableError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.kafka_position import COMMIT_ID, WAYS_OUT
+from connector.iceberg.java import each, java_exception_name, jvm, mapped
+from connector.runtime.retry import retried
+
+CONFLICTS = ("CommitFailedException", "ValidationException")
+"""Java's exceptions by which the catalog, or Iceberg before it asked, says that a commit is not to be."""
+
+Ancestors = Iterable[Any]
+"""Java's snapshots that a commit would land on, newest first."""
+
+_starting = threading.Lock()
+
+
+def land(
+    table: Table, commit_id: str, update: Callable[[], Any], rule: Callable[[Ancestors], bool] | None = None
+) -> None:
+    """Bring one snapshot into a table, exactly once.
+
+    Args:
+        table: up to date afterwards.
+        commit_id: goes into the snapshot's summary; no other commit has it.
+        update: makes Iceberg's `SnapshotUpdate` of the table as it is; called for each try.
+        rule: whether the snapshots found let the commit in; without one, those that came since the first try must not
+            have it already.
+
+    Raises:
+        CommitRefused: it is in no snapshot and cannot land any more; its files may be deleted. The cause is Java's.
+        CommitUnknown: nobody could tell until `errors.retry.timeout`; its files must stay.
+        RetriableError: the catalog stayed away before anything was sent.
+        GapError: it landed, and the table was rolled back since.
+        FatalError: the commit is impossible.
+    """
+    start_callbacks(table.spark)
+    _Attempts(table, commit_id, update, rule).settle()
+
+
+def start_callbacks(spark: SparkSession) -> None:
+    """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through."""
+    gateway = spark.sparkContext._gateway  # noqa: SLF001 - as `foreachBatch` does
+    assert gateway is not None
+    with _starting:
+        gateway.callback_server_parameters.propagate_java_exceptions = True
+        ensure_callback_server_started(gateway)
+
+
+class _Attempts:
+    def __init__(
+        self,
+        table: Table,
+        commit_id: str,
+        update: Callable[[], Any],
+        rule: Callable[[Ancestors], bool] | None,
+    ) -> None:
+        self._table, self._id, self._make = table, commit_id, update
+        self._ancestry = _Ancestry(commit_id, rule)
+        self._leftovers = _Leftovers()
+        self._unanswered: set[int | None] = set()
+
+    def settle(self) -> None:
+        """Try and look until it is known what became of the commit."""
+        try:
+            refusal = retried(self._attempt, self._table.errors)
+        except RetriableError as error:
+            if not self._unanswered:
+                raise
+            raise CommitUnknown(
+                f"{error}; whether this commit is in table {self._table.name} was not to be learnt within "
+                "errors.retry.timeout: its files are left as they are, and a start reads the table again"
+            ) from error
+        if refusal is not None:
+            raise refusal
+
+    def _attempt(self) -> CommitRefused | None:
+        """Give the refusal, None when it is in. Raises RetriableError while neither is known."""
+        if self._unanswered and self._is_in():
+            return None
+        try:
+            self._table.refresh()
+            with mapped(f"committing to table {self._table.name}"):
+                update = self._make().set(COMMIT_ID, self._id)
+                update.validateWith(self._ancestry).deleteWith(self._leftovers).commit()
+        except ConnectorError as error:
+            return self._judge(error)
+        self._leftovers.delete(self._table)
+        return None
+
+    def _judge(self, error: ConnectorError) -> CommitRefused | None:
+        refused = java_exception_name(error) in CONFLICTS
+        if self._ancestry.asked and not refused:
+            self._unanswered.add(self._ancestry.base)
+        if self._ancestry.asked and self._is_in():
+            return None
+        if refused and self._table.snapshot_id not in self._unanswered:
+            self._leftovers.delete(self._table)
+            refusal = CommitRefused(str(error))
+            refusal.__cause__ = error.__cause__
+            return refusal
+        if refused or isinstance(error, CommitUnknown):
+            raise RetriableError(str(error)) from error.__cause__
+        raise error
+
+    def _is_in(self) -> bool:
+        """Read the table again, and look for the commit in all of its snapshots."""
+        table = self._table
+        table.refresh()
+        with mapped(f"looking for a commit in table {table.name}"):
+            parser = jvm(table.spark).org.apache.iceberg.TableMetadataParser
+            text = str(parser.toJson(table.java.operations().current()))
+        snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in orjson.loads(text).get("snapshots", ())}
+        ours = {at for at, snapshot in snapshots.items() if snapshot.get("summary", {}).get(COMMIT_ID) == self._id}
+        at = table.snapshot_id
+        while at is not None and at not in ours:
+            at = snapshots.get(at, {}).get("parent-snapshot-id")
+        if ours and at is None:
+            raise GapError(
+                f"table {table.name} was rolled back while a commit to it was on its way: snapshot {ours.pop()} is no "
+                f"ancestor of the newest one; {WAYS_OUT}"
+            )
+        return at is not None
+
+
+class _Ancestry:
+    """Iceberg's `SnapshotAncestryValidator`; `asked` once a commit got so far, `base` is what the last try is based on.
+
+    Where Iceberg itself tries again after a refusal that was none, it meets the commit here.
+    """
+
+    def __init__(self, commit_id: str, rule: Callable[[Ancestors], bool] | None) -> None:
+        self._commit_id, self._rule = commit_id, rule
+        self.asked = False
+        self.base: int | None = None
+        self._first: int | None = None
+
+    def validate(self, ancestors: Any) -> bool:
+        """Look at the snapshots that the commit would land on, newest first."""
+        found = each(ancestors)
+        newest = next(found, None)
+        self.base = None if newest is None else int(newest.snapshotId())
+        if not self.asked:
+            self.asked, self._first = True, self.base
+        every = found if newest is None else chain((newest,), found)
+        return self._is_new(every) if self._rule is None else self._rule(every)
+
+    def _is_new(self, ancestors: Iterator[Any]) -> bool:
+        for snapshot in ancestors:
+            if int(snapshot.snapshotId()) == self._first:
+                return True
+            if snapshot.summary().get(COMMIT_ID) == self._commit_id:
+                return False
+        return True
+
+    def errorMessage(self) -> str:  # noqa: N802 - Java's name
+        """Tell what a refusal means."""
+        return "another commit of this connector came first"
+
+    class Java:
+        """Which Java interface this object stands for (Py4J's convention)."""
+
+        implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+
+class _Leftovers:
+    """Java's `Consumer` of paths: manifests that Iceberg takes for needless, until it is known."""
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+
+    def accept(self, path: Any) -> None:
+        """Take note of a file that Iceberg would delete."""
+        self._paths.append(str(path))
+
+    def delete(self, table: Table) -> None:
+        """Delete what no snapshot has, and none can get; what cannot be deleted is an orphan, and harmless."""
+        paths, self._paths = self._paths, []
+        for path in dict.fromkeys(paths):
+            try:
+                table.delete_file(path)
+            except ConnectorError as error:
+                structlog.get_logger().warning("a file is left behind", reason=str(error))
+
+    class Java:
+        """Which Java interface this object stands for (Py4J's convention)."""
+
+        implements = ("java.util.function.Consumer",)

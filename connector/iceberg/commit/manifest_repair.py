@@ -1,0 +1,183 @@
+"""Bounds in manifests that mislead readers -> the same files without those bounds, in new manifests. On the driver.
+
+Readers leave out files, and equality deletes, by bounds. Bounds of uuids are compared in one order and were written in
+another; those of nanoseconds were cut to microseconds, the upper ones too (see `formats.value_bounds`). What
+manifests say is metadata: no file is read or written but manifests, and sequence numbers stay, so that the deletes
+apply to just the rows that they were meant for.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import attrs
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
+from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.table import StaticTable
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UUIDType
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitRefused, ConnectorError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit_attempts import land
+from connector.iceberg.java import each, jvm
+from connector.settings.iceberg.write_mode import MAIN
+
+_MISLEADING = (UUIDType, TimestampNanoType, TimestamptzNanoType)
+_OF_POSITION_DELETES = (2147483546, 2147483545)
+"""Iceberg's ids of the columns of position deletes: by their bounds readers find the data files that they are for."""
+
+
+@attrs.frozen
+class Entry:
+    """A live file of a manifest: what it holds, its path, the snapshot it came with, the columns with such bounds."""
+
+    content: DataFileContent
+    path: str
+    snapshot: int
+    columns: frozenset[int]
+
+
+@attrs.frozen
+class Harm:
+    """What misleads readers of a table: how many delete and data files have such bounds, in which manifests.
+
+    `manifests` has all live files of each, in its order: a Puffin file may be there several times. `branches` are those
+    besides main that have such files too.
+    """
+
+    delete_files: int = 0
+    data_files: int = 0
+    columns: tuple[str, ...] = ()
+    manifests: Mapping[str, tuple[Entry, ...]] = attrs.field(factory=dict)
+    branches: tuple[str, ...] = ()
+
+
+class _Moved(ConnectorError):
+    """The manifests that were looked at are not those of the newest snapshot any more."""
+
+
+def harm(table: Table) -> Harm:
+    """Look for misleading bounds in the newest snapshots of the table's branches; what is counted is main's.
+
+    Cost: reads every manifest once, where the table has, or had, a column of such a type. Raises as `Table.reading`.
+    """
+    metadata = table.metadata()
+    named = {number: name for schema in metadata.schemas().values() for number, name in _columns(schema)}
+    if not named:
+        return Harm()
+    read: dict[str, tuple[Entry, ...]] = {}
+    hurt = {
+        name: found
+        for name, snapshot in _branches(metadata)
+        if (found := dict(_hurt(table, snapshot, metadata.io, named.keys(), read)))
+    }
+    manifests = hurt.pop(MAIN, {})
+    files = [entry for entries in manifests.values() for entry in entries if entry.columns]
+    data = sum(entry.content == DataFileContent.DATA for entry in files)
+    columns = {named[number] for entry in files for number in entry.columns}
+    return Harm(len(files) - data, data, tuple(sorted(columns)), manifests, tuple(sorted(hurt)))
+
+
+def _branches(metadata: StaticTable) -> Iterator[tuple[str, Snapshot]]:
+    for name, ref in metadata.refs().items():
+        snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and snapshot is not None:
+            yield name, snapshot
+
+
+def _hurt(
+    table: Table, snapshot: Snapshot, io: FileIO, ids: AbstractSet[int], read: dict[str, tuple[Entry, ...]]
+) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+    """Give the manifests of a snapshot that have such bounds; `read` are those that were looked at already."""
+    with table.reading("the manifests"):
+        manifests = snapshot.manifests(io)
+    for manifest in manifests:
+        path = manifest.manifest_path
+        if path not in read:
+            with table.reading("the manifests"):
+                read[path] = tuple(_entries(manifest, io, ids))
+        if any(entry.columns for entry in read[path]):
+            yield path, read[path]
+
+
+def _entries(manifest: ManifestFile, io: FileIO, ids: AbstractSet[int]) -> Iterator[Entry]:
+    for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+        file, came = entry.data_file, entry.snapshot_id
+        snapshot = int(manifest.added_snapshot_id or 0) if came is None else int(came)
+        yield Entry(file.content, str(file.file_path), snapshot, _bounded(file, ids))
+
+
+def mend(spark: SparkSession, table: Table, found: Harm) -> int:
+    """Write main's manifests anew without those bounds, and replace the old ones in one commit; give how many files.
+
+    Raises:
+        CommitRefused: another writer was faster; nothing was changed, look again.
+        CommitUnknown, RetriableError: as `commit.commit_attempts.land`.
+    """
+    kept = _kept(spark, table)
+
+    def update() -> Any:
+        java = table.java
+        there = {str(manifest.path()): manifest for manifest in each(java.snapshot(MAIN).allManifests(java.io()))}
+        if not found.manifests.keys() <= there.keys():
+            raise _Moved
+        made = java.rewriteManifests()
+        for path, entries in found.manifests.items():
+            made = made.deleteManifest(there[path]).addManifest(_without(spark, table, there[path], entries, kept))
+        return made
+
+    try:
+        land(table, uuid.uuid4().hex, update)
+    except _Moved:
+        raise CommitRefused(f"table {table.name} has other manifests than those that were looked at") from None
+    return found.delete_files + found.data_files
+
+
+def _kept(spark: SparkSession, table: Table) -> Any:
+    """Give the ids of the columns of which manifests go on to tell bounds and counts, as Java's set."""
+    kept = jvm(spark).java.util.HashSet()
+    ids = {number for schema in table.metadata().schemas().values() for number in _others(schema)}
+    for number in (*_OF_POSITION_DELETES, *sorted(ids)):
+        kept.add(number)
+    return kept
+
+
+def _columns(schema: Schema) -> Iterator[tuple[int, str]]:
+    for number, field in index_by_id(schema).items():
+        if isinstance(field.field_type, _MISLEADING):
+            yield number, str(schema.find_column_name(number))
+
+
+def _others(schema: Schema) -> Iterator[int]:
+    return (number for number, field in index_by_id(schema).items() if not isinstance(field.field_type, _MISLEADING))
+
+
+def _bounded(file: DataFile, ids: AbstractSet[int]) -> frozenset[int]:
+    return frozenset(ids & {*(file.lower_bounds or {}), *(file.upper_bounds or {})})
+
+
+def _without(spark: SparkSession, table: Table, manifest: Any, entries: tuple[Entry, ...], kept: Any) -> Any:
+    """Write a manifest's live files into a new one."""
+    iceberg, java = jvm(spark).org.apache.iceberg, table.java
+    files, spec = iceberg.ManifestFiles, java.specs()[manifest.partitionSpecId()]
+    place = java.operations().metadataFileLocation(f"{uuid.uuid4().hex}-mended.avro")
+    deletes = str(manifest.content().name()) == "DELETES"
+    read, write = (files.readDeleteManifest, files.writeDeleteManifest) if deletes else (files.read, files.write)
+    reader = read(manifest, java.io(), java.specs())
+    writer = write(table.format_version, spec, java.io().newOutputFile(place), None)
+    try:
+        for entry, file in zip(entries, each(reader), strict=True):
+            assert entry.path == str(file.location())
+            told = file.copyWithStats(kept) if entry.columns else file
+            writer.existing(told, entry.snapshot, file.dataSequenceNumber(), file.fileSequenceNumber())
+    finally:
+        reader.close()
+        writer.close()
+    return writer.toManifestFile()

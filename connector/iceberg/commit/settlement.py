@@ -1,0 +1,182 @@
+"""Commits of Iceberg's own Spark code, and expiry -> settled by looking, before that code hears of them. On the driver.
+
+Deleting rows, merging files and expiring snapshots are Iceberg's, and it believes the catalog: after a refusal it
+deletes what it wrote. It gets a table whose commits go through here. A commit that failed is looked for in the table,
+and tried again until catalog and table agree, as in `commit.commit_attempts`; Iceberg hears of a refusal only when
+the commit is not in and can land no more, and cleans up rightly then. What stays unknown is told so: nothing is
+deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import attrs
+from py4j.protocol import Py4JJavaError
+
+from connector.errors import CommitUnknown, ConnectorError, RetriableError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit_attempts import CONFLICTS, start_callbacks
+from connector.iceberg.java import JavaTable, each, java_exception_name, jvm, mapped
+from connector.runtime.retry import retried
+
+Metadata = Any
+"""Java's `TableMetadata`."""
+
+
+@contextmanager
+def settling(table: Table, doing: str) -> Iterator[JavaTable]:
+    """Give Java's table with commits that are settled; `table` is up to date afterwards.
+
+    Args:
+        table: whose table it is.
+        doing: what is done to it, for messages.
+
+    Raises:
+        CommitUnknown: nobody could tell until `errors.retry.timeout`; nothing was deleted.
+        RetriableError: it was refused each time; it is not in, and what was written for it is gone.
+        FatalError: the catalog says that the commit is impossible.
+    """
+    start_callbacks(table.spark)
+    table.refresh()
+    operations = _Operations(table, doing)
+    try:
+        yield jvm(table.spark).org.apache.iceberg.BaseTable(operations, str(table.java.name()))
+    except Exception as error:
+        if operations.failure is not None:
+            raise operations.failure from error
+        raise
+    table.refresh()
+
+
+@attrs.define
+class _Commit:
+    """One commit on its way: what it adds and takes away, and whether a try of it was left without an answer."""
+
+    base: Metadata
+    made: Metadata
+    unanswered: ConnectorError | None = None
+
+    def is_in(self, now: Metadata) -> bool:
+        """Tell by snapshots whether the table has it; other changes are harmless when they are made again."""
+        before, after, found = _snapshots(self.base), _snapshots(self.made), _snapshots(now)
+        added, gone = after - before, before - after
+        return bool(added or gone) and added <= found and not gone & found
+
+    def can_land(self, now: Metadata, branch: str) -> bool:
+        """Tell whether a try without an answer may still come: each demands the branch where it found it."""
+        return self.unanswered is not None and _newest(self.base, branch) == _newest(now, branch)
+
+
+class _Operations:
+    """Iceberg's `TableOperations`: the table's own, but for `commit`."""
+
+    def __init__(self, table: Table, doing: str) -> None:
+        self._table, self._doing, self._own = table, doing, table.java.operations()
+        self.failure: ConnectorError | None = None
+
+    def commit(self, base: Metadata, metadata: Metadata) -> None:
+        """Commit; Java's exception says that it is refused for good, or that nobody knows."""
+        one, self.failure = _Commit(base, metadata), None
+        try:
+            refusal = retried(partial(self._attempt, one), self._table.errors)
+        except ConnectorError as error:
+            raise self._unknown(error) from error
+        if refusal is not None:
+            # Iceberg may try again; where it gives up, its own error seldom says so.
+            self.failure = RetriableError(f"{self._doing}: {refusal.java_exception.getMessage()}")
+            raise refusal
+
+    def _attempt(self, one: _Commit) -> Py4JJavaError | None:
+        """Give the refusal, None when it is in. Raises RetriableError while neither is known."""
+        if one.unanswered is not None and self._is_in(one):
+            return None
+        try:
+            with mapped(self._doing):
+                self._own.commit(one.base, one.made)
+        except ConnectorError as error:
+            return self._judge(one, error)
+        return None
+
+    def _judge(self, one: _Commit, error: ConnectorError) -> Py4JJavaError | None:
+        refused = java_exception_name(error) in CONFLICTS
+        if not refused:
+            one.unanswered = error
+        if self._is_in(one):
+            return None
+        cause = error.__cause__
+        if refused and isinstance(cause, Py4JJavaError) and not one.can_land(self._own.current(), self._table.branch):
+            return cause
+        if refused or isinstance(error, CommitUnknown):
+            raise RetriableError(str(error)) from cause
+        raise error
+
+    def _is_in(self, one: _Commit) -> bool:
+        with mapped(f"{self._doing}: looking for the commit"):
+            return one.is_in(self._own.refresh())
+
+    def _unknown(self, error: ConnectorError) -> Py4JJavaError:
+        """Say in Java that nobody knows: Iceberg then deletes nothing."""
+        self.failure = error
+        if isinstance(error, RetriableError):
+            self.failure = CommitUnknown(
+                f"{error}; whether this commit is in table {self._table.name} was not to be learnt within "
+                "errors.retry.timeout"
+            )
+        java = jvm(self._table.spark)
+        cause = java.java.lang.RuntimeException(str(error))
+        told = java.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
+        return Py4JJavaError(str(error), told)
+
+    def current(self) -> Metadata:
+        """Give the metadata as it was last read."""
+        return self._own.current()
+
+    def refresh(self) -> Metadata:
+        """Read the metadata."""
+        return self._own.refresh()
+
+    def io(self) -> Any:
+        """Give the table's files."""
+        return self._own.io()
+
+    def encryption(self) -> Any:
+        """Give how files are encrypted."""
+        return self._own.encryption()
+
+    def metadataFileLocation(self, name: str) -> str:  # noqa: N802 - Java's name
+        """Name a file of metadata."""
+        return str(self._own.metadataFileLocation(name))
+
+    def locationProvider(self) -> Any:  # noqa: N802 - Java's name
+        """Give what names data files."""
+        return self._own.locationProvider()
+
+    def temp(self, metadata: Metadata) -> Any:
+        """Give operations on metadata that nobody commits."""
+        return self._own.temp(metadata)
+
+    def newSnapshotId(self) -> int:  # noqa: N802 - Java's name
+        """Draw a snapshot's id."""
+        return int(self._own.newSnapshotId())
+
+    def requireStrictCleanup(self) -> bool:  # noqa: N802 - Java's name
+        """Let Iceberg clean up only where an exception says that it may."""
+        return True
+
+    class Java:
+        """Which Java interface this object stands for (Py4J's convention)."""
+
+        implements = ("org.apache.iceberg.TableOperations",)
+
+
+def _snapshots(metadata: Metadata) -> set[int]:
+    return {int(one.snapshotId()) for one in each(metadata.snapshots())}
+
+
+def _newest(metadata: Metadata, branch: str) -> int | None:
+    found = metadata.ref(branch)
+    return None if found is None else int(found.snapshotId())

@@ -1,0 +1,125 @@
+"""A truncate at the source -> the table without its rows up to then, in a commit of its own. On the driver.
+
+Whole files go by metadata alone; only where a file also holds later rows does Spark rewrite it. Done twice it changes
+nothing, so that a crash before the batch's own commit does no harm.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitRefused, ConnectorError, FatalError, RetriableError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit_attempts import land
+from connector.iceberg.commit.kafka_position import MADE_BY
+from connector.iceberg.commit.settlement import settling
+from connector.iceberg.java import JavaTable, java_exception_name, jvm, may_pass
+from connector.settings.iceberg.write_mode import MAIN
+
+_MARKING = threading.Lock()
+
+
+def emptied(
+    spark: SparkSession,
+    table: Table,
+    until: tuple[str, int] | None,
+    own: Sequence[tuple[str, str]] = (),
+    *,
+    name: str,
+) -> None:
+    """Delete every row, or those whose column (a number) is not above a value.
+
+    Args:
+        spark: the session with the catalog.
+        table: the table; its Java object is up to date afterwards.
+        until: the column that orders rows and the truncate's value of it, None when the table has none.
+        own: text columns and their values, which the rows have; empty for rows of any.
+        name: the connector's, for the snapshot's summary.
+
+    Raises:
+        RetriableError: the catalog or store stayed away, or another writer was faster.
+        CommitUnknown: nobody could tell until `errors.retry.timeout`.
+        FatalError: a file holds rows that stay too, and Spark cannot read the table (a `time` column).
+    """
+    table.refresh()
+    if table.snapshot_id is None:
+        return
+    expressions = jvm(spark).org.apache.iceberg.expressions.Expressions
+    try:
+        land(table, uuid.uuid4().hex, lambda: _delete(table, _filter(expressions, until, own), name))
+    except CommitRefused as error:
+        if java_exception_name(error) != "ValidationException" or (until is None and not own):
+            raise
+        with _marked(spark, name):
+            _by_rows(spark, table, until, own)
+    table.refresh()
+
+
+def _delete(table: Table, rows: Any, name: str) -> Any:
+    return table.java.newDelete().toBranch(table.branch).set(MADE_BY, name).deleteFromRowFilter(rows)
+
+
+def _filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:
+    both, either, made = getattr(expressions, "and"), getattr(expressions, "or"), expressions.alwaysTrue()
+    if until is not None:
+        made = either(expressions.lessThanOrEqual(*until), expressions.isNull(until[0]))
+    for column, value in own:
+        made = both(made, expressions.equal(column, value))
+    return made
+
+
+@contextmanager
+def _marked(spark: SparkSession, name: str) -> Iterator[None]:
+    """Let the session's commits have the connector's name; those of others meanwhile have it too, and are its own."""
+    key = f"spark.sql.iceberg.snapshot-property.{MADE_BY}"
+    with _MARKING:
+        spark.conf.set(key, name)
+        try:
+            yield
+        finally:
+            spark.conf.unset(key)
+
+
+def _by_rows(spark: SparkSession, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
+    terms = [] if until is None else [f"({_quoted(until[0])} IS NULL OR {_quoted(until[0])} <= {int(until[1])})"]
+    terms += [f"{_quoted(column)} = {_text(value)}" for column, value in own]
+    try:
+        with settling(table, f"emptying table {table.name} by rows") as java:
+            _delete_rows(spark, java, table.branch, " AND ".join(terms))
+    except ConnectorError:
+        raise
+    except Exception as error:
+        if may_pass(error):
+            # It is not in the table: done again it deletes what is there by then.
+            raise RetriableError(f"emptying table {table.name} by rows: {error}") from error
+        raise FatalError(
+            f"table {table.name}: a truncate has to delete rows among others, and Spark cannot "
+            f"({type(error).__name__}); delete them by hand and start again"
+        ) from error
+
+
+def _delete_rows(spark: SparkSession, java: JavaTable, branch: str, where: str) -> None:
+    """Run a DELETE on this very table; in SQL it could be named only, and Spark would load one of its own."""
+    session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - plans are made in Java
+    nothing, sql = java_vm.scala.Option.empty(), java_vm.org.apache.spark.sql
+    sql.classic.SparkSession.setActiveSession(session)
+    target = java_vm.org.apache.iceberg.spark.source.SparkTable(java)
+    if branch != MAIN:
+        target = target.copyWithBranch(branch)
+    relation = sql.execution.datasources.v2.DataSourceV2Relation.create(target, nothing, nothing)
+    condition = session.sessionState().sqlParser().parseExpression(where)
+    sql.classic.Dataset.ofRows(session, sql.catalyst.plans.logical.DeleteFromTable(relation, condition))
+
+
+def _quoted(column: str) -> str:
+    return f"`{column.replace('`', '``')}`"
+
+
+def _text(value: str) -> str:
+    return f"CAST(X'{value.encode().hex()}' AS STRING)"

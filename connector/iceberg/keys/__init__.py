@@ -1,0 +1,1 @@
+"""keys of changed rows -> bounds and ranges that leave out files which cannot hold them."""

@@ -1,0 +1,106 @@
+"""Manifests -> which keys a table may hold: the bounds of the key columns over all live data files.
+
+A key outside the bounds is provably new, so it needs no equality delete (design, section 4): first loads and growing
+keys leave no delete files. Bounds only ever widen here; a key inside them is merely possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import orjson
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.types import PrimitiveType
+
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.keys.intervals import ORDERED, span_of
+
+MAX_MANIFESTS = 500
+"""Above this many manifests nothing is claimed to be known: reading them would hold up the start."""
+
+
+@attrs.frozen
+class KnownKeys:
+    """Which keys a table may hold: between lowest and highest of each key column, by column name.
+
+    `certain` false: nothing is known, every key may be there. Certain and without bounds: the table holds no row.
+    """
+
+    certain: bool = False
+    bounds: Mapping[str, tuple[Any, Any]] = attrs.field(factory=dict)
+
+    @staticmethod
+    def nothing() -> KnownKeys:
+        """What an empty table holds."""
+        return KnownKeys(certain=True)
+
+
+def known_keys(table: Table, layout: TableLayout) -> KnownKeys:
+    """Read the bounds of the layout's keys over all live data files of the newest snapshot.
+
+    Cost: reads every data manifest once, up to `MAX_MANIFESTS`.
+
+    Raises:
+        RetriableError: the store is away, or the manifests went with a newer commit.
+        FatalError: a manifest is gone or cannot be read.
+    """
+    newest = table.snapshot_id
+    if newest is None:
+        return KnownKeys.nothing()
+    metadata = table.metadata()
+    snapshot = metadata.snapshot_by_id(newest)
+    if snapshot is None:
+        return KnownKeys()
+    known, columns = KnownKeys.nothing(), _columns(layout)
+    with table.reading("the manifests"):
+        manifests = snapshot.manifests(metadata.io)
+        if len(manifests) > MAX_MANIFESTS:
+            return KnownKeys()
+        for manifest in manifests:
+            for entry in manifest.fetch_manifest_entry(metadata.io, discard_deleted=True):
+                file = entry.data_file
+                if file.content == DataFileContent.DATA:
+                    known = _widened(known, columns, file.lower_bounds or {}, file.upper_bounds or {})
+    return known
+
+
+def widened(known: KnownKeys, layout: TableLayout, descriptions: Iterable[bytes]) -> KnownKeys:
+    """Give what is known after a commit of files with these descriptions (`write.rolling_file`)."""
+    columns = _columns(layout)
+    for description in descriptions:
+        file = orjson.loads(description)
+        if file["content"] == "data":
+            known = _widened(known, columns, _bytes(file["lower-bounds"]), _bytes(file["upper-bounds"]))
+    return known
+
+
+def _columns(layout: TableLayout) -> tuple[tuple[str, int, PrimitiveType], ...]:
+    """Give the keys that bounds order: those that rows are replaced by, which need not be the identifier fields."""
+    fields = (field for field in layout.schema.fields if field.name in layout.keys)
+    return tuple((f.name, f.field_id, f.field_type) for f in fields if isinstance(f.field_type, ORDERED))
+
+
+def _widened(
+    known: KnownKeys,
+    columns: Sequence[tuple[str, int, PrimitiveType]],
+    lower: Mapping[int, bytes],
+    upper: Mapping[int, bytes],
+) -> KnownKeys:
+    if not known.certain or not columns or any(i not in lower or i not in upper for _, i, _ in columns):
+        return KnownKeys()
+    bounds = {}
+    for name, field_id, kind in columns:
+        span = span_of(kind, lower[field_id], upper[field_id])
+        if span is None:
+            return KnownKeys()
+        low, high = span
+        before = known.bounds.get(name, (low, high))
+        bounds[name] = (min(before[0], low), max(before[1], high))
+    return KnownKeys(certain=True, bounds=bounds)
+
+
+def _bytes(bounds: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
+    return {i: bytes.fromhex(text) for i, text in zip(bounds["keys"], bounds["values"], strict=True)}

@@ -1,0 +1,1 @@
+"""a snapshot -> Arrow rows: planning, whole files, rows at positions."""

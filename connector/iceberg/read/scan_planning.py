@@ -1,0 +1,257 @@
+"""A snapshot -> Iceberg's scan tasks: which files it changed, which files it has, which deletes apply to each.
+
+Iceberg's own code plans (spec, "Scan Planning"); its answer crosses Py4J as one JSON text, because a call per file
+would cost more than the planning. Metadata only, on the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+import orjson
+from pyspark.sql import SparkSession
+
+from connector.errors import GapError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.java import each, jvm, mapped
+from connector.iceberg.write.position_deletes import DataFilePlace, PositionDeletes
+
+JavaTask = Any
+JavaFile = Any
+
+
+@attrs.frozen(eq=False)
+class Task:
+    """A data file to read and the delete files that apply to it.
+
+    `deletes` holds a name per delete file (see `_name`), `equality_ids` the fields that equality deletes go by;
+    `first_row_id` is None where rows have no lineage. `place` is what a further delete of its rows has to know.
+    """
+
+    java: Callable[[], JavaTask]
+    path: str
+    size_bytes: int
+    records: int
+    first_row_id: int | None
+    deletes: frozenset[str]
+    equality_ids: frozenset[int]
+    place: DataFilePlace
+
+
+@attrs.frozen(eq=False)
+class Touched:
+    """An older data file that a snapshot's deletes touch: read with the new deletes, and with those before."""
+
+    struck: Task
+    before: Task
+
+
+@attrs.frozen(eq=False)
+class Relieved:
+    """An older data file that has lost deletes, most often for others in their place: with those before, and of now."""
+
+    before: Task
+    now: Task
+
+
+@attrs.frozen(eq=False)
+class FileChanges:
+    """What a snapshot did to files: removed and added data files as they are to be read, older files it deletes in.
+
+    `relieved` are older files of which rows may live again.
+    """
+
+    removed: tuple[Task, ...]
+    added: tuple[Task, ...]
+    touched: tuple[Touched, ...]
+    relieved: tuple[Relieved, ...]
+    sequence_number: int
+    first_row_id: int | None
+
+
+def file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> FileChanges:
+    """Give what a snapshot changed against its parent.
+
+    Removed files carry the deletes that applied before, added ones those that apply now, so that reading them gives
+    the rows that were live. Cost: the snapshot's own manifests; all manifests of both snapshots where delete files are
+    involved.
+
+    Raises:
+        GapError: the snapshot or its parent has expired.
+        FatalError, RetriableError: metadata cannot be read.
+    """
+    snapshot = _snapshot(table, snapshot_id)
+    with mapped(f"reading the manifests of {table.name} at snapshot {snapshot_id}"):
+        changed = _changed(spark, table, snapshot)
+        first_row_id = snapshot.firstRowId()
+    before = _before(spark, table, snapshot, changed)
+    removed = tuple(before.get(file.path, file) for file in changed.removed)
+    added, touched, relieved = changed.added, tuple[Touched, ...](), tuple[Relieved, ...]()
+    if changed.deletes or changed.lifted:
+        now = {task.path: task for task in planned(spark, table, snapshot_id)}
+        new = {file.path for file in changed.added}
+        added = tuple(now.get(file.path, file) for file in changed.added)
+        touched = tuple(
+            Touched(_with_deletes(spark, task, changed.deletes), before[path])
+            for path, task in now.items()
+            if path not in new and task.deletes & changed.deletes
+        )
+        relieved = tuple(
+            Relieved(before[path], task)
+            for path, task in now.items()
+            if path not in new and before[path].deletes - task.deletes
+        )
+    sequence_number = int(snapshot.sequenceNumber())
+    first = None if first_row_id is None else int(first_row_id)
+    return FileChanges(removed, added, touched, relieved, sequence_number, first)
+
+
+def _before(spark: SparkSession, table: Table, snapshot: Any, changed: _Changed) -> dict[str, Task]:
+    """Plan the parent where deletes that applied before matter; empty where none can."""
+    parent_id = snapshot.parentId()
+    if parent_id is None or not (changed.removed or changed.deletes or changed.lifted):
+        return {}
+    parent = _snapshot(table, int(parent_id))
+    with mapped(f"reading the manifests of {table.name} at snapshot {parent_id}"):
+        if not (changed.deletes or changed.lifted) and not parent.deleteManifests(table.java.io()):
+            return {}
+    return {task.path: task for task in planned(spark, table, int(parent_id))}
+
+
+def planned(spark: SparkSession, table: Table, snapshot_id: int, where: str | None = None) -> list[Task]:
+    """Give one task for each data file of a snapshot, with the deletes that apply to it.
+
+    With `where` (Iceberg's JSON of an expression) only files that may hold such rows, by their partition and bounds.
+    Cost: reads the manifests that may have such files, by default all.
+    """
+    iceberg = jvm(spark).org.apache.iceberg
+    with mapped(f"planning a read of {table.name} at snapshot {snapshot_id}"):
+        scan = table.java.newScan().useSnapshot(snapshot_id).ignoreResiduals()
+        if where is not None:
+            scan = scan.filter(table.expression(where))
+        files = scan.planFiles()
+        try:
+            tasks = iceberg.relocated.com.google.common.collect.Lists.newArrayList(files)
+        finally:
+            files.close()
+        return described(spark, table, tasks)
+
+
+def described(spark: SparkSession, table: Table, tasks: Any) -> list[Task]:
+    """Wrap a Java list of file scan tasks."""
+    rest = jvm(spark).org.apache.iceberg.rest
+    builder = rest.responses.PlanTableScanResponse.builder().withPlanStatus(rest.PlanStatus.COMPLETED)
+    response = builder.withFileScanTasks(tasks).withSpecsById(table.java.specs()).build()
+    document = orjson.loads(rest.responses.PlanTableScanResponseParser.toJson(response))
+    deletes = document.get("delete-files", ())
+    return [
+        _task(tasks, place, task["data-file"], [deletes[i] for i in task.get("delete-file-references", ())])
+        for place, task in enumerate(document.get("file-scan-tasks", ()))
+    ]
+
+
+def _same(task: JavaTask) -> JavaTask:
+    return task
+
+
+def _task(tasks: Any, place: int, file: dict[str, Any], deletes: Sequence[dict[str, Any]]) -> Task:
+    positions = [delete for delete in deletes if delete["content"] == "position-deletes"]
+    return Task(
+        java=partial(tasks.get, place),
+        path=file["file-path"],
+        size_bytes=file["file-size-in-bytes"],
+        records=file["record-count"],
+        first_row_id=file.get("first-row-id"),
+        deletes=frozenset(_name(delete["file-path"], delete.get("content-offset")) for delete in deletes),
+        equality_ids=frozenset(field_id for delete in deletes for field_id in delete.get("equality-ids") or ()),
+        place=DataFilePlace(file["spec-id"], tuple(file["partition"]), tuple(map(_positions, positions))),
+    )
+
+
+def _positions(delete: dict[str, Any]) -> PositionDeletes:
+    offset, size = delete.get("content-offset"), delete.get("content-size-in-bytes")
+    return PositionDeletes(delete["file-path"], delete.get("referenced-data-file") is not None, offset, size)
+
+
+def _name_of(file: JavaFile) -> str:
+    return _name(str(file.location()), file.contentOffset())
+
+
+def _name(path: str, offset: int | None) -> str:
+    """Name a delete file; deletion vectors share files, so their offset is part of it."""
+    return path if offset is None else f"{path}#{offset}"
+
+
+@attrs.frozen(eq=False)
+class _Changed:
+    added: tuple[Task, ...]
+    removed: tuple[Task, ...]
+    deletes: frozenset[str]
+    lifted: frozenset[str]
+
+
+def _changed(spark: SparkSession, table: Table, snapshot: Any) -> _Changed:
+    """Read the manifests that the snapshot wrote; its data files come without deletes.
+
+    `deletes` names the delete files that it added, `lifted` those that it took away while their data files stayed.
+    """
+    builder = jvm(spark).org.apache.iceberg.SnapshotChanges.builderFor(table.java)
+    found = builder.snapshot(snapshot).build()
+    added, removed = (_bare(spark, table, files) for files in (found.addedDataFiles(), found.removedDataFiles()))
+    gone = {task.path for task in removed}
+    lifted = (file for file in found.removedDeleteFiles() if str(file.referencedDataFile()) not in gone)
+    return _Changed(added, removed, *(frozenset(map(_name_of, files)) for files in (found.addedDeleteFiles(), lifted)))
+
+
+def _bare(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple[Task, ...]:
+    tasks = jvm(spark).java.util.ArrayList()
+    build = _Builder(spark)
+    specs: dict[int, tuple[str, str]] = {}
+    for file in files:
+        spec_id = int(file.specId())
+        if spec_id not in specs:
+            specs[spec_id] = build.texts(table.java.specs().get(spec_id))
+        tasks.add(build.task(file, *specs[spec_id]))
+    return tuple(described(spark, table, tasks)) if tasks else ()
+
+
+def _with_deletes(spark: SparkSession, task: Task, wanted: frozenset[str]) -> Task:
+    """Give the same file with only some of its deletes."""
+    java, build = task.java(), _Builder(spark)
+    deletes = [file for file in each(java.deletes()) if _name_of(file) in wanted]
+    made = build.task(java.file(), *build.texts(java.spec()), deletes)
+    return attrs.evolve(task, java=partial(_same, made), deletes=task.deletes & wanted)
+
+
+class _Builder:
+    """Makes scan tasks; a call through Py4J costs about 0.1 ms, so what they share is made once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway = spark.sparkContext._gateway  # noqa: SLF001 - arrays are made by the gateway
+        assert gateway is not None
+        self._iceberg = jvm(spark).org.apache.iceberg
+        expressions = self._iceberg.expressions
+        self._everything = expressions.ResidualEvaluator.unpartitioned(expressions.Expressions.alwaysTrue())
+        self._array = partial(gateway.new_array, self._iceberg.DeleteFile)
+        self._none = self._array(0)
+
+    def texts(self, spec: Any) -> tuple[str, str]:
+        """Give a spec and the schema that it was bound to, which may have columns that are gone now, as JSON."""
+        return self._iceberg.SchemaParser.toJson(spec.schema()), self._iceberg.PartitionSpecParser.toJson(spec)
+
+    def task(self, file: JavaFile, schema: str, spec: str, deletes: Sequence[JavaFile] = ()) -> JavaTask:
+        """Make a task that reads one whole file with these deletes."""
+        array = self._array(len(deletes)) if deletes else self._none
+        for place, delete in enumerate(deletes):
+            array[place] = delete
+        return self._iceberg.BaseFileScanTask(file, array, schema, spec, self._everything)
+
+
+def _snapshot(table: Table, snapshot_id: int) -> Any:
+    snapshot = table.java.snapshot(snapshot_id)
+    if snapshot is None:
+        raise GapError(f"table {table.name} has no snapshot {snapshot_id} any more: it has expired")
+    return snapshot

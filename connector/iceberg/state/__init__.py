@@ -1,0 +1,1 @@
+"""icebridge's own state in Iceberg tables: offsets, deleted keys, schema history."""

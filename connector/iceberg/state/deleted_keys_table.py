@@ -1,0 +1,162 @@
+"""Keys that hard deletes removed -> a side table that remembers them for a while, and back. On the driver.
+
+A delete leaves no row that could tell how old a change is that comes again. Executors write the files; they are
+committed before the tables' own commits: what a crash leaves behind then is a key too many, whose delete comes again.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import attrs
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.commit_attempts import land
+from connector.iceberg.commit.kafka_position import MADE_BY
+from connector.iceberg.java import jvm, mapped
+from connector.iceberg.read.scan_planning import planned
+from connector.iceberg.read.table_reader import Reader, column, release
+from connector.iceberg.state.system_tables import MANY_SNAPSHOTS, OFTEN_SAVED, count_snapshots, expire, merge
+from connector.iceberg.types.arrow_types import arrow_schema
+from connector.settings.iceberg.partition_spec import PartitionTerm
+
+SCHEMA = Schema(
+    NestedField(1, "connector", StringType(), required=True),
+    NestedField(2, "table", StringType(), required=True),
+    NestedField(3, "key", StringType(), required=True),
+    NestedField(4, "date", LongType(), required=True),
+    NestedField(5, "noted_at", TimestamptzType(), required=True),
+    NestedField(6, "source", LongType()),
+    NestedField(7, "place_0", LongType()),
+    NestedField(8, "place_1", LongType()),
+    NestedField(9, "place_2", LongType()),
+)
+"""`source` and what follows tell where the delete stands in its source's log (`events.source_positions`); tables that were made
+before these columns get them. A `date` that proves nothing is the least number."""
+PLACE = ("source", "place_0", "place_1", "place_2")
+GONE = ("date", *PLACE)
+COLUMNS = arrow_schema(SCHEMA)
+PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
+"""So that what is forgotten goes as whole files, by metadata alone."""
+TIDIED = "icebridge.tidied-at-ms"
+"""Table property: when it was last tidied, or made."""
+TIDIED_EVERY_MS = 24 * 3600 * 1000
+"""Each save adds a small file per task: they are merged when there are many snapshots, or a day later."""
+
+
+class DeletedKeys:
+    """The deleted keys that one sink remembers; several sinks may share the table."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, table: str, name: str, retention: timedelta) -> None:
+        """Open the table, or create it.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        self._spark, self._name, self._retention = spark, name, retention
+        properties = {**OFTEN_SAVED, TIDIED: _now_ms()}
+        self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, properties)
+        self._complete()
+        self._layout = self._table.layout()
+
+    @property
+    def layout(self) -> TableLayout:
+        """What executors need to write files for the table."""
+        if self._table.renew():
+            self._layout = attrs.evolve(self._layout, io_properties=self._table.io_properties())
+        return self._layout
+
+    def _complete(self) -> None:
+        """Give a table of an older version the columns that it lacks."""
+        if not self._missing():
+            return
+
+        def change() -> None:
+            update, types = self._table.java.updateSchema(), jvm(self._spark).org.apache.iceberg.types.Types
+            for name in self._missing():
+                update.addColumn(name, types.LongType.get())
+            update.commit()
+
+        self._table.settle(f"adding columns to {self._table.name}", change)
+
+    def _missing(self) -> list[str]:
+        return [name for name in PLACE if name not in self._table.layout().columns.names]
+
+    def add(self, files: Sequence[bytes]) -> None:
+        """Commit files that executors wrote.
+
+        Raises:
+            CommitRefused: they are in no snapshot, nor will be: they may be deleted.
+            CommitUnknown: nobody could tell until `errors.retry.timeout`; they must stay.
+            RetriableError: the catalog stayed away.
+        """
+
+        def update() -> Any:
+            made = self._table.java.newFastAppend().set(MADE_BY, self._name)
+            for file in self._table.content_files(files):
+                made.appendFile(file)
+            return made
+
+        land(self._table, uuid.uuid4().hex, update)
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file that was not committed."""
+        self._table.delete_file(path)
+
+    def of(self, table: str) -> DataFrame:
+        """Give key, date and place of what is remembered of a table; `close` after the frame was used."""
+        self._table.refresh()
+        base = self._table.snapshot_id
+        reader = Reader(self._spark, self._table, SnapshotSchema(self.layout.schema_json))
+        rows = reader.live(planned(self._spark, self._table, base) if base is not None else [])
+        place = {name: F.col(column(i)) for i, name in enumerate(COLUMNS.names)}
+        mine = rows.where((place["connector"] == self._name) & (place["table"] == table))
+        return mine.select(*(place[name].alias(name) for name in ("key", *GONE)))
+
+    def close(self) -> None:
+        """Let go of what `of` gave."""
+        release(self._spark, self._table)
+
+    def tidy(self) -> None:
+        """Once in a while: forget what is older than the retention, merge small files, expire snapshots.
+
+        Raises:
+            RetriableError: another writer was faster; nothing is lost by leaving it for the next time.
+        """
+        if not self._is_due():
+            return
+        doing, now_ms = f"tidying {self._table.name}", _now_ms()
+        self._table.settle(doing, lambda: self._table.java.updateProperties().set(TIDIED, now_ms).commit())
+        with mapped(doing):
+            expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
+            mine = expressions.equal("connector", self._name)
+            first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
+            old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
+            land(
+                self._table,
+                uuid.uuid4().hex,
+                lambda: self._table.java.newDelete().set(MADE_BY, self._name).deleteFromRowFilter(old),
+            )
+            merge(self._spark, self._table, mine, self._name)
+        expire(self._table)
+
+    def _is_due(self) -> bool:
+        """Tell by the table, not by this process, which may end after each batch."""
+        if count_snapshots(self._table) >= MANY_SNAPSHOTS:
+            return True
+        tidied = self._table.java.properties().get(TIDIED)
+        return tidied is None or time.time() * 1000 - int(tidied) > TIDIED_EVERY_MS
+
+
+def _now_ms() -> str:
+    return str(time.time_ns() // 1_000_000)

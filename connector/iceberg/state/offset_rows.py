@@ -1,0 +1,149 @@
+"""Texts by name -> rows of the offsets table, and back. On the driver; a few rows per connector.
+
+The table has Debezium's own shape (`id`, `offset_data`, `record_insert_ts`). A connector's rows live in one file that
+each save replaces, so any engine can read them without applying deletes.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType, TimestamptzType
+
+from connector.errors import CommitRefused
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.commit_attempts import land
+from connector.iceberg.commit.kafka_position import MADE_BY
+from connector.iceberg.java import mapped
+from connector.iceberg.state import system_tables
+from connector.iceberg.state.system_tables import OFTEN_SAVED, described, written
+from connector.iceberg.types.arrow_types import arrow_schema
+from connector.iceberg.write.rolling_file import FileKind
+
+SCHEMA = Schema(
+    NestedField(1, "id", StringType(), required=True),
+    NestedField(2, "offset_data", StringType(), required=False),
+    NestedField(3, "record_insert_ts", TimestamptzType(), required=False),
+)
+_COLUMNS = arrow_schema(SCHEMA)
+
+
+class StoredRows:
+    """The rows of one connector: its own, whose id is its name, and one per table, `<name>/<table>`."""
+
+    def __init__(self, catalog: Catalog, table: str, name: str) -> None:
+        """Open the table, or create it, and read this connector's rows.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        self._table = catalog.load(table) or catalog.create(table, SCHEMA, properties=OFTEN_SAVED)
+        self._name = name
+        self._rows: dict[str, str] = {}
+        self._foreign: list[dict[str, object]] = []
+        self._files: list[bytes] = []
+        self._seen: int | None = None
+        self._load()
+
+    @property
+    def own(self) -> str | None:
+        """The connector's own row, None before its first save."""
+        return self._rows.get(self._name)
+
+    @property
+    def by_table(self) -> dict[str, str]:
+        """The row of each table, by its full name."""
+        prefix = f"{self._name}/"
+        return {key.removeprefix(prefix): text for key, text in self._rows.items() if key.startswith(prefix)}
+
+    def put(self, own: str | None, tables: Mapping[str, str]) -> None:
+        """Store the connector's own row (None leaves it as it is) and those of some tables, in one commit.
+
+        Raises:
+            CommitRefused: another writer changed the same rows; call again after `reload`.
+            CommitUnknown: nobody could tell until `errors.retry.timeout`.
+            RetriableError: the catalog stayed away.
+        """
+        if own is not None:
+            self._rows[self._name] = own
+        for table, text in tables.items():
+            self._rows[f"{self._name}/{table}"] = text
+        self._replace()
+
+    def forget(self, tables: Iterable[str] | None = None) -> None:
+        """Drop the rows of some tables, all rows with None; the next `put` stores it."""
+        gone = None if tables is None else {f"{self._name}/{table}" for table in tables}
+        self._rows = {key: text for key, text in self._rows.items() if gone is not None and key not in gone}
+
+    def is_stale(self) -> bool:
+        """Tell whether another writer committed since the rows were read or stored here; one request to the catalog."""
+        self._table.refresh()
+        return self._table.snapshot_id != self._seen
+
+    def reload(self) -> None:
+        """Read the rows again, as they are in the table now."""
+        self._table.refresh()
+        self._load()
+
+    def _load(self) -> None:
+        metadata, seen = self._table.metadata(), self._table.snapshot_id
+        found: list[tuple[DataFile, list[dict[str, Any]]]] = []
+        if metadata.current_snapshot() is not None:
+            with self._table.reading("the rows"):
+                found = [(task.file, _rows(metadata.io, task.file.file_path)) for task in metadata.scan().plan_files()]
+        # Not before all is read: half of the rows, stored again, would be all of them.
+        self._rows, self._foreign, self._files, self._seen = {}, [], [], seen
+        for file, rows in found:
+            mine = {row["id"]: row["offset_data"] for row in rows if self._is_mine(row["id"])}
+            if mine:
+                self._rows.update(mine)
+                self._foreign += [row for row in rows if not self._is_mine(row["id"])]
+                self._files.append(described(_KIND, file.file_path, file.file_size_in_bytes, len(rows)))
+
+    def _is_mine(self, key: str) -> bool:
+        return key == self._name or key.startswith(f"{self._name}/")
+
+    def _replace(self) -> None:
+        description = self._written()
+
+        def update() -> Any:
+            made = self._table.java.newOverwrite().set(MADE_BY, self._name)
+            *gone, new = self._table.content_files([*self._files, description])
+            for file in gone:
+                made.deleteFile(file)
+            return made.addFile(new)
+
+        try:
+            land(self._table, uuid.uuid4().hex, update)
+        except CommitRefused:
+            system_tables.drop(self._table, description)
+            raise
+        self._files = [description]
+        self._seen = self._table.snapshot_id
+        if system_tables.count_snapshots(self._table) >= system_tables.MANY_SNAPSHOTS:
+            system_tables.expire(self._table)
+            self._seen = self._table.snapshot_id
+
+    def _written(self) -> bytes:
+        """Write one file with all of this connector's rows through Java's FileIO and give its description."""
+        now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
+        rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
+        with mapped(f"writing offsets of {self._table.name}"):
+            return written(self._table.java, _KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
+
+
+def _rows(io: FileIO, path: str) -> list[dict[str, Any]]:
+    with io.new_input(path).open() as stream:
+        rows: list[dict[str, Any]] = pq.read_table(stream).to_pylist()
+    return rows
+
+
+_KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)

@@ -1,0 +1,83 @@
+"""Positions -> the offsets table, and back (design, section 5). On the driver; a few rows per connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from connector.errors import CommitRefused, FatalError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.ancestry import Noted
+from connector.iceberg.commit.kafka_position import Position
+from connector.iceberg.state.offset_rows import StoredRows
+
+_TABLE = "table"
+
+
+class OffsetsTable:
+    """The stored positions of one sink; a second sink with the same name is noticed."""
+
+    def __init__(self, catalog: Catalog, table: str, name: str) -> None:
+        """Open the table, or create it, and read this connector's rows.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        self._rows, self._name = StoredRows(catalog, table, name), name
+        self._own = self._rows.own
+
+    @property
+    def position(self) -> Position | None:
+        """Where the connector stands, None before its first save."""
+        return None if self._own is None else Position.parse(self._own)
+
+    @property
+    def tables(self) -> dict[str, Noted]:
+        """Where each target table stands, by its full name."""
+        return {table: _noted(text) for table, text in self._rows.by_table.items()}
+
+    def save(self, position: Position, tables: Mapping[str, Noted]) -> None:
+        """Store the connector's position and those of some tables, in one commit.
+
+        Raises:
+            RetriableError: the catalog is away, or another connector was faster.
+            CommitUnknown: nobody could tell whether it is stored until `errors.retry.timeout`.
+            FatalError: another process with the same name stored its position.
+        """
+        own = position.json().decode()
+        if self._rows.is_stale():
+            self._rows.reload()
+            self._check(own)
+        try:
+            self._rows.put(own, {table: _text(noted) for table, noted in tables.items()})
+        except CommitRefused:
+            self._rows.reload()
+            if not self._check(own):
+                raise
+        self._own = own
+
+    def replace(self, position: Position, tables: Mapping[str, Noted]) -> None:
+        """Store exactly these positions, forgetting tables that are not named (`icebridge offsets reset`)."""
+        self._rows.forget()
+        self._rows.put(position.json().decode(), {table: _text(noted) for table, noted in tables.items()})
+        self._own = self._rows.own
+
+    def _check(self, own: str) -> bool:
+        """Whether the position is stored already; raise when another process stored one."""
+        if self._rows.own not in (own, self._own):
+            raise FatalError(
+                f"the stored offsets are not those that this process wrote: another sink named {self._name} is "
+                "running; stop it, or give one of them another `name`"
+            )
+        return self._rows.own == own and own != self._own
+
+
+def _text(noted: Noted) -> str:
+    place = {"uuid": noted.uuid, "snapshot-id": noted.snapshot_id, "sequence-number": noted.sequence_number}
+    return orjson.dumps({**orjson.loads(noted.position.json()), _TABLE: place}, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _noted(text: str) -> Noted:
+    place = orjson.loads(text).get(_TABLE, {})
+    return Noted(Position.parse(text), place.get("uuid", ""), place.get("snapshot-id"), place.get("sequence-number", 0))

@@ -1,0 +1,94 @@
+"""Rows -> a data file of one of our own tables (offsets, schemas, deleted keys); old snapshots, small files -> away.
+
+On the driver, through Java's FileIO: so few rows are no job for executors.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.errors import ConnectorError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.kafka_position import MADE_BY
+from connector.iceberg.commit.settlement import settling
+from connector.iceberg.commit.snapshot_expiry import METADATA
+from connector.iceberg.java import JavaTable, jvm, mapped
+from connector.iceberg.write.partitioning import UNPARTITIONED
+from connector.iceberg.write.rolling_file import FileKind, describe
+
+OFTEN_SAVED = {"format-version": "2", **METADATA}
+"""Properties of our own tables, which get a commit with every batch."""
+
+KEPT_SNAPSHOTS = 10
+MANY_SNAPSHOTS = 50
+"""So many are expired at once. Counted in the table: a process may end after each save."""
+
+
+def written(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
+    """Write rows to a new file of an unpartitioned table; give its description (`write.rolling_file`)."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd")
+    data = sink.getvalue().to_pybytes()
+    path = f"{java.location()}/data/{uuid.uuid4().hex}.parquet"
+    stream = java.io().newOutputFile(path).createOrOverwrite()
+    stream.write(data)
+    stream.close()
+    return described(kind, path, len(data), rows.num_rows)
+
+
+def count_snapshots(table: Table) -> int:
+    """Count the snapshots of a table as it was last read."""
+    return int(table.java.operations().current().snapshots().size())
+
+
+def expire(table: Table) -> None:
+    """Drop all snapshots but the newest few: a save a second would grow the metadata without end.
+
+    What fails is left for the next time.
+    """
+    try:
+        doing = f"expiring snapshots of {table.name}"
+        with mapped(doing), settling(table, doing) as java:
+            old = java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
+            old.retainLast(KEPT_SNAPSHOTS).commit()
+    except ConnectorError as error:
+        structlog.get_logger().warning("snapshots are expired later", table=table.name, reason=str(error))
+
+
+def drop(table: Table, description: bytes) -> None:
+    """Delete a file that no commit has, and none can get; one that cannot be deleted is an orphan, and harmless."""
+    try:
+        table.delete_file(orjson.loads(description)["file-path"])
+    except ConnectorError as error:
+        structlog.get_logger().warning("a file is left behind", reason=str(error))
+
+
+def merge(spark: SparkSession, table: Table, where: Any, name: str) -> None:
+    """Merge small files of the rows that an Iceberg expression holds, for the connector of this name. A Spark job.
+
+    Raises:
+        CommitUnknown: nobody could tell until `errors.retry.timeout`.
+        RetriableError: another writer was faster.
+    """
+    session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - Iceberg takes Java's session
+    # Iceberg finds what it wrote by the active session of the thread, and a thread of Python's own has none.
+    java_vm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+    doing = f"merging files of {table.name}"
+    with mapped(doing), settling(table, doing) as java:
+        rewrite = java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java)
+        rewrite.filter(where).snapshotProperty(MADE_BY, name).execute()
+
+
+def described(kind: FileKind, path: str, size_bytes: int, count: int) -> bytes:
+    """Give the description of a file of which nothing but its size and the count of its rows is known."""
+    names = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    told = {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}
+    return describe(kind, UNPARTITIONED, path, size_bytes, told)

@@ -1,0 +1,1 @@
+"""Arrow, Spark and JSON schemas <-> Iceberg's types, and values converted between them."""

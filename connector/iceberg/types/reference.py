@@ -1,0 +1,160 @@
+"""tables of types -> docs/reference/types.md: every row as the code has it.
+
+`python -m connector.iceberg.types.reference` writes it anew; a test fails when it is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import get_args
+
+import pyarrow as pa
+from attrs import evolve
+
+from connector.iceberg.types.arrow_types import iceberg_type
+from serde.avro.writer_schema import LOGICAL, PRIMITIVES
+from serde.connect import type_table
+from serde.emit.row_schema import Plain
+from serde.emit.type_mapping import LOSES, Binaries, Decimals, Modes, Times, form
+from serde.json.schemaless import WIRE
+
+REFERENCE = Path("docs/reference/types.md")
+_INTRO = """\
+# Types on the way into a table
+
+Made from the tables in `serde` by `python -m connector.iceberg.types.reference`; do not edit.
+
+A value arrives exactly or not at all: one that its column cannot hold becomes a dead letter that names field and type.
+A value that cannot be represented in `before` costs the event only where `before` is needed (deletes).
+"""
+_SCHEMA = """\
+## With a schema (JSON with schema, Avro)
+
+The schema name decides together with the Connect type; a name that is not here counts as its Connect type. Columns in
+`debezium.sink.iceberg.temporal-as-text` hold dates and times as ISO 8601 text, infinity and 24:00:00 included.
+"""
+_NESTED = """\
+Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, among them vectors
+(`io.debezium.data.FloatVector`, `DoubleVector`, `SparseDoubleVector`) and geometries (`io.debezium.data.geometry.*`:
+wkb and srid, of a point x and y too). Maps may have keys that are no text. A column is required when the schema says so
+and `preserve-required-property` is on.
+"""
+_AVRO = """\
+## Avro
+
+Frames are Confluent's: a zero byte, four bytes of schema id, the datum. `connect.name`, `connect.parameters` and
+`connect.type` of the writer schema decide; where they are missing, Avro's own types and logical types count as these:
+"""
+_AVRO_NESTED = """\
+`enum` is its symbol (string), `fixed` is bytes. A union with null is optional; a union of several other types is a
+struct with one column per type. A record that contains itself cannot be a column: its messages become dead letters.
+"""
+_BARE = """\
+## Without a schema (JSON payloads)
+
+Types come from the table if there is one, else from the values. A later value of a wider type widens the column; a
+value of another kind than its column is a dead letter, but that a text column takes numbers and booleans as their text.
+Numbers that stand for times, and base64, stay what JSON says: nothing tells them apart.
+
+No number passes through a type that has no room for it. What the table's column is decides how it is read: 1e3 and
+1.0 are whole numbers, 0.5 in a column of longs is a dead letter and changes no neighbour, a decimal or text column
+takes every digit, a text with a point is a number for a decimal column. In a floating column a fraction is the
+nearest number, a whole number itself or a dead letter. In a column that no table has yet, whole numbers that no
+double holds and fractions exclude each other, as other kinds do: what most events have becomes the type, the others
+become dead letters. `before` and `after` are rows of one table: their columns have one type.
+"""
+
+
+_OUT = """\
+## On the way out of a table
+
+What the source makes of each type by Debezium's modes, and what is lost when the sink brings it, with its schema,
+into a table of the same types. A type without a mode has one form only. That nothing else is lost is held by a test.
+"""
+_OUT_BARE = """\
+Without a schema these come back: whole numbers, reals, booleans, texts, uuids, timestamps with zone, decimals with
+`decimal.handling.mode=string`, and lists and structs of them. The others become dead letters of the sink where the
+table's type is not JSON's.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    return "\n".join(
+        [
+            *(_INTRO, _SCHEMA, *_connect(), "", _NESTED, _AVRO, *_avro(), "", _AVRO_NESTED, _BARE, *_bare(), ""),
+            *(_OUT, *_out(), "", _OUT_BARE),
+        ]
+    )
+
+
+def _iceberg(arrow: pa.DataType) -> str:
+    two, three = (str(iceberg_type(arrow, count(1), nanoseconds=new)) for new in (False, True))
+    return two if two == three else f"{three} (format version 2: {two})"
+
+
+def _row(kind: str, name: str, row: type_table.Kind) -> str:
+    return f"| {kind} | {f'`{name}`' if name else ''} | {_iceberg(row.logical)} | {row.note} |"
+
+
+def _connect() -> Iterator[str]:
+    yield "| Connect type | Schema name | Iceberg type | What to know |"
+    yield "|---|---|---|---|"
+    for kind, row in type_table.PRIMITIVES.items():
+        if kind not in ("float32", "float64"):
+            yield _row(kind, "", row)
+    yield f"| bytes | `{type_table.CONNECT}Decimal` | decimal(p, s) | {type_table.DECIMAL_NOTE} |"
+    for (kind, name), row in type_table.NAMED.items():
+        yield _row(kind, name, row)
+    for name, row in type_table.STRUCTURES.items():
+        yield _row("struct", name, row)
+
+
+def _avro() -> Iterator[str]:
+    yield "| Avro type | Connect type and schema name |"
+    yield "|---|---|"
+    for avro, (_, kind) in PRIMITIVES.items():
+        yield f"| {avro} | {kind} |"
+    for (kind, logical), name in LOGICAL.items():
+        yield f"| {kind} with `{logical}` | {kind} `{name}` |"
+    yield f"| bytes or fixed with `decimal` | bytes `{type_table.CONNECT}Decimal` |"
+
+
+def _bare() -> Iterator[str]:
+    yield "| JSON | Iceberg type |"
+    yield "|---|---|"
+    for what, arrow in WIRE.items():
+        yield f"| {what} | {_iceberg(arrow)} |"
+    yield "| array, object | list, struct |"
+
+
+_MODES = {
+    "decimal.handling.mode": ("decimals", get_args(Decimals), (Plain("decimal", 38, 10),)),
+    "time.precision.mode": ("times", get_args(Times), tuple(map(Plain, ("date", "time", "timestamp", "timestamp_ns")))),
+    "binary.handling.mode": ("binaries", get_args(Binaries), (Plain("binary"), Plain("fixed"))),
+}
+_ONE_FORM = ("boolean", "int", "long", "float", "double", "string", "uuid", "timestamptz", "timestamptz_ns", "variant")
+
+
+def _out() -> Iterator[str]:
+    yield "| Iceberg type | Mode | Connect type and schema name | Lost |"
+    yield "|---|---|---|---|"
+    for name in _ONE_FORM:
+        yield _leaving(Plain(name), "", Modes())
+    for option, (field, values, kinds) in _MODES.items():
+        for kind in kinds:
+            for value in values:
+                yield _leaving(kind, f"`{option}={value}`", evolve(Modes(), **{field: value}))
+
+
+def _leaving(kind: Plain, mode: str, modes: Modes) -> str:
+    made = form(kind, modes)
+    name = f"{made.type} `{made.name}`" if made.name else made.type
+    shown = "decimal(p, s)" if kind.name == "decimal" else kind.name
+    return f"| {shown} | {mode} | {name} | {LOSES.get(made.how, '')} |"
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(markdown(), "utf-8")

@@ -1,0 +1,86 @@
+"""One value of a column -> Iceberg's forms of it: bytes in manifests, JSON in expressions and partitions. Pure.
+
+Source: Iceberg's spec, "Appendix D: Single-value serialization". Values are those that are stored: numbers for dates
+and times, since Python's own end with the year 9999 and have no nanoseconds, and bytes for uuids.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.conversions import to_bytes
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from serde.connect.iso_text import civil
+
+_DAY_SECONDS = 86_400
+_DIGITS: dict[Any, int] = {
+    TimestampType: 6,
+    TimestamptzType: 6,
+    TimestampNanoType: 9,
+    TimestamptzNanoType: 9,
+}
+_ZONED = (TimestamptzType, TimestamptzNanoType)
+
+
+def stored(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Give a column's values as they are stored; Arrow's own scalars of dates and times fail beyond Python's years."""
+    kind = column.type
+    if isinstance(kind, pa.UuidType):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else None
+        if chunks is None:
+            return column.storage
+        return pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type)
+    if pa.types.is_temporal(kind):
+        return column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())  # noqa: PLR2004
+    return column
+
+
+def as_bytes(kind: PrimitiveType, value: Any) -> bytes:
+    """Give a value as manifests have it; a decimal is given by its unscaled number."""
+    if isinstance(kind, DecimalType):
+        size = (value if value >= 0 else ~value).bit_length() // 8 + 1
+        return int(value).to_bytes(size, "big", signed=True)
+    return to_bytes(kind, value)
+
+
+def as_json(kind: IcebergType, value: Any) -> Any:
+    """Give a value as Iceberg's JSON has it."""
+    digits = _DIGITS.get(type(kind))
+    if digits is not None:
+        days, rest = divmod(value, _DAY_SECONDS * 10**digits)
+        return f"{civil(days)}T{_clock(rest, digits)}{'+00:00' if isinstance(kind, _ZONED) else ''}"
+    made = _TEXTS.get(type(kind))
+    return value if made is None else made(value)
+
+
+def _clock(parts: int, digits: int) -> str:
+    seconds, fraction = divmod(parts, 10**digits)
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{fraction:0{digits}d}"
+
+
+_TEXTS: dict[Any, Callable[[Any], str]] = {
+    DateType: civil,
+    TimeType: lambda micros: _clock(micros, 6),
+    UUIDType: lambda value: str(uuid.UUID(bytes=value)),
+    FixedType: bytes.hex,
+    BinaryType: bytes.hex,
+    DecimalType: "{:f}".format,
+}

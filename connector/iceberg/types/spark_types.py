@@ -1,0 +1,77 @@
+"""Columns of a table -> the same as Spark can carry them, and back. On executors; exact both ways.
+
+Spark has no time of day, no nanoseconds, no uuid and no bytes of fixed length: they travel as their stored numbers, as
+text and as bytes of any, at whatever depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.types.conversion import converted
+from serde.arrays import children, uuid
+
+_Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+_LEAVES: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (pa.types.is_time, pa.int64()),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns", pa.int64()),
+    (lambda kind: isinstance(kind, pa.UuidType), pa.string()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+)
+
+
+def carried(kind: pa.DataType) -> pa.DataType:
+    """Give the type that Spark carries values of `kind` in."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, carried(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(carried(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(carried(kind.key_type), carried(kind.item_type))
+    return next((instead for matches, instead in _LEAVES if matches(kind)), kind)
+
+
+def to_spark(column: pa.Array) -> pa.Array:
+    """Give a column of a table in its `carried` type."""
+    return _rebuilt(column, carried(column.type), _leaf_to_spark)
+
+
+def from_spark(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Give a column of Spark's in the table's type: the other way round."""
+    return _rebuilt(column, kind, _leaf_from_spark)
+
+
+def _leaf_to_spark(column: pa.Array, target: pa.DataType) -> pa.Array:
+    return converted(column, target)[0] if isinstance(column.type, pa.UuidType) else column.cast(target)
+
+
+def _leaf_from_spark(column: pa.Array, target: pa.DataType) -> pa.Array:
+    if isinstance(target, pa.UuidType):
+        return uuid(column)[0]
+    if pa.types.is_integer(column.type) and pa.types.is_temporal(target):
+        return column.cast(target)
+    return converted(column, target)[0]
+
+
+def _rebuilt(column: pa.Array, target: pa.DataType, leaf: _Leaf) -> pa.Array:
+    if column.type.equals(target):
+        return column
+    gone = pc.is_null(column) if column.null_count else None
+    if pa.types.is_struct(target):
+        pairs = zip(children(column), target, strict=True)
+        made = [_rebuilt(child, field.type, leaf) for child, field in pairs]
+        return pa.StructArray.from_arrays(made, fields=list(target), mask=gone)
+    if pa.types.is_list(target):
+        offsets = pa.array(column.offsets.to_numpy())
+        return pa.ListArray.from_arrays(offsets, _rebuilt(column.values, target.value_type, leaf), target, mask=gone)
+    if pa.types.is_map(target):
+        offsets = pa.array(column.offsets.to_numpy())
+        keys = _rebuilt(column.keys, target.key_type, leaf)
+        items = _rebuilt(column.items, target.item_type, leaf)
+        return pa.MapArray.from_arrays(offsets, keys, items, target, mask=gone)
+    return leaf(column, target)

@@ -1,0 +1,1 @@
+"""Arrow batches -> data files, delete files and deletion vectors."""

@@ -1,0 +1,1 @@
+"""Arrow batches -> the bytes of one Parquet or Avro file, and what its manifest says of it."""

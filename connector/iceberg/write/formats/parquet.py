@@ -1,0 +1,112 @@
+"""Rows -> one Parquet file, and what a manifest says of it. Runs on executors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import OutputStream
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
+    compute_statistics_plan,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType
+
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.types.variants import STORED, encoded
+from connector.iceberg.write.formats.parquet_footer import statistics
+from connector.iceberg.write.formats.parquet_variants import Annotated
+from connector.iceberg.write.formats.value_bounds import UNORDERED
+
+_NO_METRICS = MetricsMode(MetricModeTypes.NONE)
+
+
+class ParquetFile:
+    """An open file; each write is a row group."""
+
+    def __init__(
+        self,
+        stream: OutputStream,
+        schema: Schema,
+        layout: TableLayout,
+        columns: pa.Schema,
+        variants: frozenset[str] = frozenset(),
+    ) -> None:
+        """Write the header.
+
+        Args:
+            stream: where the bytes go.
+            schema: of the rows.
+            layout: the table.
+            columns: the rows' columns, with field ids.
+            variants: those columns whose text is stored as variants.
+        """
+        self._stream, self._variants = stream, variants
+        self._stored = pa.schema([f.with_type(STORED) if f.name in variants else f for f in columns])
+        self._annotated = Annotated(stream, variants) if variants else None
+        wanted, places = self._plan = _statistics_plan(
+            schema.model_dump_json(), tuple(layout.properties.items()), variants
+        )
+        # Readers compare with footers as they do with bounds.
+        without = frozenset(number for number, each in wanted.items() if isinstance(each.iceberg_type, UNORDERED))
+        told = [path for path, number in places.items() if number not in without] if without else True
+        tops = {field.name: field.field_id for field in schema.fields if field.field_id in without}
+        self._nulls, self._uncounted = dict.fromkeys(tops.values(), 0), tops
+        # Footers say nothing of NaN; without counts readers take it that bounds hold for every row.
+        self._floats = {
+            field.name: field.field_id
+            for field in schema.fields
+            if isinstance(field.field_type, FloatType | DoubleType)
+            and wanted[field.field_id].mode.type != MetricModeTypes.NONE
+        }
+        self._nans = dict.fromkeys(self._floats.values(), 0)
+        self._writer = pq.ParquetWriter(
+            self._annotated or stream,
+            self._stored,
+            store_decimal_as_integer=True,
+            write_statistics=told,
+            **layout.compression,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows as one row group."""
+        for name in self._variants:
+            at = rows.column_names.index(name)
+            rows = rows.set_column(at, self._stored.field(at), encoded(rows.column(at)))
+        for name, number in self._uncounted.items():
+            self._nulls[number] += rows.column(name).null_count
+        for name, number in self._floats.items():
+            self._nans[number] += pc.sum(pc.is_nan(rows.column(name))).as_py() or 0
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+
+    def close(self) -> tuple[int, dict[str, Any]]:
+        """Give the size in bytes and the statistics; the stream stays open."""
+        if self._annotated is not None:
+            self._annotated.hold()
+        self._writer.close()
+        size_bytes = self._stream.tell() if self._annotated is None else self._annotated.release()
+        return size_bytes, statistics(self._writer.writer.metadata, *self._plan, self._nulls, self._nans)
+
+
+# As a table's files are alike, what its schema says of them is worked out once per process.
+
+
+@lru_cache(maxsize=1024)
+def _statistics_plan(
+    schema_json: str, properties: tuple[tuple[str, str], ...], variants: frozenset[str]
+) -> tuple[dict[int, StatisticsCollector], dict[str, int]]:
+    schema = Schema.model_validate_json(schema_json)
+    wanted, places = compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
+    for name in variants:
+        number = places.pop(name)
+        places |= {f"{name}.{part.name}": number for part in STORED}
+        wanted[number] = replace(wanted[number], mode=_NO_METRICS)
+    return wanted, places

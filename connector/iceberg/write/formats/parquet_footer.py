@@ -1,0 +1,94 @@
+"""The footer of a written Parquet file -> what a manifest says of it: counts and bounds. Pure.
+
+PyIceberg's own reading of footers takes dates and times through Python's types, which have an end and no nanoseconds,
+and bounds of some row groups for those of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector
+from pyiceberg.types import DecimalType, DoubleType, FloatType, StringType
+
+from connector.iceberg.write.formats.value_bounds import UNORDERED, Extremes
+
+_WITH_BOUNDS = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
+
+
+def statistics(
+    footer: pq.FileMetaData,
+    wanted: Mapping[int, StatisticsCollector],
+    places: Mapping[str, int],
+    nulls: Mapping[int, int],
+    nans: Mapping[int, int],
+) -> dict[str, Any]:
+    """Give what `write.rolling_file.describe` takes.
+
+    Args:
+        footer: of the file.
+        wanted: what is collected of each field id.
+        places: the field id of each column, by its path.
+        nulls: how many nulls columns have of which the footer does not say it.
+        nans: how many numbers that are none floating columns have.
+    """
+    sizes: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    null_counts: dict[int, int | None] = {}
+    extremes: dict[int, Extremes] = {}
+    offsets = []
+    for index in range(footer.num_row_groups):
+        group = footer.row_group(index)
+        offsets.append(_start(group.column(0)))
+        for place in range(footer.num_columns):
+            chunk = group.column(place)
+            field_id = places[chunk.path_in_schema]
+            sizes[field_id] = sizes.get(field_id, 0) + chunk.total_compressed_size
+            mode = wanted[field_id].mode
+            if mode.type == MetricModeTypes.NONE:
+                continue
+            counts[field_id] = counts.get(field_id, 0) + chunk.num_values
+            if not chunk.num_values:
+                continue
+            told: Any = chunk.statistics if chunk.is_stats_set else None
+            before = null_counts.get(field_id, 0)
+            known = before is not None and told is not None and told.has_null_count
+            null_counts[field_id] = before + told.null_count if before is not None and known else None
+            kind = wanted[field_id].iceberg_type
+            if mode.type in _WITH_BOUNDS and not isinstance(kind, UNORDERED):
+                _extend(extremes.setdefault(field_id, Extremes(kind, mode.length)), chunk, told)
+    lower = {key: each.lower() for key, each in extremes.items()}
+    upper = {key: each.upper() for key, each in extremes.items()}
+    return {
+        "record_count": footer.num_rows,
+        "column_sizes": sizes,
+        "value_counts": counts,
+        "null_value_counts": {key: value for key, value in null_counts.items() if value is not None} | dict(nulls),
+        "nan_value_counts": dict(nans),
+        "lower_bounds": {key: value for key, value in lower.items() if value is not None},
+        "upper_bounds": {key: value for key, value in upper.items() if value is not None},
+        "split_offsets": sorted(offsets),
+    }
+
+
+def _extend(found: Extremes, chunk: pq.ColumnChunkMetaData, told: Any) -> None:
+    kind = found.kind
+    if told is None or not told.has_min_max:
+        # Long values are left out of footers; numbers that are none are no ends.
+        empty = told is not None and told.has_null_count and told.null_count == chunk.num_values
+        if not empty and not (told is not None and isinstance(kind, (FloatType, DoubleType))):
+            found.known = False
+        return
+    low, high = told.min_raw, told.max_raw
+    if isinstance(kind, DecimalType) and isinstance(low, bytes):
+        low, high = (int.from_bytes(each, "big", signed=True) for each in (low, high))
+    elif isinstance(kind, StringType):
+        low, high = low.decode(), high.decode()
+    found.add(low, high)
+
+
+def _start(chunk: pq.ColumnChunkMetaData) -> int:
+    data, dictionary = int(chunk.data_page_offset), chunk.dictionary_page_offset
+    return int(dictionary) if chunk.has_dictionary_page and dictionary < data else data

@@ -1,0 +1,67 @@
+"""Rows and deleted keys -> data files and equality delete files of one table, within a task's memory. On executors."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.write.partitioning import Partition, split, unpartitioned
+from connector.iceberg.write.rolling_file import FileKind, RollingFile
+
+OPEN_FILES = 32
+"""Partitions written at once per task: the least recently used file is finished when another partition comes."""
+
+WAITING_BYTES = 96 * 1024**2
+"""Arrow bytes that may wait over all partitions of a task; beyond it the fullest partition is written."""
+
+
+class TableWriter:
+    """Writes one table's files in one task; `close` gives their descriptions."""
+
+    def __init__(self, layout: TableLayout, label: str) -> None:
+        """Prepare; files are opened when rows come.
+
+        Args:
+            layout: the table.
+            label: goes into file names.
+        """
+        self._layout, self._label = layout, label
+        self._open: OrderedDict[Partition, RollingFile] = OrderedDict()
+        self._deletes: RollingFile | None = None
+        self._done: list[bytes] = []
+
+    def rows(self, batch: pa.RecordBatch) -> None:
+        """Write rows; the columns are the layout's, all of them, in order."""
+        for partition, part in split(batch, self._layout.spec, self._layout.schema):
+            self._file(partition).write(part)
+        while sum(file.waiting_bytes for file in self._open.values()) > WAITING_BYTES:
+            max(self._open.values(), key=lambda file: file.waiting_bytes).flush()
+
+    def deletes(self, keys: pa.RecordBatch) -> None:
+        """Write keys whose rows, in whatever partition, are gone once this is committed."""
+        if self._deletes is None:
+            kind = FileKind.equality_deletes(self._layout)
+            everywhere = unpartitioned(self._layout.delete_spec_fields)
+            self._deletes = RollingFile(self._layout, kind, everywhere, self._label)
+        self._deletes.write(keys)
+
+    def close(self) -> Iterator[bytes]:
+        """Finish every file and give the descriptions."""
+        for file in self._open.values():
+            yield from file.close()
+        if self._deletes is not None:
+            yield from self._deletes.close()
+        yield from self._done
+
+    def _file(self, partition: Partition) -> RollingFile:
+        file = self._open.pop(partition, None)
+        if file is None:
+            file = RollingFile(self._layout, FileKind.data(self._layout), partition, self._label)
+            if len(self._open) >= OPEN_FILES:
+                _, oldest = self._open.popitem(last=False)
+                self._done.extend(oldest.close())
+        self._open[partition] = file
+        return file

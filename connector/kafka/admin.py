@@ -1,0 +1,149 @@
+"""The cluster's own view: its id, topics with ids, and offset ranges. On the driver; metadata only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from connector.errors import FatalError, RetriableError
+from connector.settings import KafkaSettings
+from connector.settings.kafka.kafka import Scope
+
+TIMEOUT_S = 15.0
+At = tuple[str, int]
+
+
+@attrs.frozen
+class Topic:
+    """A topic as it is now; `id` changes when a topic is deleted and made again."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+@contextmanager
+def mapped(doing: str) -> Iterator[None]:
+    """Raise ours instead of librdkafka's errors.
+
+    Raises:
+        RetriableError: the broker is away or says that a later try may succeed.
+        FatalError: everything else (authorisation, faulty names).
+    """
+    try:
+        yield
+    except KafkaException as error:
+        fault = error.args[0]
+        text = f"{doing}: {fault.str() if isinstance(fault, KafkaError) else fault}"
+        raise RetriableError(text) if is_passing(fault) else FatalError(text) from error
+
+
+_OWN = (
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+)
+_NO_LEADER = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+"""What brokers say of a topic that was made just now, and of one whose leader moves."""
+
+_PASSING = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
+
+
+def is_passing(fault: object) -> bool:
+    """Tell whether a later try may succeed."""
+    return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in _PASSING)
+
+
+def configuration(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
+    """Give librdkafka's configuration; its own log stays silent, what matters comes back as an error."""
+    return {"log_level": 2, **settings.client(scope)}
+
+
+class Cluster:
+    """One Kafka cluster."""
+
+    def __init__(self, settings: KafkaSettings, timeout_s: float = TIMEOUT_S) -> None:
+        """Prepare; nothing is asked yet. An answer is waited for `timeout_s`."""
+        self._settings, self._timeout_s = settings, timeout_s
+        self._admin = AdminClient({**configuration(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
+
+    def id(self) -> str:
+        """Give the cluster's id."""
+        with mapped(f"asking {self._settings.bootstrap_servers} for the cluster id"):
+            return str(self._admin.describe_cluster(request_timeout=self._timeout_s).result().cluster_id)
+
+    def names(self) -> set[str]:
+        """Give the names of all topics."""
+        return set(self._partitions())
+
+    def selected(self) -> dict[str, Topic]:
+        """Give the topics that the settings select and that exist."""
+        return self.topics([name for name in self.names() if self._settings.takes(name)])
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Describe topics; those that do not exist are left out."""
+        if not names:
+            return {}
+        with mapped("describing topics"):
+            futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
+            found = [one for future in futures.values() if (one := _existing(future)) is not None]
+        return {t.name: Topic(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)}
+
+    def placed(self) -> set[At]:
+        """Give the topic-partitions of the topics that the settings select and that exist."""
+        return {
+            (topic, partition)
+            for topic, count in self._partitions().items()
+            if self._settings.takes(topic)
+            for partition in range(count)
+        }
+
+    def ends(self, at: Iterable[At]) -> dict[At, int]:
+        """Give the offset after the last record of each topic-partition."""
+        return self._offsets(at, OffsetSpec.latest())
+
+    def beginnings(self, at: Iterable[At]) -> dict[At, int]:
+        """Give the offset of the oldest record that is still there."""
+        return self._offsets(at, OffsetSpec.earliest())
+
+    def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
+        """Create a topic unless it is there."""
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
+        try:
+            with mapped(f"creating topic {topic}"):
+                self._admin.create_topics([new], request_timeout=self._timeout_s)[topic].result()
+        except FatalError as error:
+            cause = error.__cause__
+            if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
+                raise
+
+    def _partitions(self) -> dict[str, int]:
+        """Give how many partitions each topic has."""
+        with mapped(f"listing topics of {self._settings.bootstrap_servers}"):
+            listed = self._admin.list_topics(timeout=self._timeout_s).topics
+            return {name: len(topic.partitions) for name, topic in listed.items()}
+
+    def _offsets(self, at: Iterable[At], spec: OffsetSpec) -> dict[At, int]:
+        wanted = {TopicPartition(topic, partition): spec for topic, partition in at}
+        if not wanted:
+            return {}
+        with mapped("asking for offsets"):
+            futures = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
+            return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+
+
+def _existing(future: Any) -> Any:
+    """Give what a topic is described as, None when it was deleted meanwhile."""
+    try:
+        return future.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise

@@ -1,0 +1,183 @@
+"""Sockets to brokers: connect, log in, ask and answer; and who leads which topic-partition. On executors.
+
+A client lives as long as its process and is used by one thread; a connection that fails is opened anew.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import attrs
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka.consumer import protocol as messages
+from connector.kafka.consumer import sasl, tls
+from connector.kafka.consumer.protocol import Answer, At
+
+_CLIENT = "icebridge"
+_TIMEOUT_S = 10.0
+_LARGEST_BYTES = 1 << 30
+_SIZE = struct.Struct(">i")
+Host = tuple[str, int]
+
+
+@attrs.frozen
+class Address:
+    """Where a cluster is and how to log in: librdkafka's settings, hashable."""
+
+    settings: tuple[tuple[str, str], ...] = attrs.field(repr=False)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Address:
+        """Keep settings."""
+        return cls(tuple(sorted(settings.items())))
+
+    @property
+    def hosts(self) -> list[Host]:
+        """The brokers to begin with."""
+        servers = dict(self.settings)["bootstrap.servers"]
+        split = (server.strip().rpartition(":") for server in servers.split(","))
+        return [(host.removeprefix("[").removesuffix("]").rpartition("://")[2], int(port)) for host, _, port in split]
+
+
+class Connection:
+    """One socket to one broker."""
+
+    def __init__(self, host: Host, address: Address) -> None:
+        """Connect and log in. OSError when the broker is away; FatalError when it refuses us."""
+        self._settings = dict(address.settings)
+        self._number = self._answered = 0
+        self._socket = socket.create_connection(host, _TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        protocol = self._settings.get("security.protocol", "PLAINTEXT").upper()
+        try:
+            if protocol.endswith("SSL"):
+                self._socket = tls.context(self._settings).wrap_socket(self._socket, server_hostname=host[0])
+            if protocol.startswith("SASL"):
+                self._login()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def send(self, kind: tuple[int, int], body: bytes) -> None:
+        """Send a request; its answer is the next that `receive` gives."""
+        self._number += 1
+        self._socket.sendall(messages.request(kind, self._number, _CLIENT, body))
+
+    def receive(self) -> Answer:
+        """Wait for the answer to the oldest request. OSError when the connection ends."""
+        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
+        if not _SIZE.size <= size <= _LARGEST_BYTES:
+            raise ConnectionError(f"an answer of {size} bytes; is this port a Kafka broker's, and the protocol right?")
+        answer = Answer(memoryview(self._exactly(size)))
+        self._answered += 1
+        if answer.number("i") != self._answered:
+            raise ConnectionError("an answer to another request")
+        return answer
+
+    def ask(self, kind: tuple[int, int], body: bytes) -> Answer:
+        """Send a request and wait for its answer."""
+        self.send(kind, body)
+        return self.receive()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def _exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view, at = memoryview(data), 0
+        while at < size:
+            got = self._socket.recv_into(view[at:])
+            if not got:
+                raise ConnectionError("the broker closed the connection")
+            at += got
+        return data
+
+    def _login(self) -> None:
+        mechanism = self._settings["sasl.mechanisms"]
+        answer = self.ask(messages.HANDSHAKE, messages.text(mechanism))
+        if answer.number("h"):
+            raise FatalError(f"the broker does not take logins by {mechanism}")
+        talk = sasl.conversation(mechanism, self._settings["sasl.username"], self._settings["sasl.password"])
+        try:
+            message = next(talk)
+            while True:
+                answer = self.ask(messages.AUTHENTICATE, _SIZE.pack(len(message)) + message)
+                if answer.number("h"):
+                    raise FatalError(f"the broker refused the login by {mechanism}: {answer.text()}")
+                answer.text()
+                message = talk.send(answer.blob())
+        except StopIteration:
+            return
+        except (sasl.LoginRefused, KeyError, ValueError, struct.error) as error:
+            raise FatalError(f"login by {mechanism}: {error}") from error
+
+
+class Clients:
+    """Connections to the brokers of one cluster, and the leaders of topic-partitions as last heard."""
+
+    def __init__(self, address: Address) -> None:
+        """Nothing is opened before it is needed."""
+        self._address = address
+        self._open: dict[Host, Connection] = {}
+        self._leaders: dict[At, Host] = {}
+
+    def leader(self, at: At) -> Host:
+        """Give the broker that leads a topic-partition.
+
+        Raises:
+            RetriableError: no broker can tell, or there is none now.
+            FatalError: we may not know.
+        """
+        if at not in self._leaders:
+            self._learn([at[0]])
+        if at not in self._leaders:
+            raise RetriableError(f"{at[0]}-{at[1]} has no leader now")
+        return self._leaders[at]
+
+    def forget(self, at: At) -> None:
+        """Ask anew who leads it."""
+        self._leaders.pop(at, None)
+
+    def connection(self, host: Host) -> Connection:
+        """Give the connection to a broker. OSError when it is away."""
+        if host not in self._open:
+            self._open[host] = Connection(host, self._address)
+        return self._open[host]
+
+    def drop(self, host: Host) -> None:
+        """Close a connection that failed, or that holds an answer nobody waits for."""
+        if host in self._open:
+            self._open.pop(host).close()
+
+    def _learn(self, topics: Sequence[str]) -> None:
+        reasons = []
+        for host in dict.fromkeys([*self._open, *self._address.hosts]):
+            try:
+                answer = self.connection(host).ask(messages.METADATA, messages.metadata_request(topics))
+                found = messages.metadata_of(answer)
+            except (OSError, struct.error) as error:
+                self.drop(host)
+                reasons.append(f"{host[0]}:{host[1]}: {error}")
+                continue
+            for at, (error_code, broker) in found.leaders.items():
+                if error_code in _FORBIDDEN:
+                    raise FatalError(f"topic {at[0]}: not allowed to read it (Kafka's error {error_code})")
+                if broker in found.brokers:
+                    self._leaders[at] = found.brokers[broker]
+            return
+        raise RetriableError(f"no broker answers: {'; '.join(reasons)}")
+
+
+_FORBIDDEN = frozenset({29, 30, 31})
+
+
+@cache
+def client(address: Address) -> Clients:
+    """Give the process's connections to a cluster."""
+    return Clients(address)

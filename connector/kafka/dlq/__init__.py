@@ -1,0 +1,1 @@
+"""Records that cannot be applied -> the dead letter queue, and back."""

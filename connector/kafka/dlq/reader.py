@@ -1,0 +1,130 @@
+"""The dead letter topic -> letters, what became of them, and marks of those put through again. On the driver.
+
+A mark is a record of the same topic with key and value as they were put through (repaired, maybe); its header
+`__icebridge.replayed` names the letter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import attrs
+from confluent_kafka import Message, Producer
+
+from connector.errors import RetriableError
+from connector.kafka.admin import Cluster, configuration, mapped
+from connector.kafka.dlq.writer import HEADER_PREFIX
+from connector.kafka.record_lookup import Records
+from connector.settings import KafkaSettings
+
+MARK = "__icebridge.replayed"
+_NUMBER = re.compile(r"[0-9]{1,19}")
+_CHUNK = 20_000
+_FLUSH_S = 60.0
+
+
+@attrs.frozen
+class DeadLetter:
+    """A letter: its id (`partition-offset` in the dead letter topic), the record, where it stood, and why it is dead.
+
+    `key` and `value` are as they came; of a letter that was `replayed`, as they were put through.
+    """
+
+    id: str
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    reason: str
+    key: bytes | None = attrs.field(repr=False)
+    value: bytes | None = attrs.field(repr=False)
+    replayed: bool = False
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, partition and offset of the record."""
+        return self.topic, self.partition, self.offset
+
+
+def read(cluster: Cluster, kafka: KafkaSettings, topic: str) -> list[DeadLetter]:
+    """Give every letter of a dead letter topic, in the order of their records; none when there is no such topic.
+
+    A record whose letter was written twice (after a crash) is given once, by its last letter. Raises RetriableError
+    when the broker is away.
+    """
+    if topic not in cluster.names():
+        return []
+    count = cluster.topics([topic])[topic].partitions
+    at = [(topic, partition) for partition in range(count)]
+    ends, starts = cluster.ends(at), cluster.beginnings(at)
+    found: dict[tuple[str, int, int], DeadLetter] = {}
+    ids: dict[tuple[str, int, int], set[str]] = {}
+    done: dict[str, Message] = {}
+    with Records(kafka) as records:
+        for where in at:
+            for message in between(records, where, starts[where], ends[where]):
+                headers = _headers(message)
+                letter = _letter(message, headers)
+                if MARK in headers:
+                    done[headers[MARK]] = message
+                elif letter is not None:
+                    found[letter.place] = letter
+                    ids.setdefault(letter.place, set()).add(letter.id)
+    letters = (_marked(letter, [done[one] for one in ids[at] if one in done]) for at, letter in found.items())
+    return sorted(letters, key=lambda letter: letter.place)
+
+
+def _marked(letter: DeadLetter, marks: list[Message]) -> DeadLetter:
+    if not marks:
+        return letter
+    return attrs.evolve(letter, replayed=True, key=_bytes(marks[-1].key()), value=_bytes(marks[-1].value()))
+
+
+def between(records: Records, at: tuple[str, int], start: int, end: int) -> Iterable[Message]:
+    """Give the records of a topic-partition from `start` up to, not including, `end`, some thousands at a time."""
+    while start < end:
+        found = records.first({at: start}, min(_CHUNK, end - start))[at]
+        for message in found:
+            if message.offset() < end:
+                yield message
+        if not found:
+            return
+        start = found[-1].offset() + 1
+
+
+def mark(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetter]) -> None:
+    """Note that letters were put through as they are here. Raises RetriableError without an acknowledgement."""
+    producer = Producer({**configuration(kafka, "producer"), "enable.idempotence": True})
+    with mapped(f"marking letters of {topic}"):
+        for letter in letters:
+            producer.produce(topic, letter.value, letter.key, headers=[(MARK, letter.id.encode())])
+            producer.poll(0)
+    if producer.flush(_FLUSH_S):
+        raise RetriableError(f"the mark in {topic} was not acknowledged within {_FLUSH_S:.0f} s")
+
+
+def _headers(message: Message) -> dict[str, str]:
+    given: Iterable[tuple[str, bytes | None]] = message.headers() or ()
+    # The reasons come last: a record may have been a letter of another connector before.
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in given}
+
+
+def _letter(message: Message, headers: Mapping[str, str]) -> DeadLetter | None:
+    told = {name: headers.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
+    if not told["topic"] or not all(_NUMBER.fullmatch(told[name]) for name in ("partition", "offset")):
+        return None
+    return DeadLetter(
+        id=f"{message.partition()}-{message.offset()}",
+        topic=told["topic"],
+        partition=int(told["partition"]),
+        offset=int(told["offset"]),
+        stage=headers.get(f"{HEADER_PREFIX}stage", ""),
+        reason=headers.get(f"{HEADER_PREFIX}exception.message", ""),
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+    )
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,82 @@
+"""A few messages of the driver's own -> side topics: transactions, heartbeats, schema changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka.admin import Cluster, configuration, is_passing, mapped
+from connector.settings import KafkaSettings
+
+FLUSH_S = 60.0
+_MARGIN_S = 5.0
+"""How much longer than the producer tries to deliver a message its outcome is waited for."""
+
+KeyValue = tuple[bytes, bytes | None]
+
+
+class Messages:
+    """Writes single messages; partitions by the Java murmur2 hash, as the producer of events does.
+
+    What was not acknowledged when `send` returns is never written later: whoever sends again would have it twice, or
+    behind what follows it.
+    """
+
+    def __init__(self, settings: KafkaSettings, cluster: Cluster, flush_s: float = FLUSH_S) -> None:
+        """Prepare; nothing is opened before the first message. `flush_s` is how long messages are tried to deliver."""
+        self._settings, self._cluster, self._flush_s = settings, cluster, flush_s
+        self._producer: Producer | None = None
+        self._made: set[str] = set()
+
+    def create(self, topic: str, replication: int) -> None:
+        """Create a topic of one partition, in which order is known, unless it is there."""
+        if topic not in self._made:
+            self._cluster.create(topic, 1, replication, {})
+            self._made.add(topic)
+
+    def send(self, topic: str, messages: Iterable[KeyValue]) -> None:
+        """Write messages in order and wait until all are acknowledged.
+
+        Raises:
+            RetriableError: the broker is away or did not acknowledge in time.
+            FatalError: the topic cannot be written.
+        """
+        producer, faults = self._opened(), list[KafkaError]()
+        delivered, written = partial(_take, faults), False
+        try:
+            with mapped(f"writing to {topic}"):
+                for key, value in messages:
+                    producer.produce(topic, value, key, on_delivery=delivered)
+                left = producer.flush(self._flush_s + _MARGIN_S)
+            written = not (left or faults)
+        finally:
+            if not written:
+                self._forget(producer)
+        if left:
+            raise RetriableError(f"{left} messages to {topic} were not acknowledged within {self._flush_s:.0f} s")
+        if faults:
+            kind = RetriableError if all(map(is_passing, faults)) else FatalError
+            raise kind(f"a message to {topic} was not written: {faults[0].str()}")
+
+    def _opened(self) -> Producer:
+        if self._producer is None:
+            own = {"partitioner": "murmur2_random", "message.timeout.ms": int(self._flush_s * 1000)}
+            given = configuration(self._settings, "producer")
+            if "delivery.timeout.ms" in given:
+                del own["message.timeout.ms"]
+            self._producer = Producer({**own, **given, "enable.idempotence": True})
+        return self._producer
+
+    def _forget(self, producer: Producer) -> None:
+        """Drop what waits to be written, and the producer with it: what comes next has one of its own."""
+        self._producer = None
+        producer.purge()
+        producer.flush(0)
+
+
+def _take(faults: list[KafkaError], error: KafkaError | None, _: Message) -> None:
+    if error is not None:
+        faults.append(error)

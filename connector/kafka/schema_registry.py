@@ -1,0 +1,146 @@
+"""schema id <-> writer schema: the schema registry, asked once per id and process. On executors and on the driver.
+
+The client is confluent-kafka's; a schema that others refer to comes with them, theirs first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from connector.errors import FatalError, RetriableError
+from connector.settings.converters.schema_registry import RegistrySettings
+from serde.avro.schema_source import Texts, UnknownSchema
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema
+
+TIMEOUT_S = 10.0
+UNKNOWN_S = 60.0
+"""How long the registry is not asked again for an id that it does not have: broken messages hold any number."""
+
+_MOST_UNKNOWN = 10_000
+_GREATEST = 2**31 - 1
+_NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _INVALID, _TOO_MANY, _SERVER = 404, 401, 403, 409, 422, 429, 500
+_LOGIN = "; check its basic.auth settings"
+_HINTS = {
+    _UNAUTHORIZED: _LOGIN,
+    _FORBIDDEN: _LOGIN,
+    _CONFLICT: "; the table's schema now is not compatible with the ones registered there: relax the subject's "
+    "compatibility (PUT /config/<subject>), or leave the column that changed out of the events",
+    _INVALID: "; the registry does not take it as Avro",
+}
+_RETRIES, _PAUSE_MS, _LONGEST_PAUSE_MS = 2, 200, 2000
+
+
+class Registry:
+    """One registry with its settings."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        """Prepare; nothing is asked yet."""
+        # Its imports (an HTTP client, OAuth) cost 0.3 s, which only Avro should pay.
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        given = dict(settings.client)
+        self._where = ", ".join(url.rpartition("@")[2] for url in given["url"].split(","))
+        self._client = SchemaRegistryClient(
+            {
+                **given,
+                "timeout": TIMEOUT_S,
+                "max.retries": _RETRIES,
+                "retries.wait.ms": _PAUSE_MS,
+                "retries.max.wait.ms": _LONGEST_PAUSE_MS,
+            }
+        )
+        self._known: dict[int, Texts] = {}
+        self._unknown: dict[int, tuple[float, str]] = {}
+
+    def schema(self, number: int) -> Texts:
+        """Give the texts of an Avro schema: those it refers to, in order, then its own.
+
+        Raises:
+            UnknownSchema: the registry has no Avro schema of this id.
+            RetriableError: it is away or busy.
+            FatalError: it lets us not in, or refuses the question.
+        """
+        known = self._known.get(number)
+        if known is not None:
+            return known
+        since, reason = self._unknown.get(number, (-UNKNOWN_S, ""))
+        if time.monotonic() - since < UNKNOWN_S:
+            raise UnknownSchema(reason)
+        try:
+            texts = self._asked(number)
+        except UnknownSchema as unknown:
+            if len(self._unknown) >= _MOST_UNKNOWN:
+                self._unknown.clear()
+            self._unknown[number] = (time.monotonic(), str(unknown))
+            raise
+        self._known[number] = texts
+        return texts
+
+    def number(self, subject: str, text: str, *, register: bool) -> int:
+        """Give the id of an Avro schema under a subject, registered if it is not there and `register` says so.
+
+        Raises:
+            RetriableError: the registry is away or busy.
+            FatalError: it refuses the schema (another than the subject's compatibility allows), or does not have it.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        schema = Schema(text, "AVRO")
+        doing = f"registering a schema under {subject}" if register else f"asking for a schema of {subject}"
+        try:
+            with self._mapped(doing):
+                if register:
+                    return int(self._client.register_schema(subject, schema))
+                return int(self._client.lookup_schema(subject, schema).schema_id)
+        except UnknownSchema as unknown:
+            todo = "register it, or set auto.register.schemas=true" if not register else "check the registry's URL"
+            raise FatalError(f"registry {self._where}: {doing}: it is not there; {todo}") from unknown
+
+    def _asked(self, number: int) -> Texts:
+        if number > _GREATEST:
+            raise UnknownSchema("no registry has ids as great as this")
+        with self._mapped(f"asking for schema id {number}"):
+            schema = self._client.get_schema(number)
+            if (schema.schema_type or "AVRO") != "AVRO":
+                raise UnknownSchema(f"the registry has a schema of type {schema.schema_type} there, not Avro")
+            return tuple(dict.fromkeys([*self._referred(schema), schema.schema_str or ""]))
+
+    def _referred(self, schema: Schema) -> Iterator[str]:
+        """Texts of the schemas that this one refers to, each after those that it refers to itself."""
+        for reference in schema.references or ():
+            found = self._client.get_version(reference.subject, reference.version).schema
+            yield from self._referred(found)
+            yield found.schema_str
+
+    @contextmanager
+    def _mapped(self, doing: str) -> Iterator[None]:
+        """Raise ours instead of the client's errors; messages of the registry itself stay out, they may quote."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        try:
+            yield
+        except SchemaRegistryError as error:
+            status = error.http_status_code
+            text = f"registry {self._where}: {doing}: status {status}"
+            if status == _NOT_FOUND:
+                raise UnknownSchema("the registry does not have it") from error
+            if status == _TOO_MANY or status >= _SERVER:
+                raise RetriableError(text) from error
+            raise FatalError(text + _HINTS.get(status, "")) from error
+        except (UnknownSchema, RecursionError):
+            raise
+        except Exception as error:
+            # What the HTTP client raises has no base class that would not change with it.
+            raise RetriableError(f"registry {self._where}: {doing}: {type(error).__name__}") from error
+
+
+@lru_cache(maxsize=16)
+def registry(settings: RegistrySettings) -> Registry:
+    """Give the registry of these settings, one per process."""
+    return Registry(settings)

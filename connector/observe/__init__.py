@@ -1,1 +1,0 @@
-"""How a run is seen from outside: logs and progress."""

@@ -1,0 +1,1 @@
+"""documents -> bulk requests, and what became of each document."""

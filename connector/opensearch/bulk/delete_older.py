@@ -1,0 +1,59 @@
+"""An index -> the same without the documents that are older than a version. Runs on executors, a slice each.
+
+Deletes by query know nothing of external versions: they would leave a later change of a key no chance. So ids are read
+page by page, and deleted as any other change is, by version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from connector.opensearch.bulk.actions import Style
+from connector.opensearch.bulk.document_sender import Sender
+from connector.opensearch.client import client, mapped
+from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+
+PAGE = 5_000
+_KEPT = "2m"
+
+
+def emptied(
+    connection: ConnectionSettings,
+    settings: BulkSettings,
+    style: Style,
+    version: int,
+    most: int,
+    place: int,
+    slices: int,
+    own: Mapping[str, str] | None = None,
+) -> int:
+    """Delete the documents of one slice whose version is not above `most`; give how many there were.
+
+    A delete has the version `version`, or that of its document where it is greater: later changes have no less.
+
+    With `own` only those whose fields have these texts: they are read, as a field may be indexed in any way.
+
+    Raises:
+        RetriableError, FatalError: the cluster is away, or refuses it.
+    """
+    sender, name = Sender(connection, settings, lambda *_: None), style.over or style.index
+    asking = client(connection)
+    body: dict[str, object] = {"size": PAGE, "_source": sorted(own or ()) or False, "sort": ["_doc"], "version": True}
+    if slices > 1:
+        body["slice"] = {"id": place, "max": slices}
+    with mapped(f"emptying index {name}"):
+        asking.indices.refresh(index=name)
+        page = asking.search(index=name, body=body, scroll=_KEPT)
+        while page["hits"]["hits"]:
+            hits = [hit for hit in page["hits"]["hits"] if not own or hit.get("_source", {}).items() >= own.items()]
+            old = [hit for hit in hits if hit["_version"] <= most]
+            ids = pa.array([hit["_id"] for hit in old], pa.string())
+            versions = np.array([max(hit["_version"], version) for hit in old], np.int64)
+            if old:
+                sender.delete_at(style, [hit["_index"] for hit in old], ids, versions, np.arange(len(ids)))
+            page = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _KEPT})
+        asking.clear_scroll(body={"scroll_id": [page["_scroll_id"]]}, ignore=[404])
+    return sender.finish().deleted

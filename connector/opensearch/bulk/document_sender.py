@@ -1,0 +1,201 @@
+"""Documents and deletes by id -> the index that each belongs to, by bulk requests. Runs on executors.
+
+Usually that is the one index of their name. Behind an alias that was rolled over there are several, and versions only
+hold within one; so there (docs/decisions/0022):
+
+1. A change of a document goes to the index that holds it, whichever takes new ones by now.
+2. A delete goes to all of them: each remembers its version.
+3. A document that none of them holds asks the oldest first, by a delete of its own version: one that was deleted
+   since by a newer change is not brought back. Then it goes to the index that takes new ones.
+4. Where two of them hold it (two processes, and a rollover between them), the next change leaves one.
+5. What is only ever added (data streams) is left out where one of them holds it: it came before.
+
+The oldest is enough in rule 3: it was there when any of the others was told of a delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.opensearch.bulk.actions import Style, deleting, indexing, written
+from connector.opensearch.bulk.bulk_processor import Actions, Bulk, Counts, Refused, Stale
+from connector.opensearch.documents.document_lookup import Held, held, homes, refresh
+from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from serde.arrays import Ints
+
+_UNASKED = -1
+"""Tag of deletes whose answer decides nothing."""
+
+
+class Sender:
+    """Sends documents and deletes of one task; `finish` waits for all of them. All raise as `Bulk.send`."""
+
+    def __init__(
+        self, connection: ConnectionSettings, settings: BulkSettings, refuse: Refused, stale: Stale = lambda _: None
+    ) -> None:
+        """Prepare; nothing is sent yet."""
+        self._connection, self._settings, self._told = connection, settings, stale
+        self._bulk = Bulk(connection, settings, refuse, stale)
+        self._beside: Bulk | None = None
+        self._newer: list[int] = []
+        self._refreshed: set[str] = set()
+
+    def put_rows(
+        self, style: Style, rows: pa.RecordBatch, ids: pa.StringArray, versions: Ints | None, tags: Ints
+    ) -> None:
+        """Put rows into their index, as documents of these ids."""
+        for place, at in self._places(style, ids, versions, tags):
+            picked = rows if at is None else rows.take(pa.array(at))
+            for actions in indexing(place, picked, *_taken(at, ids, versions, tags)):
+                self._bulk.send(actions)
+
+    def put(
+        self,
+        style: Style,
+        texts: Mapping[str, pa.StringArray],
+        ids: pa.StringArray | None,
+        versions: Ints | None,
+        tags: Ints,
+    ) -> None:
+        """Put documents into their index whose fields are JSON texts already; without ids OpenSearch makes them up."""
+        if ids is None:
+            self._bulk.send(written(style, list(texts), list(texts.values()), None, None, tags))
+            return
+        for place, at in self._places(style, ids, versions, tags):
+            picked = [text if at is None else text.take(pa.array(at)) for text in texts.values()]
+            self._bulk.send(written(place, list(texts), picked, *_taken(at, ids, versions, tags)))
+
+    def delete(self, style: Style, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> None:
+        """Take documents out, wherever they are."""
+        if style.over is None:
+            self._bulk.send(deleting(style, ids, versions, tags))
+            return
+        found = self._homes(style, ids)
+        self.delete_at(style, [found.get(row, (style.index,))[-1] for row in range(len(ids))], ids, versions, tags)
+
+    def delete_at(
+        self, style: Style, places: Sequence[str], ids: pa.StringArray, versions: Ints | None, tags: Ints
+    ) -> None:
+        """Take documents out of the indexes that hold them, and let the others behind the name know (rule 2)."""
+        at = np.array(places, object)
+        for index in dict.fromkeys((*style.behind, *places)):
+            own, others = np.flatnonzero(at == index), np.flatnonzero(at != index)
+            if len(own):
+                self._bulk.send(_deletes(style, index, own, ids, versions, tags))
+            if len(others) and versions is not None and not style.partial:
+                self._aside.send(_deletes(style, index, others, ids, versions, np.full(len(tags), _UNASKED)))
+
+    def held(self, style: Style, ids: Sequence[str], fields: Sequence[str]) -> list[Held | None]:
+        """Give what there is of each id: its version, and these fields."""
+        if style.over is None:
+            return list(held(self._connection, style.index, ids, fields))
+        found = self._homes(style, pa.array(ids, pa.string()))
+        places = [found.get(row, (style.index,))[-1] for row in range(len(ids))]
+        return list(held(self._connection, places, ids, fields))
+
+    def settle(self) -> None:
+        """Wait until everything that was sent is settled."""
+        self._bulk.settle()
+        if self._beside is not None:
+            self._beside.settle()
+
+    def finish(self) -> Counts:
+        """Settle, and let go of the threads; give the counts of all."""
+        try:
+            counts = self._bulk.finish()
+        finally:
+            if self._beside is not None:
+                self._beside.finish()
+        return counts
+
+    @property
+    def _aside(self) -> Bulk:
+        """What nobody counts: deletes that are sent to be remembered, or to ask."""
+        if self._beside is None:
+            self._beside = Bulk(self._connection, self._settings, lambda *_: None, self._newer.append)
+        return self._beside
+
+    def _places(
+        self, style: Style, ids: pa.StringArray, versions: Ints | None, tags: Ints
+    ) -> Iterator[tuple[Style, Ints | None]]:
+        """Give the index of each document, by rows; None for all rows."""
+        if style.over is None:
+            yield style, None
+            return
+        found = self._homes(style, ids)
+        new = np.ones(len(ids), np.bool_)
+        new[list(found)] = False
+        if style.create:
+            self._bulk.counts.indexed += len(found)
+            yield style, np.flatnonzero(new)
+            return
+        if versions is not None and not style.partial:
+            self._one_left(style, found, ids, versions)
+            gone = self._gone(style, np.flatnonzero(new), ids, versions)
+            self._bulk.counts.stale += len(gone)
+            for row in gone.tolist():
+                self._told(int(tags[row]))
+            new[gone] = False
+        by_index: dict[str, list[int]] = {}
+        for row, own in found.items():
+            by_index.setdefault(own[-1], []).append(row)
+        for index, rows in by_index.items():
+            yield attrs.evolve(style, index=index), np.array(rows)
+        if new.any():
+            yield style, np.flatnonzero(new)
+
+    def _homes(self, style: Style, ids: pa.StringArray) -> dict[int, tuple[str, ...]]:
+        """Give the indexes that hold each document, oldest first, by row; rows of new documents are left out.
+
+        What tasks put into the older ones was searchable before, and what they put into others goes there again; so
+        one refresh is enough for a task.
+        """
+        assert style.over is not None
+        if style.over not in self._refreshed:
+            refresh(self._connection, style.over)
+            self._refreshed.add(style.over)
+        known = homes(self._connection, style.over, ids.to_pylist())
+        if not known:
+            return {}
+        age = {index: place for place, index in enumerate(style.behind)}
+        rows = np.flatnonzero(pc.is_in(ids, pa.array(list(known), pa.string())))
+        own = zip(rows.tolist(), ids.take(pa.array(rows)).to_pylist(), strict=True)
+        return {row: tuple(sorted(known[text], key=lambda i: (age.get(i, len(age)), i))) for row, text in own}
+
+    def _one_left(
+        self, style: Style, found: Mapping[int, tuple[str, ...]], ids: pa.StringArray, versions: Ints
+    ) -> None:
+        twice: dict[str, list[int]] = {}
+        for row, own in found.items():
+            for index in own[:-1]:
+                twice.setdefault(index, []).append(row)
+        for index, rows in twice.items():
+            unasked = np.full(len(ids), _UNASKED)
+            self._aside.send(_deletes(style, index, np.array(rows), ids, versions, unasked))
+
+    def _gone(self, style: Style, rows: Ints, ids: pa.StringArray, versions: Ints) -> Ints:
+        """Give the rows that were deleted by newer changes, as the oldest index remembers (rule 3)."""
+        oldest = style.behind[0]
+        if oldest == style.index or not len(rows):
+            return rows[:0]
+        self._newer.clear()
+        self._aside.send(_deletes(style, oldest, rows, ids, versions, np.arange(len(ids))))
+        self._aside.settle()
+        return np.array(sorted(row for row in self._newer if row != _UNASKED), np.int64)
+
+
+def _deletes(style: Style, index: str, rows: Ints, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> Actions:
+    return deleting(attrs.evolve(style, index=index), *_taken(rows, ids, versions, tags))
+
+
+def _taken(
+    rows: Ints | None, ids: pa.StringArray, versions: Ints | None, tags: Ints
+) -> tuple[pa.StringArray, Ints | None, Ints]:
+    if rows is None:
+        return ids, versions, tags
+    return ids.take(pa.array(rows)), None if versions is None else versions[rows], tags[rows]

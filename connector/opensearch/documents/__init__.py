@@ -1,0 +1,1 @@
+"""rows -> document ids and JSON; ids -> stored documents."""

@@ -1,0 +1,1 @@
+"""schemas -> index names, mappings, templates and aliases."""

@@ -1,0 +1,280 @@
+"""Indexes of a cluster: looked up, made, and given fields. On the driver; metadata only.
+
+An index remembers in its mapping's `_meta` the columns that it was made for, so that nothing of it is kept elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+import orjson
+from opensearchpy import OpenSearch
+from opensearchpy.exceptions import NotFoundError, RequestError
+
+from connector.errors import FatalError, GapError, RetriableError
+from connector.opensearch.bulk.actions import Style
+from connector.opensearch.client import client, mapped
+from connector.opensearch.indexes.index_identity import WAYS_OUT, Ids, lost
+from connector.opensearch.indexes.mapping import Field, added
+from connector.settings.opensearch.sink import SearchSettings
+
+META = "icebridge"
+
+Members = frozenset[tuple[str, bool]]
+"""The indexes behind an alias, and of each whether it is said to take documents."""
+
+_LINE_BYTES = 3_000
+"""Names of indexes in one request: its line may have 4 KiB (`http.max_initial_line_length`)."""
+
+_UUIDS = "*.settings.index.uuid"
+_SEEN = "*.aliases,*.settings.index.uuid,*.data_stream"
+
+
+@attrs.frozen
+class Index:
+    """What a name stands for: an index, an alias of one or several, or a data stream.
+
+    `writes` is the index that takes new documents, `behind` all of them, oldest first, where the name is not an index
+    itself; `members` has them as the cluster tells them. Fields are those of the index that takes documents; `noted`
+    is what we noted last (empty for a foreign one), `rolled` the fields beside that note, where a rollover has made an
+    index that lacks them. `ids` tell the indexes from others of their names; empty where names come with time.
+    """
+
+    name: str
+    properties: Mapping[str, Any]
+    noted: Mapping[str, Any]
+    writes: str = ""
+    behind: tuple[str, ...] = ()
+    members: Members = frozenset()
+    stream: bool = False
+    rolled: Mapping[str, Any] | None = None
+    ids: Ids = attrs.field(factory=dict)
+
+    def style(self, *, partial: bool) -> Style:
+        """Give how documents are written there."""
+        if self.stream:
+            return Style(self.name, create=True, over=self.name)
+        several = len(self.behind) > 1
+        return Style(
+            self.writes or self.name,
+            partial,
+            over=self.name if several else None,
+            behind=self.behind if several else (),
+        )
+
+
+class Indexes:
+    """The indexes of one cluster."""
+
+    def __init__(self, settings: SearchSettings) -> None:
+        """Prepare; nothing is asked yet."""
+        self._client: OpenSearch = client(settings.connection)
+        self._settings = {"index.gc_deletes": settings.gc_deletes}
+
+    def find(self, name: str) -> Index | None:
+        """Look an index, alias or data stream up; after a rollover the new index is given what ours must have.
+
+        Raises:
+            RetriableError: the cluster is away.
+            FatalError: it does not let us in, or nobody knows which index behind an alias takes documents.
+        """
+        with mapped(f"looking {name} up"):
+            try:
+                answer = self._client.indices.get(index=name)
+            except NotFoundError:
+                return None
+        index = found(name, answer) if answer else None
+        if index is not None and index.rolled is not None:
+            self.grow(index, index.rolled, index.noted)
+        return index
+
+    def current(self, index: Index) -> Index:
+        """Give what a name stands for now: aliases may have been rolled over. Cost: a small request.
+
+        Raises:
+            GapError: the name is gone, or an index has taken its place, and the documents are gone.
+            RetriableError, FatalError: as `find`.
+        """
+        with mapped(f"looking {index.name} up"):
+            try:
+                answer = self._client.indices.get(index=index.name, params={"filter_path": _SEEN})
+            except NotFoundError:
+                answer = {}
+        now = _ids(answer)
+        reason = lost(index.name, index.ids, now)
+        if reason is not None:
+            raise GapError(reason)
+        if now == index.ids and (index.stream or not index.behind or _members(index.name, answer) == index.members):
+            return index
+        fresh = self.find(index.name)
+        if fresh is None:
+            raise GapError(f"index {index.name} is gone, and the documents that it had; {WAYS_OUT}")
+        return fresh
+
+    def unchanged(self, indexes: Iterable[Index]) -> frozenset[str]:
+        """Give the names of those that are indexes themselves and still the same: a request for many of them.
+
+        Raises:
+            RetriableError, FatalError: as `find`.
+        """
+        plain = {index.name: index.ids for index in indexes if index.ids.keys() == {index.name}}
+        now: dict[str, str] = {}
+        with mapped("looking indexes up"):
+            for some in requests(plain):
+                # Those that are gone are left out of the answer, those that became aliases come by other names.
+                params = {"ignore_unavailable": "true", "filter_path": _UUIDS}
+                now |= _ids(self._client.indices.get_settings(index=some, name="index.uuid", params=params))
+        return frozenset(name for name, ids in plain.items() if ids == {name: now.get(name)})
+
+    def stayed(self, index: Index) -> Index:
+        """See that all indexes that documents were sent to are still there, and behind their alias; give what is now.
+
+        One that was dropped meanwhile OpenSearch makes anew, behind no alias, for the very documents sent to it.
+
+        Raises:
+            RetriableError: one is not; sent once more, the documents go where they belong.
+            GapError, FatalError: as `current`.
+        """
+        now = self.current(index)
+        gone = sorted(set(index.behind) - set(now.behind))
+        if gone and not index.stream:
+            raise RetriableError(
+                f"{', '.join(gone)} left alias {index.name} while documents were sent there; the batch is sent again "
+                "(an index of that name without alias can be deleted)"
+            )
+        return now
+
+    def create(self, name: str, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> Index:
+        """Make an index, and give it; one that another process made meanwhile is all right.
+
+        Raises:
+            RetriableError, FatalError: the cluster is away, or refuses it.
+        """
+        body = {"settings": self._settings, "mappings": {"_meta": meta(noted), "properties": dict(properties)}}
+        with mapped(f"creating index {name}"):
+            try:
+                self._client.indices.create(index=name, body=body)
+            except RequestError as error:
+                if error.error != "resource_already_exists_exception":
+                    raise
+        made = self.find(name)
+        if made is None:
+            raise RetriableError(f"index {name} was made and is gone again")
+        return made
+
+    def grow(self, index: Index, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> None:
+        """Give an index the fields that it lacks, and note its columns; all indexes behind an alias get them.
+
+        Raises:
+            FatalError: it has too many fields, or refuses them for another reason.
+        """
+        body = {"_meta": meta(noted), "properties": added(index.properties, properties)}
+        with mapped(f"adding fields to index {index.name}"):
+            try:
+                self._client.indices.put_mapping(index=index.name, body=body)
+                if index.behind and not index.stream:
+                    # Indexes that a rollover makes have the settings of templates, and none of ours.
+                    kept = {"preserve_existing": "true"}
+                    self._client.indices.put_settings(index=index.name, body=self._settings, params=kept)
+            except RequestError as error:
+                if "Limit of total fields" in str(error.info):
+                    raise FatalError(
+                        f"index {index.name} takes no more fields: raise its index.mapping.total_fields.limit, leave "
+                        "columns out (debezium.sink.iceberg.excluded-columns), or set schema.ignore=true"
+                    ) from error
+                raise
+
+    def swap(self, alias: str, fresh: str) -> list[str]:
+        """Let a name stand for a fresh index, in one step that no search falls into; give the indexes it stood for.
+
+        What had the name before is deleted, whether it was an index itself or stood behind the alias.
+
+        Raises:
+            RetriableError, FatalError: the cluster is away, or refuses it; the name is as it was.
+        """
+        with mapped(f"swapping {alias} for {fresh}"):
+            self._client.indices.refresh(index=fresh)
+            try:
+                before = [name for name in self._client.indices.get(index=alias) if name != fresh]
+            except NotFoundError:
+                before = []
+            gone = [{"remove_index": {"index": name}} for name in before]
+            added_alias = {"add": {"index": fresh, "alias": alias, "is_write_index": True}}
+            self._client.indices.update_aliases(body={"actions": [*gone, added_alias]})
+        return before
+
+
+def found(name: str, answer: Mapping[str, Any]) -> Index:
+    """Read what a name stands for (pure).
+
+    Raises:
+        FatalError: an alias that documents cannot be found or written through.
+    """
+    order = sorted(answer, key=lambda each: (int(answer[each]["settings"]["index"]["creation_date"]), each))
+    mappings = {each: answer[each]["mappings"] for each in order}
+    ours = [each for each in order if META in mappings[each].get("_meta", {})]
+    noted = {key: orjson.loads(text) for key, text in mappings[ours[-1]]["_meta"][META].items()} if ours else {}
+    if order == [name]:
+        return Index(name, mappings[name].get("properties", {}), noted, ids=_ids(answer))
+    stream = any(told.get("data_stream") == name for told in answer.values())
+    writes = order[-1] if stream else _writing(name, {each: answer[each]["aliases"][name] for each in order})
+    return Index(
+        name,
+        mappings[writes].get("properties", {}),
+        noted,
+        writes=writes,
+        behind=tuple(order),
+        members=frozenset() if stream else _members(name, answer),
+        stream=stream,
+        rolled=mappings[ours[-1]].get("properties", {}) if ours and writes not in ours else None,
+        ids=_ids(answer),
+    )
+
+
+def requests(names: Iterable[str]) -> Iterator[str]:
+    """Give names, with commas between, in as few request lines as OpenSearch takes."""
+    waiting, size_bytes = list[str](), 0
+    for name in names:
+        own = len(quote(name)) + 3
+        if waiting and size_bytes + own > _LINE_BYTES:
+            yield ",".join(waiting)
+            waiting, size_bytes = [], 0
+        waiting.append(name)
+        size_bytes += own
+    if waiting:
+        yield ",".join(waiting)
+
+
+def _ids(answer: Mapping[str, Any]) -> dict[str, str]:
+    return {index: told["settings"]["index"]["uuid"] for index, told in answer.items()}
+
+
+def _members(name: str, answer: Mapping[str, Any]) -> Members:
+    return frozenset((index, bool(told["aliases"][name].get("is_write_index"))) for index, told in answer.items())
+
+
+def _writing(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> str:
+    """Give the index behind an alias that takes documents."""
+    for index, told in aliases.items():
+        if {"filter", "index_routing", "search_routing"} & told.keys():
+            raise FatalError(
+                f"alias {name} has a filter or a routing on index {index}: documents behind it cannot be kept; "
+                "give the sink an alias without, and searches one of their own"
+            )
+    chosen = [index for index, told in aliases.items() if told.get("is_write_index")]
+    if len(aliases) == 1 and next(iter(aliases.values())).get("is_write_index") is not False:
+        chosen = list(aliases)
+    if not chosen:
+        raise FatalError(
+            f"alias {name} stands for {', '.join(aliases)}, and none of them takes documents: set is_write_index on one"
+        )
+    return chosen[0]
+
+
+def meta(noted: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Give our notes as a mapping keeps them."""
+    # As text: `_meta` is an object whose parts OpenSearch would otherwise merge and reorder as it likes.
+    return {META: {key: orjson.dumps(value).decode() for key, value in noted.items()}}

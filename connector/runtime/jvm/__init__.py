@@ -1,0 +1,1 @@
+"""jars.lock -> a Java runtime and verified jars in the cache."""

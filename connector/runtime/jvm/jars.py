@@ -1,0 +1,184 @@
+"""jars.lock -> jar files on this machine: fetched one by one, checked against their SHA-256, remembered as checked.
+
+No resolution happens here: the lock names every file. `python -m connector.runtime.jvm.jars` fetches the components that
+icebridge itself runs on, `python -m connector.runtime.jvm.jars connect jdbc-sink` those named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from connector.errors import FatalError
+from connector.runtime.jvm.cache import cache_dir
+from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse
+
+if TYPE_CHECKING:
+    from jgo.maven import MavenContext
+
+_THREADS = 8
+_TRIES = 3
+_PAUSE_S = 2.0
+STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
+"""Components that only some catalogs need."""
+ON_DEMAND = frozenset({"connect", "jdbc-sink", "registry"}) | STORES
+"""Components of the interop tests and of some catalogs: fetched when named or asked for by `jars`, not with the others.
+"""
+
+Stamp = dict[str, tuple[int, int]]
+"""File path -> (size in bytes, modification time in ns) at the time its checksum was found right."""
+
+
+def jars(component: str, lock: Path = LOCK_FILE) -> tuple[Path, ...]:
+    """Return the jars of a component (`spark`, `broker`, ...), in class path order, fetching what is missing.
+
+    The first call reads every file once for its checksum; later calls only look at size and modification time
+    (a few ms). FatalError: unknown component, registry out of reach, or a file that is not the locked one.
+    """
+    return fetch(_locked(component, lock), _stamp_file(component), lambda _: None)
+
+
+def fetch(artifacts: Sequence[Artifact], stamp_file: Path, done: Callable[[Artifact], None]) -> tuple[Path, ...]:
+    """Have every artifact on this machine, checked; call `done` after each; keep what was checked in `stamp_file`."""
+    stamp = _read_stamp(stamp_file)
+    home = _repository()
+    stale = [artifact for artifact in artifacts if not _is_stamped(stamp, artifact, home / artifact.relative)]
+    if stale:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for artifact in pool.map(lambda artifact: _have(artifact, home), stale):
+                done(artifact)
+        stamp = {_key(artifact, home / artifact.relative): _state(home / artifact.relative) for artifact in artifacts}
+        _write_stamp(stamp_file, stamp)
+    return tuple(home / artifact.relative for artifact in artifacts)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _locked(component: str, lock: Path) -> tuple[Artifact, ...]:
+    components = parse(lock.read_text(encoding="utf-8"))
+    if component not in components:
+        raise FatalError(f"no component {component!r} in {lock.name}; it has {', '.join(sorted(components))}")
+    return components[component]
+
+
+def _have(artifact: Artifact, home: Path) -> Artifact:
+    """Put the artifact below `home` unless the right file is there; return it."""
+    target = home / artifact.relative
+    if target.is_file() and sha256_of(target) == artifact.sha256:
+        return artifact
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Fetched aside and moved into place: another process, or a kill in the middle, never leaves half a jar.
+    with TemporaryDirectory(prefix=".fetch-", dir=home) as aside:
+        fetched = _download(artifact, Path(aside))
+        found = sha256_of(fetched)
+        if found != artifact.sha256:
+            raise FatalError(
+                f"{artifact.file_name}: the registry's file has SHA-256 {found}, jars.lock says {artifact.sha256}; "
+                "do not use it: check the registry or mirror that jgo is set to"
+            )
+        fetched.replace(target)
+    return artifact
+
+
+def _download(artifact: Artifact, folder: Path) -> Path:
+    context = _context(folder)
+    component = context.project(artifact.group, artifact.name).at_version(artifact.version)
+    wanted = component.artifact(classifier=artifact.classifier, packaging=artifact.packaging)
+    for attempt in range(1, _TRIES + 1):
+        try:
+            return wanted.resolve()
+        except (OSError, RuntimeError) as error:  # requests' errors are OSErrors; jgo raises RuntimeError for a refusal
+            (folder / artifact.relative).unlink(missing_ok=True)
+            if attempt == _TRIES:
+                raise FatalError(
+                    f"{artifact}: not to be had from the Maven registry after {_TRIES} tries ({type(error).__name__}: "
+                    f"{error}); check the network, or name a mirror in jgo's settings ([repositories] central = ...)"
+                ) from error
+            time.sleep(_PAUSE_S * attempt)
+    raise AssertionError
+
+
+def _context(folder: Path) -> MavenContext:
+    from jgo.config import GlobalSettings
+    from jgo.maven import MavenContext
+
+    repositories = {**MavenContext().remote_repos, **GlobalSettings.load().repositories}
+    return MavenContext(repo_cache=folder, remote_repos=repositories)
+
+
+def _repository() -> Path:
+    """The local Maven repository that jgo and Maven share: `M2_REPO`, else `~/.m2/repository`."""
+    chosen = os.environ.get("M2_REPO")
+    home = Path(chosen).expanduser() if chosen else Path.home() / ".m2" / "repository"
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
+def _stamp_file(component: str) -> Path:
+    return cache_dir() / "jars" / f"{component}.json"
+
+
+def _key(artifact: Artifact, path: Path) -> str:
+    return f"{artifact.sha256} {path}"
+
+
+def _state(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _is_stamped(stamp: Stamp, artifact: Artifact, path: Path) -> bool:
+    return path.is_file() and stamp.get(_key(artifact, path)) == _state(path)
+
+
+def _read_stamp(file: Path) -> Stamp:
+    try:
+        return {key: (size, time_ns) for key, (size, time_ns) in json.loads(file.read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _write_stamp(file: Path, stamp: Stamp) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    draft.write_text(json.dumps(stamp), encoding="utf-8")
+    draft.replace(file)
+
+
+def chosen(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Return the components to fetch: those named, else all but ON_DEMAND. FatalError for a name that is not known."""
+    names, known = tuple(names), tuple(known)
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise FatalError(f"no component {', '.join(unknown)} in {LOCK_FILE.name}; it has {', '.join(sorted(known))}")
+    return names or tuple(name for name in known if name not in ON_DEMAND)
+
+
+def main() -> None:
+    """Fetch the components named on the command line, else those for everyone, showing how far it is."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    components = parse(LOCK_FILE.read_text(encoding="utf-8"))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        for component in chosen(sys.argv[1:], components):
+            artifacts = components[component]
+            task = progress.add_task(f"jars for {component}", total=len(artifacts))
+            fetch(artifacts, _stamp_file(component), lambda _, task=task: progress.advance(task))  # type: ignore[misc]
+            progress.update(task, completed=len(artifacts))
+
+
+if __name__ == "__main__":
+    main()

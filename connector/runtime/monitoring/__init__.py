@@ -1,0 +1,1 @@
+"""What a run reports -> log lines and terminal progress."""

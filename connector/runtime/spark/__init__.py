@@ -1,0 +1,1 @@
+"""settings -> a Spark session, its Python workers and the errors of its tasks."""

@@ -1,0 +1,46 @@
+"""our own packages -> a zip that Python workers on other machines import them from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from connector.runtime.jvm.cache import cache_dir
+
+PACKAGES = ("connector", "serde")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def packages_root() -> Path:
+    """Return the folder that holds our packages (a checkout or site-packages)."""
+    return Path(__file__).resolve().parents[3]
+
+
+def packages_zip() -> Path:
+    """Return a zip of our packages in the cache, named after what it holds; made when missing (some ms)."""
+    root = packages_root()
+    files = sorted(
+        file.relative_to(root)
+        for package in PACKAGES
+        for file in (root / package).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    )
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.as_posix()} {hashlib.sha256((root / file).read_bytes()).hexdigest()}\n".encode())
+    target = cache_dir() / "packages" / f"icebridge-{digest.hexdigest()[:16]}.zip"
+    if not target.exists():
+        _write(target, root, files)
+    return target
+
+
+def _write(target: Path, root: Path, files: Sequence[Path]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.writestr(zipfile.ZipInfo(file.as_posix(), _EPOCH), (root / file).read_bytes())
+    draft.replace(target)

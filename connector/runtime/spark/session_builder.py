@@ -1,0 +1,195 @@
+"""settings -> a Spark session that reads Kafka and writes Iceberg, and its Python workers warmed up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from connector.errors import FatalError
+from connector.redaction import SPARK_REGEX
+from connector.runtime.jvm.gateway import launched
+from connector.runtime.jvm.jars import jars
+from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.user_jars import missing
+from connector.runtime.spark.packages import packages_root, packages_zip
+from connector.settings.iceberg.required_jars import completed, components, guessed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_LOG_CONFIG = Path(__file__).with_name("log4j2-spark.properties")
+
+DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Batches into Python workers: large enough for columns, small enough for the processor's caches.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
+    "spark.python.worker.reuse": "true",
+    # Spark's own leaves out keys of accounts, credentials and logins.
+    "spark.redaction.regex": SPARK_REGEX,
+    "spark.sql.redaction.options.regex": f"{SPARK_REGEX}|url",
+}
+
+
+class Catalog(Protocol):
+    """What is needed to know of an Iceberg catalog."""
+
+    @property
+    def name(self) -> str:
+        """Name in Spark."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Iceberg's catalog properties, with `type` or `catalog-impl`; `fs.*` and `dfs.*` are Hadoop's."""
+
+
+def catalog_conf(catalog: Catalog) -> dict[str, str]:
+    """Return the `spark.sql.catalog.<name>` settings of an Iceberg catalog (Iceberg docs, Spark configuration).
+
+    Hadoop's own keys are handed over a second time behind `hadoop.`, where Iceberg's Spark catalog looks for them.
+    """
+    base = f"spark.sql.catalog.{catalog.name}"
+    hadoop = {f"hadoop.{key}": value for key, value in catalog.properties.items() if key.startswith(("fs.", "dfs."))}
+    # What a cached table says may be old, and the cache hides the catalog's namespaces.
+    own = {base: SPARK_CATALOG, f"{base}.cache-enabled": "false"}
+    return {**own, **{f"{base}.{key}": value for key, value in {**catalog.properties, **hadoop}.items()}}
+
+
+def java_options(given: str) -> str:
+    """Return the driver's JVM options: `given` and those of ours that it says nothing about.
+
+    Two collectors at once stop the JVM, so ours (parallel: the cheapest per byte on few cores) yields to any other.
+    A thread stack of 4 MB, because long plans overflowed the default one on a stream's thread.
+    """
+    words = given.split()
+    ours = []
+    if not any(word.startswith("-XX:+Use") and word.endswith("GC") for word in words):
+        ours.append("-XX:+UseParallelGC")
+    if not any(word.startswith("-Xss") for word in words):
+        ours.append("-Xss4m")
+    if not any(word.startswith(("-Dlog4j2.configurationFile=", "-Dlog4j.configurationFile=")) for word in words):
+        ours.append(f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}")
+    return " ".join([*ours, given]).strip()
+
+
+def is_local(master: str) -> bool:
+    """Tell whether driver and executors are one process (`local`, `local[...]`; not `local-cluster[...]`)."""
+    return master == "local" or master.startswith("local[")
+
+
+def session_conf(
+    app: str, catalog: Catalog, spark: Mapping[str, str], jar_files: Iterable[Path], root: Path
+) -> dict[str, str]:
+    """Return every Spark setting of a session; the user's `spark` wins, lists (jars, extensions) are joined.
+
+    `root` is the folder that holds our packages, for workers on this machine when they are not installed.
+    """
+    known = {f"spark.sql.catalog.{catalog.name}.{key}": text for key, text in completed(catalog.properties).items()}
+    conf = {**DEFAULTS, "spark.app.name": app, **catalog_conf(catalog), **known, **spark}
+    conf["spark.jars"] = _joined(*map(str, jar_files), spark.get("spark.jars", ""))
+    conf["spark.sql.extensions"] = _joined(EXTENSIONS, spark.get("spark.sql.extensions", ""))
+    conf["spark.driver.extraJavaOptions"] = java_options(spark.get("spark.driver.extraJavaOptions", ""))
+    if is_local(conf["spark.master"]):
+        conf.setdefault("spark.python.daemon.module", "connector.worker_daemon")
+        conf.setdefault("spark.driver.host", "127.0.0.1")
+        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        if not {"site-packages", "dist-packages"} & set(root.parts):
+            given = conf.get("spark.executorEnv.PYTHONPATH") or os.environ.get("PYTHONPATH", "")
+            conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), given]))
+    return conf
+
+
+def store_jars(catalog: Catalog, spark: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the jars of stores and databases that the catalog needs and the user does not give, fetching them.
+
+    FatalError: a jar is not to be had. One that may not be needed is then left out, with a warning.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+
+    base = f"spark.sql.catalog.{catalog.name}."
+    over = {key.removeprefix(base): value for key, value in spark.items() if key.startswith(base)}
+    known = {**catalog.properties, **getattr(catalog, "table_properties", {}), **over}
+    shipped = Path(_find_spark_home()) / "jars"
+    found = [jar for name in missing(components(known), spark, shipped) for jar in _fetched(name)]
+    for name in missing(guessed(known), spark, shipped):
+        try:
+            found += _fetched(name)
+        except FatalError as error:
+            structlog.get_logger().warning("going on without a store's jar", store=name, reason=str(error))
+    return tuple(found)
+
+
+def _fetched(component: str) -> tuple[Path, ...]:
+    try:
+        return jars(component)
+    except FatalError as error:
+        raise FatalError(f"the catalog needs jars for {component}: {error}; or give them by spark.jars") from error
+
+
+def _joined(*parts: str) -> str:
+    return ",".join(dict.fromkeys(word for part in parts for word in part.split(",") if word))
+
+
+def build_session(app: str, catalog: Catalog, spark: Mapping[str, str]) -> SparkSession:
+    """Start Spark (about 5 s; more when jars are fetched) with Iceberg, Kafka and the catalog; return the session.
+
+    Sets JAVA_HOME and, when unset, PYSPARK_PYTHON in this process's environment. Executors in other processes get our
+    packages as a zip. Level and format of the JVM's log are those of `log4j2-spark.properties`.
+    FatalError: no Java, jars not to be had.
+    """
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = session_conf(app, catalog, spark, (*jars("spark"), *store_jars(catalog, spark)), packages_root())
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells by nothing else whether its JVM is up
+        SparkContext._ensure_initialized(gateway=launched(conf))  # noqa: SLF001
+    pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    session = SparkSession.builder.config(conf=pairs).getOrCreate()
+    _without_checksum_files(session)
+    _deaf_to_sigterm(session)
+    if not is_local(conf["spark.master"]):
+        _ship(session)
+    return session
+
+
+def _without_checksum_files(session: SparkSession) -> None:
+    """Have the driver's JVM write no `.crc` file beside each local file of metadata.
+
+    Hadoop starts a process (chmod) for every local file that it makes: that halves what a commit costs.
+    """
+    jvm = session._jvm  # noqa: SLF001
+    files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
+    files.setWriteChecksum(False)
+
+
+def _deaf_to_sigterm(session: SparkSession) -> None:
+    """Leave SIGTERM to this process, which finishes what is at hand; the JVM ends with it.
+
+    Supervisors send the signal to every process of a group at once, and a JVM that heeds it is gone first.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    signals = session._jvm.sun.misc  # noqa: SLF001
+    with suppress(Py4JJavaError):  # a JVM that was told to leave signals alone (-Xrs)
+        signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
+
+
+def _ship(session: SparkSession) -> None:
+    archive = str(packages_zip())
+    session.sparkContext.addPyFile(archive)
+    # addPyFile also puts its copy in front of the driver's own path; the driver keeps the packages it runs from.
+    sys.path[:] = [entry for entry in sys.path if Path(entry).name != Path(archive).name]

@@ -1,0 +1,68 @@
+"""files, overrides -> the settings of a sink or a source: the way of reading that both share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from connector import redaction
+from connector.errors import ConfigError
+from connector.settings.configdef import foreign_keys, property_files
+from connector.settings.configdef.config_providers import Providers, Unresolved
+from connector.settings.configdef.option import Prefix
+from connector.settings.configdef.property_files import Entry
+from connector.settings.configdef.reader import Reading
+
+Settings = TypeVar("Settings")
+
+
+def read(
+    files: Sequence[Path],
+    overrides: Mapping[str, str] | None,
+    environ: Mapping[str, str] | None,
+    *,
+    adopted: Callable[[Mapping[str, Entry]], dict[str, Entry]],
+    names: Sequence[str],
+    prefixes: tuple[Prefix, ...],
+    build: Callable[[Reading], Settings],
+) -> Settings:
+    """Read properties files, the later over the earlier, and the overrides over all of them.
+
+    Args:
+        files: the files.
+        overrides: given on the command line.
+        environ: answers `${env:NAME}`; the process's environment by default.
+        adopted: gives the entries the names that they have here.
+        names: all option names.
+        prefixes: all families.
+        build: makes the settings; faults go to the reading.
+
+    Raises:
+        ConfigError: one line per fault.
+    """
+    given, unreadable = property_files.layered(files, overrides or {})
+    given = adopted(given)
+    reading = Reading(
+        files=[str(path) for path in files],
+        entries=given,
+        providers=Providers(os.environ if environ is None else environ),
+        declared=frozenset(names) | frozenset(name for name in given if foreign_keys.OTHER_SINK.owns(name)),
+        prefixes=prefixes,
+        complete=not unreadable,
+        faults=list(unreadable),
+    )
+    _remember(reading)
+    settings = build(reading)
+    if reading.faults:
+        raise ConfigError(*(fault.text for fault in sorted(reading.faults)), notes=tuple(reading.notes))
+    return settings
+
+
+def _remember(reading: Reading) -> None:
+    """Have no log show the secrets that were given, wherever they turn up later."""
+    for key, entry in reading.entries.items():
+        with suppress(Unresolved):
+            redaction.remember(key, reading.providers.resolve(entry.text, bare=True).strip())

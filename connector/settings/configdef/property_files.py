@@ -1,0 +1,95 @@
+"""properties files, overrides -> entries: layered, each knowing where it was written.
+
+Java's properties syntax (java.util.Properties#load) in UTF-8; a later layer wins, within a file the later line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import javaproperties
+
+from connector.settings.configdef.config_faults import Fault, sentence
+
+_RUN = re.compile(r"[^.\-_]{31,}")
+
+
+@attrs.frozen
+class Entry:
+    """A key and its text as written; `layer` and `line` order entries, `file` is empty for an override."""
+
+    key: str
+    text: str = attrs.field(repr=False)
+    file: str
+    line: int
+    layer: int
+
+    @property
+    def where(self) -> str:
+        """`FILE:LINE`, or `-X` for an override."""
+        return f"{self.file}:{self.line}" if self.file else "-X"
+
+    @property
+    def label(self) -> str:
+        """The key for a message, unless it looks like the rest of a value: a line of a certificate's key, say."""
+        odd = not self.key.isprintable() or _RUN.search(self.key)
+        return f"a key of {len(self.key)} characters, not shown" if odd else self.key
+
+
+def layered(files: Sequence[Path], overrides: Mapping[str, str]) -> tuple[dict[str, Entry], list[Fault]]:
+    """The winning entry of each key and the faults of files that cannot be read."""
+    entries: dict[str, Entry] = {}
+    faults: list[Fault] = []
+    for layer, path in enumerate(files):
+        try:
+            entries.update((entry.key, entry) for entry in read(path, layer))
+        except _Unreadable as wrong:
+            faults.append(Fault(layer, wrong.line, sentence(wrong.where(path), "", wrong.what, wrong.todo)))
+    for key, text in overrides.items():
+        entries[key.strip()] = Entry(key.strip(), text.strip(), "", 0, len(files))
+    return entries, faults
+
+
+class _Unreadable(Exception):
+    def __init__(self, line: int, what: str, todo: str) -> None:
+        super().__init__(what)
+        self.line = line
+        self.what = what
+        self.todo = todo
+
+    def where(self, path: Path) -> str:
+        return f"{path}:{self.line}" if self.line else str(path)
+
+
+def read(path: Path, layer: int = 0) -> Iterator[Entry]:
+    """All entries of a file in order."""
+    line = 1
+    elements = javaproperties.parse(_text(path))
+    while True:
+        try:
+            element = next(elements, None)
+        except javaproperties.InvalidUEscapeError:
+            raise _Unreadable(line, "a \\u escape is broken", "write \\u and four hex digits") from None
+        if element is None:
+            return
+        if isinstance(element, javaproperties.KeyValue):
+            yield Entry(element.key, element.value.strip(), str(path), line, layer)
+        line += _lines(element.source)
+
+
+def _lines(source: str) -> int:
+    """How many lines an element spans: \\n, \\r and \\r\\n end a line, nothing else does."""
+    return source.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").count("\n") + 1
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as wrong:
+        line = path.read_bytes()[: wrong.start].count(b"\n") + 1
+        raise _Unreadable(line, "is not UTF-8", "save the file as UTF-8 or write \\uXXXX") from None
+    except OSError as wrong:
+        raise _Unreadable(0, f"cannot be read ({wrong.strerror})", "check the path and its rights") from None

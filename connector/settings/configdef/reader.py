@@ -1,0 +1,107 @@
+"""entries -> typed values: one pass that collects every fault instead of stopping at the first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+import attrs
+
+from connector.redaction import shown
+from connector.settings.configdef.config_faults import AFTER_ALL_LINES, Fault, sentence
+from connector.settings.configdef.config_providers import REFERENCE, Providers, Unresolved
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.configdef.property_files import Entry
+from connector.settings.configdef.value_types import Unfit
+
+T = TypeVar("T")
+_SECRET = re.compile(r"password|secret|token|key|jaas|credential", re.IGNORECASE)
+
+
+@attrs.define
+class Reading:
+    """What was given, what was wrong with it, and what a user should be told once.
+
+    `files` names the files for faults about keys that are not there. `prefixes` are all families, so that a key
+    belongs to the longest that fits.
+    """
+
+    files: Sequence[str]
+    entries: dict[str, Entry] = attrs.field(repr=False)
+    providers: Providers
+    declared: frozenset[str]
+    prefixes: tuple[Prefix, ...]
+    complete: bool = True
+    faults: list[Fault] = attrs.field(factory=list)
+    notes: list[str] = attrs.field(factory=list)
+
+    def entry(self, option: Option[object]) -> Entry | None:
+        """The entry of an option: of the last layer that has one of its names, the name itself before aliases."""
+        found = [self.entries[name] for name in option.names if name in self.entries]
+        last = max(found, key=lambda entry: entry.layer, default=None)
+        return last if last and (last.text or option.empty) else None
+
+    def get(self, option: Option[T]) -> T:
+        """The option's value; its default when not given or when it is faulty (the fault is kept)."""
+        entry = self.entry(option)
+        text = None if entry is None else self.text(entry, literal=option.literal)
+        if entry is None or text is None or not (text or option.empty):
+            return option.default
+        try:
+            return option.kind.read(text)
+        except Unfit as unfit:
+            what = unfit.what.replace("{}", self.shown(entry, option))
+            self.refuse(entry, what, unfit.todo)
+            return option.default
+
+    def under(self, prefix: Prefix) -> dict[str, str]:
+        """The family's keys without their prefix, those that are options or belong to a longer prefix left out."""
+        values: dict[str, str] = {}
+        for key, entry in self._family(prefix):
+            text = self.text(entry, literal=prefix.target == "Spark")
+            if text is not None:
+                values[key.removeprefix(prefix.name)] = text
+        return values
+
+    def members(self, prefix: Prefix) -> list[Entry]:
+        """Entries of a family, as `under` takes them."""
+        return [entry for _, entry in self._family(prefix)]
+
+    def _family(self, prefix: Prefix) -> list[tuple[str, Entry]]:
+        """Entries of a family by the name they have here, which need not be the one they were written with."""
+        longer = tuple(
+            other.name for other in self.prefixes if other.name.startswith(prefix.name) and other.name != prefix.name
+        )
+        return [
+            (key, entry)
+            for key, entry in self.entries.items()
+            if key.startswith(prefix.name) and key not in self.declared and not (longer and key.startswith(longer))
+        ]
+
+    def text(self, entry: Entry, *, literal: bool = False) -> str | None:
+        """The text with its references resolved, trimmed; None when one cannot be (the fault is kept)."""
+        try:
+            return self.providers.resolve(entry.text, bare=not literal).strip()
+        except Unresolved as missing:
+            self.refuse(entry, f"{missing.reference} {missing.why}", missing.todo)
+            return None
+
+    def shown(self, entry: Entry, option: Option[object] | None) -> str:
+        """The value for a message: only what an option's own text says, never a secret, never a looked up value."""
+        if option is None or option.secret or _SECRET.search(entry.key) or REFERENCE.search(entry.text):
+            return "the value"
+        return f"'{shown(entry.text)}'"
+
+    def refuse(self, entry: Entry, what: str, todo: str) -> None:
+        """Keep a fault about something that was given; the same fault is kept once."""
+        fault = Fault(entry.layer, entry.line, sentence(entry.where, entry.label, what, todo))
+        if fault not in self.faults:
+            self.faults.append(fault)
+
+    def miss(self, key: str, what: str, todo: str) -> None:
+        """Keep a fault about something that was not given, unless a file that may hold it could not be read."""
+        where = self.files[-1] if self.files else "configuration"
+        fault = Fault(len(self.files), AFTER_ALL_LINES, sentence(where, key, what, todo))
+        if self.complete and fault not in self.faults:
+            self.faults.append(fault)

@@ -1,0 +1,1 @@
+"""`key.converter`, `value.converter` and their registry -> how messages are read and written."""

@@ -1,0 +1,180 @@
+"""properties -> EventSettings: how the bytes of keys and values are read.
+
+Formats come from Kafka Connect's converters or from Debezium Server's `debezium.format.*`; nothing given: each message
+is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.property_files import Entry
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, one_of
+from connector.settings.converters import schema_registry
+from connector.settings.converters.converter_classes import Format, format_of
+from connector.settings.converters.schema_registry import RegistrySettings
+from connector.settings.iceberg import iceberg_kafka_connect
+
+_UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
+
+
+def _converter(side: str) -> Option[str | None]:
+    return Option(
+        name=f"{side}.converter",
+        kind=TEXT,
+        default=None,
+        importance="medium",
+        doc=f"Class for the {side}s: Json-, Avro-, String- or ByteArrayConverter; not given: JSON, found per message.",
+    )
+
+
+def _converter_schemas(side: str) -> Option[bool]:
+    return Option(
+        name=f"{side}.converter.schemas.enable",
+        kind=BOOLEAN,
+        default=True,
+        importance="medium",
+        doc=f"With the JsonConverter: whether every record {side} carries its schema; not given: found per message.",
+        shown=f"<true with {side}.converter>",
+    )
+
+
+def _format(side: str) -> Option[str]:
+    return Option(
+        name=f"debezium.format.{side}",
+        kind=one_of("json", "connect"),
+        default="json",
+        importance="low",
+        doc=f"Debezium Server's format of record {side}s: json or connect; the other formats come later.",
+    )
+
+
+def _format_schemas(side: str) -> Option[bool]:
+    return Option(
+        name=f"debezium.format.{side}.schemas.enable",
+        kind=BOOLEAN,
+        default=True,
+        importance="low",
+        doc=f"Debezium Server's way to say the same of record {side}s; not given: found per message.",
+        shown="<found per message>",
+    )
+
+
+KEY_CONVERTER, VALUE_CONVERTER = _converter("key"), _converter("value")
+KEY_SCHEMAS, VALUE_SCHEMAS = _converter_schemas("key"), _converter_schemas("value")
+KEY_REGISTRY, VALUE_REGISTRY = schema_registry.options("key"), schema_registry.options("value")
+KEY_FORMAT, VALUE_FORMAT = _format("key"), _format("value")
+KEY_FORMAT_SCHEMAS, VALUE_FORMAT_SCHEMAS = _format_schemas("key"), _format_schemas("value")
+ADD_FIELDS = Option(
+    name="debezium.transforms.unwrap.add.fields",
+    kind=LIST,
+    default=("op", "table", "source.ts_ns", "db", "ts_ms"),
+    importance="medium",
+    doc="Fields of an envelope that become columns beside those of the row.",
+    aliases=("transforms.unwrap.add.fields",),
+    empty=True,
+)
+ADD_FIELDS_PREFIX = Option(
+    name="debezium.transforms.unwrap.add.fields.prefix",
+    kind=TEXT,
+    default="__",
+    importance="low",
+    doc="Put before the names of those columns.",
+    aliases=("transforms.unwrap.add.fields.prefix",),
+    empty=True,
+)
+TEMPORAL_AS_TEXT = Option(
+    name="debezium.sink.iceberg.temporal-as-text",
+    kind=LIST,
+    default=(),
+    importance="low",
+    doc="Columns whose dates and times are stored as ISO text, which has 24:00:00, infinity and 44 BC; * for all.",
+)
+OPTIONS: tuple[Option[object], ...] = (
+    KEY_CONVERTER,
+    KEY_SCHEMAS,
+    *KEY_REGISTRY.all,
+    VALUE_CONVERTER,
+    VALUE_SCHEMAS,
+    *VALUE_REGISTRY.all,
+    KEY_FORMAT,
+    KEY_FORMAT_SCHEMAS,
+    VALUE_FORMAT,
+    VALUE_FORMAT_SCHEMAS,
+    ADD_FIELDS,
+    ADD_FIELDS_PREFIX,
+    TEMPORAL_AS_TEXT,
+)
+
+
+@attrs.frozen
+class EventSettings:
+    """Formats of key and value with the registries that Avro needs, and what an envelope adds to its row;
+    `temporal_as_text` names columns, see `connect.iso_text`."""
+
+    key_format: Format
+    value_format: Format
+    add_fields: tuple[str, ...]
+    add_fields_prefix: str
+    key_registry: RegistrySettings | None = None
+    value_registry: RegistrySettings | None = None
+    temporal_as_text: frozenset[str] = frozenset()
+
+
+def build(reading: Reading) -> EventSettings:
+    """Read the events' part; faults go to the reading."""
+    key = _side(reading, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
+    value = _side(reading, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
+    return EventSettings(
+        key,
+        value,
+        reading.get(ADD_FIELDS),
+        reading.get(ADD_FIELDS_PREFIX),
+        schema_registry.build(reading, KEY_REGISTRY, needed=key == "avro"),
+        schema_registry.build(reading, VALUE_REGISTRY, needed=value == "avro"),
+        frozenset(reading.get(TEMPORAL_AS_TEXT)),
+    )
+
+
+def adopted(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries with the unwrap transform under its usual name, whatever a user called it.
+
+    An entry keeps the key it was written with, for messages.
+    """
+    entries = iceberg_kafka_connect.adopted(entries)
+    renamed: dict[str, str] = {}
+    for key, entry in entries.items():
+        match = _UNWRAP.fullmatch(key)
+        if match and entry.text.endswith(".ExtractNewRecordState"):
+            for option in ("add.fields", "add.fields.prefix"):
+                renamed[f"{match[1]}.{match[2]}.{option}"] = f"{match[1]}.unwrap.{option}"
+    return {renamed.get(key, key): entry for key, entry in entries.items()}
+
+
+def _side(
+    reading: Reading,
+    converter: Option[str | None],
+    schemas: Option[bool],
+    server: Option[str],
+    server_schemas: Option[bool],
+) -> Format:
+    """A converter fixes the format; Debezium Server's keys do so only where they speak of schemas.
+
+    They say how the server was to hand events to its own sink, so that `json` alone need not be what is in Kafka.
+    """
+    reading.get(server)
+    by_converter, by_server = reading.get(schemas), reading.get(server_schemas)
+    name, entry = reading.get(converter), reading.entry(converter)
+    named = format_of(reading, entry, name) if entry is not None and name is not None else None
+    if named is not None and named != "json-schema":
+        return named
+    if name is not None or reading.entry(schemas):
+        return "json-schema" if by_converter else "json"
+    if reading.entry(server_schemas):
+        return "json-schema" if by_server else "json"
+    return "auto"

@@ -1,0 +1,149 @@
+"""properties -> RegistrySettings: where the writer schemas of Avro keys or values are, and how to get in.
+
+Names are those of Confluent's converters; key and value have settings of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from connector.settings.configdef.option import Option, names_of
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import TEXT, Kind, Unfit, one_of, split
+from connector.settings.kafka import security
+
+_TLS = {
+    "truststore.location": "PEM file with the certificates that its own is checked against",
+    "truststore.type": "PEM (JKS cannot be read here)",
+    "truststore.password": "accepted; a PEM file has none",
+    "keystore.location": "PEM file with our certificate and key, for one that asks for them",
+    "keystore.type": "PEM",
+    "keystore.password": "accepted; a PEM file has none",
+    "key.password": "password of the own key",
+    "endpoint.identification.algorithm": "https; the check of the host name cannot be turned off",
+}
+_URL = re.compile(r"https?://[^/\s]+\S*")
+_SECRET = frozenset({"truststore.password", "keystore.password", "key.password"})
+_FILES = frozenset({"ssl.ca.location", "ssl.key.location", "ssl.certificate.location", "ssl.key.password"})
+
+
+def _urls(text: str) -> str:
+    urls = split(text)
+    if not urls or not all(_URL.fullmatch(url) for url in urls):
+        raise Unfit("{} is not a list of URLs", "write http://host:port, several separated by commas")
+    return ",".join(urls)
+
+
+def _user(text: str) -> str:
+    if ":" not in text:
+        raise Unfit("{} has no colon", "write user:password")
+    return text
+
+
+@attrs.frozen
+class SideOptions:
+    """The options of one side, key or value; `tls` by name below `schema.registry.ssl.`."""
+
+    url: Option[str | None]
+    source: Option[str]
+    user: Option[str | None]
+    tls: Mapping[str, Option[str | None]]
+
+    @property
+    def all(self) -> tuple[Option[object], ...]:
+        """Every option, in the order documents show them."""
+        return (self.url, self.source, self.user, *self.tls.values())
+
+
+def options(side: str) -> SideOptions:
+    """Declare the options of a side."""
+    prefix = f"{side}.converter."
+    tls = {
+        name: Option(
+            name=f"{prefix}schema.registry.ssl.{name}",
+            kind=TEXT,
+            default=None,
+            importance="low",
+            doc=f"The registry of record {side}s: {doc}.",
+            secret=name in _SECRET,
+            empty=name == "endpoint.identification.algorithm",
+        )
+        for name, doc in _TLS.items()
+    }
+    return SideOptions(
+        url=Option(
+            name=f"{prefix}schema.registry.url",
+            kind=Kind("list", _urls),
+            default=None,
+            importance="high",
+            doc=f"With the AvroConverter: URLs of the schema registry (Confluent's API) of the {side}s.",
+        ),
+        source=Option(
+            name=f"{prefix}basic.auth.credentials.source",
+            kind=one_of("URL", "USER_INFO"),
+            default="URL",
+            importance="medium",
+            doc="Where user and password for that registry are: in its URL, or in basic.auth.user.info.",
+        ),
+        user=Option(
+            name=f"{prefix}basic.auth.user.info",
+            kind=Kind("string", _user),
+            default=None,
+            importance="medium",
+            doc="user:password, for USER_INFO.",
+            aliases=(f"{prefix}schema.registry.basic.auth.user.info",),
+            secret=True,
+        ),
+        tls=tls,
+    )
+
+
+@attrs.frozen
+class RegistrySettings:
+    """What the registry's client is given, as sorted pairs; no representation shows a value."""
+
+    client: tuple[tuple[str, str], ...] = attrs.field(repr=lambda pairs: names_of(dict(pairs)))
+
+
+def build(reading: Reading, side: SideOptions, *, needed: bool) -> RegistrySettings | None:
+    """Read a side's registry; faults go to the reading. None when the side does not need one."""
+    url, source, user = reading.get(side.url), reading.get(side.source), reading.get(side.user)
+    tls = {f"ssl.{name}": text for name, option in side.tls.items() if (text := reading.get(option)) is not None}
+    if not needed:
+        return None
+    if url is None:
+        if reading.entry(side.url) is None:
+            reading.miss(side.url.name, "is missing, and the AvroConverter needs it", "add the URL of the registry")
+        return None
+    client = {"url": url, **_native(reading, side, tls)}
+    if source == "USER_INFO":
+        if user is None and reading.entry(side.user) is None:
+            reading.miss(side.user.name, "is missing, and USER_INFO needs it", "add user:password")
+        client["basic.auth.user.info"] = user or ""
+    return RegistrySettings(tuple(sorted(client.items())))
+
+
+def _native(reading: Reading, side: SideOptions, tls: Mapping[str, str]) -> dict[str, str]:
+    """TLS settings as the client has them: files in PEM only."""
+    native, problems = security.translate({"ssl.endpoint.identification.algorithm": "https", **tls})
+    for problem in problems:
+        _refuse(reading, side, problem.key, problem.what, problem.todo)
+    check = native.pop("ssl.endpoint.identification.algorithm")
+    if check != "https":
+        key = "ssl.endpoint.identification.algorithm"
+        _refuse(reading, side, key, "turns the check of the host name off, which is not supported", "leave it out")
+    for name in native.keys() - _FILES:
+        _refuse(reading, side, "ssl.keystore.location", f"is not a PEM file ({name})", "convert it to PEM")
+    return {name: text for name, text in native.items() if name in _FILES}
+
+
+def _refuse(reading: Reading, side: SideOptions, key: str, what: str, todo: str) -> None:
+    option = side.tls[key.removeprefix("ssl.")]
+    entry = reading.entry(option)
+    if entry is not None:
+        reading.refuse(entry, what, todo)
+    else:
+        reading.miss(option.name, what, todo)

@@ -1,0 +1,113 @@
+"""properties -> SideSettings: how record keys or values are written, JSON or Avro, and under which names in a registry.
+
+Names and defaults: Kafka Connect's converters, Confluent's Avro converter and its serializers.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import BOOLEAN, TEXT, Kind, Unfit
+from connector.settings.converters import schema_registry as registry
+from connector.settings.converters.converter_classes import AVRO, JSON, format_of
+from connector.settings.converters.schema_registry import RegistrySettings, SideOptions
+
+Strategy = Literal["TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy"]
+_PACKAGE = "io.confluent.kafka.serializers.subject."
+_STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+
+
+def _strategy(text: str) -> str:
+    short = text.removeprefix(_PACKAGE)
+    if short not in _STRATEGIES:
+        raise Unfit("{} is not a known strategy", f"write {' or '.join(_STRATEGIES)}, with or without {_PACKAGE}")
+    return short
+
+
+@attrs.frozen
+class Side:
+    """The options of one side, key or value."""
+
+    converter: Option[str]
+    schemas: Option[bool]
+    registry: SideOptions
+    subjects: Option[str]
+    register: Option[bool]
+
+    @property
+    def all(self) -> tuple[Option[object], ...]:
+        """Every option, in the order documents show them."""
+        return (self.converter, self.schemas, *self.registry.all, self.subjects, self.register)
+
+
+def options(side: str) -> Side:
+    """Declare the options of a side."""
+    return Side(
+        converter=Option(
+            name=f"{side}.converter",
+            kind=TEXT,
+            default=JSON,
+            importance="medium",
+            doc=f"Converter of the record {side}s: {JSON} or {AVRO}.",
+        ),
+        schemas=Option(
+            name=f"{side}.converter.schemas.enable",
+            kind=BOOLEAN,
+            default=True,
+            importance="medium",
+            doc=f"With the JsonConverter: whether every record {side} carries its schema block.",
+            aliases=(f"debezium.format.{side}.schemas.enable",),
+        ),
+        registry=registry.options(side),
+        subjects=Option(
+            name=f"{side}.converter.{side}.subject.name.strategy",
+            kind=Kind("class", _strategy),
+            default=_STRATEGIES[0],
+            importance="low",
+            doc=f"Subject of the {side}s' schemas: <topic>-{side} (TopicNameStrategy), the record's name "
+            "(RecordNameStrategy), or <topic>-<record's name> (TopicRecordNameStrategy).",
+        ),
+        register=Option(
+            name=f"{side}.converter.auto.register.schemas",
+            kind=BOOLEAN,
+            default=True,
+            importance="low",
+            doc=f"Whether new schemas of {side}s are registered; else they have to be in the registry.",
+        ),
+    )
+
+
+KEY, VALUE = options("key"), options("value")
+
+
+@attrs.frozen
+class AvroSettings:
+    """Where schemas are registered, and under which subjects."""
+
+    registry: RegistrySettings
+    subjects: Strategy
+    register: bool
+
+
+@attrs.frozen
+class SideSettings:
+    """One side: `avro` None means JSON, then `schemas` says whether with schema blocks."""
+
+    schemas: bool = True
+    avro: AvroSettings | None = None
+
+
+def build(reading: Reading, side: Side) -> SideSettings:
+    """Read one side; faults go to the reading."""
+    entry, name = reading.entry(side.converter), reading.get(side.converter)
+    found = "json-schema" if entry is None else format_of(reading, entry, name)
+    if entry is not None and found not in ("json-schema", "avro", None):
+        reading.refuse(entry, f"{name} cannot write events", f"use {JSON} or {AVRO}")
+    client = registry.build(reading, side.registry, needed=found == "avro")
+    subjects, register = reading.get(side.subjects), reading.get(side.register)
+    avro = None if client is None else AvroSettings(client, cast("Strategy", subjects), register)
+    return SideSettings(reading.get(side.schemas), avro)

@@ -1,0 +1,1 @@
+"""`iceberg.*` options -> catalog, tables, keys, partitions and write modes."""

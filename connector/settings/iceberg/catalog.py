@@ -1,0 +1,212 @@
+"""properties -> CatalogSettings: which Iceberg catalog, what it is handed, and the properties of tables we make.
+
+Everything under `debezium.sink.iceberg.` that is not an option goes on to the catalog, or to new tables when it is a
+table property (Iceberg documentation, "Configuration").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import attrs
+
+from connector.settings.configdef.option import Option, Prefix, names_of
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import TEXT, one_of
+from connector.settings.iceberg import required_jars
+
+TABLE_FAMILIES = ("write.", "read.", "history.", "commit.", "gc.", "schema.name-mapping.", "compatibility.")
+
+
+@attrs.frozen
+class CatalogOptions:
+    """The catalog's options under one prefix: a sink's and a source's differ in nothing else."""
+
+    warehouse: Option[str | None]
+    type: Option[str | None]
+    impl: Option[str | None]
+    uri: Option[str | None]
+    io_impl: Option[str]
+    name: Option[str]
+    namespace: Option[str]
+    rest: Prefix
+
+    @property
+    def all(self) -> tuple[Option[object], ...]:
+        """All of them, in the order of documents."""
+        return (self.warehouse, self.type, self.impl, self.uri, self.io_impl, self.name, self.namespace)
+
+
+def options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions:
+    """Declare the options under a prefix; the texts say what the namespace is of and what else may be given."""
+    return CatalogOptions(
+        warehouse=Option(
+            name=f"{prefix}warehouse",
+            kind=TEXT,
+            default=None,
+            importance="high",
+            doc="Root of the warehouse: a local path or the URI of a store. Only a REST or own catalog can do without.",
+        ),
+        type=Option(
+            name=f"{prefix}type",
+            kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery"),
+            default=None,
+            importance="high",
+            doc="Kind of catalog: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",
+            shown="<from uri, else jdbc on SQLite in the warehouse>",
+        ),
+        impl=Option(
+            name=f"{prefix}catalog-impl",
+            kind=TEXT,
+            default=None,
+            importance="low",
+            doc="Java class of a catalog, instead of type.",
+        ),
+        uri=Option(
+            name=f"{prefix}uri",
+            kind=TEXT,
+            default=None,
+            importance="high",
+            doc="Where the catalog is: a JDBC, HTTP or thrift URI.",
+            shown="<jdbc:sqlite in the warehouse>",
+            secret=True,
+        ),
+        io_impl=Option(
+            name=f"{prefix}io-impl",
+            kind=TEXT,
+            default="org.apache.iceberg.io.ResolvingFileIO",
+            importance="low",
+            doc="Java class that reads and writes files of the warehouse.",
+        ),
+        name=Option(
+            name=f"{prefix}catalog-name",
+            kind=TEXT,
+            default="default",
+            importance="medium",
+            doc="Name of the catalog; a JDBC catalog stores it with every table.",
+        ),
+        namespace=Option(
+            name=f"{prefix}table-namespace", kind=TEXT, default="default", importance="high", doc=namespace
+        ),
+        rest=Prefix(name=prefix, target="Iceberg", importance="medium", doc=rest),
+    )
+
+
+SINK = options(
+    "debezium.sink.iceberg.",
+    namespace="Namespace of the tables; dots nest.",
+    rest="Any other property of the Iceberg catalog, or of tables that are made (write.*, read.*, commit.* ...).",
+)
+SOURCE = options(
+    "iceberg.catalog.",
+    namespace="Namespace of the table that holds the source's positions; dots nest.",
+    rest="Any other property of the Iceberg catalog. The sink's prefix, debezium.sink.iceberg., means the same.",
+)
+
+
+@attrs.frozen
+class CatalogSettings:
+    """A catalog: `properties` always hold `type` or `catalog-impl`, and `io-impl`; keys are without the prefix."""
+
+    name: str
+    properties: Mapping[str, str] = attrs.field(repr=names_of)
+    namespace: tuple[str, ...]
+    table_properties: Mapping[str, str] = attrs.field(repr=names_of)
+
+
+def build(reading: Reading, given: CatalogOptions = SINK) -> CatalogSettings:
+    """Read the catalog's part; faults go to the reading."""
+    passed = reading.under(given.rest)
+    table = {key: text for key, text in passed.items() if key.startswith(TABLE_FAMILIES)}
+    values = {
+        option: reading.get(option) for option in (given.warehouse, given.type, given.impl, given.uri, given.io_impl)
+    }
+    named = {option.name.removeprefix(given.rest.name): text for option, text in values.items() if text}
+    chosen = _completed(reading, given, named)
+    properties = chosen | {key: text for key, text in passed.items() if key not in table}
+    _check_stores(reading, given, properties | table)
+    return CatalogSettings(
+        name=reading.get(given.name),
+        properties=properties,
+        namespace=_namespace(reading, given),
+        table_properties=table,
+    )
+
+
+def _check_stores(reading: Reading, given: CatalogOptions, properties: Mapping[str, str]) -> None:
+    own_jars = any((entry := reading.entries.get(key)) and entry.text for key in required_jars.OWN_JARS)
+    for problem in required_jars.problems(properties, own_jars=bool(own_jars)):
+        entry = reading.entries.get(given.rest.name + problem.key)
+        if entry:
+            reading.refuse(entry, problem.what, problem.todo)
+
+
+def _namespace(reading: Reading, given: CatalogOptions) -> tuple[str, ...]:
+    levels = tuple(reading.get(given.namespace).split("."))
+    entry = reading.entry(given.namespace)
+    if entry and not all(level.strip() for level in levels):
+        reading.refuse(entry, "has an empty level", "write names separated by single dots")
+    return levels
+
+
+def _completed(reading: Reading, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
+    kind, own = reading.entry(given.type), reading.entry(given.impl)
+    if kind and own:
+        reading.refuse(own, "type is given too", "keep one of them")
+    if kind or own:
+        completed = named
+    elif "uri" in named:
+        completed = named | {"type": _type_of_uri(reading, given, named["uri"])}
+    else:
+        return _embedded(reading, given, named)
+    if (
+        "warehouse" not in named
+        and not own
+        and completed.get("type") != "rest"
+        and reading.entry(given.warehouse) is None
+    ):
+        reading.miss(given.warehouse.name, "is missing", "add the root of the warehouse")
+    return completed | _absolute(completed)
+
+
+def _absolute(named: Mapping[str, str]) -> dict[str, str]:
+    """A relative warehouse made absolute, where it is a path: table locations outlive the working directory."""
+    path = local_path(named.get("warehouse", ""))
+    if path is None or ":" in named["warehouse"] or named.get("type") not in {"jdbc", "hadoop"}:
+        return {}
+    return {"warehouse": str(path)}
+
+
+def _type_of_uri(reading: Reading, given: CatalogOptions, uri: str) -> str:
+    for start, kind in {"jdbc:": "jdbc", "http:": "rest", "https:": "rest", "thrift:": "hive"}.items():
+        if uri.startswith(start):
+            return kind
+    entry = reading.entry(given.uri)
+    if entry:
+        reading.refuse(entry, "does not tell the kind of catalog", f"add {given.type.name}")
+    return ""
+
+
+def _embedded(reading: Reading, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
+    """A JDBC catalog on SQLite inside a local warehouse: what one gets by naming a warehouse only."""
+    entry = reading.entry(given.warehouse)
+    if entry is None:
+        reading.miss(given.warehouse.name, "is missing", "add the root of the warehouse, such as a local path")
+        return named
+    path = local_path(named.get("warehouse", ""))
+    if path is None:
+        what = "is not a local path and no catalog is named"
+        reading.refuse(entry, what, f"add {given.type.name} and its properties")
+        return named
+    embedded = {"type": "jdbc", "uri": f"jdbc:sqlite:{path}/catalog.db", "jdbc.schema-version": "V1"}
+    return embedded | named | _absolute(embedded | named)
+
+
+def local_path(warehouse: str) -> Path | None:
+    """The directory of a warehouse in the local file system, absolute; None for any other store."""
+    parts = urlsplit(warehouse)
+    if parts.scheme not in {"", "file"} or (parts.scheme and parts.netloc not in {"", "localhost"}) or not parts.path:
+        return None
+    return Path(unquote(parts.path) if parts.scheme else warehouse).absolute()

@@ -1,0 +1,136 @@
+"""properties -> the declared shape of the one table that a sink makes: columns with Iceberg's types, and its place.
+
+Names and meaning: `schema.columns` and `table_location` of the seed `rfc-iceberg-sink` (section 10), as one line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import TEXT, Kind, Unfit
+from connector.settings.iceberg.routing import Routes
+
+_PLAIN = frozenset({"boolean", "int", "long", "float", "double", "string", "uuid", "binary", "date", "time"})
+_PLAIN |= {"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"}
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_FIXED = re.compile(r"fixed[\[(]\s*(\d{1,9})\s*[\])]")
+_MAX_DIGITS = 38
+_NESTED = re.compile(r"(struct|list|map)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
+_FIELD = re.compile(r"([^\s:]+)\s*:\s*(.+)", re.DOTALL)
+_PAIR = 2
+_TODO = (
+    "write name type [required], ...; types are Iceberg's: long, string, decimal(9,2), timestamptz, list<long>, "
+    "map<string, long>, struct<a: long, b: string> ..."
+)
+
+
+@attrs.frozen
+class Nested:
+    """A declared struct, list or map: its fields by name, or `element`, or `key` and `value`."""
+
+    kind: Literal["struct", "list", "map"]
+    parts: tuple[tuple[str, str | Nested], ...]
+
+    def __str__(self) -> str:
+        named = self.kind == "struct"
+        return f"{self.kind}<{', '.join(f'{name}: {type_}' if named else str(type_) for name, type_ in self.parts)}>"
+
+
+@attrs.frozen
+class Column:
+    """A declared column; `type` is Iceberg's name of it, as in its JSON, where it is not nested."""
+
+    name: str
+    type: str | Nested
+    required: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}{' required' if self.required else ''}"
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    columns = tuple(_column(part) for part in _split(text))
+    if len({column.name for column in columns}) < len(columns):
+        raise Unfit("{} names a column twice", _TODO)
+    return columns
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas that are in no brackets; empty pieces are left out."""
+    pieces, depth = [""], 0
+    for letter in text:
+        depth += (letter in "(<[") - (letter in ")>]")
+        if letter == "," and not depth:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
+def _column(text: str) -> Column:
+    match = re.fullmatch(r"(\S+)\s+(.+?)(\s+required)?", text, re.IGNORECASE | re.DOTALL)
+    if match is None:
+        raise Unfit("{} is not a list of columns", _TODO)
+    return Column(match[1], _type(match[2].strip()), match[3] is not None)
+
+
+def _type(text: str) -> str | Nested:
+    nested = _NESTED.fullmatch(text)
+    if nested:
+        return _nested(nested[1].lower(), _split(nested[2]))
+    text = text.lower()
+    if text in _PLAIN:
+        return text
+    digits = _DECIMAL.fullmatch(text)
+    if digits and 0 < int(digits[1]) <= _MAX_DIGITS and int(digits[2]) <= int(digits[1]):
+        return f"decimal({digits[1]}, {digits[2]})"
+    size = _FIXED.fullmatch(text)
+    if size and int(size[1]):
+        return f"fixed[{size[1]}]"
+    raise Unfit("{} has a type that Iceberg does not have", _TODO)
+
+
+def _nested(kind: str, inner: list[str]) -> Nested:
+    if kind == "list" and len(inner) == 1:
+        return Nested("list", (("element", _type(inner[0])),))
+    if kind == "map" and len(inner) == _PAIR:
+        return Nested("map", (("key", _type(inner[0])), ("value", _type(inner[1]))))
+    fields = [_FIELD.fullmatch(one) for one in inner]
+    if kind != "struct" or not fields or not all(fields):
+        raise Unfit("{} has a " + kind + " that cannot be read", _TODO)
+    parts = tuple((field[1], _type(field[2].strip())) for field in fields if field)
+    if len({name for name, _ in parts}) < len(parts):
+        raise Unfit("{} names a field of a struct twice", _TODO)
+    return Nested("struct", parts)
+
+
+COLUMNS: Option[tuple[Column, ...]] = Option(
+    name="schema.columns",
+    kind=Kind("list", _columns),
+    default=(),
+    importance="low",
+    doc="Columns of the table when it is made, such as: id long required, name string. For a sink with one table only.",
+)
+LOCATION: Option[str | None] = Option(
+    name="table.location",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Where the table is put when it is made; otherwise the catalog decides. For a sink with one table only.",
+)
+OPTIONS: tuple[Option[object], ...] = (COLUMNS, LOCATION)
+
+
+def check(reading: Reading, routes: Routes | None, topics: tuple[str, ...]) -> None:
+    """Refuse a declared table where there may be several."""
+    one = len(topics) == 1 if routes is None else len(routes.tables) == 1
+    for option in OPTIONS:
+        entry = reading.entry(option)
+        if entry and not one:
+            what = "is for one table, and this sink may have several"
+            reading.refuse(entry, what, "name one topic in topics, or one table in iceberg.tables")

@@ -1,0 +1,40 @@
+"""properties -> how long hard deletes are remembered, and where (`state.deleted_keys_table`)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import TEXT, whole_number
+
+TABLE = Option(
+    name="deleted.keys.table.name",
+    kind=TEXT,
+    default="_debezium_deleted_keys",
+    importance="low",
+    doc="Table of keys that hard deletes removed, with their dates: what comes again must not bring them back.",
+)
+RETENTION = Option(
+    name="deleted.keys.retention.ms",
+    kind=whole_number(0),
+    default=7 * 24 * 3600 * 1000,
+    importance="low",
+    doc="Milliseconds, up to a day more, that such keys are remembered; 0 remembers none and makes no table.",
+)
+OPTIONS: tuple[Option[object], ...] = (TABLE, RETENTION)
+
+
+@attrs.frozen
+class DeletedKeySettings:
+    """The table of deleted keys; a retention of nothing: there is none."""
+
+    table: str = TABLE.default
+    retention: timedelta = timedelta(milliseconds=RETENTION.default)
+
+
+def build(reading: Reading) -> DeletedKeySettings:
+    """Read the options."""
+    return DeletedKeySettings(reading.get(TABLE), timedelta(milliseconds=reading.get(RETENTION)))

@@ -1,0 +1,171 @@
+"""properties -> Routes: tables that events name themselves. Nothing given: the topic alone decides.
+
+Names: Iceberg Kafka Connect's (`iceberg.tables*`, `iceberg.table.<t>.*`) and the JDBC sink's `collection.name.format`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import BOOLEAN, LIST, PATTERN, TEXT
+
+TABLES = Option(
+    name="iceberg.tables",
+    kind=LIST,
+    default=(),
+    importance="high",
+    doc="Tables by full name that every event goes to, or, with route-field, those whose route-regex fits.",
+)
+DYNAMIC = Option(
+    name="iceberg.tables.dynamic-enabled",
+    kind=BOOLEAN,
+    default=False,
+    importance="high",
+    doc="Events go to the table that their route-field names (namespace.table, in lower case).",
+)
+ROUTE_FIELD = Option(
+    name="iceberg.tables.route-field",
+    kind=TEXT,
+    default=None,
+    importance="high",
+    doc="Field that decides on an event's table, dotted when nested (region, source.table, after.region).",
+)
+NAME_FORMAT = Option(
+    name="collection.name.format",
+    kind=TEXT,
+    default=None,
+    importance="medium",
+    doc="Table by template: ${topic}, ${source.table} or any field; dots outside of the braces part off the namespace.",
+    aliases=("table.name.format",),
+    literal=True,
+)
+AUTO_CREATE = Option(
+    name="iceberg.tables.auto-create-enabled",
+    kind=BOOLEAN,
+    default=True,
+    importance="medium",
+    doc="Make tables that do not exist; false sends their events to the dead letters.",
+    shown="<true; false in a file of Iceberg Kafka Connect>",
+)
+CASE_INSENSITIVE = Option(
+    name="iceberg.tables.schema-case-insensitive",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Match fields of events to columns whatever their case (at the top level).",
+)
+FORCE_OPTIONAL = Option(
+    name="iceberg.tables.schema-force-optional",
+    kind=BOOLEAN,
+    default=True,
+    importance="low",
+    doc="Make columns optional whatever the event's schema says; key columns stay required.",
+    shown="<not preserve-required-property>",
+)
+ROUTE_REGEX = Prefix(
+    name="iceberg.table.",
+    target="one table",
+    importance="medium",
+    doc="<table>.route-regex, .id-columns, .partition-by, .commit-branch, .write-mode or .scd-type: for one table.",
+)
+OPTIONS: tuple[Option[object], ...] = (
+    TABLES,
+    DYNAMIC,
+    ROUTE_FIELD,
+    NAME_FORMAT,
+    AUTO_CREATE,
+    CASE_INSENSITIVE,
+    FORCE_OPTIONAL,
+)
+_PART = re.compile(r"\$\{([^}]*)\}")
+
+
+@attrs.frozen
+class Routes:
+    """Which table an event goes to; `tables` are full names with their expression, `template` see `parts`.
+
+    `dynamic`: the value itself names the table. Without field and template every event goes to all tables.
+    """
+
+    field: str | None = None
+    tables: tuple[tuple[str, str | None], ...] = ()
+    dynamic: bool = False
+    template: str | None = None
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The fields of events that are looked at."""
+        named = {path for _, paths in parts(self.template or "") for path in paths}
+        return frozenset(named | {self.field} if self.field else named)
+
+
+def parts(template: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give the pieces of a template: a literal, then the paths of which the first that an event has counts."""
+    end = 0
+    for match in _PART.finditer(template):
+        yield template[end : match.start()], tuple(match[1].split("|"))
+        end = match.end()
+    if template[end:]:
+        yield template[end:], ()
+
+
+def build(reading: Reading, cdc_target: str | None = None) -> Routes | None:
+    """Read the routes; None when topics decide. Faults go to the reading.
+
+    Args:
+        reading: what was given.
+        cdc_target: the template that `_cdc.target` stands for, where Iceberg's DebeziumTransform is configured.
+    """
+    tables, field, dynamic = reading.get(TABLES), reading.get(ROUTE_FIELD), reading.get(DYNAMIC)
+    template = reading.get(NAME_FORMAT)
+    regexps = _regexps(reading)
+    _check(reading, tables, field, regexps, dynamic=dynamic, template=template)
+    if field == "_cdc.target" and cdc_target and dynamic:
+        return Routes(dynamic=True, template=cdc_target)
+    if template and template != "${topic}":
+        return Routes(dynamic=True, template=template)
+    if dynamic:
+        return Routes(field=field, dynamic=True)
+    return Routes(field, tuple((name, regexps.get(name)) for name in tables)) if tables else None
+
+
+def _regexps(reading: Reading) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in reading.members(ROUTE_REGEX):
+        if entry.key.endswith(".route-regex"):
+            option = Option(name=entry.key, kind=PATTERN, default="", importance="low", doc="")
+            found[entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".route-regex")] = reading.get(option)
+    return found
+
+
+def _check(
+    reading: Reading,
+    tables: tuple[str, ...],
+    field: str | None,
+    regexps: dict[str, str],
+    *,
+    dynamic: bool,
+    template: str | None,
+) -> None:
+    entry = reading.entry(DYNAMIC)
+    if dynamic and field is None and entry:
+        reading.refuse(entry, f"needs {ROUTE_FIELD.name}", "name the field that holds the table")
+    listed = reading.entry(TABLES)
+    if listed and field is not None and not dynamic and not any(name in regexps for name in tables):
+        what = f"{ROUTE_FIELD.name} is given, and no table has a route-regex"
+        reading.refuse(listed, what, "add iceberg.table.<table>.route-regex, or iceberg.tables.dynamic-enabled=true")
+    if listed and dynamic:
+        reading.refuse(listed, f"{DYNAMIC.name} is true, which takes the table from the event", "keep one of them")
+    told = reading.entry(ROUTE_FIELD)
+    if told and not listed and not dynamic:
+        reading.refuse(told, "has no effect alone", f"add {TABLES.name} or {DYNAMIC.name}=true")
+    form = reading.entry(NAME_FORMAT)
+    if form and (listed or dynamic):
+        reading.refuse(form, "iceberg.tables or dynamic-enabled is given too", "keep one of them")
+    if form and template and not _PART.search(template):
+        reading.refuse(form, "names no field", "write ${topic} or ${source.table}, or use iceberg.tables")

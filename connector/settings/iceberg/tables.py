@@ -1,0 +1,411 @@
+"""properties -> TableSettings: how tables are named, made, partitioned and written.
+
+Names and defaults: Debezium Server's iceberg sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from connector.settings.configdef import regexps
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import (
+    BOOLEAN,
+    LIST,
+    PARTITION_TERMS,
+    PATTERN,
+    SORT_TERMS,
+    TEXT,
+    one_of,
+    whole_number,
+)
+from connector.settings.iceberg import (
+    catalog,
+    declared_schema,
+    deleted_keys,
+    file_formats,
+    iceberg_kafka_connect,
+    primary_key,
+)
+from connector.settings.iceberg import routing as routes
+from connector.settings.iceberg import write_mode as writes
+from connector.settings.iceberg.declared_schema import Column
+from connector.settings.iceberg.deleted_keys import DeletedKeySettings
+from connector.settings.iceberg.primary_key import KeyRule
+from connector.settings.iceberg.routing import Routes
+from connector.settings.iceberg.write_mode import WriteRule
+from connector.settings.kafka import topics
+
+PREFIX = Option(
+    name="debezium.sink.iceberg.table-prefix",
+    kind=TEXT,
+    default="",
+    importance="medium",
+    doc="Put before the name of every table; the rest is the topic's name with _ for each dot.",
+)
+DESTINATION_REGEXP = Option(
+    name="debezium.sink.iceberg.destination-regexp",
+    kind=PATTERN,
+    default=None,
+    importance="medium",
+    doc="Every match of this in a topic's name is replaced before the table is named; merges topics into one table.",
+)
+DESTINATION_REPLACE = Option(
+    name="debezium.sink.iceberg.destination-regexp-replace",
+    kind=TEXT,
+    default="",
+    importance="medium",
+    doc="What a match of destination-regexp is replaced by; $1 is its first group.",
+    literal=True,
+)
+UPPERCASE = Option(
+    name="debezium.sink.iceberg.destination-uppercase-table-names",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Make table names upper case.",
+)
+LOWERCASE = Option(
+    name="debezium.sink.iceberg.destination-lowercase-table-names",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Make table names lower case.",
+)
+UPSERT = Option(
+    name="debezium.sink.iceberg.upsert",
+    kind=BOOLEAN,
+    default=True,
+    importance="high",
+    doc="Keep one row per key; false appends one row per event. Tables without key are always appended to.",
+)
+KEEP_DELETES = Option(
+    name="debezium.sink.iceberg.upsert-keep-deletes",
+    kind=BOOLEAN,
+    default=True,
+    importance="high",
+    doc='Keep a deleted row with __deleted = "true" (soft delete); false removes it (hard delete).',
+)
+KEEP_DELETED_DOCUMENTS = attrs.evolve(
+    KEEP_DELETES,
+    default=False,
+    doc='Keep a deleted document with __deleted = "true" (soft delete); false removes it (hard delete).',
+)
+TRUNCATE = Option(
+    name="truncate.enabled",
+    kind=BOOLEAN,
+    default=False,
+    importance="medium",
+    doc="Delete a source's rows when it was truncated (hard deletes only); false ignores truncates and says so.",
+)
+DEDUP_COLUMN = Option(
+    name="debezium.sink.iceberg.upsert-dedup-column",
+    kind=TEXT,
+    default="__source_ts_ns",
+    importance="low",
+    doc="Number column by which a change that comes again is told from a later one: a time of Debezium's, or a place.",
+)
+OP_FIELD = Option(
+    name="debezium.sink.iceberg.upsert-op-field",
+    kind=TEXT,
+    default="__op",
+    importance="low",
+    doc="Field with the operation of events that are no envelopes: c, insert, u, delete ... in any case, else dead.",
+)
+IDENTIFIER_FIELDS = Option(
+    name="debezium.sink.iceberg.create-identifier-fields",
+    kind=BOOLEAN,
+    default=True,
+    importance="medium",
+    doc="Make tables with the record key's columns as identifier fields; without, they are appended to.",
+)
+FIELD_ADDITION = Option(
+    name="debezium.sink.iceberg.allow-field-addition",
+    kind=BOOLEAN,
+    default=True,
+    importance="medium",
+    doc="Add columns that events bring and widen types; false leaves the schema as it is.",
+)
+PRESERVE_REQUIRED = Option(
+    name="debezium.sink.iceberg.preserve-required-property",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Make a column required when the event's schema says so; otherwise only key columns are.",
+)
+WRITE_FORMAT = Option(
+    name="debezium.sink.iceberg.write.format.default",
+    kind=one_of(*file_formats.FORMATS),
+    default="parquet",
+    importance="low",
+    doc="Format of data files of tables that are made: parquet or avro; orc is not written. Deletes are parquet.",
+)
+FORMAT_VERSION = Option(
+    name="debezium.sink.iceberg.format-version",
+    kind=whole_number(2, 3),
+    default=2,
+    importance="medium",
+    doc="Iceberg format version of tables that are made: 2 or 3.",
+)
+PARTITION_BY = Option(
+    name="debezium.sink.iceberg.partition-by",
+    kind=PARTITION_TERMS,
+    default=(),
+    importance="medium",
+    doc="Partition of tables that are made: columns, year|month|day|hour(c), bucket(c, N), truncate(c, N).",
+)
+SORT_BY = Option(
+    name="debezium.sink.iceberg.sort-by",
+    kind=SORT_TERMS,
+    default=(),
+    importance="low",
+    doc="Order of rows in files of tables that are made: terms as in partition-by, then asc|desc, nulls first|last.",
+)
+SORT_BY_TABLE = Prefix(
+    name="debezium.sink.iceberg.sort-by.",
+    target="sort-by of one table",
+    importance="low",
+    doc="The sort-by of one table, by its name or its topic.",
+)
+PARTITION_BY_TABLE = Prefix(
+    name="debezium.sink.iceberg.partition-by.",
+    target="partition-by of one table",
+    importance="medium",
+    doc="The same for one table only; the rest of the key is the topic or the table's name.",
+)
+EXCLUDED_COLUMNS = Option(
+    name="debezium.sink.iceberg.excluded-columns",
+    kind=LIST,
+    default=(),
+    importance="low",
+    doc="Columns that are left out of tables, comma separated.",
+)
+OFFSETS_TABLE = Option(
+    name="debezium.source.offset.storage.iceberg.table-name",
+    kind=TEXT,
+    default="_debezium_offset_storage",
+    importance="low",
+    doc="Table that holds the committed Kafka offsets, beside those in every snapshot's summary.",
+)
+HISTORY_TABLE = Option(
+    name="debezium.source.schema.history.internal.iceberg.table-name",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Table that gets a row for every schema that a table was made with or evolved to; not given: none is kept.",
+    aliases=("debezium.source.database.history.iceberg.table-name",),
+)
+NESTED_AS_VARIANT = Option(
+    name="debezium.sink.iceberg.nested-as-variant",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Make new columns of nested values, and of JSON texts by schema, variant; new tables get format version 3.",
+)
+TABLE_MAPPER = Option(
+    name="debezium.sink.iceberg.table-mapper",
+    kind=one_of("default-mapper"),
+    default="default-mapper",
+    importance="low",
+    doc="How topics become table names; there is no other mapper than the default one.",
+)
+OPTIONS: tuple[Option[object], ...] = (
+    PREFIX,
+    DESTINATION_REGEXP,
+    DESTINATION_REPLACE,
+    UPPERCASE,
+    LOWERCASE,
+    UPSERT,
+    KEEP_DELETES,
+    TRUNCATE,
+    DEDUP_COLUMN,
+    OP_FIELD,
+    IDENTIFIER_FIELDS,
+    FIELD_ADDITION,
+    PRESERVE_REQUIRED,
+    WRITE_FORMAT,
+    FORMAT_VERSION,
+    PARTITION_BY,
+    SORT_BY,
+    EXCLUDED_COLUMNS,
+    OFFSETS_TABLE,
+    HISTORY_TABLE,
+    NESTED_AS_VARIANT,
+    TABLE_MAPPER,
+    *routes.OPTIONS,
+    *primary_key.OPTIONS,
+    *declared_schema.OPTIONS,
+    *deleted_keys.OPTIONS,
+    *writes.OPTIONS,
+)
+FOR_INDEXES: tuple[Option[object], ...] = (
+    PREFIX,
+    DESTINATION_REGEXP,
+    DESTINATION_REPLACE,
+    UPSERT,
+    KEEP_DELETED_DOCUMENTS,
+    TRUNCATE,
+    DEDUP_COLUMN,
+    OP_FIELD,
+    FIELD_ADDITION,
+    EXCLUDED_COLUMNS,
+    OFFSETS_TABLE,
+    *routes.OPTIONS,
+    *primary_key.OPTIONS,
+)
+"""Those of them that say something of indexes."""
+CREATE_PROPS = Prefix(
+    name="iceberg.tables.auto-create-props.",
+    target="properties of new tables",
+    importance="medium",
+    doc="Any table property of tables that are made.",
+)
+WRITE_PROPS = Prefix(
+    name="iceberg.tables.write-props.",
+    target="properties of files",
+    importance="low",
+    doc="Any write property (write.parquet.compression-codec ...), over that of the table.",
+)
+PREFIXES = (PARTITION_BY_TABLE, SORT_BY_TABLE, routes.ROUTE_REGEX, CREATE_PROPS, WRITE_PROPS)
+
+
+@attrs.frozen
+class TableSettings:
+    """What tables are called and look like; partition terms are text as written, see `partitions.parse`.
+
+    `destination_regexp_replace` is a Java replacement, see `regexps.template`.
+    """
+
+    prefix: str
+    destination_regexp: str | None
+    destination_regexp_replace: str
+    case: Literal["keep", "upper", "lower"]
+    upsert: bool
+    keep_deletes: bool
+    dedup_column: str
+    op_field: str
+    create_identifier_fields: bool
+    allow_field_addition: bool
+    preserve_required: bool
+    write_format: str
+    format_version: int
+    partition_by: tuple[str, ...]
+    partition_by_table: Mapping[str, tuple[str, ...]]
+    excluded_columns: tuple[str, ...]
+    offsets_table: str
+    truncate: bool = False
+    nested_as_variant: bool = False
+    routes: Routes | None = None
+    keys: KeyRule = KeyRule()
+    auto_create: bool = True
+    case_insensitive: bool = False
+    create_properties: Mapping[str, str] = attrs.field(factory=dict)
+    write_properties: Mapping[str, str] = attrs.field(factory=dict)
+    columns: tuple[Column, ...] = ()
+    location: str | None = None
+    sort_by: tuple[str, ...] = ()
+    sort_by_table: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    history_table: str | None = None
+    deleted_keys: DeletedKeySettings = DeletedKeySettings()
+    writes: WriteRule = WriteRule()
+
+
+def build(reading: Reading, *, searching: bool = False) -> TableSettings:
+    """Read the tables' part; faults go to the reading. Indexes (`searching`) keep no deleted documents by default."""
+    keeps = reading.get(KEEP_DELETED_DOCUMENTS if searching else KEEP_DELETES)
+    reading.get(TABLE_MAPPER)
+    _check_replacement(reading)
+    _check_prefix(reading)
+    keys, written = primary_key.build(reading), writes.build(reading, UPSERT)
+    routing = routes.build(reading, iceberg_kafka_connect.cdc_target(reading))
+    declared_schema.check(reading, routing, reading.get(topics.TOPICS))
+    properties = (catalog.SINK.rest, CREATE_PROPS, WRITE_PROPS)
+    file_formats.check(reading, properties, (WRITE_FORMAT, CREATE_PROPS), WRITE_PROPS, NESTED_AS_VARIANT)
+    return TableSettings(
+        prefix=reading.get(PREFIX),
+        destination_regexp=reading.get(DESTINATION_REGEXP),
+        destination_regexp_replace=reading.get(DESTINATION_REPLACE),
+        case=_case(reading),
+        upsert=written.replaces and keys.mode != "none",
+        keep_deletes=keeps,
+        truncate=_truncate(reading, keeps=keeps, searching=searching),
+        dedup_column=reading.get(DEDUP_COLUMN),
+        op_field=reading.get(OP_FIELD),
+        create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
+        allow_field_addition=reading.get(FIELD_ADDITION),
+        preserve_required=_preserve_required(reading),
+        write_format=reading.get(WRITE_FORMAT),
+        format_version=3 if reading.get(NESTED_AS_VARIANT) else reading.get(FORMAT_VERSION),
+        nested_as_variant=reading.get(NESTED_AS_VARIANT),
+        partition_by=reading.get(PARTITION_BY),
+        partition_by_table=_by_table(reading, PARTITION_BY, PARTITION_BY_TABLE),
+        sort_by=reading.get(SORT_BY),
+        sort_by_table=_by_table(reading, SORT_BY, SORT_BY_TABLE),
+        excluded_columns=reading.get(EXCLUDED_COLUMNS),
+        offsets_table=reading.get(OFFSETS_TABLE),
+        routes=routing,
+        keys=keys,
+        auto_create=reading.get(routes.AUTO_CREATE),
+        case_insensitive=reading.get(routes.CASE_INSENSITIVE),
+        create_properties=reading.under(CREATE_PROPS),
+        write_properties=reading.under(WRITE_PROPS),
+        columns=reading.get(declared_schema.COLUMNS),
+        location=reading.get(declared_schema.LOCATION),
+        history_table=reading.get(HISTORY_TABLE),
+        deleted_keys=deleted_keys.build(reading),
+        writes=written,
+    )
+
+
+def _preserve_required(reading: Reading) -> bool:
+    forced, entry = reading.get(routes.FORCE_OPTIONAL), reading.entry(routes.FORCE_OPTIONAL)
+    kept = reading.get(PRESERVE_REQUIRED)
+    if entry and forced and kept:
+        reading.refuse(entry, f"{PRESERVE_REQUIRED.name} is true, which says the opposite", "keep one of them")
+    return kept if entry is None else not forced
+
+
+def _check_prefix(reading: Reading) -> None:
+    entry = reading.entry(PREFIX)
+    if entry and "." in reading.get(PREFIX):
+        reading.refuse(
+            entry, "has a dot, which would part off a namespace", "use debezium.sink.iceberg.table-namespace"
+        )
+
+
+def _truncate(reading: Reading, *, keeps: bool, searching: bool) -> bool:
+    wanted, entry = reading.get(TRUNCATE), reading.entry(TRUNCATE)
+    if wanted and entry and searching and not reading.get(DEDUP_COLUMN).startswith("__source_ts_"):
+        todo = f"set {DEDUP_COLUMN.name}=__source_ts_ns"
+        reading.refuse(entry, "a truncate tells its time, and documents have other versions", todo)
+    if wanted and entry and reading.get(writes.SCD_TYPE) == "2":
+        reading.refuse(entry, f"{writes.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
+    if wanted and entry and reading.get(UPSERT) and keeps:
+        reading.refuse(entry, f"{KEEP_DELETES.name} is true, which keeps every row", f"set {KEEP_DELETES.name}=false")
+    return wanted
+
+
+def _case(reading: Reading) -> Literal["keep", "upper", "lower"]:
+    upper, lower = reading.get(UPPERCASE), reading.get(LOWERCASE)
+    entry = reading.entry(LOWERCASE)
+    if upper and lower and entry:
+        reading.refuse(entry, f"{UPPERCASE.name} is true too", "set one of them to false")
+    return "upper" if upper else "lower" if lower else "keep"
+
+
+def _check_replacement(reading: Reading) -> None:
+    pattern, entry = reading.get(DESTINATION_REGEXP), reading.entry(DESTINATION_REPLACE)
+    if pattern is None or entry is None:
+        return
+    try:
+        regexps.template(reading.get(DESTINATION_REPLACE), regexps.compiled(pattern))
+    except ValueError as wrong:
+        reading.refuse(entry, f"holds {wrong}", "write $1 for a group, \\$ for a dollar sign")
+
+
+def _by_table(reading: Reading, option: Option[tuple[str, ...]], of_one: Prefix) -> dict[str, tuple[str, ...]]:
+    return {table: reading.get(attrs.evolve(option, name=of_one.name + table)) for table in reading.under(of_one)}

@@ -1,0 +1,1 @@
+"""`consumer.*`, `producer.*`, topics, batches, errors -> how Kafka is read and written."""

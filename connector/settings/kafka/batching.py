@@ -1,0 +1,136 @@
+"""properties -> BatchSettings: how often and how much is committed.
+
+Names: Debezium Server's `debezium.sink.batch.*`; `interval-ms`, `max-events` and `max-bytes` are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import Kind, Unfit, whole_number
+
+Strategy = Literal["NoBatchSizeWait", "MaxBatchSizeWait"]
+
+PATIENT_MS = 10_000
+"""From such an interval on a batch does not wait for it while max-events are there."""
+
+LOOK_MS = 1_000
+
+
+def _strategy(text: str) -> str:
+    # Debezium Server takes a class of its own too, which nothing here can load.
+    known = ("NoBatchSizeWait", "MaxBatchSizeWait")
+    if text.rpartition(".")[2] not in known:
+        raise Unfit("{} is not a wait strategy", f"write {' or '.join(known)}")
+    return text.rpartition(".")[2]
+
+
+INTERVAL = Option(
+    name="debezium.sink.batch.interval-ms",
+    kind=whole_number(0, 2**31 - 1),
+    default=1000,
+    importance="high",
+    doc="Milliseconds from the start of one batch to the next; every batch with events is one commit per table.",
+)
+MAX_EVENTS = Option(
+    name="debezium.sink.batch.max-events",
+    kind=whole_number(1),
+    default=1_000_000,
+    importance="medium",
+    doc="Most events of one batch.",
+)
+MAX_BYTES = Option(
+    name="debezium.sink.batch.max-bytes",
+    kind=whole_number(1),
+    default=1024**3,
+    importance="low",
+    doc="About the most bytes of keys and values in a batch: how many events fit is guessed from a few of them.",
+)
+WAIT = Option(
+    name="debezium.sink.batch.batch-size-wait",
+    kind=Kind("string", _strategy),
+    default="NoBatchSizeWait",
+    importance="medium",
+    doc="When a batch begins: NoBatchSizeWait every interval-ms, MaxBatchSizeWait once max.batch.size events wait.",
+)
+MAX_BATCH_SIZE = Option(
+    name="debezium.source.max.batch.size",
+    kind=whole_number(1),
+    default=2048,
+    importance="low",
+    doc="Events that MaxBatchSizeWait waits for; a batch may have more, up to max-events.",
+)
+MAX_WAIT = Option(
+    name="debezium.sink.batch.batch-size-wait.max-wait-ms",
+    kind=whole_number(1),
+    default=300_000,
+    importance="low",
+    doc="Longest wait of MaxBatchSizeWait, in milliseconds.",
+)
+WAIT_INTERVAL = Option(
+    name="debezium.sink.batch.batch-size-wait.wait-interval-ms",
+    kind=whole_number(1),
+    default=10_000,
+    importance="low",
+    doc="How often MaxBatchSizeWait looks, in milliseconds.",
+)
+OPTIONS: tuple[Option[object], ...] = (INTERVAL, MAX_EVENTS, MAX_BYTES, WAIT, MAX_BATCH_SIZE, MAX_WAIT, WAIT_INTERVAL)
+
+
+@attrs.frozen
+class Pace:
+    """When the next batch begins: looked at every `look_ms`; once `events` wait, or `max_wait_ms` after the last one.
+
+    `events` None: at every look.
+    """
+
+    look_ms: int
+    events: int | None = None
+    max_wait_ms: int | None = None
+
+
+@attrs.frozen
+class BatchSettings:
+    """When batches start, how large they get, and the wait strategy."""
+
+    interval_ms: int
+    max_events: int
+    wait: Strategy
+    max_wait_ms: int
+    wait_interval_ms: int
+    max_batch_size: int = 2048
+    max_bytes: int = 1024**3
+
+    @property
+    def pace(self) -> Pace:
+        """The strategy as a rule: Debezium Server's `MaxBatchSizeWait`, or the commit interval.
+
+        A long interval does not hold a backlog up: with max-events waiting a batch begins at once.
+        """
+        if self.wait == "MaxBatchSizeWait":
+            return Pace(self.wait_interval_ms, min(self.max_batch_size, self.max_events), self.max_wait_ms)
+        if self.interval_ms >= PATIENT_MS:
+            return Pace(LOOK_MS, self.max_events, self.interval_ms)
+        return Pace(self.interval_ms)
+
+
+def build(reading: Reading) -> BatchSettings:
+    """Read the batches' part; faults and notes go to the reading."""
+    settings = BatchSettings(
+        interval_ms=reading.get(INTERVAL),
+        max_events=reading.get(MAX_EVENTS),
+        wait=cast("Strategy", reading.get(WAIT)),
+        max_wait_ms=reading.get(MAX_WAIT),
+        wait_interval_ms=reading.get(WAIT_INTERVAL),
+        max_batch_size=reading.get(MAX_BATCH_SIZE),
+        max_bytes=reading.get(MAX_BYTES),
+    )
+    entry = reading.entry(WAIT_INTERVAL) or reading.entry(MAX_WAIT)
+    if settings.wait_interval_ms >= settings.max_wait_ms and entry:
+        what = f"{WAIT_INTERVAL.name} is not below {MAX_WAIT.name}"
+        reading.refuse(entry, what, "look more often than the longest wait")
+    return settings

@@ -1,0 +1,124 @@
+"""Java client settings -> librdkafka settings: names and meanings, scope by scope.
+
+Sources: Kafka's client configuration reference and librdkafka's CONFIGURATION.md. Settings that only the Java client
+has stay out of the translation: they still reach the Java clients, which look up the sink's offsets and publish the
+source's records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from connector.settings.configdef.reader import Reading
+from connector.settings.kafka import security
+from connector.settings.kafka.security import Problem
+
+_SAME = frozenset(
+    {
+        "bootstrap.servers",
+        "client.dns.lookup",
+        "client.id",
+        "client.rack",
+        "connections.max.idle.ms",
+        "metadata.max.age.ms",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "security.protocol",
+        "socket.connection.setup.timeout.ms",
+    }
+)
+_SAME_IN = {
+    "consumer": frozenset(
+        {
+            "check.crcs",
+            "fetch.max.bytes",
+            "fetch.min.bytes",
+            "group.instance.id",
+            "heartbeat.interval.ms",
+            "isolation.level",
+            "max.partition.fetch.bytes",
+            "max.poll.interval.ms",
+            "session.timeout.ms",
+        }
+    ),
+    "producer": frozenset(
+        {
+            "acks",
+            "batch.size",
+            "compression.type",
+            "delivery.timeout.ms",
+            "enable.idempotence",
+            "linger.ms",
+            "max.in.flight.requests.per.connection",
+            "request.timeout.ms",
+            "retries",
+            "transaction.timeout.ms",
+        }
+    ),
+    "admin": frozenset[str](),
+}
+_RENAMED = {
+    "sasl.mechanism": "sasl.mechanisms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+}
+_RENAMED_IN = {
+    "consumer": {"request.timeout.ms": "socket.timeout.ms", "fetch.max.wait.ms": "fetch.wait.max.ms"},
+    "producer": {"max.request.size": "message.max.bytes"},
+    "admin": {"request.timeout.ms": "socket.timeout.ms"},
+}
+_CASES = {
+    **dict.fromkeys(("security.protocol", "sasl.mechanism", "ssl.truststore.type", "ssl.keystore.type"), str.upper),
+    **dict.fromkeys(("acks", "auto.offset.reset", "client.dns.lookup", "compression.type"), str.lower),
+    **dict.fromkeys(("isolation.level", "ssl.endpoint.identification.algorithm"), str.lower),
+}
+_OURS = frozenset({"key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"})
+
+
+@attrs.frozen
+class Translation:
+    """librdkafka's settings, what could not be translated, and keys that only the Java client knows."""
+
+    native: dict[str, str] = attrs.field(repr=False)
+    problems: tuple[Problem, ...]
+    java_only: frozenset[str]
+
+
+def in_case(java: Mapping[str, str]) -> dict[str, str]:
+    """The settings with their words in the case that every client reads; Java's own takes some in any."""
+    return {key: _CASES[key](text) if key in _CASES else text for key, text in java.items()}
+
+
+def translate(java: Mapping[str, str], scope: str) -> Translation:
+    """Translate one client's settings; values are never part of a problem."""
+    native = {key: text for key, text in java.items() if key in _SAME | _SAME_IN[scope]}
+    renamed = _RENAMED | _RENAMED_IN[scope]
+    native |= {renamed[key]: text for key, text in java.items() if key in renamed}
+    secured, problems = security.translate(java)
+    known = _SAME | _SAME_IN[scope] | renamed.keys() | security.KEYS
+    return Translation(native | secured, tuple(problems), frozenset(java.keys() - known))
+
+
+def check(reading: Reading, scopes: Mapping[str, Mapping[str, str]]) -> None:
+    """Keep a fault for every setting that no client can be made from, and note those without effect."""
+    for scope, java in scopes.items():
+        translation = translate(java, scope)
+        ours = [Problem(key, "is set by the sink itself", "remove it") for key in sorted(_OURS & java.keys())]
+        for problem in (*translation.problems, *ours):
+            _refuse(reading, scope, problem)
+        if scope != "consumer" and translation.java_only:
+            keys = ", ".join(sorted(translation.java_only))
+            reading.notes.append(f"these keys of a Java client have no effect on the {scope} client: {keys}")
+
+
+def _refuse(reading: Reading, scope: str, problem: Problem) -> None:
+    names = [f"{scope}.override.{problem.key}", f"{scope}.{problem.key}", problem.key]
+    entry = next((reading.entries[name] for name in names if name in reading.entries), None)
+    if entry:
+        reading.refuse(entry, problem.what, problem.todo)
+    else:
+        reading.miss(problem.key, problem.what, problem.todo)

@@ -1,0 +1,111 @@
+"""properties -> ErrorSettings: records that cannot be read, and brokers or catalogs that are away.
+
+Names: Kafka Connect's error handling; the limits are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import RATIO, TOPIC_NAME, one_of, whole_number
+
+TOLERANCE = Option(
+    name="errors.tolerance",
+    kind=one_of("all", "none"),
+    default="all",
+    importance="high",
+    doc="all sends a record that cannot be read to the dead letter topic and goes on, none stops at the first.",
+)
+TOPIC = Option(
+    name="errors.deadletterqueue.topic.name",
+    kind=TOPIC_NAME,
+    default=None,
+    importance="medium",
+    doc="Topic for records that cannot be read: their bytes and headers as they were, the reason in headers.",
+    shown="<name>-dead-letters",
+)
+REPLICATION_FACTOR = Option(
+    name="errors.deadletterqueue.topic.replication.factor",
+    kind=whole_number(-1, 32767),
+    default=-1,
+    importance="low",
+    doc="Replication factor of the dead letter topic when it has to be made; -1 is the broker's default.",
+)
+LIMIT_RATIO = Option(
+    name="errors.deadletterqueue.limit.ratio",
+    kind=RATIO,
+    default=0.1,
+    importance="medium",
+    doc="Stop when more than this part of a batch is dead, once more than 100 of its records are.",
+)
+LIMIT_TOTAL = Option(
+    name="errors.deadletterqueue.limit.total",
+    kind=whole_number(0),
+    default=10_000,
+    importance="medium",
+    doc="Stop when a run has sent more records than this to the dead letter topic.",
+)
+RETRY_TIMEOUT = Option(
+    name="errors.retry.timeout",
+    kind=whole_number(-1),
+    default=120_000,
+    importance="medium",
+    doc="Milliseconds to try again while a broker or catalog is away, before a clear stop; 0 never, -1 for ever.",
+)
+RETRY_DELAY_MAX = Option(
+    name="errors.retry.delay.max.ms",
+    kind=whole_number(1),
+    default=10_000,
+    importance="low",
+    doc="Longest wait between two tries, in milliseconds.",
+)
+OPTIONS: tuple[Option[object], ...] = (
+    TOLERANCE,
+    TOPIC,
+    REPLICATION_FACTOR,
+    LIMIT_RATIO,
+    LIMIT_TOTAL,
+    RETRY_TIMEOUT,
+    RETRY_DELAY_MAX,
+)
+
+
+@attrs.frozen
+class ErrorSettings:
+    """What happens to bad records and failed calls; `retry_timeout_ms` of -1 is without end."""
+
+    tolerance: Literal["all", "none"]
+    topic: str
+    replication_factor: int
+    max_ratio: float
+    max_total: int
+    retry_timeout_ms: int
+    retry_delay_max_ms: int
+
+
+NEVER_AGAIN = ErrorSettings("all", "", -1, 0.0, 0, 0, 1)
+"""For whoever only looks: a call that fails has failed."""
+
+
+def build(reading: Reading, name: str) -> ErrorSettings:
+    """Read the errors' part; faults go to the reading."""
+    return ErrorSettings(
+        tolerance=cast("Literal['all', 'none']", reading.get(TOLERANCE)),
+        topic=reading.get(TOPIC) or f"{name}-dead-letters",
+        replication_factor=_replication(reading),
+        max_ratio=reading.get(LIMIT_RATIO),
+        max_total=reading.get(LIMIT_TOTAL),
+        retry_timeout_ms=reading.get(RETRY_TIMEOUT),
+        retry_delay_max_ms=reading.get(RETRY_DELAY_MAX),
+    )
+
+
+def _replication(reading: Reading) -> int:
+    factor, entry = reading.get(REPLICATION_FACTOR), reading.entry(REPLICATION_FACTOR)
+    if factor == 0 and entry:
+        reading.refuse(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
+    return factor

@@ -1,0 +1,186 @@
+"""properties -> KafkaSettings: brokers, topics, group and what the three kinds of Kafka client get.
+
+Names: Kafka Connect's (`topics`, `topics.regex`, `consumer.override.*` ...), Debezium's (`topic.prefix` ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from connector.settings.configdef.option import Option, Prefix, names_of
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import SERVERS, TEXT, one_of
+from connector.settings.kafka import client_overrides, security, topics, transactions
+from connector.settings.kafka.transactions import TransactionSettings
+
+Scope = Literal["consumer", "producer", "admin"]
+
+BOOTSTRAP_SERVERS = Option(
+    name="bootstrap.servers",
+    kind=SERVERS,
+    default="",
+    importance="high",
+    doc="Kafka brokers to start from, as host:port, several separated by commas. Required.",
+)
+GROUP_ID = Option(
+    name="group.id",
+    kind=TEXT,
+    default=None,
+    importance="medium",
+    doc="Consumer group whose offsets follow the commits, for lag tools; where to go on is read from Iceberg alone.",
+    shown="connect-<name>",
+    aliases=("consumer.override.group.id",),
+)
+AUTO_OFFSET_RESET = Option(
+    name="consumer.override.auto.offset.reset",
+    kind=one_of("earliest", "latest", any_case=True),
+    default="earliest",
+    importance="medium",
+    doc="Where a first start begins, and a topic that topics names since; what appears later is read from its start.",
+)
+CONSUMER_SERVERS = Option(
+    name="consumer.override.bootstrap.servers",
+    kind=SERVERS,
+    default="",
+    importance="low",
+    doc="Brokers to read from, where they are not those of bootstrap.servers.",
+    shown="<bootstrap.servers>",
+)
+SECURITY_PROTOCOL = Option(
+    name="security.protocol",
+    kind=one_of(*security.PROTOCOLS, any_case=True),
+    default="PLAINTEXT",
+    importance="medium",
+    doc="How to talk to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; for all clients.",
+)
+SECURITY = (
+    Prefix(
+        name="sasl.",
+        target="Kafka clients",
+        importance="medium",
+        doc="How all clients authenticate, by Java's names: sasl.mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512) ...",
+    ),
+    Prefix(
+        name="ssl.",
+        target="Kafka clients",
+        importance="medium",
+        doc="Certificates of all clients, by Java's names; stores have to be PEM: ssl.truststore.type=PEM ...",
+    ),
+)
+CONSUMER = Prefix(
+    name="consumer.override.",
+    target="Kafka consumer",
+    importance="medium",
+    doc="Java consumer's settings; tasks that fetch heed security, isolation.level and max.partition.fetch.bytes.",
+)
+PRODUCER = Prefix(
+    name="producer.override.",
+    target="Kafka producer",
+    importance="low",
+    doc="Any setting of the Java producer, for the writer of dead letters only.",
+)
+ADMIN_OVERRIDE = Prefix(
+    name="admin.override.",
+    target="Kafka admin client",
+    importance="low",
+    doc="Any setting of the Java admin client, for looking up and making topics only.",
+)
+ADMIN = Prefix(name="admin.", target="Kafka admin client", importance="low", doc="The same as admin.override.*.")
+
+OPTIONS: tuple[Option[object], ...] = (
+    BOOTSTRAP_SERVERS,
+    *topics.OPTIONS,
+    *transactions.OPTIONS,
+    GROUP_ID,
+    AUTO_OFFSET_RESET,
+    CONSUMER_SERVERS,
+    SECURITY_PROTOCOL,
+)
+PREFIXES = (*SECURITY, CONSUMER, PRODUCER, ADMIN_OVERRIDE, ADMIN)
+
+
+@attrs.frozen
+class KafkaSettings:
+    """Where events come from, or go to (then no topics are named).
+
+    Client settings are by Java's names, security keys of the top level included.
+    """
+
+    bootstrap_servers: str
+    topics: tuple[str, ...]
+    topics_regex: str | None
+    group_id: str
+    auto_offset_reset: str
+    consumer: Mapping[str, str] = attrs.field(repr=names_of)
+    producer: Mapping[str, str] = attrs.field(repr=names_of)
+    admin: Mapping[str, str] = attrs.field(repr=names_of)
+    transactions: TransactionSettings = TransactionSettings()
+
+    def takes(self, topic: str) -> bool:
+        """Whether a topic is read: it is listed, or the expression matches its whole name, or it tells transactions."""
+        if topic in self.topics or topic == self.transactions.topic:
+            return True
+        return self.topics_regex is not None and topics.matches(self.topics_regex, topic)
+
+    def client(self, scope: Scope) -> dict[str, str]:
+        """librdkafka's configuration of a client, bootstrap.servers and security included."""
+        java = {"consumer": self.consumer, "producer": self.producer, "admin": self.admin}[scope]
+        return {"bootstrap.servers": self.bootstrap_servers} | client_overrides.translate(java, scope).native
+
+
+def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
+    """Read the Kafka part; faults go to the reading."""
+    servers = reading.get(BOOTSTRAP_SERVERS)
+    consumer_servers = reading.get(CONSUMER_SERVERS)
+    if not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
+        reading.miss(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
+    told = transactions.build(reading)
+    names, regex = topics.select(reading, dead_letters)
+    common = _security(reading)
+    elsewhere = {"bootstrap.servers": consumer_servers} if consumer_servers else {}
+    settings = KafkaSettings(
+        bootstrap_servers=servers,
+        topics=(*names, told.topic) if names and told.topic else names,
+        topics_regex=regex,
+        group_id=reading.get(GROUP_ID) or f"connect-{name}",
+        auto_offset_reset=reading.get(AUTO_OFFSET_RESET),
+        consumer=client_overrides.in_case(common | reading.under(CONSUMER) | elsewhere),
+        producer=client_overrides.in_case(common | reading.under(PRODUCER)),
+        admin=client_overrides.in_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
+        transactions=told,
+    )
+    client_overrides.check(
+        reading, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin}
+    )
+    return settings
+
+
+def build_producing(reading: Reading, *, needed: bool = True) -> KafkaSettings:
+    """Read what a source needs to publish: brokers, producer and admin client; faults go to the reading."""
+    servers = reading.get(BOOTSTRAP_SERVERS)
+    if needed and not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
+        reading.miss(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
+    common = _security(reading)
+    settings = KafkaSettings(
+        bootstrap_servers=servers,
+        topics=(),
+        topics_regex=None,
+        group_id="",
+        auto_offset_reset="earliest",
+        consumer={},
+        producer=client_overrides.in_case(common | reading.under(PRODUCER)),
+        admin=client_overrides.in_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
+    )
+    client_overrides.check(reading, {"admin": settings.admin})
+    return settings
+
+
+def _security(reading: Reading) -> dict[str, str]:
+    values = {prefix.name + key: text for prefix in SECURITY for key, text in reading.under(prefix).items()}
+    protocol = reading.get(SECURITY_PROTOCOL)
+    if protocol != SECURITY_PROTOCOL.default:
+        values[SECURITY_PROTOCOL.name] = protocol
+    return values

@@ -1,0 +1,151 @@
+"""properties -> which topics are read: by name, by expression, or by Debezium's topic prefix.
+
+Debezium's side topics (Debezium documentation, "Topic names", "Transaction metadata", "Heartbeat") hold no rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from connector.settings.configdef import regexps, value_types
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import PATTERN, TOPIC_NAME, TOPIC_NAMES
+
+TOPICS = Option(
+    name="topics",
+    kind=TOPIC_NAMES,
+    default=(),
+    importance="high",
+    doc="Topics to read, separated by commas.",
+)
+TOPICS_REGEX = Option(
+    name="topics.regex",
+    kind=PATTERN,
+    default=None,
+    importance="high",
+    doc="Regular expression that a topic's whole name has to match to be read; instead of topics.",
+)
+TOPIC_PREFIX = Option(
+    name="debezium.source.topic.prefix",
+    kind=TOPIC_NAME,
+    default=None,
+    importance="high",
+    doc="Debezium's topic prefix: without topics and topics.regex all its table topics are read, its side topics not.",
+    aliases=("debezium.source.database.server.name", "database.server.name"),
+)
+TOPIC_DELIMITER = Option(
+    name="debezium.source.topic.delimiter",
+    kind=value_types.TOPIC_DELIMITER,
+    default=".",
+    importance="low",
+    doc="What Debezium puts between the parts of a topic's name.",
+)
+TOPIC_TRANSACTION = Option(
+    name="debezium.source.topic.transaction",
+    kind=TOPIC_NAME,
+    default="transaction",
+    importance="low",
+    doc="Last part of Debezium's transaction topic, which is not read.",
+)
+HEARTBEAT_PREFIX = Option(
+    name="debezium.source.topic.heartbeat.prefix",
+    kind=TOPIC_NAME,
+    default="__debezium-heartbeat",
+    importance="low",
+    doc="First part of Debezium's heartbeat topic, which is not read.",
+)
+HISTORY_TOPIC = Option(
+    name="debezium.source.schema.history.internal.kafka.topic",
+    kind=TOPIC_NAME,
+    default=None,
+    importance="low",
+    doc="Debezium's schema history topic, which is not read.",
+)
+SIGNAL_TOPIC = Option(
+    name="debezium.source.signal.kafka.topic",
+    kind=TOPIC_NAME,
+    default=None,
+    importance="low",
+    doc="Debezium's signal topic, which is not read.",
+)
+NOTIFICATION_TOPIC = Option(
+    name="debezium.source.notification.sink.topic.name",
+    kind=TOPIC_NAME,
+    default=None,
+    importance="low",
+    doc="Debezium's notification topic, which is not read.",
+)
+INTERNAL = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
+"""Kafka's own topics: no expression means them, as with a Java consumer."""
+
+OPTIONS: tuple[Option[object], ...] = (
+    TOPICS,
+    TOPICS_REGEX,
+    TOPIC_PREFIX,
+    TOPIC_DELIMITER,
+    TOPIC_TRANSACTION,
+    HEARTBEAT_PREFIX,
+    HISTORY_TOPIC,
+    SIGNAL_TOPIC,
+    NOTIFICATION_TOPIC,
+)
+
+
+def select(reading: Reading, dead_letters: str) -> tuple[tuple[str, ...], str | None]:
+    """The names, or the expression, of the topics to read; faults go to the reading."""
+    _check_way(reading)
+    _check_dead_letters(reading, dead_letters)
+    names, regex = reading.get(TOPICS), reading.get(TOPICS_REGEX)
+    if not reading.entry(TOPICS) and not reading.entry(TOPICS_REGEX):
+        prefix = reading.get(TOPIC_PREFIX)
+        names, regex = (), prefix and _derived(reading, prefix, dead_letters)
+    return names, regex
+
+
+def _derived(reading: Reading, prefix: str, dead_letters: str) -> str:
+    start = prefix + reading.get(TOPIC_DELIMITER)
+    named = (HISTORY_TOPIC, SIGNAL_TOPIC, NOTIFICATION_TOPIC)
+    side = [
+        start + reading.get(TOPIC_TRANSACTION),
+        start + "message",
+        f"{reading.get(HEARTBEAT_PREFIX)}.{prefix}",
+        dead_letters,
+        *(topic for option in named if (topic := reading.get(option))),
+    ]
+    return table_topics(start, side)
+
+
+def _check_way(reading: Reading) -> None:
+    by_name, by_regex = reading.entry(TOPICS), reading.entry(TOPICS_REGEX)
+    if by_name and by_regex:
+        reading.refuse(by_regex, "topics is given too", "keep one of them")
+    if not by_name and not by_regex and reading.entry(TOPIC_PREFIX) is None:
+        reading.miss(TOPICS.name, "is missing", "name the topics, or give topics.regex or debezium.source.topic.prefix")
+
+
+def _check_dead_letters(reading: Reading, dead_letters: str) -> None:
+    by_name, by_regex = reading.entry(TOPICS), reading.entry(TOPICS_REGEX)
+    if by_name and dead_letters in reading.get(TOPICS):
+        reading.refuse(by_name, "holds the dead letter topic, which would feed itself", "take it out")
+    pattern = reading.get(TOPICS_REGEX)
+    if by_regex and pattern and matches(pattern, dead_letters):
+        what = f"matches the dead letter topic '{dead_letters}', which would feed itself"
+        reading.refuse(by_regex, what, "narrow the expression or set errors.deadletterqueue.topic.name")
+
+
+def table_topics(start: str, side_topics: Iterable[str]) -> str:
+    """Expression of all topics that begin with `start` (prefix and delimiter) and are none of `side_topics`.
+
+    The schema change topic is the prefix alone and the heartbeat topic begins otherwise, unless configured so: neither
+    matches.
+    """
+    inside = sorted({topic.removeprefix(start) for topic in side_topics if topic.startswith(start)})
+    excluded = "|".join(re.escape(rest) for rest in inside)
+    return rf"{re.escape(start)}(?!(?:{excluded})$).+" if inside else rf"{re.escape(start)}.+"
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Whether an expression means a topic: the whole name has to match, as with a Java consumer."""
+    return topic not in INTERNAL and regexps.compiled(pattern).fullmatch(topic) is not None

@@ -1,0 +1,1 @@
+"""`opensearch.*` options -> the node, its indexes and documents."""

@@ -1,0 +1,127 @@
+"""properties -> SeriesSettings: documents in indexes that follow each other, for events that are only added.
+
+Names: Aiven's sink for data streams; TimestampRouter and MessageTimestampRouter for names with a time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, Kind, Unfit
+
+
+def _name_format(text: str) -> str:
+    if text == "${topic}":
+        return text
+    if text.count("${topic}") != 1 or text.count("${timestamp}") != 1:
+        raise Unfit("{} does not have ${topic} and ${timestamp} once", "write ${topic}-${timestamp}")
+    rest = text.replace("${topic}", "").replace("${timestamp}", "")
+    if not re.fullmatch(r"[a-z0-9._-]*", rest):
+        raise Unfit("{} cannot be the name of an index", "use small letters, digits, '.', '_' and '-'")
+    return text
+
+
+def _stamp(text: str) -> str:
+    if not text or re.sub(r"yyyy|MM|dd|HH|[._-]", "", text):
+        raise Unfit("{} is not a format that is known here", "write yyyy, MM, dd and HH, with '.', '_' or '-' between")
+    return text
+
+
+NAME_FORMAT = Option(
+    name="topic.format",
+    kind=Kind("string", _name_format),
+    default="${topic}",
+    importance="medium",
+    doc="Names of indexes: ${topic}-${timestamp} makes an index for each day. For events that are only added.",
+    literal=True,
+)
+STAMP_FORMAT = Option(
+    name="timestamp.format",
+    kind=Kind("string", _stamp),
+    default="yyyyMMdd",
+    importance="low",
+    doc="What ${timestamp} is in topic.format, in UTC: yyyy, MM, dd, HH, with '.', '_' or '-' between.",
+)
+STAMP_FIELDS = Option(
+    name="message.timestamp.keys",
+    kind=LIST,
+    default=(),
+    importance="low",
+    doc="Fields that ${timestamp} is taken from, the first that has a value; none: the change's time at its source.",
+)
+STREAMS = Option(
+    name="data.stream.enabled",
+    kind=BOOLEAN,
+    default=False,
+    importance="medium",
+    doc="Add events to data streams, one for each topic. For events that are only added.",
+)
+STREAM_PREFIX = Option(
+    name="data.stream.prefix",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Streams are named <prefix>-<topic>.",
+)
+STREAM_FIELD = Option(
+    name="data.stream.timestamp.field",
+    kind=TEXT,
+    default="@timestamp",
+    importance="low",
+    doc="Field that @timestamp is taken from; @timestamp: where events have none, the change's time at its source.",
+)
+OPTIONS: tuple[Option[object], ...] = (NAME_FORMAT, STAMP_FORMAT, STAMP_FIELDS, STREAMS, STREAM_PREFIX, STREAM_FIELD)
+
+
+@attrs.frozen
+class SeriesSettings:
+    """Where documents go to indexes that follow each other: a data stream, or names with a time (`pattern`: of the
+    name, and of the time)."""
+
+    streams: bool = False
+    prefix: str | None = None
+    stream_field: str = STREAM_FIELD.default
+    pattern: tuple[str, str] | None = None
+    fields: tuple[str, ...] = ()
+
+
+def build(reading: Reading) -> SeriesSettings:
+    """Read what is given; faults go to the reading."""
+    streams, name = reading.get(STREAMS), reading.get(NAME_FORMAT)
+    dated = "${timestamp}" in name
+    for option, on, needs in (
+        (STREAM_PREFIX, streams, "data.stream.enabled=true"),
+        (STREAM_FIELD, streams, "data.stream.enabled=true"),
+        (STAMP_FORMAT, dated, "topic.format with ${timestamp}"),
+        (STAMP_FIELDS, dated, "topic.format with ${timestamp}"),
+    ):
+        entry = reading.entry(cast("Option[object]", option))
+        if entry is not None and not on and reading.get(cast("Option[object]", option)) != option.default:
+            reading.refuse(entry, "has nothing to say here", f"set {needs}, or take it out")
+    entry = reading.entry(NAME_FORMAT)
+    if entry and streams and dated:
+        reading.refuse(entry, "names no data stream", f"keep {STREAMS.name} or {NAME_FORMAT.name}")
+    pattern = (name, reading.get(STAMP_FORMAT)) if dated else None
+    prefix, field = reading.get(STREAM_PREFIX), reading.get(STREAM_FIELD)
+    return SeriesSettings(streams, prefix, field, pattern, reading.get(STAMP_FIELDS))
+
+
+def check(reading: Reading, settings: SeriesSettings, *, upsert: bool, partial: bool) -> None:
+    """Refuse what only takes added documents where others are replaced and deleted: those would stay in old indexes."""
+    option = STREAMS if settings.streams else NAME_FORMAT
+    entry = reading.entry(cast("Option[object]", option))
+    if entry is None or not (settings.streams or settings.pattern):
+        return
+    if upsert:
+        reading.refuse(
+            entry,
+            "is for events that are only added, and here documents follow their keys",
+            "set key.ignore=true, or let an alias that is rolled over take the documents",
+        )
+    if partial:
+        reading.refuse(entry, "is for events that are only added", "leave index.write.method out")

@@ -1,0 +1,1 @@
+"""options -> the generated reference and the sample files."""

@@ -1,0 +1,81 @@
+"""declared options -> Markdown reference and the complete properties files of config/.
+
+`python -m connector.settings.reference.markdown` writes them all anew; tests fail when one of them is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.reference import peer_names, sample_files
+from connector.settings.sink import options
+from connector.settings.sink.options import ScopeOfOptions
+from connector.settings.source import settings
+
+SameAs = Callable[[str], str]
+REFERENCE = Path("docs/reference/options.md")
+SOURCE_REFERENCE = Path("docs/reference/source-options.md")
+SEARCH_REFERENCE = Path("docs/reference/opensearch-options.md")
+_INTRO = """\
+# Options of the {}
+
+Made from the declarations in `connector/settings` by `python -m connector.settings.reference.markdown`; do not edit.
+
+Settings are Java properties files in UTF-8. Several may be given, a later one wins, `-X key=value` wins over all.
+`${env:NAME}`, `${file:/path:key}` (a properties file) and `${dir:/path:file}` in a value are looked up, as in Kafka.
+A default in `<angle brackets>` depends on other keys. All faults of a configuration are reported at once.
+"""
+
+
+def markdown(who: str, scopes: Sequence[ScopeOfOptions], same: SameAs | None = None) -> str:
+    """The reference: a chapter and a table per scope; `same` tells what a key is to peers, in a column of its own."""
+    intro = _INTRO.replace("{}", who, 1)
+    return "\n".join([intro, *(line for scope in scopes for line in _chapter(scope, same))])
+
+
+def outputs() -> dict[Path, str]:
+    """Every generated file, by its path in the project."""
+    references = {
+        REFERENCE: markdown("sink", options.SCOPES, peer_names.same_as),
+        SOURCE_REFERENCE: markdown("source", settings.SCOPES),
+        SEARCH_REFERENCE: markdown("OpenSearch sink", options.SEARCH_SCOPES, peer_names.same_as),
+    }
+    return references | {Path(sample.path): sample_files.render(sample) for sample in sample_files.ALL}
+
+
+def _chapter(scope: ScopeOfOptions, same: SameAs | None) -> Iterator[str]:
+    yield f"## {scope.title}\n"
+    yield "| Key | Type | Default | Importance | Meaning |" + (" Same as |" if same else "")
+    yield "|---|---|---|---|---|" + ("---|" if same else "")
+    for option in scope.options:
+        yield _option(option) + (f" {same(option.name)} |" if same else "")
+    for prefix in scope.prefixes:
+        yield _prefix(prefix) + (f" {same(prefix.name)} |" if same else "")
+    yield ""
+
+
+def _option(option: Option[object]) -> str:
+    default = f"`{_cell(option.default_text)}`" if option.default_text else ""
+    aliases = f" Also: {', '.join(f'`{alias}`' for alias in option.aliases)}." if option.aliases else ""
+    return f"| `{option.name}` | {option.kind.name} | {default} | {option.importance} | {_cell(option.doc)}{aliases} |"
+
+
+def _prefix(prefix: Prefix) -> str:
+    return f"| `{prefix.name}*` | any | | {prefix.importance} | {_cell(prefix.doc)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def write(root: Path, texts: Mapping[Path, str]) -> None:
+    """Write texts below the project's root."""
+    for path, text in texts.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    write(Path.cwd(), outputs())

@@ -1,0 +1,126 @@
+"""declared options -> complete properties files: every key explained, defaults commented out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.sink import options
+from connector.settings.sink.options import ScopeOfOptions
+from connector.settings.source import settings
+
+
+@attrs.frozen
+class Sample:
+    """A way of running: where its file lies, what it is for, and what it sets."""
+
+    path: str
+    about: tuple[str, ...]
+    values: Mapping[str, str]
+    scopes: tuple[ScopeOfOptions, ...] = options.SCOPES
+
+
+_COMMON = {
+    "bootstrap.servers": "localhost:9092",
+    "debezium.source.topic.prefix": "testc",
+    "debezium.sink.iceberg.warehouse": "warehouse",
+}
+UPSERT = Sample(
+    "config/iceberg-sink.properties",
+    (
+        "Debezium events to Iceberg tables by upsert: one row per key, deleted rows kept and marked.",
+        "Envelopes (before, after, source, op) and flattened events are both read, with and without schema block.",
+        "",
+        "    icebridge run config/iceberg-sink.properties",
+    ),
+    _COMMON,
+)
+APPEND = Sample(
+    "config/iceberg-append.properties",
+    (
+        "Debezium events to Iceberg tables by append: one row per event, nothing is ever rewritten.",
+        "",
+        "    icebridge run config/iceberg-append.properties",
+    ),
+    _COMMON
+    | {
+        "name": "icebridge-append",
+        "debezium.sink.iceberg.table-namespace": "changes",
+        "debezium.sink.iceberg.upsert": "false",
+        "debezium.sink.iceberg.create-identifier-fields": "false",
+    },
+)
+SOURCE = Sample(
+    "config/iceberg-source.properties",
+    (
+        "Changes of Iceberg tables to Kafka, as Debezium's envelopes: inserts, updates and deletes of every snapshot,",
+        "copy-on-write and merge-on-read, after a full read of each table.",
+        "",
+        "    icebridge run config/iceberg-source.properties",
+    ),
+    {
+        "connector.class": settings.CLASS,
+        "bootstrap.servers": "localhost:9092",
+        "topic.prefix": "lake",
+        "table.include.list": "sales\\..*",
+        "iceberg.catalog.warehouse": "warehouse",
+    },
+    settings.SCOPES,
+)
+SEARCH = Sample(
+    "config/opensearch-sink.properties",
+    (
+        "Debezium events to documents in OpenSearch: one document per key, deleted ones gone, older changes left out.",
+        "The catalog holds nothing but the offsets.",
+        "",
+        "    icebridge run config/opensearch-sink.properties",
+    ),
+    _COMMON
+    | {
+        "name": "icebridge-search",
+        "debezium.sink.type": "opensearch",
+        "connection.url": "http://localhost:9200",
+    },
+    options.SEARCH_SCOPES,
+)
+ALL = (UPSERT, APPEND, SOURCE, SEARCH)
+_RULES = (
+    "Every key is here. A commented line shows the default; one in <angle brackets> depends on other keys.",
+    "More files may follow, such as one of config/catalogs; a later file wins, -X key=value wins over all.",
+    "Secrets stay outside: ${env:NAME}, ${file:/path:key}, ${dir:/path:file}.",
+    "Made by python -m connector.settings.reference.markdown; copy it rather than edit it.",
+)
+
+
+def render(sample: Sample) -> str:
+    """The text of a sample's file."""
+    lines = [*map(_comment, sample.about), "#", *map(_comment, _RULES)]
+    for scope in sample.scopes:
+        lines += ["", f"# ---- {scope.title} " + "-" * (100 - len(scope.title))]
+        for option in scope.options:
+            lines += _option(option, sample.values)
+        for prefix in scope.prefixes:
+            lines += _prefix(prefix)
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    return f"# {text}".rstrip()
+
+
+def _option(option: Option[object], values: Mapping[str, str]) -> Iterator[str]:
+    yield ""
+    yield _comment(option.doc)
+    if option.name in values:
+        # A backslash is Java's escape in such files.
+        yield f"{option.name}={values[option.name]}".replace("\\", "\\\\")
+    else:
+        yield f"#{option.name}={option.default_text}"
+
+
+def _prefix(prefix: Prefix) -> Iterator[str]:
+    yield ""
+    yield _comment(prefix.doc)
+    yield f"#{prefix.name}<key>=<value>"

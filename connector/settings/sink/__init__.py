@@ -1,0 +1,1 @@
+"""A sink's properties -> `SinkSettings`."""

@@ -1,0 +1,73 @@
+"""declarations -> one list: every option and prefix of the sink by scope, in the order documents show them."""
+
+from __future__ import annotations
+
+import attrs
+
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.configdef.value_types import TOPIC_NAME, Kind, Unfit
+from connector.settings.converters import event_format
+from connector.settings.iceberg import catalog, routing, tables
+from connector.settings.kafka import batching, error_handling, kafka
+from connector.settings.opensearch import sink
+
+
+def _sink_type(text: str) -> str:
+    if text in {"iceberg", "icebergevents", "opensearch"}:
+        return text
+    raise Unfit("{} is not a sink of this program", "write iceberg, icebergevents or opensearch")
+
+
+NAME = Option(
+    name="name",
+    kind=TOPIC_NAME,
+    default="icebridge",
+    importance="high",
+    doc="Name of this sink; it stands in every commit, so keep it. Two sinks on the same tables need two names.",
+)
+SINK_TYPE = Option(
+    name="debezium.sink.type",
+    kind=Kind("string", _sink_type),
+    default="iceberg",
+    importance="low",
+    doc="iceberg: tables of rows; icebergevents: every event as text in one table; opensearch: documents in indexes.",
+)
+SPARK = Prefix(
+    name="spark.",
+    target="Spark",
+    importance="low",
+    doc="Any setting of Spark, handed on under its full name.",
+)
+
+
+@attrs.frozen
+class ScopeOfOptions:
+    """A chapter of the reference."""
+
+    title: str
+    options: tuple[Option[object], ...]
+    prefixes: tuple[Prefix, ...] = ()
+
+
+SCOPES = (
+    ScopeOfOptions("The sink", (NAME, SINK_TYPE)),
+    ScopeOfOptions("Kafka", kafka.OPTIONS, kafka.PREFIXES),
+    ScopeOfOptions("Catalog", catalog.SINK.all, (catalog.SINK.rest,)),
+    ScopeOfOptions("Tables", tables.OPTIONS, tables.PREFIXES),
+    ScopeOfOptions("Events", event_format.OPTIONS),
+    ScopeOfOptions("Batches", batching.OPTIONS),
+    ScopeOfOptions("Errors", error_handling.OPTIONS),
+    ScopeOfOptions("Spark", (), (SPARK,)),
+)
+SEARCH_SCOPES = (
+    *SCOPES[:2],
+    ScopeOfOptions("OpenSearch", sink.OPTIONS),
+    ScopeOfOptions("Indexes", tables.FOR_INDEXES, (routing.ROUTE_REGEX,)),
+    ScopeOfOptions("Catalog of the offsets", catalog.SINK.all, (catalog.SINK.rest,)),
+    *SCOPES[4:],
+)
+"""The chapters of the OpenSearch sink."""
+
+OPTIONS = (*(option for scope in SCOPES for option in scope.options), *sink.OPTIONS)
+PREFIXES = tuple(prefix for scope in SCOPES for prefix in scope.prefixes)
+NAMES = tuple(name for option in OPTIONS for name in option.names)

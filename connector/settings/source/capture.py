@@ -1,0 +1,169 @@
+"""properties -> CaptureSettings: which tables and columns are read, from where on, and how often.
+
+Names and defaults: Debezium's relational connectors; those that begin with `iceberg.` are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import attrs
+
+from connector.settings.configdef import regexps
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import BOOLEAN, KEY_COLUMNS, PATTERNS, TEXT, one_of, whole_number
+
+SnapshotMode = Literal["initial", "no_data", "initial_only", "when_needed", "always"]
+
+TABLES = Option(
+    name="table.include.list",
+    kind=PATTERNS,
+    default=(),
+    importance="high",
+    doc="Tables to read: regular expressions, comma separated, for the whole name <namespace>.<table>; not given: all.",
+)
+TABLES_NOT = Option(
+    name="table.exclude.list",
+    kind=PATTERNS,
+    default=(),
+    importance="medium",
+    doc="Tables not to read, in the same way; not together with table.include.list.",
+)
+COLUMNS = Option(
+    name="column.include.list",
+    kind=PATTERNS,
+    default=(),
+    importance="medium",
+    doc="Columns that events hold: regular expressions for <namespace>.<table>.<column>; keys are whole in any case.",
+)
+COLUMNS_NOT = Option(
+    name="column.exclude.list",
+    kind=PATTERNS,
+    default=(),
+    importance="medium",
+    doc="Columns that events do not hold, in the same way; not together with column.include.list.",
+)
+KEYS = Option(
+    name="message.key.columns",
+    kind=KEY_COLUMNS,
+    default=(),
+    importance="high",
+    doc="Columns of the record key in place of the identifier fields: <namespace>.<table>:<column>,<column>;...",
+)
+SNAPSHOT_MODE = Option(
+    name="snapshot.mode",
+    kind=one_of("initial", "no_data", "initial_only", "when_needed", "always"),
+    default="initial",
+    importance="high",
+    doc="initial reads a table in full, then its changes; no_data only changes from now on; initial_only the full read "
+    "alone; when_needed reads in full again where history is gone; always at every start.",
+)
+POLL = Option(
+    name="poll.interval.ms",
+    kind=whole_number(1, 2**31 - 1),
+    default=1000,
+    importance="medium",
+    doc="Milliseconds between two looks for new snapshots.",
+)
+BATCH = Option(
+    name="max.batch.size",
+    kind=whole_number(1),
+    default=1_000_000,
+    importance="medium",
+    doc="Most rows in flight: of one part of a full read, after which the position is stored; at least one file.",
+)
+BRANCH = Option(
+    name="iceberg.branch",
+    kind=TEXT,
+    default="main",
+    importance="medium",
+    doc="Branch of the tables that is read.",
+)
+SKIP_OWN = Option(
+    name="iceberg.skip.own.commits",
+    kind=BOOLEAN,
+    default=False,
+    importance="medium",
+    doc="Pass over snapshots that a sink of this program made, so that two bridges do not loop.",
+)
+OFFSETS_TABLE = Option(
+    name="offset.storage.iceberg.table-name",
+    kind=TEXT,
+    default="_debezium_offset_storage",
+    importance="low",
+    doc="Table that holds the positions, one row per table that is read.",
+)
+OPTIONS: tuple[Option[object], ...] = (
+    TABLES,
+    TABLES_NOT,
+    COLUMNS,
+    COLUMNS_NOT,
+    KEYS,
+    SNAPSHOT_MODE,
+    POLL,
+    BATCH,
+    BRANCH,
+    SKIP_OWN,
+    OFFSETS_TABLE,
+)
+
+
+@attrs.frozen
+class CaptureSettings:
+    """What is read; expressions are Java's, matched as Debezium does: the whole name, in any case of letters."""
+
+    tables: tuple[str, ...]
+    tables_not: tuple[str, ...]
+    columns: tuple[str, ...]
+    columns_not: tuple[str, ...]
+    keys: tuple[tuple[str, tuple[str, ...]], ...]
+    snapshot_mode: SnapshotMode
+    poll_interval_ms: int
+    max_batch_size: int
+    branch: str
+    skip_own: bool
+    offsets_table: str
+
+    def takes(self, table: str) -> bool:
+        """Whether a table is read, by its name with namespace."""
+        return _passes(table, self.tables, self.tables_not)
+
+    def keeps(self, table: str, column: str) -> bool:
+        """Whether events hold a column."""
+        return _passes(f"{table}.{column}", self.columns, self.columns_not)
+
+    def key_columns(self, table: str) -> tuple[str, ...]:
+        """The configured key columns of a table, none when nothing is said of it."""
+        return next((columns for tables, columns in self.keys if _matches(tables, table)), ())
+
+
+def _passes(name: str, wanted: tuple[str, ...], unwanted: tuple[str, ...]) -> bool:
+    if wanted:
+        return any(_matches(pattern, name) for pattern in wanted)
+    return not any(_matches(pattern, name) for pattern in unwanted)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return regexps.compiled(pattern, ignore_case=True).fullmatch(name) is not None
+
+
+def build(reading: Reading) -> CaptureSettings:
+    """Read the part about what is captured; faults go to the reading."""
+    for wanted, unwanted in ((TABLES, TABLES_NOT), (COLUMNS, COLUMNS_NOT)):
+        entry = reading.entry(unwanted)
+        if entry and reading.entry(wanted):
+            reading.refuse(entry, f"{wanted.name} is given too", "keep one of them")
+    return CaptureSettings(
+        tables=reading.get(TABLES),
+        tables_not=reading.get(TABLES_NOT),
+        columns=reading.get(COLUMNS),
+        columns_not=reading.get(COLUMNS_NOT),
+        keys=reading.get(KEYS),
+        snapshot_mode=cast("SnapshotMode", reading.get(SNAPSHOT_MODE)),
+        poll_interval_ms=reading.get(POLL),
+        max_batch_size=reading.get(BATCH),
+        branch=reading.get(BRANCH),
+        skip_own=reading.get(SKIP_OWN),
+        offsets_table=reading.get(OFFSETS_TABLE),
+    )

@@ -1,0 +1,269 @@
+"""properties -> OutgoingSettings: how events look on the wire, and how their topics are named and made.
+
+Names and defaults: Debezium's connectors, Kafka Connect's converters and topic creation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import attrs
+
+from connector.settings.configdef import value_types
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.value_types import BOOLEAN, LIST, TOPIC_NAME, Kind, Unfit, one_of, whole_number
+from connector.settings.converters import serializers
+from connector.settings.converters.serializers import SideSettings
+from serde.emit.name_adjustment import Adjustment
+from serde.emit.type_mapping import Binaries, Decimals, Modes, Times
+
+
+def _operations(text: str) -> tuple[str, ...]:
+    found = value_types.split(text)
+    if not set(found) <= {"c", "u", "d", "t", "none"} or ("none" in found and len(found) > 1):
+        raise Unfit("{} is no list of operations", "write c, u, d, t, comma separated, or none")
+    return () if found == ("none",) else found
+
+
+TOPIC_PREFIX = Option(
+    name="topic.prefix",
+    kind=TOPIC_NAME,
+    default="",
+    importance="high",
+    doc="First part of every topic's name, and the source's name in its events: keep it. Required.",
+    aliases=("database.server.name",),
+)
+TOPIC_DELIMITER = Option(
+    name="topic.delimiter",
+    kind=value_types.TOPIC_DELIMITER,
+    default=".",
+    importance="low",
+    doc="What stands between the parts of a topic's name: <topic.prefix>.<namespace>.<table>.",
+)
+TOPIC_TRANSACTION = Option(
+    name="topic.transaction",
+    kind=TOPIC_NAME,
+    default="transaction",
+    importance="low",
+    doc="Last part of the transaction topic's name.",
+)
+TOPIC_HEARTBEAT = Option(
+    name="topic.heartbeat.prefix",
+    kind=TOPIC_NAME,
+    default="__debezium-heartbeat",
+    importance="low",
+    doc="First part of the heartbeat topic's name; the rest is topic.prefix.",
+)
+
+
+DECIMALS = Option(
+    name="decimal.handling.mode",
+    kind=one_of("precise", "double", "string"),
+    default="precise",
+    importance="medium",
+    doc="How decimals are written: precise (Connect's Decimal), double, or string.",
+)
+TIMES = Option(
+    name="time.precision.mode",
+    kind=one_of("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
+    default="adaptive",
+    importance="medium",
+    doc="How dates and times are written; adaptive keeps a column's own precision, connect is in milliseconds.",
+)
+BINARIES = Option(
+    name="binary.handling.mode",
+    kind=one_of("bytes", "base64", "base64-url-safe", "hex"),
+    default="bytes",
+    importance="low",
+    doc="How binary columns are written: bytes, or a text of them.",
+)
+SCHEMA_NAMES = Option(
+    name="schema.name.adjustment.mode",
+    kind=one_of("none", "avro", "avro_unicode"),
+    default="none",
+    importance="low",
+    doc="Names of schemas: none leaves them (only what Avro refuses becomes _ in Avro), avro puts _ for each character "
+    "that Avro does not allow, avro_unicode puts _uXXXX, for _ too.",
+)
+FIELD_NAMES = Option(
+    name="field.name.adjustment.mode",
+    kind=one_of("none", "avro", "avro_unicode"),
+    default="none",
+    importance="low",
+    doc="Names of columns in events, in the same way.",
+)
+TOMBSTONES = Option(
+    name="tombstones.on.delete",
+    kind=BOOLEAN,
+    default=True,
+    importance="medium",
+    doc="Send a record without value after every delete, so that compaction forgets the key.",
+)
+SKIPPED = Option(
+    name="skipped.operations",
+    kind=Kind("list", _operations),
+    default=("t",),
+    importance="low",
+    doc="Operations of which no event is sent: c, u, d, t, or none.",
+)
+TRANSACTIONS = Option(
+    name="provide.transaction.metadata",
+    kind=BOOLEAN,
+    default=False,
+    importance="medium",
+    doc="Send BEGIN and END of every snapshot to the transaction topic, and number its events. Sorts every snapshot.",
+)
+HEARTBEAT = Option(
+    name="heartbeat.interval.ms",
+    kind=whole_number(0, 2**31 - 1),
+    default=0,
+    importance="low",
+    doc="Milliseconds between heartbeats; 0 sends none.",
+)
+SCHEMA_CHANGES = Option(
+    name="include.schema.changes",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Send an event to the topic <topic.prefix> before the first event of a table, and of each new schema of it.",
+)
+PARTITIONS = Option(
+    name="topic.creation.default.partitions",
+    kind=whole_number(1, 2**31 - 1),
+    default=3,
+    importance="medium",
+    doc="Partitions of topics that are made; one that is there stays as it is.",
+)
+REPLICATION = Option(
+    name="topic.creation.default.replication.factor",
+    kind=whole_number(-1, 32767),
+    default=-1,
+    importance="medium",
+    doc="Replication factor of topics that are made; -1 is the broker's default.",
+)
+CLEANUP = Option(
+    name="topic.creation.default.cleanup.policy",
+    kind=LIST,
+    default=("delete",),
+    importance="medium",
+    doc="delete, compact, or both; a table without key always gets delete, as compaction refuses records without key.",
+)
+TOPIC_CONFIG = Prefix(
+    name="topic.creation.default.",
+    target="topics that are made",
+    importance="low",
+    doc="Any other setting of topics that are made, such as retention.ms.",
+)
+OPTIONS: tuple[Option[object], ...] = (
+    TOPIC_PREFIX,
+    TOPIC_DELIMITER,
+    TOPIC_TRANSACTION,
+    TOPIC_HEARTBEAT,
+    *serializers.KEY.all,
+    *serializers.VALUE.all,
+    DECIMALS,
+    TIMES,
+    BINARIES,
+    SCHEMA_NAMES,
+    FIELD_NAMES,
+    TOMBSTONES,
+    SKIPPED,
+    TRANSACTIONS,
+    HEARTBEAT,
+    SCHEMA_CHANGES,
+    PARTITIONS,
+    REPLICATION,
+    CLEANUP,
+)
+PREFIXES = (TOPIC_CONFIG,)
+FORMATS = tuple(
+    Option(name=f"debezium.format.{side}", kind=one_of("json"), default="json", importance="low", doc="")
+    for side in ("key", "value")
+)
+
+
+@attrs.frozen
+class TopicCreation:
+    """How topics are made; a replication factor of -1 is the broker's default."""
+
+    partitions: int
+    replication: int
+    cleanup: tuple[str, ...]
+    config: Mapping[str, str]
+
+    def settings(self, *, keyed: bool) -> dict[str, str]:
+        """The settings of a new topic; without keys it is never compacted."""
+        return {**self.config, "cleanup.policy": ",".join(self.cleanup) if keyed else "delete"}
+
+
+@attrs.frozen
+class OutgoingSettings:
+    """What events and topics look like; `skipped` holds operations of which no event is sent."""
+
+    prefix: str
+    delimiter: str
+    transaction_part: str
+    heartbeat_prefix: str
+    key: SideSettings
+    value: SideSettings
+    modes: Modes
+    tombstones: bool
+    skipped: frozenset[str]
+    transactions: bool
+    heartbeat_ms: int
+    schema_changes: bool
+    creation: TopicCreation
+
+    def topic(self, table: str) -> str:
+        """The topic of a table, by its name with namespace; what Kafka does not allow becomes `_`."""
+        parts = (self.prefix, *table.split("."))
+        return value_types.topic_name(self.delimiter.join(parts))
+
+    @property
+    def transaction_topic(self) -> str:
+        """Where BEGIN and END go."""
+        return f"{self.prefix}{self.delimiter}{self.transaction_part}"
+
+    @property
+    def heartbeat_topic(self) -> str:
+        """Where heartbeats go."""
+        return f"{self.heartbeat_prefix}.{self.prefix}"
+
+
+def build(reading: Reading) -> OutgoingSettings:
+    """Read the part about events and topics; faults go to the reading."""
+    if reading.entry(TOPIC_PREFIX) is None:
+        reading.miss(TOPIC_PREFIX.name, "is missing", "name the source; its topics begin with it")
+    return OutgoingSettings(
+        prefix=reading.get(TOPIC_PREFIX),
+        delimiter=reading.get(TOPIC_DELIMITER),
+        transaction_part=reading.get(TOPIC_TRANSACTION),
+        heartbeat_prefix=reading.get(TOPIC_HEARTBEAT),
+        key=serializers.build(reading, serializers.KEY),
+        value=serializers.build(reading, serializers.VALUE),
+        modes=Modes(
+            decimals=cast("Decimals", reading.get(DECIMALS)),
+            times=cast("Times", reading.get(TIMES)),
+            binaries=cast("Binaries", reading.get(BINARIES)),
+            names=cast("Adjustment", reading.get(SCHEMA_NAMES)),
+            fields=cast("Adjustment", reading.get(FIELD_NAMES)),
+        ),
+        tombstones=reading.get(TOMBSTONES),
+        skipped=frozenset(reading.get(SKIPPED)),
+        transactions=reading.get(TRANSACTIONS),
+        heartbeat_ms=reading.get(HEARTBEAT),
+        schema_changes=reading.get(SCHEMA_CHANGES),
+        creation=_creation(reading),
+    )
+
+
+def _creation(reading: Reading) -> TopicCreation:
+    replication, entry = reading.get(REPLICATION), reading.entry(REPLICATION)
+    if replication == 0 and entry:
+        reading.refuse(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
+    cleanup, entry = reading.get(CLEANUP), reading.entry(CLEANUP)
+    if entry and not set(cleanup) <= {"delete", "compact"}:
+        reading.refuse(entry, "holds an unknown policy", "write delete, compact, or both")
+    return TopicCreation(reading.get(PARTITIONS), replication, cleanup, reading.under(TOPIC_CONFIG))

@@ -1,0 +1,1 @@
+"""records -> decoded changes -> schema changes and rows of their tables."""

@@ -1,0 +1,94 @@
+"""A run that raises as it is decoded -> its halves, and theirs, down to the records that are why: dead letters.
+
+The last line of defence. What a record may hold is foreseen where it is read, and named there; what nobody foresaw must
+end no task, since it would be the same after every restart. Errors of the world around (broker, registry, storage) are
+of other classes and go through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from connector.sink.convert.decoded_records import Outcome
+from connector.sink.convert.row_builder import Run
+from serde.arrays import Ints
+from serde.faults import Fault
+
+OF_CONTENT = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
+"""What content makes code raise that did not expect it."""
+
+Decode = Callable[[Run], Outcome]
+T = TypeVar("T")
+
+
+def salvaged(run: Run, decode: Decode) -> Outcome:
+    """Decode a run; where that raises, decode what can be, and name the others. Cost: nothing, but where it raises.
+
+    Raises what decoding a run without any record raises: that is no record's fault.
+    """
+    try:
+        return decode(run)
+    except OF_CONTENT:
+        decode(run.only(np.zeros(0, np.int64)))
+    return _joined([(places, _of_half(run.only(places), decode)) for places in _halves(len(run.offset))])
+
+
+def _of_half(run: Run, decode: Decode) -> Outcome:
+    try:
+        return decode(run)
+    except OF_CONTENT as error:
+        if len(run.offset) == 1:
+            # The text of the error is left out: it may tell what the record holds.
+            return Outcome(faults=(Fault(0, "TASK_PUT", f"the record cannot be decoded ({type(error).__name__})"),))
+    return _joined([(places, _of_half(run.only(places), decode)) for places in _halves(len(run.offset))])
+
+
+def readable(run: Run, read: Callable[[Run], list[T]]) -> list[T]:
+    """Read something of a run's records; where that raises, of those that can be read: decoding them names the others.
+
+    Raises as `salvaged`.
+    """
+    try:
+        return read(run)
+    except OF_CONTENT:
+        read(run.only(np.zeros(0, np.int64)))
+    parts = [run.only(places) for places in _halves(len(run.offset))] if len(run.offset) > 1 else []
+    return [one for part in parts for one in readable(part, read)]
+
+
+def _halves(count: int) -> list[Ints]:
+    return [half for half in np.array_split(np.arange(count), 2) if len(half)]
+
+
+def _joined(halves: Sequence[tuple[Ints, Outcome]]) -> Outcome:
+    """Give one outcome of several, each of the records at these places."""
+    outcomes = [outcome for _, outcome in halves]
+    return Outcome(
+        parts=tuple(part for one in outcomes for part in one.parts),
+        needs=tuple(need for one in outcomes for need in one.needs),
+        faults=tuple(attrs.evolve(f, row=int(places[f.row])) for places, one in halves for f in one.faults),
+        tombstones=sum(one.tombstones for one in outcomes),
+        ignored=sum(one.ignored for one in outcomes),
+        truncates=tuple(truncate for one in outcomes for truncate in one.truncates),
+        tables=tuple(table for one in outcomes for table in one.tables),
+        nulled=sum(one.nulled for one in outcomes),
+        drift=frozenset().union(*(one.drift for one in outcomes)),
+        seen=tuple(seen for one in outcomes for seen in one.seen),
+        untold=sum(one.untold for one in outcomes),
+    )

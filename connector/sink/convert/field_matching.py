@@ -1,0 +1,41 @@
+"""Fields of events <-> columns of a table: by exact name, or whatever their case (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from serde.arrays import children
+from serde.events.changes import Changes
+
+
+def renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
+    """Give names that differ from a column in case only, and the column's; an exact match of either wins."""
+    exact = set(columns)
+    given = set(names)
+    free = {column.lower(): column for column in exact if column not in given}
+    # Each column is taken once: by the first of several that differ in case only.
+    return {n: free.pop(n.lower()) for n in dict.fromkeys(names) if n not in exact and n.lower() in free}
+
+
+def matched(change: Changes, columns: Iterable[str]) -> Changes:
+    """Give the changes with fields renamed to the columns that differ from them in case only (top level)."""
+    wanted = renames(change.row.type.names, columns)
+    if not wanted:
+        return change
+    fields = [field.with_name(wanted.get(field.name, field.name)) for field in change.row.type]
+    gone = pc.is_null(change.row) if change.row.null_count else None
+    row = pa.StructArray.from_arrays(children(change.row), fields=fields, mask=gone)
+    optional = {wanted.get(name, name): flag for name, flag in change.optional.items()}
+    return attrs.evolve(change, row=row, optional=optional)
+
+
+def merged(kind: pa.StructType) -> pa.StructType:
+    """Give a shape whose names differ in more than case: of those that do not, the first one's."""
+    first: dict[str, pa.Field] = {}
+    for field in kind:
+        first.setdefault(field.name.lower(), field)
+    return pa.struct(list(first.values()))

@@ -1,0 +1,91 @@
+"""Records -> rows of the one table of the `icebergevents` consumer: every event as it came, as text, appended.
+
+Table, partitions and order are the seed's (`debezium-iceberg-consumers`, "icebergevents Consumer").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+
+from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.sort_order import SortTerm
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Part
+from connector.sink.model.plan import BatchPlan, Need, TablePlan
+from serde.arrays import Ints, Mask
+from serde.events.source_positions import unplaced
+from serde.faults import Fault
+
+TABLE = "debezium_events"
+SCHEMA = Schema(
+    NestedField(1, "event_destination", StringType(), required=True),
+    NestedField(2, "event_key", StringType()),
+    NestedField(3, "event_value", StringType()),
+    NestedField(4, "event_sink_epoch_ms", LongType()),
+    NestedField(5, "event_sink_timestamptz", TimestamptzType()),
+)
+PARTITIONS = (PartitionTerm("event_destination", "identity"), PartitionTerm("event_sink_timestamptz", "hour"))
+SORTED_BY = (SortTerm(PartitionTerm("event_sink_epoch_ms", "identity"), nulls_first=False),)
+_SHAPE = pa.struct([("event_destination", pa.string())])
+
+
+def need(topic: str) -> Need:
+    """Ask for the table."""
+    return Need(topic, _SHAPE, None, {})
+
+
+def part_of(
+    topic: str, at: int, offset: Ints, key: pa.Array, value: pa.Array, table: TablePlan, plan: BatchPlan
+) -> tuple[Part, list[Fault]]:
+    """Make the rows of records; those that are no text are faults.
+
+    Args:
+        topic: their topic, the destination.
+        at: rank of their topic-partition.
+        offset: their offsets.
+        key, value: their bytes.
+        table: the table.
+        plan: with the time of the batch.
+    """
+    keys, bad_keys = _text(key)
+    values, bad_values = _text(value)
+    now = pa.scalar(plan.raw_ms, pa.int64())
+    made = {
+        "event_destination": pa.array([topic] * len(offset), pa.string()),
+        "event_key": keys,
+        "event_value": values,
+        "event_sink_epoch_ms": pa.repeat(now, len(offset)),
+        "event_sink_timestamptz": pa.repeat(now.cast(pa.timestamp("ms", "UTC")), len(offset)),
+    }
+    columns = [
+        made[field.name].cast(field.type) if field.name in made else pa.nulls(len(offset), field.type)
+        for field in table.layout.columns
+    ]
+    unknown = np.full(len(offset), NONE, np.int64)
+    op = np.full(len(offset), ord("c"), np.uint8)
+    order = Order(np.full(len(offset), at), offset, unknown, unknown, unplaced(len(offset)), op)
+    there = np.ones(len(offset), np.bool_)
+    part = Part(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~there, there)
+    bad = bad_keys | bad_values
+    faults = [Fault(int(row), "VALUE_CONVERTER", "key or value is no UTF-8 text") for row in np.flatnonzero(bad)]
+    return (part.take(np.flatnonzero(~bad)) if bad.any() else part), faults
+
+
+def _text(data: pa.Array) -> tuple[pa.StringArray, Mask]:
+    try:
+        return data.cast(pa.string()), np.zeros(len(data), np.bool_)
+    except pa.ArrowInvalid:
+        # Rare: only then is each value tried.
+        texts = [_decoded(value) for value in data.to_pylist()]
+        made = pa.array(texts, pa.string())
+        return made, np.asarray(made.is_null()) & np.asarray(data.is_valid())
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

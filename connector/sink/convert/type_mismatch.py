@@ -1,0 +1,142 @@
+"""Messages of another shape than the table -> blocks of their own, where tables do not follow their events.
+
+Or where a column takes values of every kind, as variants do.
+
+Messages without schema are read by the table's types, and what does not fit is a fault. With `allow-field-addition`
+off such a value may still be converted, or be null (`types.lenient_conversion`): so those messages are read anew,
+without expectation, together with those that differ from the table in the same way: read beside others, a number
+could become text, or lose digits. A number with digits that no double has stays a fault. Costs nothing for messages
+that fit; Python looks at each of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.sink.convert.event_fields import at
+from serde.converter import Converter
+from serde.events.event_kind import is_envelope
+from serde.faults import Unfit
+from serde.json.row_reader import load
+from serde.messages import Block, Decoded
+
+Differences = frozenset[tuple[str, str]]
+
+_KINDS = {str: "text", int: "whole", float: "real", bool: "flag", dict: "object", list: "list"}
+_FLAG = "^(true|false)$"
+_NUMBER_OR_FLAG = r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false)$"
+_DIGITS = "digits"
+"""A number with digits that no double has: read without its column it would be another one."""
+_NUMBERS = frozenset({"whole", "real"})
+
+
+def read_again(values: Decoded, data: pa.Array, converter: Converter, columns: pa.StructType) -> Decoded:
+    """Read messages that do not fit anew; what cannot be read even so stays a fault with its first reason."""
+    expected = {field.name: field.type for field in columns if not pa.types.is_null(field.type)}
+    any_kind = pa.struct([field.with_type(pa.null()) for field in columns])
+    blocks, doubtful = _without_doubtful(values.blocks, expected)
+    reasons = {fault.row: fault for fault in values.faults}
+    groups: dict[Differences, list[int]] = {}
+    for row in sorted({*reasons, *doubtful}):
+        groups.setdefault(_differences(data[row].as_py(), expected), []).append(row)
+    for differences, rows in groups.items():
+        if any(kind == _DIGITS for _, kind in differences):
+            continue
+        places = np.array(rows, np.int64)
+        found = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", any_kind)
+        for block in found.blocks:
+            blocks.append(attrs.evolve(block, rows=places[block.rows]))
+            for row in places[block.rows].tolist():
+                reasons.pop(row, None)
+    return Decoded(tuple(blocks), values.tombstones, tuple(reasons[row] for row in sorted(reasons)))
+
+
+def _without_doubtful(blocks: Sequence[Block], expected: Mapping[str, pa.DataType]) -> tuple[list[Block], list[int]]:
+    """Take out messages whose text may have been a number or a flag: beside texts they were read as text.
+
+    It matters where JSON has no kind for the column: there a number means something else than its digits, or nothing.
+    """
+    kept, doubtful = [], list[int]()
+    for block in blocks:
+        mask = np.zeros(len(block.rows), np.bool_)
+        for column, pattern in _texts(block, expected) if not block.schema_id else ():
+            mask |= np.asarray(pc.match_substring_regex(column, pattern).fill_null(False))
+        if not mask.any():
+            kept.append(block)
+            continue
+        doubtful += block.rows[mask].tolist()
+        if not mask.all():
+            kept.append(attrs.evolve(block, rows=block.rows[~mask], fields=block.fields.filter(pa.array(~mask))))
+    return kept, doubtful
+
+
+def _texts(block: Block, expected: Mapping[str, pa.DataType]) -> Iterator[tuple[pa.StringArray, str]]:
+    """Give the text columns of rows that stand for what JSON has no kind for, and what a number or flag looks like."""
+    paths = [f"{image}.{name}" for image in ("after", "before") for name in expected]
+    for path in (*expected, *paths) if is_envelope(block.fields.type) else expected:
+        kind = expected[path.rpartition(".")[2] if path not in expected else path]
+        plain = _natural(kind) != {"text"} or pa.types.is_string(kind)
+        if plain and not pa.types.is_decimal(kind):
+            continue
+        column = at(block.fields, path)
+        if column is not None and pa.types.is_string(column.type):
+            yield column, _FLAG if pa.types.is_decimal(kind) else _NUMBER_OR_FLAG
+
+
+def _differences(message: bytes | None, expected: Mapping[str, pa.DataType]) -> Differences:
+    try:
+        found = load(message or b"null", exact=True)
+    except Unfit:
+        return frozenset()
+    if not isinstance(found, dict):
+        return frozenset()
+    if "op" in found and "source" in found:
+        images = {name: found[name] for name in ("before", "after") if isinstance(found.get(name), dict)}
+        return frozenset(one for name, image in images.items() for one in _of_row(image, expected, f"{name}."))
+    return frozenset(_of_row(found, expected, ""))
+
+
+def _of_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], path: str) -> Iterator[tuple[str, str]]:
+    for name, value in row.items():
+        kind = _kind(value)
+        if kind is None:
+            continue
+        column = expected.get(name)
+        if column is None:
+            if kind in ("object", "list"):
+                yield path + name, kind
+            continue
+        if kind == _DIGITS and pa.types.is_floating(column):
+            continue
+        if kind not in _natural(column):
+            yield path + name, kind
+        elif isinstance(value, dict):
+            inner = {field.name: field.type for field in column} if pa.types.is_struct(column) else {}
+            yield from _of_row(value, inner, f"{path}{name}.")
+        elif isinstance(value, list):
+            yield from ((f"{path}{name}[]", kind) for kind in map(_kind, value) if kind is not None)
+
+
+def _kind(value: object) -> str | None:
+    if isinstance(value, Decimal):
+        return "real" if Decimal(repr(float(value))) == value else _DIGITS
+    return _KINDS.get(type(value))
+
+
+def _natural(column: pa.DataType) -> frozenset[str]:
+    """Give the kinds of values that a column is meant for."""
+    types = pa.types
+    if types.is_nested(column):
+        return frozenset({"list"} if types.is_list(column) else {"object"})
+    if types.is_integer(column):
+        return frozenset({"whole"})
+    if types.is_floating(column) or types.is_decimal(column):
+        return _NUMBERS
+    return frozenset({"flag"} if types.is_boolean(column) else {"text"})

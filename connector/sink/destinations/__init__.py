@@ -1,0 +1,1 @@
+"""Where rows go: one package per destination behind the port `sink/model/destination.py`."""

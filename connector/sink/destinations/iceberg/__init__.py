@@ -1,0 +1,1 @@
+"""rows -> files -> one commit per table with the offsets in it."""

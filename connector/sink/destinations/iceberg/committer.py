@@ -1,0 +1,221 @@
+"""A finished job's files -> one commit per table. On the driver.
+
+Files become visible table by table, each in one commit with the batch's end offsets; a batch that is replayed after a
+crash is filtered per table by these offsets (design, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+import orjson
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitRefused, ConnectorError, RetriableError
+from connector.iceberg.commit.commit import Committed, Found, Pending, commit
+from connector.iceberg.commit.kafka_position import DRIFT, Position
+from connector.iceberg.commit.snapshot_expiry import expire
+from connector.iceberg.commit.truncate import emptied
+from connector.sink.destinations.iceberg.tables import Targets
+from connector.sink.destinations.iceberg.write_modes.row_lookup import Asked, found
+from connector.sink.fold.watermarks import Seen, grown, risen
+from connector.sink.fold.winners import NONE
+from connector.sink.job.job import Result
+from connector.sink.model.destination import Landed
+from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.task_output import Parcel
+from connector.sink.model.truncate_scope import Cuts
+from connector.sink.model.truncates import CLOCK
+
+COMMIT_THREADS = 8
+
+FINDS = 10
+"""How often rows are looked for while other writers are faster, before the whole batch is done again."""
+
+
+class Commits:
+    """Lands batches in the tables of one sink."""
+
+    def __init__(self, spark: SparkSession, targets: Targets, connector: str) -> None:
+        """Commit under the name of a connector."""
+        self._spark, self._targets, self._connector = spark, targets, connector
+        self._landed_before: dict[str, Landed] = {}
+        self._log = structlog.get_logger()
+
+    def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
+        """Commit every table; one that fails does not hold up the others, its error is raised after them.
+
+        When the batch is tried again, what landed the first time is told with the rest.
+        """
+        self._empty(plan, names)
+        self._remember(names, result)
+        come = {table.index: come_to(plan, table, result.seen, position) for table in plan.tables}
+        work = [table for table in plan.tables if _has_work(table, result, come[table.index])]
+        with ThreadPoolExecutor(COMMIT_THREADS) as pool:
+            futures = {t.index: pool.submit(self._land, t, names[t.index], result, come[t.index]) for t in work}
+        failed = [(index, error) for index, future in futures.items() if (error := future.exception())]
+        for index in futures.keys() - dict(failed).keys():
+            landed = futures[index].result()
+            if landed is not None:
+                self._landed_before[names[index]] = landed.after(self._landed_before.get(names[index]))
+        refused = [index for index, error in failed if isinstance(error, CommitRefused)]
+        # Only a refused commit is known to refer to no file, and to land no more; after any other error they stay.
+        for index in refused:
+            self._discard(names[index], result.files.get(index, ()))
+        for index in refused:
+            self._targets.refresh(names[index])
+        if failed:
+            raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
+        done, self._landed_before = self._landed_before, {}
+        return done
+
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, Cuts]) -> None:
+        """Do nothing yet: tables lose their rows with the batch's commit."""
+
+    def asked(self, parcelled: Sequence[Parcel]) -> Asked | None:
+        """Ask for the rows of a few keys; None for none."""
+        return Asked.of(self._spark, parcelled) if parcelled else None
+
+    def discard(self, names: list[str], result: Result) -> None:
+        """Delete files that no commit will refer to; what cannot be deleted is an orphan, and harmless."""
+        for index, files in result.files.items():
+            self._discard(names[index], files)
+        if self._targets.deleted_keys is not None:
+            self._discarded(self._targets.deleted_keys.delete_file, result.deleted)
+
+    def _discard(self, name: str, files: Iterable[bytes]) -> None:
+        self._discarded(self._targets[name].table.delete_file, files)
+
+    def _discarded(self, delete: Callable[[str], None], files: Iterable[bytes]) -> None:
+        # Deletion vectors share files.
+        for path in dict.fromkeys(orjson.loads(description)["file-path"] for description in files):
+            try:
+                delete(path)
+            except ConnectorError as error:
+                self._log.warning("a file is left behind", reason=str(error))
+
+    def _remember(self, names: list[str], result: Result) -> None:
+        """Note hard deletes before they are committed: a crash then leaves keys that are deleted again."""
+        if not result.deleted or self._targets.deleted_keys is None:
+            return
+        try:
+            self._targets.deleted_keys.add(result.deleted)
+        except CommitRefused:
+            # Nothing of the batch was tried before it.
+            self.discard(names, result)
+            raise
+
+    def _empty(self, plan: BatchPlan, names: list[str]) -> None:
+        """Delete what tables held before they were truncated."""
+        for table in plan.tables:
+            whole = [] if table.cut is None else [(table.cut, ())]
+            cuts = [*whole, *((cut, rows.values) for cut, rows in table.cuts.of_sources.values())]
+            for cut, own in cuts:
+                target, column = self._targets[names[table.index]], plan.dedup_column
+                ordered = column == CLOCK and column in table.layout.columns.names
+                until = (column, cut.ts_ns) if ordered and cut.ts_ns != NONE else None
+                emptied(self._spark, target.table, until, own, name=self._connector)
+                self._targets.refresh(names[table.index], alone=True)
+                told = "table emptied by a truncate at its source" if not own else "rows of a truncated source deleted"
+                self._log.info(told, table=target.table.name)
+
+    def _land(self, table: TablePlan, name: str, result: Result, position: Position) -> Landed | None:
+        asked = result.asked.get(table.index)
+        files, often = result.files.get(table.index, []), FINDS if asked and table.index not in result.held else 1
+        return self.commit(table, name, files, asked, position, often=often, always=position.dated)
+
+    def commit(
+        self,
+        table: TablePlan,
+        name: str,
+        files: Sequence[bytes],
+        asked: Asked | None,
+        position: Position,
+        *,
+        often: int = 1,
+        always: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Landed | None:
+        """Commit files to a table, and what takes the rows out that were asked for; None when there is nothing.
+
+        `always` commits then too, for what the position says.
+
+        Where another writer is faster the rows are looked for anew, as `often` as that: the files stay as they are, so
+        they must not hold anything that was looked up itself.
+
+        Raises:
+            CommitRefused: another writer was faster each time.
+            CommitUnknown, RetriableError: as `commit.commit.commit`.
+        """
+        for left in reversed(range(often)):
+            with self._targets.reading(name):
+                hits, replacing = self._found(name, table, asked)
+            if not files and not replacing and not (hits and hits.touched) and not always:
+                return None
+            pending = self._pending(name, table, [*files, *replacing], hits, position)
+            pending = attrs.evolve(pending, properties={**(properties or {}), **pending.properties})
+            try:
+                with self._targets.reading(name):
+                    done = commit(self._targets[name].table, pending, self._connector)
+            except CommitRefused as error:
+                self._discard(name, replacing)
+                if not left:
+                    raise
+                self._log.warning("rows are looked for again", table=name, reason=str(error))
+                self._targets.refresh(name)
+            else:
+                return self._landed(name, pending.files, done)
+        raise AssertionError("unreachable")
+
+    def _pending(
+        self, name: str, table: TablePlan, files: Sequence[bytes], hits: Found | None, position: Position
+    ) -> Pending:
+        target, drift = self._targets[name], self._targets.drift.get(name)
+        return Pending(
+            files=files,
+            position=target.stored.position.advanced(position),
+            expected=target.stored,
+            base=target.base,
+            guarded=table.known_keys.certain,
+            replaces=target.upsert,
+            properties={DRIFT: str(len(drift))} if drift else {},
+            found=hits,
+        )
+
+    def _landed(self, name: str, files: Sequence[bytes], done: Committed) -> Landed:
+        self._targets.committed(name, files, done)
+        table = self._targets[name].table
+        expire(table, self._targets[name].layout.properties)
+        counts = {"data_files": done.data_files, "delete_files": done.delete_files}
+        return Landed(table.name, done.stored.position, counts, table.uuid, done.snapshot_id, done.sequence_number)
+
+    def _found(self, name: str, table: TablePlan, asked: Asked | None) -> tuple[Found | None, list[bytes]]:
+        """Look for the rows that have to go in the table as it is now; give what was found, and files without them."""
+        if asked is None:
+            return None, []
+        target = self._targets[name]
+        return found(self._spark, target.table, attrs.evolve(table.versioned, base=target.base), asked)
+
+
+def _has_work(table: TablePlan, result: Result, position: Position) -> bool:
+    return bool(result.files.get(table.index) or table.index in result.asked or position.dated)
+
+
+def come_to(plan: BatchPlan, table: TablePlan, seen: Iterable[Seen], position: Position) -> Position:
+    """Give what of the batch's end position a table's commit says, and how far its sources came with it."""
+    topics = {topic for topic, index in plan.routes.items() if index == table.index}
+    if plan.routing is not None:
+        # Any topic may have events for any table.
+        topics = {topic for topic, _ in plan.ranks}
+    own = [one for one in seen if one.table == table.index]
+    ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
+    here = position.only(topics)
+    marks = risen(table.watermarks, own)
+    marks = {**marks, **grown({**table.watermarks, **marks}, table.partitions, here.partitions)}
+    cut = table.cut
+    truncated = cut.ts_ns if cut is not None and cut.ts_ns != NONE else 0
+    at = cut.place if cut is not None else ()
+    return attrs.evolve(here, watermarks=marks, after_delete=ends, truncated=truncated, truncated_at=at)

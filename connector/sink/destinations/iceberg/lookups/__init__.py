@@ -1,0 +1,1 @@
+"""keys -> what the table holds of them: rows, unavailable values, late events, deleted keys."""

@@ -1,0 +1,60 @@
+"""Tombstones of keys whose row only the table knows -> that row, marked deleted (soft delete).
+
+Where events carry deletes themselves (envelopes, the rewrite modes) a tombstone only repeats one and is left out. Where
+they do not (`delete.tombstone.handling.mode` tombstone), soft delete has to look the last known row up: one join of the
+tombstones' keys with the table, by Spark, only for batches that have such tombstones.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+
+from connector.iceberg.types.nested_columns import columns_of
+from connector.iceberg.types.spark_types import to_spark
+from connector.sink.convert.decoder import DELETED
+from connector.sink.destinations.iceberg.file_writer import mark_deleted
+from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
+    Held,
+    aliases,
+    found_under,
+    rewritten,
+    shape,
+    unpacked,
+    whole,
+)
+from connector.sink.model.change_rows import Part
+from connector.sink.model.plan import TablePlan
+from connector.sink.model.task_output import SCHEMA
+
+LABEL = "recall"
+
+
+def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
+    """Write the rows that tombstones mark deleted; give the parcels of the files.
+
+    Args:
+        asked: parcels of kind RECALL of this table.
+        table: its plan.
+        held: what the table held at batch start.
+    """
+    # What runs on executors must not hold `held`: frames cannot be sent.
+    layout, names, place = table.layout, held.names, held.place
+    under = aliases("key", len(layout.keys))
+    types = [field.type for field in layout.key_fields]
+
+    def key_columns(part: Part) -> list[pa.Array]:
+        return [to_spark(column) for column in columns_of(part.rows, layout.keys)]
+
+    def deleted(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = whole(layout, batch, names, place)
+        return mark_deleted(pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns))
+
+    wanted = unpacked(asked, table, shape(types, under), key_columns).distinct()
+    live = held.live
+    if DELETED in names:
+        told = F.coalesce(F.col(names[DELETED]).cast("string"), F.lit("false"))
+        live = live.where(~told.eqNullSafe("true"))
+    joined = live.join(wanted, found_under(names, layout, under)).select(*names.values(), *place)
+    return joined.mapInArrow(rewritten(table, LABEL, deleted), SCHEMA)

@@ -1,0 +1,37 @@
+"""Topic -> name of its table or index: the naming rule (pure).
+
+`<namespace>.<prefix><topic>`, after the destination regexp, dots as underscores, then the case option
+(seed `debezium-iceberg-consumers`, "Iceberg Table Naming Rule").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from connector.opensearch.indexes.index_names import index_of
+from connector.settings import TableSettings
+from connector.settings.configdef.regexps import compiled, template
+
+_CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "lower": str.lower}
+
+
+def table_name(topic: str, rule: TableSettings) -> str:
+    """Give the name, without namespace, of the table that a topic's events go to."""
+    return _CASES[rule.case](rule.prefix + _destination(topic, rule).replace(".", "_"))
+
+
+def _destination(topic: str, rule: TableSettings) -> str:
+    if not rule.destination_regexp:
+        return topic
+    pattern = compiled(rule.destination_regexp)
+    return pattern.sub(template(rule.destination_regexp_replace, pattern), topic)
+
+
+def index_name(topic: str, rule: TableSettings) -> str:
+    """Give the name of the index that a topic's documents go to: the same rule, in what OpenSearch allows for names."""
+    return index_of(own_name(topic, rule))
+
+
+def own_name(topic: str, rule: TableSettings) -> str:
+    """Give what the name of a topic's index is made of; several of these may be one name of an index."""
+    return rule.prefix + _destination(topic, rule)

@@ -1,0 +1,1 @@
+"""rows -> documents with versions, in indexes, aliases and data streams."""

@@ -1,0 +1,322 @@
+"""The indexes of a sink: made on first sight, given fields on need. On the driver.
+
+The columns of an index are kept as an Iceberg schema, in the index itself: documents are decoded and converted exactly
+as the rows of a table are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+import orjson
+import pyarrow as pa
+
+from connector.errors import DataFault, FatalError, GapError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.kafka_position import Position, TopicPartition
+from connector.iceberg.state.deleted_keys_table import DeletedKeys
+from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.types.nested_columns import path_of
+from connector.iceberg.types.schema_evolution import grown, union
+from connector.opensearch.indexes.index_admin import Index, Indexes
+from connector.opensearch.indexes.index_identity import Ids, lost, noted, read
+from connector.opensearch.indexes.index_meta import Note, Versions
+from connector.opensearch.indexes.index_name_dates import Pattern
+from connector.opensearch.indexes.index_names import index_of
+from connector.opensearch.indexes.index_templates import TIMESTAMP, Dated, Streams
+from connector.opensearch.indexes.mapping import properties
+from connector.settings import SinkSettings
+from connector.settings.opensearch.sink import SearchSettings
+from connector.sink.convert.decoder import DELETED
+from connector.sink.convert.field_matching import merged
+from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory
+from connector.sink.destinations.naming import index_name, own_name
+from connector.sink.destinations.opensearch.document_writer import Documents, Target
+from connector.sink.destinations.opensearch.timestamps import Dating
+from connector.sink.destinations.table_registry import Known, beside
+from connector.sink.destinations.table_schema import expanded, identifiers, with_keys
+from connector.sink.model.plan import Need, TablePlan
+
+
+@attrs.frozen
+class Noted:
+    """What an index was made for: its columns and key, what its versions are, and whether tombstones delete.
+
+    `owner` as in `Note`.
+    """
+
+    layout: TableLayout
+    versions: Versions
+    tombstones: bool
+    index: Index
+    owner: str = ""
+
+    def document(self) -> dict[str, object]:
+        """Give it as the index keeps it."""
+        schema = orjson.loads(self.layout.schema_json)
+        return Note(schema, self.versions, self.tombstones, owner=self.owner).document()
+
+
+class Indices(Known[Noted]):
+    """All indexes of one sink, by name; events that name their tables themselves name indexes here."""
+
+    KIND = "index"
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        search: SearchSettings,
+        stood: Mapping[str, Position] | None = None,
+        deleted_keys: DeletedKeys | None = None,
+    ) -> None:
+        """Start with no index known; `stood` is what the offsets table says of indexes."""
+        super().__init__(settings)
+        self._stood = dict(stood or {})
+        self._search = search
+        self._indexes, self._dating = _kind(search)
+        self.deleted_keys = deleted_keys
+        self._ids: dict[str, Ids] = {}
+        self._owners: dict[str, tuple[str, str]] = {}
+
+    @property
+    def outlet(self) -> Documents:
+        """Where tasks write: the cluster."""
+        targets, report = {name: self.target(name) for name in self._known}, self._search.malformed == "report"
+        memory = Memory.of(self.deleted_keys, self._settings.name)
+        return Documents(self._search.connection, self._search.bulk, targets, memory, report=report)
+
+    def label(self, name: str) -> str:
+        """Give the name of an index as the cluster has it."""
+        return self._place(name)
+
+    def tables(self, names: Iterable[str]) -> list[Table]:  # noqa: ARG002 - there are none
+        """Give no tables: documents are looked up by tasks."""
+        return []
+
+    def name(self, topic: str) -> str:
+        """Give the name of a topic's index.
+
+        Raises:
+            FatalError: another topic has the same, though nobody said so: names of indexes have no capitals, say.
+        """
+        given = self._search.existing.get(topic)
+        if given:
+            return given
+        name, owner = self._in_stream(index_name(topic, self._settings.table)), own_name(topic, self._settings.table)
+        own, other = self._owners.setdefault(name, (owner, topic))
+        if own != owner:
+            raise FatalError(
+                f"topics {other} and {topic} both come to index {name}: name an index for one of them by "
+                "topic.to.existing.resource.mapping (or this one, if they are to share it), or leave one out"
+            )
+        return name
+
+    def _claim(self, name: str) -> None:
+        """Take an index for a name that events gave. Raises DataFault: another name, that differs, has it."""
+        if self._settings.table.routes is None:
+            return
+        own, _ = self._owners.setdefault(self._place(name), (name, name))
+        if own != name:
+            raise DataFault(f"{name} comes to index {self._place(name)}, which has the documents of {own}")
+
+    def _owner(self, name: str) -> str:
+        """Give what an index's name is made of; empty where it is named as it is."""
+        return name if self._settings.table.routes is not None else self._owners.get(name, ("", ""))[0]
+
+    def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:  # noqa: ARG002 - no commits
+        """Give the executors' view of an index."""
+        noted, rule = self._known[name], self._settings.table
+        upsert = rule.upsert and bool(noted.layout.keys)
+        deletes = upsert and noted.tombstones and self._search.null_values == "delete"
+        stood, numbered = self._stood.get(self._place(name), Position()), upsert and noted.versions == "source"
+        return TablePlan(
+            index=index,
+            layout=noted.layout,
+            mode="upsert" if upsert else "append",
+            keep_deletes=rule.keep_deletes,
+            tombstones="delete" if deletes else "skip",
+            keys_from=rule.keys.comes_from(name),
+            numbered=numbered,
+            remembers=numbered and self.deleted_keys is not None,
+            watermarks=stood.watermarks,
+            partitions=stood.partitions,
+            truncated=stood.truncated if numbered else 0,
+            truncated_at=stood.truncated_at if numbered else (),
+        )
+
+    def landed(self, name: str, position: Position) -> None:
+        """Take note of where an index stands once a batch is in it."""
+        place = self._place(name)
+        self._stood[place] = self._stood.get(place, Position()).advanced(position)
+
+    def target(self, name: str) -> Target:
+        """Give how documents of an index are written."""
+        noted = self._known[name]
+        return Target(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
+
+    def stayed(self, names: Iterable[str]) -> dict[str, str]:
+        """See that documents that were just sent are behind these names; give by name what is to be noted of each.
+
+        Raises:
+            RetriableError, GapError, FatalError: as `Indexes.stayed`.
+        """
+        found, before = {}, {name: self._known[name].index for name in names}
+        same = self._indexes.unchanged(before.values())
+        for name, index in before.items():
+            now = index if index.name in same else self._indexes.stayed(index)
+            self._ids[now.name] = now.ids
+            found[name] = noted(now.ids)
+        return found
+
+    def check(self, stood: Mapping[str, str]) -> None:
+        """See that the indexes that batches were acknowledged into are still there; each with what was noted of it.
+
+        Raises:
+            GapError: one is gone, or another has its name, and its documents are gone with it.
+        """
+        for place, text in sorted(stood.items()):
+            self._ids[place] = read(text)
+            if self._find(place) is None:
+                raise GapError(
+                    f"index {place} is gone, and the stored offsets say that it has their events; see `icebridge "
+                    "offsets show`, and `icebridge offsets reset` to fill it again from what the topics hold"
+                )
+
+    def _find(self, place: str) -> Index | None:
+        """Look an index up. Raises GapError: it, or its documents, are gone."""
+        found, stood = self._indexes.find(place), self._ids.get(place, {})
+        reason = lost(place, stood, {} if found is None else found.ids)
+        if reason is not None:
+            raise GapError(reason)
+        return found
+
+    def patch(self, name: str) -> None:
+        """Nothing to note: tasks look documents up whenever an event leaves values out."""
+
+    def _place(self, name: str) -> str:
+        """The index of a name that events gave: small letters, and nothing that no index may be called."""
+        return name if self._settings.table.routes is None else self._in_stream(index_of(name))
+
+    def _in_stream(self, name: str) -> str:
+        prefix = self._search.series.prefix
+        return f"{prefix}-{name}" if prefix else name
+
+    def _load(self, names: Iterable[str]) -> None:
+        """Look up what is not known yet, and what may have been rolled over, or deleted."""
+        same = self._indexes.unchanged(one.index for one in self._known.values())
+        known = [name for name, one in self._known.items() if one.index.name not in same]
+        current = beside(lambda name: self._indexes.current(self._known[name].index), known)
+        for name, now in zip(known, current, strict=True):
+            if now is not self._known[name].index:
+                self._log.info("alias rolled over", alias=now.name, index=now.writes, behind=len(now.behind))
+                self._known[name] = attrs.evolve(self._known[name], index=now)
+        super()._load(names)
+
+    def _loaded(self, name: str) -> Noted | None:
+        found = self._find(self._place(name))
+        try:
+            self._claim(name)
+            return self._noted(name, found) if found is not None and found.noted else None
+        except DataFault as fault:
+            raise FatalError(str(fault)) from fault
+
+    def _noted(self, name: str, index: Index) -> Noted:
+        self._check_stream(index)
+        note, rule, owner = Note.read(index.noted), self._settings.table, self._owner(name)
+        if note.foreign(owner):
+            raise DataFault(
+                f"index {index.name} has the documents of {note.owner}, and {owner} comes to the same name of an index"
+            )
+        schema = orjson.dumps(note.schema).decode()
+        layout = TableLayout.of_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
+        return Noted(layout, note.versions, note.tombstones, index, owner)
+
+    def _check_stream(self, index: Index) -> None:
+        if index.stream and not self._search.series.streams:
+            raise FatalError(
+                f"{index.name} is a data stream, to which documents are only added: set data.stream.enabled=true and "
+                "key.ignore=true, or give the sink an index or alias"
+            )
+
+    def _made(self, name: str, needs: list[Need]) -> Noted:
+        """Make an index, or take one over that is there, from the shapes of its events."""
+        self._claim(name)
+        rule = self._settings.table
+        found = self._find(self._place(name))
+        if found is not None and found.noted:
+            return self._noted(name, found)
+        if found is not None:
+            self._check_stream(found)
+        shapes = (merged(need.row) if rule.case_insensitive else need.row for need in needs)
+        columns = union(shapes)
+        keys = () if self._is_keyless(needs) else self._keys(name, needs, columns)
+        columns = with_keys(columns, needs if rule.keys.comes_from(name) == "record" else [], keys)
+        if not len(columns):
+            raise DataFault("its events have no columns that a document could have")
+        tells = DELETED in columns.names
+        if rule.keep_deletes and keys and not tells:
+            columns = columns.append(pa.field(DELETED, pa.string()))
+        dated = all(need.dated for need in needs)
+        index = found or Index(self._place(name), {}, {})
+        versions: Versions = "source" if tells and dated else "offset"
+        made = Noted(self._layout(name, columns, keys), versions, not tells, index, self._owner(name))
+        if found is not None:
+            self._grown(found, name, made)
+        elif not rule.auto_create:
+            raise DataFault(f"index {self._place(name)} does not exist, and auto-create-enabled is false")
+        else:
+            index = self._indexes.create(self._place(name), self._properties(needs, columns), made.document())
+            made = attrs.evolve(made, index=index)
+            self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
+        return made
+
+    def _keys(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[str, ...]:
+        rule = self._settings.table
+        wanted = rule.keys.of(name)
+        told = columns if rule.keys.comes_from(name) == "value" else union(n.key for n in needs if n.key is not None)
+        there = [path_of(told, one) is not None for one in wanted]
+        return expanded(told, wanted) if wanted and all(there) else wanted or identifiers(needs, rule)
+
+    def _evolved(self, name: str, known: Noted, needs: list[Need]) -> Noted:
+        columns = known.layout.columns
+        for need in needs:
+            columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
+        found = self._indexes.current(known.index)
+        evolved = attrs.evolve(known, layout=self._layout(name, columns, known.layout.keys), index=found)
+        self._grown(found, name, evolved, needs)
+        before = known.layout.columns.names
+        self.drifted(name, (field for field in columns.names if field not in before))
+        return evolved
+
+    def _grown(self, found: Index, name: str, made: Noted, needs: Iterable[Need] = ()) -> None:
+        self._indexes.grow(found, self._properties(needs, made.layout.columns), made.document())
+        self._log.info("fields added", index=self._place(name), fields=len(made.layout.columns))
+
+    def _layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> TableLayout:
+        plain = pa.schema([pa.field(field.name, field.type) for field in columns])
+        schema = table_schema(plain, keys, frozenset(), nanoseconds=True)
+        return TableLayout.of_rows(name, schema.model_dump_json(), ())
+
+    def _properties(self, needs: Iterable[Need], columns: pa.Schema) -> dict[str, dict[str, object]]:
+        ignored = self._search.topic_schema_ignore
+        if self._search.schema_ignore or any(need.topic in ignored for need in needs):
+            return {}
+        return properties((field.name, field.type) for field in columns)
+
+    def _is_keyless(self, needs: Iterable[Need]) -> bool:
+        ignored = self._search.topic_key_ignore
+        return self._search.key_ignore or any(need.topic in ignored for need in needs)
+
+
+def _kind(search: SearchSettings) -> tuple[Indexes, Dating | None]:
+    """Give the kind of index that a sink writes, and which time its documents need for it."""
+    series = search.series
+    if series.streams:
+        field = series.stream_field
+        return Streams(search), Dating((field,), source=field == TIMESTAMP)
+    if series.pattern is not None:
+        pattern = Pattern(*series.pattern)
+        return Dated(search, pattern), Dating(series.fields, source=not series.fields, pattern=pattern)
+    return Indexes(search), None

@@ -1,0 +1,102 @@
+"""Rows whose key changed -> documents that lose nothing: what an update did not send moves along. On executors.
+
+Debezium writes a change of key as a delete of the old key and a create of the new one, each of which names the other in
+a header. The create leaves out what the update did not send (PostgreSQL's TOASTed values); only the old document has
+it, and the delete is about to take that away. So before the delete the document is put under the new key, a version
+below the create's; the create, whichever of the two comes first, finds the values under one key or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from connector.iceberg.types.nested_columns import column_of, columns_of
+from connector.opensearch.documents.document_ids import document_ids
+from connector.opensearch.documents.document_lookup import Held
+from connector.opensearch.documents.json_values import json_texts
+from connector.sink.convert.key_change_headers import elsewhere
+from connector.sink.convert.row_builder import Run
+from connector.sink.model import task_output
+from connector.sink.model.change_rows import Part, by_bucket, pack, unpack
+from connector.sink.model.plan import TablePlan
+from connector.sink.model.task_output import Parcel
+
+
+@attrs.frozen
+class Keys:
+    """Which key rows of a bucket came from, and went to: by document id. `moved` has the rows to put under new keys."""
+
+    before: Mapping[str, str] = attrs.field(factory=dict)
+    after: Mapping[str, tuple[Part, int]] = attrs.field(factory=dict)
+
+
+def sent(part: Part, run: Run, table: TablePlan) -> Iterator[Parcel]:
+    """Tell the reducers of both keys of each other, where a part has changes of key."""
+    keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
+    for told, raw in ((b"<", run.old_key), (b">", run.new_key)):
+        if raw is None or raw.null_count == len(raw):
+            continue
+        own = part.take(np.flatnonzero(part.image & ~part.deleted if told == b"<" else part.deleted))
+        found = elsewhere(own, run.offset, raw, table)
+        if found is None:
+            continue
+        rows, others = found
+        # Both halves are cut alike: the rows are found again by their place in Kafka.
+        for bucket, piece in by_bucket(rows, keys, table.buckets):
+            same = others.take(np.flatnonzero(np.isin(others.order.offset, piece.order.offset)))
+            payload = orjson.dumps(len(pack(piece))) + b"\n" + told + pack(piece) + pack(same)
+            yield Parcel(task_output.ELSEWHERE, payload, table.index, bucket)
+
+
+def keys_of(payloads: Iterable[bytes], table: TablePlan, columns: pa.Schema) -> Keys:
+    """Read what was told of the keys of a bucket."""
+    before: dict[str, str] = {}
+    after: dict[str, tuple[Part, int]] = {}
+    for payload in payloads:
+        size, _, rest = payload.partition(b"\n")
+        told, body, middle = rest[:1], rest[1:], orjson.loads(size)
+        own, other = unpack(body[:middle], columns), unpack(body[middle:], columns)
+        other = other.take(np.searchsorted(other.order.offset, own.order.offset))
+        for row, (here, there) in enumerate(zip(_ids(own, table), _ids(other, table), strict=True)):
+            if told == b"<":
+                before[here] = there
+            else:
+                after[here] = (other, row)
+    return Keys(before, after)
+
+
+def texts(
+    id_: str, rows: Mapping[str, tuple[Part, int]], found: Mapping[str, Held | None], names: Sequence[str]
+) -> dict[str, pa.StringArray] | None:
+    """Give the JSON text of each field of a document: by the last row that the batch has, else as the index has it."""
+    if id_ in rows:
+        part, row = rows[id_]
+        one = part.take(np.array([row]))
+        return {name: json_texts(one.rows.column(name)) for name in names}
+    document = found[id_]
+    if document is None:
+        return None
+    return {name: pa.array([orjson.dumps(document.fields.get(name)).decode()]) for name in names}
+
+
+def rekey(texts: dict[str, pa.StringArray], part: Part, table: TablePlan) -> None:
+    """Set the values of a key in the texts of a document; the part is the one row that has it."""
+    for name, path in zip(table.layout.keys, table.layout.key_paths, strict=True):
+        text = json_texts(column_of(part.rows, name))
+        if len(path) > 1:
+            document = orjson.loads(texts[path[0]][0].as_py()) or {}
+            inside = document
+            for around in path[1:-1]:
+                inside[around] = inside = inside.get(around) or {}
+            inside[path[-1]] = orjson.loads(text[0].as_py())
+            text = pa.array([orjson.dumps(document).decode()])
+        texts[path[0]] = text
+
+
+def _ids(part: Part, table: TablePlan) -> list[str]:
+    return list(document_ids(columns_of(part.rows, table.layout.keys)).to_pylist())

@@ -1,0 +1,130 @@
+"""Shapes of events -> tables, or indexes, that are ready for them, by name: what both have in common. On the driver."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import ClassVar, Generic, TypeVar
+
+import structlog
+
+from connector.errors import DataFault, FatalError, RetriableError
+from connector.settings import SinkSettings
+from connector.sink.model.plan import Need
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_ONCE = 8
+
+
+class Known(ABC, Generic[T]):
+    """What a sink writes to: loaded on first sight, made and evolved on need, refused where events cannot have it.
+
+    `refused` says of topics, and `refused_tables` of names that events gave, why they have none; `drift` which fields
+    of events differed.
+    """
+
+    KIND: ClassVar[str]
+    """What it is called in the log."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        """Start with nothing known."""
+        self._settings = settings
+        self._known: dict[str, T] = {}
+        self.refused: dict[str, str] = {}
+        self.refused_tables: dict[str, str] = {}
+        self.drift: dict[str, set[str]] = {}
+        self._log = structlog.get_logger()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    @contextmanager
+    def reading(self, *names: str) -> Iterator[None]:
+        """Have what fails because it expired meanwhile tried again.
+
+        Raises:
+            RetriableError: what plans were true of is gone from one of `names`, which is seen as it is now.
+        """
+        try:
+            yield
+        except FatalError as error:
+            gone = [name for name in names if self._renewed(name)]
+            if not gone:
+                raise
+            raise RetriableError(
+                f"the snapshot that the batch was planned on expired meanwhile, in {', '.join(gone)}: keep snapshots "
+                "for longer than a batch takes"
+            ) from error
+
+    def _renewed(self, name: str) -> bool:  # noqa: ARG002 - for what has snapshots
+        """Look whether what plans of it were true of is gone; if so see it as it is now."""
+        return False
+
+    @abstractmethod
+    def name(self, topic: str) -> str:
+        """Give the name of what a topic's events go to."""
+
+    @abstractmethod
+    def _loaded(self, name: str) -> T | None:
+        """Look at one that may be there."""
+
+    @abstractmethod
+    def _made(self, name: str, needs: list[Need]) -> T:
+        """Make one, or take one over that events name themselves and that no batch has met yet."""
+
+    @abstractmethod
+    def _evolved(self, name: str, known: T, needs: list[Need]) -> T:
+        """Make one ready for more shapes."""
+
+    def find(self, topics: Iterable[str]) -> dict[str, str]:
+        """Give the names of those topics that have one, loading what is new; none where events decide."""
+        if self._settings.table.routes is not None:
+            return {}
+        names = {topic: self.name(topic) for topic in topics}
+        self._load(names.values())
+        return {topic: name for topic, name in names.items() if name in self._known}
+
+    def routed(self) -> list[str]:
+        """Give those known that events name themselves: the configured ones, and those met so far."""
+        rule = self._settings.table.routes
+        if rule is not None:
+            self._load(name for name, _ in rule.tables)
+        return [] if rule is None else sorted(self._known)
+
+    def satisfy(self, needs: Iterable[Need]) -> None:
+        """Make and evolve what shapes of events were not ready for."""
+        by_name: dict[str, list[Need]] = {}
+        for need in needs:
+            by_name.setdefault(need.table or self.name(need.topic), []).append(need)
+        beside(lambda name: self._satisfied(name, by_name[name]), by_name)
+
+    def drifted(self, name: str, fields: Iterable[str]) -> None:
+        """Take note of fields whose events differed: added, widened, or left out."""
+        self.drift.setdefault(name, set()).update(fields)
+
+    def _load(self, names: Iterable[str]) -> None:
+        unknown = [name for name in dict.fromkeys(names) if name not in self._known]
+        loaded = zip(unknown, beside(self._loaded, unknown), strict=True)
+        self._known.update((name, found) for name, found in loaded if found is not None)
+
+    def _satisfied(self, name: str, needs: list[Need]) -> None:
+        try:
+            known = self._known.get(name)
+            self._known[name] = self._made(name, needs) if known is None else self._evolved(name, known, needs)
+        except DataFault as fault:
+            if needs[0].table is not None:
+                self.refused_tables[name] = str(fault)
+            else:
+                self.refused.update(dict.fromkeys((need.topic for need in needs), str(fault)))
+            told = {self.KIND: name, "topics": sorted({need.topic for need in needs})}
+            self._log.warning(f"no {self.KIND}", **told, reason=str(fault))
+
+
+def beside(work: Callable[[str], R], names: Iterable[str]) -> list[R]:
+    """Do the same for several names at once: each waits for a catalog, store or cluster most of the time."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(work, names))

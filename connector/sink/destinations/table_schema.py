@@ -1,0 +1,196 @@
+"""Shapes of events and settings -> what a table looks like when it is made (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from connector.errors import DataFault, FatalError
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.types.arrow_types import JSON, arrow_schema
+from connector.iceberg.types.nested_columns import field_of, leaves, path_of, typed
+from connector.iceberg.types.schema_evolution import union
+from connector.settings import TableSettings
+from connector.settings.iceberg.declared_schema import Column, Nested
+from connector.settings.iceberg.write_mode import WriteMode
+from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, Need
+
+
+def declared(columns: Iterable[Column]) -> pa.Schema:
+    """Give the columns that the settings declare, in Arrow's types."""
+    ids = count(1)
+    fields = [
+        {"id": next(ids), "name": column.name, "required": column.required, "type": _declared(column.type, ids)}
+        for column in columns
+    ]
+    return arrow_schema(Schema.model_validate({"type": "struct", "fields": fields}))
+
+
+def _declared(kind: str | Nested, ids: Iterator[int]) -> str | dict[str, Any]:
+    """Give a declared type as Iceberg's JSON has it (spec, "Schemas")."""
+    if isinstance(kind, str):
+        return kind
+    parts = [(name, next(ids), _declared(inner, ids)) for name, inner in kind.parts]
+    if kind.kind == "struct":
+        fields = [{"id": place, "name": name, "required": False, "type": inner} for name, place, inner in parts]
+        return {"type": "struct", "fields": fields}
+    named = {key: value for name, place, inner in parts for key, value in ((f"{name}-id", place), (name, inner))}
+    return {"type": kind.kind, **named, f"{kind.parts[-1][0]}-required": False}
+
+
+def terms_of(
+    by_table: Mapping[str, tuple[str, ...]], names: Iterable[str], needs: list[Need]
+) -> tuple[str, ...] | None:
+    """Give the terms that are configured for this very table, by its names or a topic's; None without any."""
+    return next((by_table[key] for key in (*names, *(need.topic for need in needs)) if key in by_table), None)
+
+
+def identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:
+    """Give the fields of the events' record keys, none where tables get no identifier fields; of structs theirs.
+
+    Raises:
+        DataFault: keys differ in their fields.
+    """
+    # Records without key beside others that have one are single faults, not another kind of table.
+    keys = {tuple(name for f in need.key for name in leaves(f.type, f.name)) for need in needs if need.key is not None}
+    if not rule.create_identifier_fields or not keys:
+        return ()
+    if len(keys) > 1:
+        raise DataFault(f"its events have keys of different fields: {', '.join(map(str, sorted(keys)))}")
+    return keys.pop()
+
+
+def with_keys(columns: pa.Schema, needs: list[Need], keys: tuple[str, ...]) -> pa.Schema:
+    """Add key fields that the rows do not have, in front, and take the key's types for those that they have.
+
+    Raises:
+        DataFault: a key field cannot tell rows apart.
+    """
+    told, fields = union(need.key for need in needs if need.key is not None), list(columns)
+    for name in reversed(keys):
+        path = path_of(told, name)
+        if path is not None:
+            try:
+                fields = typed(fields, path, field_of(told, name).type)
+            except ValueError as wrong:
+                raise DataFault(f"its key has a field {name}, and in its rows {wrong}") from wrong
+    made = pa.schema(fields)
+    unfit = [name for name in keys if path_of(made, name) is not None and not _identifies(field_of(made, name).type)]
+    if unfit:
+        raise DataFault(
+            f"its key has a field of a type that identifies nothing ({', '.join(unfit)}: list, map, variant or number "
+            "with a floating point)"
+        )
+    return made
+
+
+def _identifies(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or kind == JSON)
+
+
+def expanded(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, ...]:
+    """Give configured key columns with the fields of structs in their place.
+
+    Raises:
+        KeyError: the names that are none of the fields.
+    """
+    fields = list(fields)
+    names = list(names)
+    missing = [name for name in names if path_of(fields, name) is None]
+    if missing:
+        raise KeyError(*missing)
+    schema = pa.schema(fields)
+    return tuple(dict.fromkeys(leaf for name in names for leaf in leaves(field_of(schema, name).type, name)))
+
+
+def key_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
+    """Say why rows of an upserted table cannot be replaced by its keys; None if they can.
+
+    Seen with Iceberg 1.12 (docs/decisions/0023, 0025): a reader that projects no field of a struct, `count(*)` among
+    them, fails on an equality delete by it, or would take it for null; deletes by bytes of fixed length hit nothing;
+    numbers with a floating point are none that Iceberg's spec has equality deletes by.
+    """
+    keys = list(keys)
+    several = [name for name in keys if name in columns.names and _has_parts(columns.field(name).type)]
+    if several:
+        return (
+            f"its key has a column of a type that identifies nothing ({', '.join(several)}: list, map or variant): "
+            "name others in iceberg.tables.default-id-columns, or set write-mode=append"
+        )
+    unfit = [name for name in keys if name in columns.names and not _deleted_by(columns.field(name).type)]
+    if mode == "equality-delete" and unfit:
+        return (
+            f"its key has a column of a type by which equality deletes do not hit all rows ({', '.join(unfit)}: "
+            "fixed, float or double): set its write-mode to position-delete or copy-on-write, or name others in "
+            "iceberg.tables.default-id-columns"
+        )
+    return _nested_fault(columns, keys, mode)
+
+
+def _has_parts(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_map(kind) or kind == JSON)
+
+
+def _deleted_by(kind: pa.DataType) -> bool:
+    return not (pa.types.is_floating(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _nested_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
+    nested = [name for name in keys if name not in columns.names]
+    if not nested:
+        return None
+    where = f"its key has fields within structs ({', '.join(nested)})"
+    if mode == "equality-delete":
+        return (
+            f"{where}, and queries that leave those out fail on equality deletes by them: set its write-mode to "
+            "position-delete or copy-on-write, or name columns of the top level in iceberg.tables.default-id-columns"
+        )
+    times = [field.name for field in columns if _has_time(field.type)]
+    if times:
+        return (
+            f"{where}, and Spark, which looks rows up by them, reads no structs beside times ({', '.join(times)}): "
+            "name columns of the top level in iceberg.tables.default-id-columns, or set upsert=false"
+        )
+    unfit = [name for name in nested if not _identifies(field_of(columns, name).type)]
+    return f"{where}, of a type that identifies nothing (list, map or floating point): name others" if unfit else None
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind) or pa.types.is_list(kind) or pa.types.is_map(kind):
+        return any(_has_time(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_time(kind))
+
+
+def required_of(needs: list[Need]) -> frozenset[str]:
+    """Give the columns that a schema block says are never null."""
+    return frozenset(name for need in needs for name, optional in need.optional.items() if not optional)
+
+
+def with_validity(columns: pa.Schema) -> pa.Schema:
+    """Add the columns that tell when a version was true.
+
+    Raises:
+        DataFault: the events have such fields themselves.
+    """
+    time = pa.timestamp("us", "UTC")
+    added = (pa.field(VALID_FROM, time), pa.field(VALID_TO, time), pa.field(IS_CURRENT, pa.bool_()))
+    taken = [field.name for field in added if field.name in columns.names]
+    if taken:
+        raise DataFault(f"its events have a field {', '.join(taken)}, which a table with history has for itself")
+    return pa.schema([*columns, *added])
+
+
+def business_key(layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the key columns of a table that keeps history: versions of one key differ in their time.
+
+    Raises:
+        FatalError: the table is there, and keeps no history.
+    """
+    missing = [name for name in (VALID_FROM, VALID_TO, IS_CURRENT) if name not in layout.columns.names]
+    if missing and (ids or layout.keys):
+        raise FatalError(f"table {layout.name} has no column {', '.join(missing)}: scd-type=2 needs a table of its own")
+    return ids or tuple(name for name in layout.keys if name != VALID_FROM)

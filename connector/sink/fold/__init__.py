@@ -1,0 +1,1 @@
+"""changes of a key -> the one that wins, with unavailable values filled."""

@@ -1,0 +1,94 @@
+"""Changes -> the versions of documents. Pure rules on columns; runs on executors (docs/decisions/0024).
+
+OpenSearch keeps the greater of two versions, so a later change must never have a smaller one unless it is proven to
+repeat an older change. A change has the number of its own date (or of the column that the user declares), but
+
+- one that is below the greatest version that was given in its topic-partition before the batch is put above that one,
+- one that is not above every other change of its key in its partition and batch is put above these,
+- a read has no number of its own: it has the greatest that was given before it,
+- one that is proven to repeat an older change keeps its own number: the document's version decides.
+All of this follows from stored watermarks and the batch, so a batch that is sent again has the same versions.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from connector.iceberg.commit.kafka_position import TopicPartition, Watermarks
+from connector.sink.fold.watermarks import ALL, GROWN, over_all
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.change_rows import Folded, codes_of
+from serde.arrays import Ints, Mask
+
+PLACES = 1_000
+"""Times in nanoseconds of a clock of microseconds have room for the place in the transaction."""
+_READ = ord("r")
+
+
+def own_numbers(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Ints:
+    """Give dedup values; nanoseconds with the place in the transaction in the last three digits, where a clock of
+    microseconds leaves them free: changes of one transaction share its time.
+    """
+    if not nanoseconds:
+        return dedup.copy()
+    places = np.where(total_order == NONE, 0, np.clip(total_order, 0, PLACES - 1))
+    return np.where((dedup % PLACES == 0) & (dedup != NONE), dedup + places, dedup)
+
+
+def given(known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray, partitions: int = 0) -> Ints:
+    """Give for each change the greatest version that its source was given in its topic-partition; `NONE` for none.
+
+    In a topic that has grown a key may have had its versions in any partition. `partitions` is how many the topic had
+    when the index was written to before, 0 where it was not.
+    """
+    own = known.get(at, {})
+    grown = (at[0], GROWN) in known or 0 < partitions <= at[1]
+    versions = []
+    for name in origin.dictionary.to_pylist():
+        marks = [over_all(known, at[0], name)] if grown else [own[n] for n in (name, ALL) if n in own]
+        versions.append(max((mark.version for mark in marks), default=NONE))
+    return np.array(versions, np.int64)[np.asarray(origin.indices)]
+
+
+def numbered(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats: Mask) -> Ints:
+    """Give the versions of changes, as far as other changes of the batch do not matter.
+
+    Args:
+        own: their numbers, `NONE` where unknown.
+        before: as `given` says.
+        op: operations; a read of a declared column has none here.
+        repeats: which are known to repeat older ones.
+    """
+    risen = np.where(own < before, before + 1, own)
+    result = np.where(repeats, own, risen)
+    result = np.where(op == _READ, np.maximum(before, 0), result)
+    return np.where(own == NONE, NONE, result)
+
+
+def settled(folded: Folded, keys: tuple[str, ...]) -> Folded:
+    """Put winners above every other change of their key and partition, unless they repeat older ones.
+
+    A part of a batch never gives a key a greater version than the whole: a batch may be cut otherwise after a crash.
+    """
+    order = Order.concat([part.order for part in folded.parts])
+    codes = folded.decision.codes if folded.decision is not None else codes_of(folded.parts, keys)
+    suspect = np.concatenate([part.suspect for part in folded.parts])
+    most = np.full(int(codes.max()) + 1, NONE, np.int64)
+    won = np.full(len(most), -1, np.int64)
+    won[codes[folded.winners]] = order.partition[folded.winners]
+    others = order.partition == won[codes]
+    others[folded.winners] = False
+    np.maximum.at(most, codes[others], order.dedup[others])
+    at = folded.winners
+    at = at[(order.dedup[at] != NONE) & ~suspect[at] & (order.dedup[at] <= most[codes[at]])]
+    if not len(at):
+        return folded
+    versions = order.dedup.copy()
+    versions[at] = most[codes[at]] + 1
+    ends = np.cumsum([len(part) for part in folded.parts])
+    pieces = np.split(versions, ends[:-1])
+    parts = (attrs.evolve(p, order=attrs.evolve(p.order, dedup=v)) for p, v in zip(folded.parts, pieces, strict=True))
+    return attrs.evolve(folded, parts=tuple(parts))

@@ -1,0 +1,178 @@
+"""Folded changes -> the same with values that an update did not send: those of the change of the key before it.
+
+PostgreSQL sends no TOASTed value that an update did not change; Debezium puts a placeholder there, which must never
+overwrite what the table holds. What no change of the key in the batch tells is left for `lookups.unavailable_values`. So is a
+create with placeholders that a change of key made (`convert.key_change_headers`): the old key's row has the values. Any other
+create holds all values, so one that looks like the placeholder is meant. Pure rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from connector.sink.convert.key_change_headers import CREATE, MOVED
+from connector.sink.fold.winners import Order, first_of_runs, in_turn, winners
+from connector.sink.model.change_rows import Folded, Part, codes_of, gather
+from serde.arrays import Ints, Mask
+from serde.events.unavailable_value import unavailable
+
+_READ, _DELETE = ord("r"), ord("d")
+
+
+def gaps(part: Part, *, suspicious: bool = False) -> dict[str, Mask]:
+    """Give the columns of a part that have unsent values, and where.
+
+    Reads and creates hold all values, deletes none. `suspicious`: creates may be moved ones that nobody has marked yet.
+    """
+    result = {}
+    for name, column in zip(part.rows.schema.names, part.rows.columns, strict=True):
+        found = unavailable(column)
+        if found is not None:
+            op = part.order.op
+            whole = (op == _READ) | (op == _DELETE) | ((op == CREATE) & (not suspicious))
+            found &= part.image & ~whole
+            if found.any():
+                result[name] = found
+    return result
+
+
+def filled(folded: Folded, keys: Sequence[str], *, by_date: bool = False) -> Folded:
+    """Give unsent values of every change that of the last change of its key before it that has one.
+
+    `by_date`: of versions, which go by their dates alone, the one of the date before.
+
+    Cost: a look at the lengths of texts; where there is such a value, a sort of all changes.
+    """
+    found = [gaps(part) for part in folded.parts]
+    names = list(dict.fromkeys(name for each in found for name in each))
+    if not names:
+        return folded
+    sequence, starts = _by_key(folded.parts, keys, by_date=by_date)
+    starts = _since_create(folded.parts, sequence, starts)
+    giving = np.concatenate([part.image & ~part.deleted for part in folded.parts])
+    parts = list(folded.parts)
+    for name in names:
+        none = [np.zeros(len(part), np.bool_) for part in parts]
+        unsent = np.concatenate([each.get(name, no) for each, no in zip(found, none, strict=True)])
+        source = _sources(unsent, giving & ~unsent, sequence, starts)
+        parts = _replaced(parts, name, source)
+    return attrs.evolve(folded, parts=tuple(parts))
+
+
+def unknown(folded: Folded, *, keep_deletes: bool = False, suspicious: bool = False) -> Mask:
+    """Mark the winners whose row still has unsent values; those of deleted keys only where their rows are kept."""
+    sizes = [len(part) for part in folded.parts]
+    open_rows = np.zeros(sum(sizes), np.bool_)
+    start = 0
+    for part, size in zip(folded.parts, sizes, strict=True):
+        for mask in gaps(part, suspicious=suspicious).values():
+            open_rows[start : start + size] |= mask
+        start += size
+    if not open_rows.any():
+        return np.zeros(len(folded.winners), np.bool_)
+    marked: Mask = (folded.images >= 0) & open_rows[np.maximum(folded.images, 0)]
+    if not keep_deletes:
+        marked &= ~np.concatenate([part.deleted for part in folded.parts])[folded.winners]
+    return marked
+
+
+def parted(folded: Folded, which: Mask, keys: Sequence[str]) -> tuple[Folded, list[Part]]:
+    """Take some winners out; give the rest, and the rows of those taken, `deleted` telling whether they are gone.
+
+    A row that goes back to a create has that create's place in Kafka and its operation.
+    """
+    rest = attrs.evolve(folded, winners=folded.winners[~which], images=folded.images[~which])
+    rows = folded.images[which]
+    order = np.argsort(rows)
+    rows = rows[order]
+    gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners[which]][order]
+    places = Order.concat([part.order for part in folded.parts])
+    first = _creates(folded.parts, places, keys)[rows]
+    origin = np.where(first >= 0, first, rows)
+    taken, start = [], 0
+    for part in gather(folded.parts, rows):
+        own = slice(start, start + len(part))
+        place = attrs.evolve(
+            part.order,
+            partition=places.partition[origin[own]],
+            offset=places.offset[origin[own]],
+            op=places.op[origin[own]],
+        )
+        taken.append(attrs.evolve(part, deleted=gone[own], order=place))
+        start += len(part)
+    return rest, taken
+
+
+def _creates(parts: Sequence[Part], places: Order, keys: Sequence[str]) -> Ints:
+    """For every change the last create of its key up to it, -1 without one."""
+    sequence, starts = _by_key(parts, keys)
+    made = np.isin(places.op[sequence], (CREATE, MOVED))
+    last = np.maximum.accumulate(np.where(made, np.arange(len(sequence)), -1))
+    result = np.full(len(sequence), -1, np.int64)
+    found = last >= starts
+    result[sequence[found]] = sequence[last[found]]
+    return result
+
+
+def last_rows(folded: Folded, keys: Sequence[str]) -> Ints:
+    """Find the last row that the batch knows of each key, whether it is gone or not; what deletes say is no row.
+
+    Returns:
+        Indices, ascending, that count through the parts in turn.
+    """
+    order = Order.concat([part.order for part in folded.parts])
+    gives = np.concatenate([part.image & ~part.deleted for part in folded.parts])
+    rows = np.flatnonzero(gives)
+    codes = codes_of(folded.parts, keys)
+    return np.sort(rows[winners(codes[rows], order.take(rows))])
+
+
+def needed(folded: Folded, keys: Sequence[str]) -> Ints:
+    """Find what a later fold has to know besides the winners: last rows, and the moved creates that rows go back to."""
+    op = np.concatenate([part.order.op for part in folded.parts])
+    return np.union1d(last_rows(folded, keys), np.flatnonzero(op == MOVED))
+
+
+def _since_create(parts: Sequence[Part], sequence: Ints, starts: Ints) -> Ints:
+    """Give for each sorted change where the life of its row begins: at the last create up to it, or with its key."""
+    op = np.concatenate([part.order.op for part in parts])[sequence]
+    place = np.where(np.isin(op, (CREATE, MOVED)), np.arange(len(sequence)), 0)
+    begun: Ints = np.maximum(np.maximum.accumulate(place), starts)
+    return begun
+
+
+def _by_key(parts: Sequence[Part], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
+    """Give all changes sorted by key and place, and for each sorted one where its key begins."""
+    codes = codes_of(parts, keys)
+    order = Order.concat([part.order for part in parts])
+    dates = (order.offset, order.partition, order.dedup, codes)
+    sequence = np.lexsort(dates) if by_date else in_turn(codes, order)
+    ordered = codes[sequence]
+    return sequence, np.maximum.accumulate(np.where(first_of_runs(ordered), np.arange(len(ordered)), 0))
+
+
+def _sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> Ints:
+    """For every change the one whose value it takes: itself, or the last one before it that gives one."""
+    place = np.where(giving[sequence], np.arange(len(sequence)), -1)
+    last = np.maximum.accumulate(place)
+    takes = unsent[sequence] & (last >= starts)
+    source = np.arange(len(sequence))
+    source[sequence[takes]] = sequence[last[takes]]
+    return source
+
+
+def _replaced(parts: Sequence[Part], name: str, source: Ints) -> list[Part]:
+    whole = pa.concat_arrays([part.rows.column(name) for part in parts])
+    made = whole.take(pa.array(source))
+    result, start = [], 0
+    for part in parts:
+        position = part.rows.schema.get_field_index(name)
+        column = made.slice(start, len(part))
+        rows = part.rows.set_column(position, part.rows.schema.field(position), column)
+        result.append(attrs.evolve(part, rows=rows))
+        start += len(part)
+    return result

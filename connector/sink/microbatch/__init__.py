@@ -1,0 +1,1 @@
+"""offsets -> micro-batches: their size, transactions, retries and dead letters; on the driver."""

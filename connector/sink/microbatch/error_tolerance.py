@@ -1,0 +1,54 @@
+"""How many records may be dead before the sink stops rather than empties a topic into the dead letters (pure)."""
+
+from __future__ import annotations
+
+from connector.errors import FatalError
+from connector.settings import ErrorSettings
+from connector.sink.model.plan import Tally
+
+RATIO_FROM = 100
+"""A ratio says something only above so many dead records in a batch."""
+
+
+class Limits:
+    """Counts dead records over a run; the rules are `errors.tolerance` and `errors.deadletterqueue.limit.*`."""
+
+    def __init__(self, settings: ErrorSettings) -> None:
+        """Start with none."""
+        self._settings = settings
+        self._total = 0
+
+    @property
+    def room(self) -> int:
+        """How many more records may be dead before the total is reached."""
+        return max(0, self._settings.max_total - self._total) if self._settings.tolerance == "all" else 0
+
+    def check(self, letters: int, tally: Tally) -> None:
+        """Refuse a batch with too many dead records; nothing of it has been committed then.
+
+        Raises:
+            FatalError: which limit, what it is, and what to do.
+        """
+        if not tally.dead:
+            return
+        if self._settings.tolerance == "none":
+            raise FatalError(
+                f"{tally.dead} records of a batch cannot be used, and errors.tolerance is none; {_WAY_OUT}"
+            )
+        if tally.dead > self.room or letters < tally.dead:
+            raise FatalError(
+                f"{self._total + tally.dead} dead letters in this run: more than errors.deadletterqueue.limit.total, "
+                f"which is {self._settings.max_total}; {_WAY_OUT}"
+            )
+        if tally.dead > RATIO_FROM and tally.dead > self._settings.max_ratio * tally.events:
+            raise FatalError(
+                f"{tally.dead} of {tally.events} records of a batch are dead letters: more than "
+                f"errors.deadletterqueue.limit.ratio, which is {self._settings.max_ratio}; {_WAY_OUT}"
+            )
+
+    def passed(self, dead: int) -> None:
+        """Count the dead records of a batch that is through; one that is tried again counts once."""
+        self._total += dead
+
+
+_WAY_OUT = "nothing of the batch was committed; look at the reasons in the log and the topic, or raise the limit"

@@ -1,0 +1,103 @@
+"""A range of offsets -> batches of at most so many bytes, by a look at its events and what they weighed lately (pure).
+
+Kafka tells offsets, not bytes, before records are read: a batch's size is a guess. Small ranges are guessed by the
+batches before; of large ones, and of a process's first, a few events are looked at, spread evenly over the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from connector.iceberg.commit.kafka_position import TopicPartition
+from serde.arrays import Ints
+
+EVENT_BYTES = 1_000
+"""What an event is taken to weigh where none was seen."""
+
+LOOKS, LOOKED_AT = 9, 8
+"""At how many events of a topic-partition is looked, and at how many topic-partitions: those with most events."""
+
+_FADING = 0.5
+"""How much the batches before count beside the last one."""
+
+_CAUTION = 10.0
+"""How much larger than those before events may be without a look."""
+
+Offsets = Mapping[TopicPartition, int]
+Look = Callable[[Mapping[TopicPartition, Sequence[int]]], Mapping[TopicPartition, Sequence[float]]]
+"""Offsets -> bytes per offset there, of the topic-partitions that tell."""
+
+
+class Cuts:
+    """Cuts ranges into batches; it learns the size of events from each."""
+
+    def __init__(self, max_bytes: int, look: Look = lambda _: {}) -> None:
+        """Begin with events of `EVENT_BYTES`, until others are seen."""
+        self._max_bytes, self._look = max_bytes, look
+        self._events, self._bytes = 1.0, float(EVENT_BYTES)
+        self._noted = False
+
+    def end(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
+        """Give where the next batch ends: at `end`, or before it, with the same share of every topic-partition."""
+        spans = {at: last - start.get(at, 0) for at, last in end.items()}
+        share = self._share(start, spans)
+        if share >= 1:
+            return dict(end)
+        cut = {at: start.get(at, 0) + int(span * share) for at, span in spans.items()}
+        if all(offset == start.get(at, 0) for at, offset in cut.items()):
+            # An event that is larger than a batch may be is a batch of its own.
+            first = next(at for at, span in spans.items() if span)
+            cut[first] += 1
+        return cut
+
+    def note(self, events: int, size_bytes: int) -> None:
+        """Take note of a batch that was read."""
+        if events and size_bytes:
+            self._events = self._events * _FADING + events
+            self._bytes = self._bytes * _FADING + size_bytes
+            self._noted = True
+
+    def _share(self, start: Offsets, spans: Offsets) -> float:
+        total = sum(spans.values())
+        if not total:
+            return 1.0
+        guess = total * self._bytes / self._events
+        if self._noted and guess * _CAUTION <= self._max_bytes:
+            return 1.0
+        places = {at: _places(start.get(at, 0), spans[at]) for at in _largest(spans)}
+        seen = {at: sizes for at, sizes in self._look({at: p.tolist() for at, p in places.items()}).items() if sizes}
+        if not seen:
+            return self._max_bytes / guess
+        return _affordable({at: places[at] for at in seen}, seen, total, self._max_bytes)
+
+
+def _largest(spans: Offsets) -> list[TopicPartition]:
+    filled = [at for at, span in spans.items() if span]
+    return sorted(filled, key=lambda at: (-spans[at], at))[:LOOKED_AT]
+
+
+def _places(start: int, span: int) -> Ints:
+    """Give evenly spread offsets of a range, its first and last among them."""
+    return np.linspace(start, start + span - 1, LOOKS).astype(np.int64)
+
+
+def _affordable(
+    places: Mapping[TopicPartition, Ints],
+    seen: Mapping[TopicPartition, Sequence[float]],
+    total: int,
+    max_bytes: int,
+) -> float:
+    """Give the share of the range that holds so many bytes; between two looks events are as large as the larger one."""
+    steps = np.zeros(LOOKS - 1)
+    looked_at = 0
+    for at, sizes in seen.items():
+        span = int(places[at][-1] - places[at][0]) + 1
+        steps += np.maximum(sizes[:-1], sizes[1:]) * span / len(steps)
+        looked_at += span
+    # What was not looked at is taken to be like the rest.
+    reached = np.concatenate([[0.0], np.cumsum(steps * total / looked_at)])
+    if reached[-1] <= max_bytes:
+        return 1.0
+    return float(np.interp(max_bytes, reached, np.linspace(0, 1, LOOKS)))

@@ -1,0 +1,121 @@
+"""Stored positions + the cluster -> where to read on: Iceberg decides, never a checkpoint (design, section 5).
+
+The pure rule is `resume`; what it stops on is never skipped and never replayed silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from connector.errors import GapError
+from connector.iceberg.commit.kafka_position import WAYS_OUT, Position, TopicPartition
+from connector.kafka.admin import Topic
+
+_FROM_KAFKA = "see `icebridge offsets show`, and `icebridge offsets reset` to start anew from what is there"
+
+
+@attrs.frozen
+class Seen:
+    """The cluster as it is: its id, the selected topics, and the oldest and next offset of each topic-partition."""
+
+    cluster_id: str
+    topics: Mapping[str, Topic]
+    beginnings: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+def resume(
+    stored: Position | None,
+    tables: Mapping[str, Position],
+    noted: Mapping[str, Position],
+    seen: Seen,
+    reset: str,
+    named: Iterable[str] = (),
+) -> Position:
+    """Give the position to read on from, for every topic-partition that is selected.
+
+    What appeared after the first start is read from its beginning, as it would have been by a sink that ran. `reset`
+    holds at the first start, and for a topic that is listed by name since, which the position then knows: by its id, or
+    without one as long as it does not exist.
+
+    Args:
+        stored: the connector's position in the offsets table, None when there is none.
+        tables: what the newest snapshot of each table says (full names).
+        noted: what the offsets table says of each table.
+        seen: the cluster now.
+        reset: `earliest` or `latest`.
+        named: the topics that are listed by name.
+
+    Raises:
+        GapError: the stored position belongs to another cluster or topic, or points outside of what the topic holds,
+            or table and offsets table contradict each other.
+    """
+    _check_tables(tables, noted)
+    known = stored if stored is not None else _lowest(tables.values())
+    _check_identity(known, seen)
+    waited = dict.fromkeys(named, "")
+    later = set(known.topic_ids) | {topic for topic, _ in known.offsets}
+    if known.offsets:
+        later |= seen.topics.keys() - waited.keys()
+    fresh = {
+        at: end if reset == "latest" and at[0] not in later else seen.beginnings[at] for at, end in seen.ends.items()
+    }
+    _check_range(known, seen)
+    ids = {name: topic.id for name, topic in seen.topics.items()}
+    return Position(seen.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets})
+
+
+def _lowest(positions: Iterable[Position]) -> Position:
+    result = Position()
+    for position in positions:
+        low = {at: min(offset, result.offsets.get(at, offset)) for at, offset in position.offsets.items()}
+        result = Position(position.cluster_id, {**result.topic_ids, **position.topic_ids}, {**result.offsets, **low})
+    return result
+
+
+def _check_tables(tables: Mapping[str, Position], noted: Mapping[str, Position]) -> None:
+    for name, position in tables.items():
+        behind = position.behind(noted[name]) if position.offsets and name in noted else []
+        if behind:
+            topic, partition = behind[0]
+            raise GapError(
+                f"table {name} stands at {position.offsets.get(behind[0], 0)} of {topic}-{partition} by its "
+                f"newest snapshot, and at {noted[name].offsets[behind[0]]} by the offsets table: the table was "
+                f"rolled back or replaced; {WAYS_OUT}"
+            )
+
+
+def _check_identity(known: Position, seen: Seen) -> None:
+    if known.cluster_id and known.cluster_id != seen.cluster_id:
+        raise GapError(
+            f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {seen.cluster_id}; {_FROM_KAFKA}"
+        )
+    for name, topic in seen.topics.items():
+        check_same(topic, known.topic_ids.get(name, ""))
+
+
+def check_same(topic: Topic, before: str) -> None:
+    """Compare a topic with the id that it had before, empty where it was not there.
+
+    Raises:
+        GapError: it is another one by the same name.
+    """
+    if before not in ("", topic.id):
+        raise GapError(
+            f"topic {topic.name} was deleted and made again (its id was {before}, now {topic.id}): the stored "
+            f"offsets are of the old one; {_FROM_KAFKA}"
+        )
+
+
+def _check_range(known: Position, seen: Seen) -> None:
+    for at, offset in sorted(known.offsets.items()):
+        place = f"{at[0]}-{at[1]}"
+        if at in seen.ends and offset > seen.ends[at]:
+            raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_FROM_KAFKA}")
+        if at in seen.beginnings and offset < seen.beginnings[at]:
+            raise GapError(
+                f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention was "
+                f"faster than the sink, records are lost to it; {_FROM_KAFKA}"
+            )

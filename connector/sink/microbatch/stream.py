@@ -1,0 +1,260 @@
+"""Kafka -> batches: Spark Structured Streaming with `foreachBatch`, from the position that Iceberg holds.
+
+Spark's Kafka source finds the offsets that each batch spans, no more: its rows are never read. The batch's tasks fetch
+the records themselves (`kafka.consumer`), as columns, at a tenth of the cost.
+
+Which topics are read is decided here, by whole names, and Spark is told topic-partitions: a query for each set of
+them. A look beside the batches finds what appears meanwhile; then the next query begins where the last one came to.
+
+The checkpoint directory is a scratch folder of this process: Spark's offset log in it tells each batch's exact range;
+nothing is ever resumed from it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+import orjson
+import structlog
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from connector.errors import ConnectorError, FatalError, GapError, RetriableError
+from connector.iceberg.commit.kafka_position import Position, TopicPartition, flat, nested
+from connector.kafka.admin import Cluster
+from connector.settings import SinkSettings
+from connector.settings.kafka.batching import Pace
+from connector.sink.microbatch.processor import Report
+from connector.sink.microbatch.size_estimates import Cuts
+from connector.sink.microbatch.start_offsets import check_same
+from connector.sink.model.micro_batch import Batch
+
+Process = Callable[[Batch], Report]
+_JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
+_POLL_S = 0.2
+_LOOK_S, _LONGEST_LOOK_S, _LOOKING = 1.0, 30.0, 0.05
+"""How often topics are looked at for new ones: less often where that takes more than this share of time."""
+
+
+@attrs.define(eq=False)
+class Stream:
+    """One run of the sink's stream: `start`, then `join` until it ends or `stop` is called."""
+
+    spark: SparkSession
+    settings: SinkSettings
+    position: Position
+    process: Process
+    cluster: Cluster
+    cuts: Cuts
+    overdue: Callable[[], bool] = lambda: False
+    _busy: threading.Lock = attrs.field(factory=threading.Lock)
+    _stopping: threading.Event = attrs.field(factory=threading.Event)
+    _leaving: threading.Event = attrs.field(factory=threading.Event)
+    _error: BaseException | None = None
+    _at: dict[TopicPartition, int] = attrs.field(factory=dict)
+    _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
+    _missing: set[str] = attrs.field(factory=set)
+    _batches: int = 0
+
+    def run(self, *, once: bool) -> None:
+        """Read until stopped; with `once`, up to the offsets that the topics have now.
+
+        Raises:
+            ConnectorError: what ended it.
+        """
+        self._at = dict(self.position.offsets)
+        while self._grown(once=once):
+            pass
+
+    def stop(self) -> None:
+        """Finish the batch at hand, then leave; safe to call from a signal handler."""
+        self._stopping.set()
+
+    def _grown(self, *, once: bool) -> bool:
+        """Run a query over the topic-partitions that are known; tell whether there are more of them now."""
+        scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
+        self._leaving = threading.Event()
+        try:
+            fresh = self._watch(self._query(scratch, once=once), once=once)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self._at = {**fresh, **self._at}
+        return bool(fresh)
+
+    def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
+        pace, leaving = self.settings.batch.pace, self._leaving
+        options = self._options() if once else {**self._options(), **waiting(pace)}
+        frame = self.spark.readStream.format("kafka").options(**options).load()
+        writer = frame.writeStream.foreachBatch(lambda _, number: self._range(number, scratch, leaving))
+        writer = writer.option("checkpointLocation", scratch.as_uri())
+        interval = f"{pace.look_ms} milliseconds"
+        return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
+
+    def _options(self) -> Mapping[str, str]:
+        """Tell Spark's source where the cluster is; it only finds offsets, records are fetched by the tasks."""
+        kafka = self.settings.kafka
+        own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY}
+        partitions: dict[str, list[int]] = {}
+        for topic, partition in sorted(self._at):
+            partitions.setdefault(topic, []).append(partition)
+        return {
+            "kafka.isolation.level": "read_committed",
+            **own,
+            "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
+            "failOnDataLoss": "true",
+            "assign": orjson.dumps(partitions).decode(),
+            "startingOffsets": orjson.dumps(nested(self._at)).decode(),
+            "maxOffsetsPerTrigger": str(self.settings.batch.max_events),
+        }
+
+    def _range(self, number: int, scratch: Path, leaving: threading.Event) -> None:
+        """Bring in what Spark's trigger spans: one batch, or several where its events are large."""
+        with self._busy:
+            end = self._seen = _end_offsets(scratch, number)
+            stuck = False
+            while not self._stopping.is_set() and not leaving.is_set():
+                until = end if stuck else self.cuts.end(self._at, end)
+                before = self._at
+                report = self._batch(until)
+                self.cuts.note(report.events, report.size_bytes)
+                if until == end:
+                    return
+                # What is held back of a large transaction needs more than this to go on.
+                stuck = self._at == before
+
+    def _batch(self, end: dict[TopicPartition, int]) -> Report:
+        try:
+            report = self.process(Batch(self._batches, self._at, end))
+        except BaseException as error:
+            self._error = error
+            raise
+        self._batches += 1
+        # A batch may end before what was there for it: the rest comes with the next one.
+        self._at = {**self._at, **report.end}
+        return report
+
+    def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
+        """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
+        due = time.monotonic() + _LOOK_S
+        try:
+            while not query.awaitTermination(_POLL_S):
+                if self._stopping.is_set():
+                    self._end(query)
+                    return {}
+                if not once:
+                    self._let_through(query)
+                if not once and (began := time.monotonic()) >= due:
+                    fresh = self._looked(query)
+                    due = time.monotonic() + min(max(_LOOK_S, (time.monotonic() - began) / _LOOKING), _LONGEST_LOOK_S)
+                    if fresh:
+                        self._end(query)
+                        return fresh
+        except StreamingQueryException as error:
+            if not self._stopping.is_set() or isinstance(self._error, ConnectorError):
+                raise self._reason(error) from error
+            # Who stops us may have stopped Spark's workers too. Nothing of the batch was committed, or all of it was.
+            note = "stopped before the batch at hand was through; it comes again at the next start"
+            structlog.get_logger().warning(note, reason=_first_lines(str(error)))
+        return {}
+
+    def _looked(self, query: StreamingQuery) -> dict[TopicPartition, int]:
+        try:
+            return self._appeared()
+        except ConnectorError:
+            self._end(query)
+            raise
+
+    def _let_through(self, query: StreamingQuery) -> None:
+        """Bring in what was held back for long enough: Spark has no batch for topics that are quiet."""
+        if not self.overdue() or not self._busy.acquire(blocking=False):
+            return
+        try:
+            if self._at != self._seen:
+                self._batch(self._seen)
+        except BaseException:
+            self._leaving.set()
+            query.stop()
+            raise
+        finally:
+            self._busy.release()
+
+    def _end(self, query: StreamingQuery) -> None:
+        self._leaving.set()
+        with self._busy:
+            pass  # the batch at hand is through; one that comes now sees the flag and does nothing
+        query.stop()
+
+    def _appeared(self) -> dict[TopicPartition, int]:
+        """Give where topic-partitions begin that have appeared; a cluster that is away is asked again.
+
+        Raises:
+            GapError: a topic has disappeared, by two looks: Spark would ask for it for minutes.
+        """
+        try:
+            there = self.cluster.placed()
+            gone = {topic for topic, _ in self._at} - {topic for topic, _ in there}
+            if gone & self._missing:
+                self._check_topics()
+            self._missing = gone
+            fresh = self.cluster.beginnings(sorted(there - self._at.keys()))
+        except RetriableError as error:
+            structlog.get_logger().debug("topics are looked at later", reason=str(error))
+            return {}
+        if fresh:
+            structlog.get_logger().info("topic-partitions have appeared", offsets=nested(fresh))
+        return fresh
+
+    def _reason(self, error: StreamingQueryException) -> BaseException:
+        if isinstance(self._error, ConnectorError):
+            return self._error
+        text = str(error)
+        try:
+            self._check_topics()
+        except GapError as gone:
+            return gone
+        except ConnectorError as unknown:
+            structlog.get_logger().debug("topics cannot be looked at", reason=str(unknown))
+        if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
+            return GapError(f"records are gone from Kafka before they were read: {_first_lines(text)}")
+        return FatalError(f"the stream ended: {_first_lines(text)}")
+
+    def _check_topics(self) -> None:
+        """Look for what Spark stumbles over, and says in words of its own: topics that are gone, or others.
+
+        Raises:
+            GapError: which it is.
+            RetriableError, FatalError: the cluster cannot be asked.
+        """
+        names = sorted({topic for topic, _ in self._at})
+        found = self.cluster.topics(names)
+        for name in names:
+            if name not in found:
+                raise GapError(
+                    f"topic {name} was deleted while it was read: what it held then is gone; start again to go on with "
+                    "the other topics"
+                )
+            check_same(found[name], self.position.topic_ids.get(name, ""))
+
+
+def waiting(pace: Pace) -> dict[str, str]:
+    """Give what Spark's Kafka source is told of when a batch begins."""
+    if pace.events is None:
+        return {}
+    return {"minOffsetsPerTrigger": str(pace.events), "maxTriggerDelay": f"{pace.max_wait_ms}ms"}
+
+
+def _end_offsets(scratch: Path, number: int) -> dict[TopicPartition, int]:
+    """Read a batch's end offsets from Spark's offset log: a version line, a metadata line, then one line per source."""
+    lines = (scratch / "offsets" / str(number)).read_text().splitlines()
+    return flat(orjson.loads(lines[2]))
+
+
+def _first_lines(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines()[:6])

@@ -1,0 +1,36 @@
+"""A batch's offsets, and the batches before -> about how many events each table will have (pure).
+
+It decides into how many parts a table's keys are split, so it need not be exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from connector.sink.convert.routing import FieldRoutes
+from connector.sink.model.micro_batch import Batch
+from connector.sink.model.plan import Tally
+
+
+class Shares:
+    """Remembers which part of the last batch each table had, for events that name their tables themselves."""
+
+    def __init__(self) -> None:
+        """Start with nothing known: then tables share alike."""
+        self._of: dict[str, float] = {}
+
+    def note(self, names: Sequence[str], tally: Tally) -> None:
+        """Take note of a batch that went through; `names` are its tables by index."""
+        self._of.update((name, tally.rows[i] / max(1, tally.events)) for i, name in enumerate(names))
+
+    def expected(
+        self, batch: Batch, names: Sequence[str], routes: Mapping[str, int], routing: FieldRoutes | None
+    ) -> list[float]:
+        """Give the events of each table, by index: from its topics' offsets, else as in the batch before."""
+        if routing is None:
+            events = [0.0] * len(names)
+            for topic, index in routes.items():
+                events[index] += batch.events_of(topic)
+            return events
+        alike = 1.0 if routing.whole else 1 / max(1, len(names))
+        return [batch.events * self._of.get(name, alike) for name in names]

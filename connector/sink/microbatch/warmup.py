@@ -1,0 +1,59 @@
+"""A few real records through the map task, their outcome thrown away: the first batch finds everything warm.
+
+The first pass of a process over Kafka, Arrow and Python costs seconds of class loading and compiling; they are spent
+beside the opening of catalog and tables instead.
+"""
+
+from __future__ import annotations
+
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.kafka.consumer import Feed, feed
+from connector.kafka.consumer.record_sizes import Sizes
+from connector.settings import SinkSettings
+from connector.sink.destinations.iceberg.table_writer import Files
+from connector.sink.job.job import run
+from connector.sink.microbatch.size_estimates import Cuts
+from connector.sink.microbatch.start_offsets import Seen
+from connector.sink.model.plan import BatchPlan
+
+RECORDS, PARTITIONS = 60_000, 4
+"""How many records are read at most, and of how many topic-partitions."""
+
+BYTES = 64 * 1024**2
+"""And about how many bytes of them."""
+
+
+def warm_up(spark: SparkSession, settings: SinkSettings, seen: Seen) -> None:
+    """Run a job over the newest records of the topics; a failure is only told, the first batch will meet it too."""
+    held = {at: end - seen.beginnings[at] for at, end in seen.ends.items()}
+    largest = sorted(held, key=lambda at: held[at], reverse=True)[:PARTITIONS]
+    ends = {at: seen.ends[at] for at in largest}
+    start = {at: max(seen.beginnings[at], end - RECORDS // PARTITIONS) for at, end in ends.items()}
+    try:
+        ends = Cuts(min(BYTES, settings.batch.max_bytes), Sizes(settings.kafka).at).end(start, ends)
+        run(spark, _nowhere(settings, seen, feed(settings.kafka, start, ends, spark.sparkContext.defaultParallelism)))
+    except Exception as error:  # noqa: BLE001 - whatever it is, nothing depends on it
+        structlog.get_logger().info("warm-up failed", reason=type(error).__name__)
+
+
+def _nowhere(settings: SinkSettings, seen: Seen, records: Feed) -> BatchPlan:
+    """Give a plan that has no table yet: records are decoded, and nothing is written."""
+    rule = settings.table
+    return BatchPlan(
+        label="warm-up",
+        events=settings.events,
+        dedup_column=rule.dedup_column,
+        op_field=rule.op_field,
+        excluded_columns=frozenset(rule.excluded_columns),
+        evolve=True,
+        tables=(),
+        routes={},
+        refused={},
+        ranks={at: rank for rank, at in enumerate(sorted(seen.ends))},
+        feed=records,
+        outlet=Files(),
+        reducers=1,
+        max_letters=0,
+    )

@@ -1,0 +1,1 @@
+"""The values that pass between the steps of the sink, and the destination port."""

@@ -1,0 +1,114 @@
+"""What a sink's destinations have in common, for the driver: Iceberg tables, or indexes of OpenSearch.
+
+`Destinations` knows the tables, makes them and plans them; `Landing` brings a finished job's outcome in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.ancestry import Noted
+from connector.iceberg.commit.kafka_position import Position, TopicPartition
+from connector.iceberg.state.deleted_keys_table import DeletedKeys
+from connector.sink.model.outlet import Outlet
+from connector.sink.model.truncate_scope import Cuts
+
+if TYPE_CHECKING:
+    from connector.sink.job.job import Result
+    from connector.sink.model.plan import BatchPlan, Need, TablePlan
+
+
+@attrs.frozen
+class Landed:
+    """What became of a batch in one table: its full name, where it stands now, and counts for people.
+
+    `uuid`, `snapshot_id` and `sequence_number` name the commit, where it was one.
+    """
+
+    name: str
+    position: Position
+    counts: Mapping[str, int] = attrs.field(factory=dict)
+    uuid: str = ""
+    snapshot_id: int | None = None
+    sequence_number: int = 0
+
+    @property
+    def noted(self) -> Noted:
+        """What the offsets table is to say of the table."""
+        return Noted(self.position, self.uuid, self.snapshot_id, self.sequence_number)
+
+    def after(self, before: Landed | None) -> Landed:
+        """Add what an earlier try of the same batch did."""
+        if before is None:
+            return self
+        every = {*before.counts, *self.counts}
+        return attrs.evolve(
+            self, counts={what: before.counts.get(what, 0) + self.counts.get(what, 0) for what in every}
+        )
+
+
+class Destinations(Protocol):
+    """All tables of one sink, by name. `refused`: topics, and named tables, that can have none, and why.
+
+    `deleted_keys` remembers hard deletes, None where that is not needed.
+    """
+
+    refused: dict[str, str]
+    refused_tables: dict[str, str]
+    drift: dict[str, set[str]]
+    deleted_keys: DeletedKeys | None
+
+    @property
+    def outlet(self) -> Outlet:
+        """Where tasks write."""
+
+    def find(self, topics: Iterable[str]) -> dict[str, str]:
+        """Give the table names of those topics whose table exists."""
+
+    def routed(self) -> list[str]:
+        """Give the tables known of those that events name themselves."""
+
+    def reading(self, *names: str) -> AbstractContextManager[None]:
+        """Have what fails because its snapshot expired meanwhile tried again: RetriableError."""
+
+    def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
+        """Give the executors' view of a table for a batch that starts at `start`."""
+
+    def satisfy(self, needs: Iterable[Need]) -> None:
+        """Make and evolve tables for shapes of events that they were not ready for."""
+
+    def patch(self, name: str) -> None:
+        """Take note that a table's events leave out values that the table may hold."""
+
+    def drifted(self, name: str, fields: Iterable[str]) -> None:
+        """Take note of fields in which events and table differ."""
+
+    def label(self, name: str) -> str:
+        """Give the full name of a table, for people and the offsets table."""
+
+    def tables(self, names: Iterable[str]) -> Sequence[Table]:
+        """Give Iceberg's tables of these names, for look-ups; none where there are no such tables."""
+
+
+class Landing(Protocol):
+    """Brings a job's outcome into the tables."""
+
+    def discard(self, names: list[str], result: Result) -> None:
+        """Let go of what a job wrote; it will run again."""
+
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, Cuts]) -> None:
+        """Take note of truncates, by index of their table, for which the job will run again.
+
+        What a destination shows at once goes now; tables lose it with the batch's commit.
+        """
+
+    def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
+        """Empty the tables that were truncated, and make a job's outcome visible at the batch's end position.
+
+        Gives what became of each table that changed, by name.
+        """

@@ -1,0 +1,66 @@
+"""A change -> what it proves of its age: where it stands in its source's log, and its date. Pure rules on columns.
+
+A date of a whole second proves nothing: MySQL and MariaDB date an event by the second in which its statement began, so
+that later changes may have earlier dates. Nor does anything that a read says of itself: it is dated when it was made or
+sent, and its position is that of the snapshot, while transactions that were open then have smaller ones. An event that
+does not tell its operation may be a read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from serde.arrays import Ints, Mask
+from serde.events.source_positions import FIRST, NONE, SOURCE, Places, unplaced
+
+_SECONDS = {"ns": 1_000_000_000, "us": 1_000_000, "ms": 1_000}
+_READ = ord("r")
+
+
+def second_of(column: str, prefix: str = "__") -> int | None:
+    """Give how long a second is in a dedup column that is one of Debezium's times; None for any other."""
+    for start in {"__", prefix}:
+        for unit, second in _SECONDS.items():
+            if column in (f"{start}source_ts_{unit}", f"{start}ts_{unit}"):
+                return second
+    return None
+
+
+def dated(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None) -> Ints:
+    """Give the dates that prove something, else `NONE`.
+
+    Args:
+        dedup: dedup values.
+        op: operations.
+        deleted: which changes remove their key.
+        second: as `second_of` says.
+    """
+    if second is None:
+        return np.full(len(dedup), NONE, np.int64)
+    return np.where(_is_read(op, deleted) | (dedup % second == 0), NONE, dedup)
+
+
+def placed(place: Places, dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None) -> Places:
+    """Give the places that prove something; a dedup column that is no time is declared to be the place."""
+    if second is None:
+        declared = unplaced(len(dedup))
+        declared[:, SOURCE], declared[:, FIRST] = place[:, SOURCE], dedup
+        return declared
+    reads = _is_read(op, deleted)
+    if not reads.any():
+        return place
+    return np.where(reads[:, None] & (np.arange(place.shape[1]) == FIRST), NONE, place)
+
+
+def below(place: Places, limit: npt.NDArray[np.int64]) -> Mask:
+    """Mark places that are smaller than a limit: rows of three numbers, or one for all."""
+    result: Mask = np.zeros(len(place), np.bool_)
+    for column in reversed(range(place.shape[1] - FIRST)):
+        own, other = place[:, FIRST + column], limit[..., column]
+        result = (own < other) | ((own == other) & result)
+    return result
+
+
+def _is_read(op: npt.NDArray[np.uint8], deleted: Mask) -> Mask:
+    return (op == _READ) | ((op == 0) & ~deleted)

@@ -1,0 +1,217 @@
+"""What the driver tells the tasks of a batch: frozen values, pickled once per job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+import pyarrow as pa
+
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.kafka_position import Numbers, TopicPartition, Watermarks
+from connector.iceberg.keys.key_bounds import KnownKeys
+from connector.kafka.consumer import Feed
+from connector.settings import EventSettings
+from connector.settings.iceberg.primary_key import KeysFrom
+from connector.settings.iceberg.write_mode import WriteMode
+from connector.sink.convert.routing import FieldRoutes
+from connector.sink.model.outlet import Outlet
+from connector.sink.model.truncate_scope import Cuts
+from connector.sink.model.truncates import Cut
+
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+"""Columns of a table that keeps history."""
+
+
+@attrs.frozen
+class TablePlan:
+    """How one table takes this batch in.
+
+    `tombstones` tells whether a record without value deletes, or only repeats a delete event and is left out.
+    `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
+    `patches` tells that its events are known to leave values out which the table may hold (`lookups.unavailable_values`):
+    then the records come with the header that names the key before (`convert.key_change_headers`).
+    `cuts` tells what truncates in the batch emptied: of that what came before is left out.
+    `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the reducers for
+    one with many.
+    `write_mode` tells how the rows that an upsert replaces go. `history` keeps every version of a row
+    (`write_modes.scd2`).
+    `committed` holds offsets below which this table already has everything; empty in the usual case.
+    `dated` tells whether its rows tell how old they are; then `watermarks` tells how far each source has come
+    (`fold.watermarks`), and `partitions` how many partitions topics had when the table was last written to.
+    `numbered` tells the same of documents, whose changes are given versions (`fold.document_versions`), `remembers`
+    that their deleted keys are remembered with them (`lookups.deleted_keys`).
+    `after_delete` holds offsets at which a tombstone only repeats the delete before it.
+    `truncated` is the source's time of the last truncate of an earlier batch (epoch nanoseconds), 0 without, and
+    `truncated_at` its source and place there (`Position`).
+    """
+
+    index: int
+    layout: TableLayout
+    mode: Literal["append", "upsert"]
+    keep_deletes: bool
+    tombstones: Literal["delete", "skip"] = "delete"
+    base: int | None = None
+    known_keys: KnownKeys = KnownKeys()
+    committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    patches: bool = False
+    keys_from: KeysFrom = "record"
+    buckets: int = 1
+    dated: bool = False
+    numbered: bool = False
+    remembers: bool = False
+    watermarks: Watermarks = attrs.field(factory=dict)
+    partitions: Mapping[str, int] = attrs.field(factory=dict)
+    after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    truncated: int = 0
+    truncated_at: Numbers = ()
+    write_mode: WriteMode = "equality-delete"
+    history: bool = False
+    cuts: Cuts = Cuts()
+
+    @property
+    def cut(self) -> Cut | None:
+        """Where a truncate in the batch emptied all of it."""
+        return self.cuts.whole
+
+    @property
+    def keyed(self) -> bool:
+        """Whether rows are told apart by the keys of their records."""
+        return self.mode == "upsert" and self.keys_from == "record"
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell rows of the table apart."""
+        return (*self.layout.keys, VALID_FROM) if self.history else self.layout.keys
+
+    @property
+    def versioned(self) -> TablePlan:
+        """The same with `identity` for its key."""
+        return attrs.evolve(self, layout=attrs.evolve(self.layout, id_columns=self.identity))
+
+    @property
+    def finds(self) -> bool:
+        """Whether the rows that changes replace are looked for in the table (`write_modes.row_lookup`)."""
+        return self.mode == "upsert" and self.write_mode in {"position-delete", "copy-on-write"}
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the table may have to be read for the batch."""
+        late = bool((self.dated or self.remembers) and self.watermarks)
+        return self.finds or self.recalls or self.patches or self.history or late
+
+    @property
+    def recalls(self) -> bool:
+        """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
+        return self.mode == "upsert" and self.keep_deletes and self.tombstones == "delete" and self.base is not None
+
+
+@attrs.frozen
+class BatchPlan:
+    """One job over one batch.
+
+    `routes` gives the table of each topic that has one; `ranks` numbers the topic-partitions by name, for the fold.
+    `feed` tells what each map task reads, `outlet` where rows go; `reducers` tasks write.
+    `refused` gives the reason for topics whose events have no table and can have none.
+    `evolve` tells whether tables follow their events (`allow-field-addition`).
+    `routing` is set where events name their tables themselves; `routes` is empty then.
+    `record_keys` tells whether new tables are keyed by the keys of records, `upserts` whether any table keeps one row
+    per key.
+    `variants` tells whether nested values become variants in new columns.
+    `raw_ms` is the batch's time (epoch milliseconds) where events are kept as text (`icebergevents`), else None.
+    """
+
+    label: str
+    events: EventSettings
+    dedup_column: str
+    op_field: str
+    excluded_columns: frozenset[str]
+    evolve: bool
+    tables: tuple[TablePlan, ...]
+    routes: Mapping[str, int]
+    refused: Mapping[str, str]
+    ranks: Mapping[TopicPartition, int]
+    feed: Feed
+    outlet: Outlet
+    reducers: int
+    max_letters: int
+    routing: FieldRoutes | None = None
+    case_insensitive: bool = False
+    raw_ms: int | None = None
+    record_keys: bool = True
+    upserts: bool = True
+    variants: bool = False
+
+    @property
+    def patches(self) -> bool:
+        """Whether a table of the batch takes in events that leave values out."""
+        return any(table.patches for table in self.tables)
+
+
+@attrs.frozen(eq=False)
+class Need:
+    """A shape of events that a table is not ready for: the driver makes it ready, then the job runs again.
+
+    `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key. `table` is
+    the name that events gave themselves, None where the topic decides. `dated` tells whether the events have dedup
+    values. `relaxed` names columns that the table requires and the source does not any more.
+    """
+
+    topic: str
+    row: pa.StructType
+    key: pa.StructType | None
+    optional: Mapping[str, bool]
+    table: str | None = None
+    dated: bool = True
+    relaxed: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class Letter:
+    """A record that cannot be used, by reference: its bytes stay in Kafka until the letter is written."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    reason: str
+
+
+@attrs.frozen
+class Tally:
+    """What a task saw: counts of records.
+
+    `nulled` counts values that became null as they could not be converted; `drift` names what events have and their
+    table does not take (table index, field). `rows` counts the changes of each table, `size_bytes` the bytes of keys
+    and values; `late` counts keys whose changes were older than what their table has, `untold` changes of which nothing
+    tells whether they came before a truncate.
+    """
+
+    events: int = 0
+    dead: int = 0
+    tombstones: int = 0
+    ignored: int = 0
+    truncates: int = 0
+    nulled: int = 0
+    drift: frozenset[tuple[int, str]] = frozenset()
+    rows: Counter[int] = attrs.field(factory=Counter)
+    size_bytes: int = 0
+    late: int = 0
+    untold: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.events + other.events,
+            self.dead + other.dead,
+            self.tombstones + other.tombstones,
+            self.ignored + other.ignored,
+            self.truncates + other.truncates,
+            self.nulled + other.nulled,
+            self.drift | other.drift,
+            self.rows + other.rows,
+            self.size_bytes + other.size_bytes,
+            self.late + other.late,
+            self.untold + other.untold,
+        )

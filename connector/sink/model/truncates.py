@@ -1,0 +1,148 @@
+"""Truncate events -> where a table was emptied, and which changes of a batch are still true after it. Pure rules.
+
+A truncate has no key: Debezium sends it to any partition, and Kafka keeps no order between it and the changes in
+others. There the source's own position decides, else precise dates. A read holds nothing that came after it was read,
+so one that is older by either is gone. What cannot be told stays, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from connector.iceberg.commit.kafka_position import Numbers, TopicPartition
+from connector.sink.fold.winners import NONE, Order
+from connector.sink.model.event_age import below, dated, placed
+from serde.arrays import Ints, Mask
+from serde.events.source_positions import FIRST, SOURCE, Places
+
+OP = ord("t")
+CLOCK = "__source_ts_ns"
+"""The dedup column whose values and a truncate's time can be compared."""
+
+_SECOND = 1_000_000_000
+_READ = ord("r")
+
+
+@attrs.frozen
+class Truncate:
+    """One truncate event: where it is in Kafka, when it was (epoch nanoseconds, `NONE` where that is unknown), the
+    number of its source with its place there (`events.source_positions`; empty where it tells none), and its place in its
+    transaction.
+
+    `source` is the name of its source; `table` the index of its table in the batch's plan, -1 where there is none yet.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    ts_ns: int
+    place: Numbers = ()
+    total_order: int = NONE
+    source: str = ""
+    table: int = -1
+
+
+@attrs.frozen
+class Moments:
+    """When changes were, aligned: their times (epoch nanoseconds), operations, and places in their sources' logs."""
+
+    ts_ns: Ints
+    op: npt.NDArray[np.uint8]
+    deleted: Mask
+    place: Places
+
+
+@attrs.frozen
+class Cut:
+    """The truncates of one table in a batch: the last offset of one per topic-partition, and the latest's moment."""
+
+    offsets: Mapping[TopicPartition, int]
+    ts_ns: int
+    place: Numbers = ()
+    total_order: int = NONE
+
+    @staticmethod
+    def of(truncates: Iterable[Truncate]) -> Cut:
+        """Take all truncates of a table together."""
+        every = list(truncates)
+        offsets: dict[TopicPartition, int] = {}
+        for each in every:
+            at = each.topic, each.partition
+            offsets[at] = max(each.offset, offsets.get(at, -1))
+        comparable = len({each.place[:1] for each in every}) == 1
+        latest = max(every, key=lambda each: (each.place if comparable else (), each.ts_ns))
+        return Cut(offsets, latest.ts_ns, latest.place, latest.total_order)
+
+    def after(self, at: TopicPartition, offset: Ints, moments: Moments) -> tuple[Mask, Mask]:
+        """Mark the changes of a topic-partition that came after the truncate, and those of them that cannot be told."""
+        own: Mask = offset > self.offsets.get(at, -1)
+        if list(self.offsets) == [at]:
+            # Within a partition Kafka's order is the source's.
+            return own, np.zeros(len(own), np.bool_)
+        earlier, told = self._earlier(moments)
+        return own & ~earlier, own & ~told
+
+    def _earlier(self, moments: Moments) -> tuple[Mask, Mask]:
+        """Mark the changes that are known to have come before, and those of which it is known."""
+        what = (moments.ts_ns, moments.op, moments.deleted, _SECOND)
+        date, place = dated(*what), placed(moments.place, *what)
+        with_place = _comparable(place, self.place)
+        with_date = ~with_place & (date != NONE) & (self.ts_ns != NONE) & (self.ts_ns % _SECOND != 0)
+        earlier = with_place & _not_above(place, self.place) | with_date & (date < self.ts_ns)
+        read = (place[:, FIRST] == NONE) & (date == NONE) & _is_read(moments)
+        read &= (moments.ts_ns != NONE) & (moments.ts_ns < self.ts_ns) | (
+            _comparable(moments.place, self.place) & _not_above(moments.place, self.place)
+        )
+        return earlier | read, with_place | with_date | read
+
+
+def before_truncate(order: Order, ts_ns: int, place: Numbers) -> Mask:
+    """Mark the changes that are known to have come before a truncate of an earlier batch; reads by when they were read.
+
+    Args:
+        order: of changes, with dates in nanoseconds.
+        ts_ns: the truncate's time, 0 or `NONE` where it is not known.
+        place: its source and place, empty where it told none.
+    """
+    with_place = _comparable(order.place, place)
+    date = np.where(order.op == _READ, order.dedup, order.date)
+    older: Mask = ~with_place & (date != NONE) & (date < ts_ns)
+    return older | (with_place & _not_above(order.place, place) & ~_newer(order.date, ts_ns))
+
+
+def is_again(found: Truncate, ts_ns: int, place: Numbers) -> bool:
+    """Tell whether a truncate repeats one that is older than the table's last; that one itself empties it again."""
+    if found.place and place and found.place[0] == place[0]:
+        newer = 0 < ts_ns < found.ts_ns and found.ts_ns % _SECOND != 0
+        return found.place < place and not newer
+    return 0 < found.ts_ns < ts_ns and found.ts_ns % _SECOND != 0
+
+
+def _newer(date: Ints, ts_ns: int) -> Mask:
+    """Mark changes whose dates tell that they came after a truncate: a source that moved has small places again."""
+    mask: Mask = (date != NONE) & (ts_ns > 0) & (date > ts_ns)
+    return mask
+
+
+def _comparable(place: Places, other: Numbers) -> Mask:
+    if not other:
+        return np.zeros(len(place), np.bool_)
+    mask: Mask = (place[:, FIRST] != NONE) & (place[:, SOURCE] == other[0])
+    return mask
+
+
+def _not_above(place: Places, other: Numbers) -> Mask:
+    if not other:
+        return np.zeros(len(place), np.bool_)
+    limit = np.array(other[FIRST:], np.int64)
+    same: Mask = (place[:, FIRST:] == limit).all(axis=1)
+    return same | below(place, limit)
+
+
+def _is_read(moments: Moments) -> Mask:
+    mask: Mask = ((moments.op == _READ) | (moments.op == 0)) & ~moments.deleted
+    return mask

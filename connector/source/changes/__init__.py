@@ -1,0 +1,1 @@
+"""two snapshots -> the rows that changed between them."""

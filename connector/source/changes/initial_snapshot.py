@@ -1,0 +1,81 @@
+"""A pinned snapshot -> its files in parts of bounded size -> a DataFrame of reads (op `r`) per part.
+
+Parts are the same whenever they are asked for, so that a first read that was interrupted goes on at a part's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.iceberg.catalog.snapshot_schema import snapshot_schema, supported
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.read.scan_planning import Task, planned
+from connector.iceberg.read.table_reader import ROW_ID, Reader
+from connector.source.changes.pairing import SOLE, events
+from connector.source.changes.row_key import KeyKind, Keys
+from connector.source.changes.snapshot_diff import row_struct
+
+PART_BYTES = 256 * 1024**2
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """Some of a snapshot's files; `rows` counts what the files hold, deletes not taken off."""
+
+    number: int
+    tasks: tuple[Task, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in storage."""
+        return sum(task.size_bytes for task in self.tasks)
+
+    @property
+    def rows(self) -> int:
+        """Rows in the files."""
+        return sum(task.records for task in self.tasks)
+
+
+def parts(spark: SparkSession, table: Table, snapshot_id: int, part_bytes: int = PART_BYTES) -> tuple[Part, ...]:
+    """Put a snapshot's files, in the order of their paths, into parts of at most `part_bytes`, or of one larger file.
+
+    A part's rows stream: what a part bounds is what is read again after a crash.
+
+    Raises:
+        GapError, FatalError, RetriableError: as `changes.snapshot_diff.changes`.
+    """
+    supported(table)
+    snapshot_schema(spark, table, snapshot_id)
+    files = sorted(planned(spark, table, snapshot_id), key=lambda task: task.path)
+    return tuple(Part(number, tasks) for number, tasks in enumerate(_packed(files, part_bytes)))
+
+
+def is_numbered(part: Part) -> bool:
+    """Tell whether the rows of a part have ids; those from before an upgrade to v3 get them by the next commit."""
+    return all(task.first_row_id is not None for task in part.tasks)
+
+
+def rows(spark: SparkSession, table: Table, snapshot_id: int, part: Part, keys: Keys) -> DataFrame:
+    """Give the live rows of one part as reads, in the shape of `changes.snapshot_diff`; no shuffle."""
+    schema = snapshot_schema(spark, table, snapshot_id)
+    by_row_id = keys.kind == KeyKind.ROW_ID
+    live = Reader(spark, table, schema).live(part.tasks, lineage=by_row_id)
+    row_id = F.col(ROW_ID) if by_row_id else F.lit(None).cast("long")
+    return events(live, "r", row_struct(schema), row_id).drop(SOLE)
+
+
+def _packed(tasks: Sequence[Task], part_bytes: int) -> Iterator[tuple[Task, ...]]:
+    waiting: list[Task] = []
+    size_bytes = 0
+    for task in tasks:
+        if waiting and size_bytes + task.size_bytes > part_bytes:
+            yield tuple(waiting)
+            waiting, size_bytes = [], 0
+        waiting.append(task)
+        size_bytes += task.size_bytes
+    if waiting:
+        yield tuple(waiting)

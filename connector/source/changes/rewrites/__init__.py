@@ -1,0 +1,1 @@
+"""A rewritten data file and its successors -> the rows that really changed."""

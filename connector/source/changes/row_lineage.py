@@ -1,0 +1,54 @@
+"""Rewritten files of a v3 table -> the rows that changed, by row lineage instead of by comparing rows.
+
+A row that was changed carries the snapshot's sequence number as `_last_updated_sequence_number`; a row that stayed
+carries an older one (spec, "Row Lineage"). So new rows are found by one column, and before-images by row id.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.iceberg.read.scan_planning import FileChanges
+from connector.iceberg.read.table_reader import ROW_ID, SEQUENCE, Reader
+from connector.source.changes.rewrites.carryovers import picked
+
+
+def known(files: FileChanges) -> bool:
+    """Tell whether every row of the files that changed has lineage; rows from before an upgrade to v3 have none."""
+    older = [task for pair in files.touched for task in (pair.struck, pair.before)]
+    return files.first_row_id is not None and all(
+        task.first_row_id is not None for task in (*files.removed, *files.added, *older)
+    )
+
+
+def changed(reader: Reader, files: FileChanges, taken: DataFrame | None) -> tuple[DataFrame, DataFrame]:
+    """Give gone and new rows of rewritten files, and of rows that deletes took away, without those that stayed.
+
+    Which rows went need not be asked where all that were there are still there, stayed or updated: the ids of both
+    sides are summed up for that, over narrow columns. Else the ids of one side are taken from those of the other.
+
+    Args:
+        reader: of the snapshot's schema.
+        files: what the snapshot did.
+        taken: rows of older files that its deletes took away, with their ids: they may be in the added files too.
+    """
+    before = reader.live(files.removed, lineage=True).drop(SEQUENCE)
+    if taken is not None:
+        before = before.unionByName(taken)
+    after = reader.live(files.added, lineage=True)
+    stayed = F.col(SEQUENCE) < files.sequence_number
+    staying, fresh = after.filter(stayed).drop(SEQUENCE), after.filter(~stayed).drop(SEQUENCE)
+    updated = fresh.filter(F.col(ROW_ID) < files.first_row_id).select(ROW_ID).localCheckpoint()
+    if _sum(before) == _sum(staying.select(ROW_ID).unionAll(updated)):
+        return picked(before, updated, (ROW_ID,)), fresh
+    gone = before.select(ROW_ID).join(staying.select(ROW_ID), ROW_ID, "left_anti").localCheckpoint()
+    # A row that stays what it was, but was in no file that went: written again after it had been deleted.
+    back = staying.select(ROW_ID).join(before.select(ROW_ID), ROW_ID, "left_anti").localCheckpoint()
+    return picked(before, gone, (ROW_ID,)), fresh.unionByName(picked(staying, back, (ROW_ID,)))
+
+
+def _sum(rows: DataFrame) -> tuple[int, int | None]:
+    """Give a count and a checksum, which differ where the ids do."""
+    found = rows.agg(F.count(ROW_ID), F.bit_xor(F.xxhash64(ROW_ID))).first()
+    return (0, None) if found is None else (found[0], found[1])

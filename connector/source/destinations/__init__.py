@@ -1,0 +1,1 @@
+"""changes -> where they are published; one module per destination."""

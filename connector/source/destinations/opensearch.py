@@ -1,0 +1,314 @@
+"""Changes of a snapshot -> documents of the table's index, all settled when it returns: the way without Kafka.
+
+A document's version is the time of its snapshot's events, as on the way through Kafka. Deletes of a key come before
+what follows them in the same snapshot: they are settled before the next rows are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.errors import FatalError, GapError
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.iceberg.types.arrow_types import arrow_schema
+from connector.iceberg.types.spark_types import from_spark
+from connector.opensearch.bulk.actions import Style
+from connector.opensearch.bulk.bulk_processor import Counts
+from connector.opensearch.bulk.document_sender import Sender
+from connector.opensearch.bulk.item_policies import judge
+from connector.opensearch.documents.document_ids import document_ids
+from connector.opensearch.documents.json_values import json_texts, quoted
+from connector.opensearch.indexes.field_names import Fields, aliases, fields
+from connector.opensearch.indexes.index_admin import Index, Indexes
+from connector.opensearch.indexes.index_identity import lost, noted, read
+from connector.opensearch.indexes.index_meta import Note
+from connector.opensearch.indexes.index_names import index_of
+from connector.opensearch.indexes.mapping import properties
+from connector.runtime.spark.task_errors import of_tasks
+from connector.settings import SourceSettings
+from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings, SearchSettings
+from connector.source.changes.record_key import refuse_nulls
+from connector.source.changes.row_key import KeyKind
+from connector.source.envelope.envelope import key_parts
+from connector.source.table_format import Shape
+from serde.arrays import Ints
+from serde.emit.row_schema import Record
+
+OPERATIONS = {"r": "INSERT", "c": "INSERT", "u": "UPDATE_AFTER"}
+"""The seed's words (RFC, "Event format"); deletes leave no document that could hold theirs."""
+
+_METADATA_TYPES = {"iceberg_snapshot_id": "long"}
+_SHOWN = 3
+
+
+@attrs.frozen
+class Plan:
+    """What a task needs to know.
+
+    The frame has `op`, the key's columns (`key_types`), those of the key before, then the row's (`types`; None for one
+    that comes as JSON text). Without a key documents have ids that OpenSearch makes up.
+    """
+
+    connection: ConnectionSettings
+    bulk: BulkSettings
+    style: Style
+    key_names: tuple[str, ...]
+    key_types: tuple[pa.DataType, ...]
+    names: tuple[str, ...]
+    types: tuple[pa.DataType | None, ...]
+    version: int
+    metadata: tuple[str, ...]
+    table: str
+    snapshot_id: int
+
+
+@attrs.define(eq=False)
+class Indexer:
+    """Brings the changes of a source's tables into their indexes; `place` gives a topic's index."""
+
+    settings: SourceSettings
+    search: SearchSettings
+    indexes: Indexes
+    place: Callable[[str], str] = index_of
+    _ready: dict[str, tuple[str, Fields, Index]] = attrs.field(factory=dict)
+
+    def emit(self, changes: DataFrame, shape: Shape, *, reads: bool) -> None:  # noqa: ARG002 - op says it
+        """Bring changes of one snapshot, or rows of a full read, into the index.
+
+        Raises:
+            RetriableError: cluster or store are away; some documents may be there, a retry gives the same ones.
+            FatalError: the index refuses a document, or a file cannot be read.
+        """
+        plan = self._plan(shape)
+        skipped = shape.wire.skipped
+        kept = changes.filter(~F.col("op").isin(*skipped)) if skipped else changes
+        frame = kept.select(*_columns(shape, plan))
+        with of_tasks():
+            told = frame.mapInArrow(partial(_sent, plan=plan), "told binary").collect()
+        self._stayed(self.place(shape.wire.topic))
+        self._judge(plan, [orjson.loads(bytes(row.told)) for row in told])
+
+    def check(self, shape: Shape, place: str) -> None:
+        """See that the index that has the table's documents is still there.
+
+        Raises:
+            GapError: it is gone, or another has its name.
+            RetriableError, FatalError: the cluster is away, or does not let us in.
+        """
+        name = self.place(shape.wire.topic)
+        if not place:
+            self._ready.pop(name, None)
+            return
+        found = self.indexes.find(name)
+        reason = lost(name, read(place), {} if found is None else found.ids)
+        if reason is not None:
+            raise GapError(f"table {shape.wire.origin.schema}.{shape.wire.origin.table}: {reason}")
+
+    def note(self, shape: Shape) -> str:
+        """Give what tells the index that the table's documents are in from others of its name."""
+        name = self.place(shape.wire.topic)
+        if name in self._ready:
+            return noted(self._ready[name][2].ids)
+        found = self.indexes.find(name)
+        return "" if found is None else noted(found.ids)
+
+    def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
+        """Nothing to tell: the mapping says what an index looks like."""
+
+    def _judge(self, plan: Plan, told: list[dict[str, Any]]) -> None:
+        counts = {name: sum(one["counts"][name] for one in told) for name in attrs.fields_dict(Counts)}
+        reasons = sorted({reason for one in told for reason in one["reasons"]})[:_SHOWN]
+        structlog.get_logger().info("documents settled", table=plan.table, snapshot_id=plan.snapshot_id, **counts)
+        where = f"table {plan.table}, snapshot {plan.snapshot_id}: index {plan.style.index}"
+        refused = (
+            f"{where} refuses {counts['malformed']} documents ({'; '.join(reasons)}); put its mapping right, or set "
+            "behavior.on.malformed.documents=warn to leave them out"
+        )
+        # There are no records here that dead letters could hold.
+        rule = "fail" if self.search.malformed == "report" else self.search.malformed
+        judge(rule, counts["malformed"], refused, "documents left out", table=plan.table, reasons=reasons)
+        older = f"{where} holds newer versions of {counts['stale']} documents"
+        judge(self.search.conflict, counts["stale"], older, "older changes left out", table=plan.table)
+
+    def _plan(self, shape: Shape) -> Plan:
+        wire, schema = shape.wire, shape.schema
+        names, index = self._made(self.place(wire.topic), schema, wire.topic)
+        chosen = _chosen(shape)
+        kinds = arrow_schema(schema.iceberg)
+        ids = [column["id"] for column in schema.document["fields"]]
+        types = [None if ids[place] in schema.variants else kinds.field(place).type for place in chosen]
+        return Plan(
+            connection=self.search.connection,
+            bulk=self.search.bulk,
+            style=index.style(partial=self.search.partial),
+            key_names=() if wire.key is None else tuple(member.name for member in wire.key.record.members),
+            key_types=_key_types(shape),
+            names=tuple(names[place] for place in chosen),
+            types=tuple(types),
+            version=wire.origin.ts_ns,
+            metadata=self.search.metadata,
+            table=f"{wire.origin.schema}.{wire.origin.table}",
+            snapshot_id=wire.origin.snapshot_id,
+        )
+
+    def _made(self, name: str, schema: SnapshotSchema, topic: str) -> tuple[list[str], Index]:
+        """See that the index is there and has the schema's fields; give them in order of the columns, and the index."""
+        seen, made, index = self._ready.get(name, ("", Fields({}), Index(name, {}, {})))
+        if seen == schema.json:
+            index = self.indexes.current(index)
+        else:
+            made, index = self._grown(name, schema, topic)
+        self._ready[name] = schema.json, made, index
+        return made.columns(schema.document), index
+
+    def _stayed(self, name: str) -> None:
+        seen, made, index = self._ready[name]
+        self._ready[name] = seen, made, self.indexes.stayed(index)
+
+    def _grown(self, index: str, schema: SnapshotSchema, topic: str) -> tuple[Fields, Index]:
+        found = self.indexes.find(index)
+        if found is not None and found.stream:
+            raise FatalError(f"{index} is a data stream, to which documents are only added: give the source an index")
+        before = Note.read(found.noted) if found is not None and found.noted else Note({}, "source")
+        if before.versions != "source":
+            raise FatalError(f"index {index} goes by Kafka offsets, not by snapshots; give the source another index")
+        if before.foreign(topic):
+            raise FatalError(
+                f"index {index} has the documents of {before.owner}, and {topic} comes to the same name of an index: "
+                "exclude one of the two tables, or read them by sources with a topic.prefix each"
+            )
+        others = frozenset[str]() if found is None else aliases(found.properties)
+        known = {number: name for number, name in before.names.items() if name not in others}
+        # What stands beside the columns has names of its own.
+        made = fields(schema.document, known, {*others, *self.search.metadata})
+        kinds = zip(made.columns(schema.document), arrow_schema(schema.iceberg).types, strict=True)
+        told = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
+        mapping = {} if self.search.schema_ignore else {**properties(kinds), **made.aliases(schema.document), **told}
+        note = Note(schema.document, "source", names=made.names, owner=topic).document()
+        if found is None:
+            found = self.indexes.create(index, mapping, note)
+            structlog.get_logger().info("index created", index=index, fields=len(mapping))
+        else:
+            self.indexes.grow(found, mapping, note)
+        return made, found
+
+
+def _key_types(shape: Shape) -> tuple[pa.DataType, ...]:
+    if shape.keys.kind == KeyKind.NONE:
+        return ()
+    if shape.keys.kind == KeyKind.ROW_ID:
+        return (pa.int64(),)
+    found = [shape.schema.iceberg.find_field(name) for name in shape.keys.columns]
+    own = Schema(*(NestedField(n, f"k{n}", field.field_type, required=False) for n, field in enumerate(found, 1)))
+    return tuple(arrow_schema(own).types)
+
+
+def _chosen(shape: Shape) -> list[int]:
+    """Give the places of the columns that documents have, in the schema's order."""
+    kept = {member.name for member in shape.wire.row.members}
+    return [place for place, name in enumerate(shape.schema.names) if name in kept]
+
+
+def _columns(shape: Shape, plan: Plan) -> list[Column]:
+    """Select what a task gets, under names that have no dots."""
+    before, after = F.col("before"), F.col("after")
+    keys = key_parts(shape.wire, F.coalesce(after, before))
+    old = [F.when(F.col("op") == "u", column) for column in key_parts(shape.wire, before)]
+    columns = [after[shape.schema.names[place]] for place in _chosen(shape)]
+    rows = [F.to_json(column) if kind is None else column for column, kind in zip(columns, plan.types, strict=True)]
+    sides = {"k": keys, "o": old, "c": rows}
+    named = [column.alias(f"{side}{place}") for side, found in sides.items() for place, column in enumerate(found)]
+    return [F.col("op"), *named]
+
+
+def _sent(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """Send a task's changes; one row tells what became of them. Raises FatalError: a row's key has a null."""
+    reasons: set[str] = set()
+    sender = Sender(plan.connection, plan.bulk, lambda _, reason: reasons.add(reason))
+    for batch in batches:
+        if batch.num_rows:
+            _send(batch, plan, sender)
+    counts = attrs.asdict(sender.finish())
+    yield pa.RecordBatch.from_pydict({"told": [orjson.dumps({"counts": counts, "reasons": sorted(reasons)})]})
+
+
+def _send(batch: pa.RecordBatch, plan: Plan, sender: Sender) -> None:
+    width = len(plan.key_types)
+    ops, keys = batch.column(0), batch.columns[1 : 1 + width]
+    old, columns = batch.columns[1 + width : 1 + 2 * width], batch.columns[1 + 2 * width :]
+    gone = pc.equal(ops, "d")
+    if width:
+        where = f"table {plan.table}, snapshot {plan.snapshot_id}: "
+        refuse_nulls(plan.key_names, keys, where)
+        updated = pc.equal(ops, "u")
+        refuse_nulls(plan.key_names, [column.filter(updated) for column in old], where)
+        ids = _ids(keys, plan)
+        left = pa.concat_arrays([ids.filter(gone), _moved(ids, old, plan)])
+        if len(left):
+            sender.delete(plan.style, left, _versions(plan, len(left)), np.arange(len(left)))
+            sender.settle()
+    else:
+        ids = None
+    live = pc.invert(gone)
+    kept = [column.filter(live) for column in columns]
+    count = pc.sum(live).as_py() or 0
+    if count:
+        texts = [_texts(column, kind) for column, kind in zip(kept, plan.types, strict=True)]
+        own = None if ids is None else ids.filter(live)
+        more = _metadata(plan, ops.filter(live), own)
+        versions = None if own is None else _versions(plan, count)
+        sender.put(plan.style, {**dict(zip(plan.names, texts, strict=True)), **more}, own, versions, np.arange(count))
+
+
+def _versions(plan: Plan, count: int) -> Ints:
+    return np.full(count, plan.version, np.int64)
+
+
+def _ids(keys: list[pa.Array], plan: Plan) -> pa.StringArray:
+    typed = [from_spark(key, kind) for key, kind in zip(keys, plan.key_types, strict=True)]
+    return document_ids(typed)
+
+
+def _moved(ids: pa.StringArray, old: list[pa.Array], plan: Plan) -> pa.StringArray:
+    """Give the ids that updated rows had before, where they have another now."""
+    there = old[0].is_valid()
+    if not pc.any(there).as_py():
+        return ids.slice(0, 0)
+    before = _ids([column.filter(there) for column in old], plan)
+    return before.filter(pc.not_equal(before, ids.filter(there)))
+
+
+def _texts(column: pa.Array, kind: pa.DataType | None) -> pa.StringArray:
+    return pc.fill_null(column, "null") if kind is None else json_texts(from_spark(column, kind))
+
+
+def _metadata(plan: Plan, ops: pa.StringArray, ids: pa.StringArray | None) -> dict[str, pa.StringArray]:
+    """Give the seed's attributes that are wanted as fields."""
+    made: dict[str, pa.StringArray] = {}
+    for name in plan.metadata:
+        if name == "iceberg_operation":
+            place = pc.index_in(ops, pa.array(list(OPERATIONS)))
+            made[name] = pa.array([quoted(word) for word in OPERATIONS.values()]).take(place)
+        elif name == "document_id" and ids is not None:
+            made[name] = json_texts(ids)
+        elif name != "document_id":
+            constant = {
+                "iceberg_table_name": quoted(plan.table),
+                "iceberg_snapshot_id": str(plan.snapshot_id),
+                "bulk_action": quoted("INDEX"),
+            }[name]
+            made[name] = pc.if_else(ops.is_valid(), constant, constant)
+    return made

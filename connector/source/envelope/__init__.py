@@ -1,0 +1,1 @@
+"""changed rows -> Debezium envelopes in the configured wire format."""

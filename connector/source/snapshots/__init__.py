@@ -1,0 +1,1 @@
+"""A table's history and the stored offset -> the next step."""

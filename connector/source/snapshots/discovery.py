@@ -1,0 +1,40 @@
+"""table.include.list + the catalog -> the tables to read.
+
+Plain names need no listing: then a round of polling costs one request per table and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from connector.iceberg.catalog.catalog import Catalog
+from connector.settings.source.capture import CaptureSettings
+
+_PLAIN = re.compile(r"(?:[\w-]|\\?\.)+")
+Found = dict[str, tuple[tuple[str, ...], str]]
+"""A table's name with namespace -> its namespace and its own name."""
+
+
+def plain_names(capture: CaptureSettings) -> tuple[str, ...] | None:
+    """Give the names of `table.include.list` if all of them are plain names; a dot then is a dot."""
+    if not capture.tables or not all(_PLAIN.fullmatch(pattern) for pattern in capture.tables):
+        return None
+    return tuple(pattern.replace("\\", "") for pattern in capture.tables)
+
+
+def find(catalog: Catalog, capture: CaptureSettings, own: str) -> Found:
+    """Give the tables to read; `own` is the table that holds the positions, never read unless named.
+
+    Raises:
+        RetriableError: the catalog is away.
+    """
+    plain = plain_names(capture)
+    if plain is not None:
+        return {name: _parted(name) for name in plain}
+    listed = {".".join((*namespace, name)): (namespace, name) for namespace, name in catalog.listed()}
+    return {full: parts for full, parts in listed.items() if full != own and capture.takes(full)}
+
+
+def _parted(name: str) -> tuple[tuple[str, ...], str]:
+    *namespace, table = name.split(".")
+    return tuple(namespace), table

@@ -1,0 +1,67 @@
+"""Standings of a source's tables <-> the offsets table; a second source with the same name is noticed."""
+
+from __future__ import annotations
+
+from connector.errors import CommitRefused, FatalError
+from connector.iceberg.state.offset_rows import StoredRows
+from connector.runtime.retry import retried
+from connector.settings import ErrorSettings
+from connector.source.snapshots.table_offset import Standing
+
+
+class Standings:
+    """The stored standings of one source, by table name with namespace."""
+
+    def __init__(self, rows: StoredRows, name: str, errors: ErrorSettings) -> None:
+        """Take the rows as they were read."""
+        self._rows, self._name, self._errors = rows, name, errors
+        self._texts = rows.by_table
+
+    def of(self, table: str) -> Standing | None:
+        """Give where the source stands in a table, None when it has not begun."""
+        text = self._texts.get(table)
+        return None if text is None else Standing.parse(text)
+
+    def tables(self) -> tuple[str, ...]:
+        """The tables that have a standing."""
+        return tuple(sorted(self._texts))
+
+    def put(self, table: str, standing: Standing) -> None:
+        """Store where the source stands in a table.
+
+        Tried again here, and not by the caller, who would publish once more what is out already.
+
+        Raises:
+            RetriableError: the catalog is away for longer than `errors.retry.timeout`.
+            CommitUnknown: nobody could tell for so long whether it is stored.
+            FatalError: another process with the same name moved this table.
+        """
+        text = standing.json()
+        retried(lambda: self._put(table, text), self._errors)
+        self._texts[table] = text
+
+    def _put(self, table: str, text: str) -> None:
+        """Store one row; other tables' rows may have been stored by others meanwhile, this one's may not."""
+        if self._rows.is_stale():
+            self._rows.reload()
+            self._check(table, text)
+        try:
+            self._rows.put(None, {table: text})
+        except CommitRefused:
+            self._rows.reload()
+            if not self._check(table, text):
+                raise
+
+    def _check(self, table: str, text: str) -> bool:
+        """Whether the row is stored already.
+
+        Raises:
+            FatalError: it is neither this text nor the one that this process stored before.
+        """
+        found = self._rows.by_table.get(table)
+        if found not in (text, self._texts.get(table)):
+            raise FatalError(
+                f"table {table}: its stored position is not the one that this process wrote: another source named "
+                f"{self._name} is running; stop it, or give one of them another `name`"
+            )
+        return found == text

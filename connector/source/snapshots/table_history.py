@@ -1,0 +1,38 @@
+"""A table's snapshots -> what the decision needs: the head at each poll, the history when it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from connector.iceberg.catalog.snapshot_schema import supported
+from connector.iceberg.catalog.snapshots import Snapshots
+from connector.iceberg.catalog.table import Table
+from connector.source.snapshots.next_step import Ancestor, Head, History
+
+
+def head(table: Table, snapshots: Snapshots) -> Head:
+    """Poll a table: one request to its catalog.
+
+    Raises:
+        FatalError: a v1 table, no such branch.
+        RetriableError: the catalog is away.
+    """
+    newest = snapshots.poll()
+    supported(table)
+    return Head(table.uuid, newest)
+
+
+def history(snapshots: Snapshots) -> History:
+    """Give the history as of the last poll."""
+    return History(tuple(ancestor(found) for found in snapshots.ancestors()), snapshots.retained().keys())
+
+
+def ancestor(found: dict[str, Any]) -> Ancestor:
+    """Read a snapshot from Iceberg's JSON (spec, "Snapshots")."""
+    return Ancestor(
+        snapshot_id=found["snapshot-id"],
+        parent_id=found.get("parent-snapshot-id"),
+        sequence_number=found.get("sequence-number", 0),
+        timestamp_ms=found["timestamp-ms"],
+        operation=found.get("summary", {}).get("operation", ""),
+    )

@@ -1,0 +1,49 @@
+"""A table's key and properties -> what its owner should know, said once per table and process."""
+
+from __future__ import annotations
+
+import structlog
+
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.java import as_dict
+from connector.source.changes.row_key import KeyKind, Keys
+
+
+def warn(table: Table, keys: Keys) -> None:
+    """Log what makes a table's events less useful, or dear to find."""
+    log = structlog.get_logger()
+    for text in reasons(keys, table.format_version, as_dict(table.java.properties())):
+        log.warning(text, table=table.name)
+
+
+def reasons(keys: Keys, format_version: int, properties: dict[str, str]) -> list[str]:
+    """Give the texts of the warnings (pure)."""
+    found = []
+    if keys.kind == KeyKind.NONE:
+        found.append(
+            "no identifier columns: events have no key, an update is a delete and a create, and consumers cannot tell "
+            "which row is meant; set them (ALTER TABLE ... SET IDENTIFIER FIELDS) or message.key.columns"
+        )
+    if keys.kind == KeyKind.ROW_ID:
+        found.append(
+            "no identifier columns: rows are keyed by _row_id, which equality deletes and rewrites by older writers do "
+            "not keep; set identifier columns or message.key.columns if the rows have a key of their own"
+        )
+    on_read = any(properties.get(f"write.{what}.mode") == "merge-on-read" for what in ("delete", "update", "merge"))
+    if format_version == _POSITIONS and on_read and properties.get("write.delete.granularity") == "partition":
+        found.append(
+            "write.delete.granularity=partition: every delete makes all files of its partitions be read; "
+            "write.delete.granularity=file names the files, format version 3 does so by itself"
+        )
+    if properties.get("write.metadata.metrics.default") == "none" and keys.columns:
+        missing = [c for c in keys.columns if f"write.metadata.metrics.column.{c}" not in properties]
+        if missing:
+            found.append(
+                f"write.metadata.metrics.default=none: files have no bounds of {', '.join(missing)}, so that deletes "
+                "by key make every file be read; set write.metadata.metrics.column.<name>=truncate(16) for them"
+            )
+    return found
+
+
+_POSITIONS = 2
+"""The format version whose merge-on-read deletes are files of positions."""

@@ -1,0 +1,285 @@
+"""datums of one schema -> wire columns: a pass over the schema reads each field of all datums in one step.
+
+Cost: some thirty steps of numpy per field and piece, whatever the number of datums; items of arrays and maps are read
+in rounds, the first of every datum, then the second. Few datums with many items are left to be read one by one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from serde.arrays import Ints, Mask, valid_of
+from serde.avro.codec import (
+    Array,
+    Boolean,
+    Codec,
+    Enum,
+    Fixed,
+    Integer,
+    Map,
+    Null,
+    Optional,
+    Real,
+    Record,
+    Scalar,
+    Sized,
+    Union,
+)
+from serde.avro.cursor import SHORT, SLOW, TEXT, UNFIT, Cursor
+from serde.json.json_lines import windows
+
+_FEW, _ROUNDS = 32, 16
+"""So few datums with more items than so many are read one by one."""
+
+
+def column(codec: Codec, at: Cursor) -> pa.Array:  # noqa: PLR0911 - one case per type
+    """Reads one field of every datum at the cursor; bad datums give any value."""
+    if not len(at):
+        return pa.array([], codec.wire)
+    match codec:
+        case Record():
+            return _record(codec, at)
+        case Optional():
+            return _optional(codec, at)
+        case Union():
+            return _union(codec, at)
+        case Array():
+            rows, items = _items(codec.item, at)
+            return pa.ListArray.from_arrays(_offsets(rows, len(at)), items)
+        case Map():
+            return _map(codec, at)
+        case _:
+            return _scalar(codec, at)
+
+
+def _scalar(codec: Scalar, at: Cursor) -> pa.Array:  # noqa: PLR0911 - one case per type
+    match codec:
+        case Null():
+            return pa.nulls(len(at))
+        case Boolean():
+            return _boolean(at)
+        case Integer():
+            return _integer(codec, at)
+        case Real():
+            return _real(codec, at)
+        case Sized():
+            return _sized(at, at.varint(), text=codec.text)
+        case Fixed():
+            return _sized(at, np.full(len(at), codec.size, np.int64), text=False)
+        case Enum():
+            index = _within(at, at.varint(), len(codec.symbols))
+            return _symbols(codec.symbols).take(pa.array(index))
+
+
+def passed(codec: Codec, at: Cursor) -> None:
+    """Goes behind a field that nobody wants; text is not looked at."""
+    match codec:
+        case Null():
+            return
+        case Boolean():
+            at.byte()
+        case Integer() | Enum():
+            at.pass_varint()
+        case Real() | Fixed():
+            at.windows(np.full(len(at), codec.size, np.int64))
+        case Sized():
+            at.windows(at.varint())
+        case Record():
+            for member in codec.members:
+                passed(member.codec, at)
+        case Optional() if not isinstance(codec.codec, Union | Array | Map):
+            _pass_optional(codec, at)
+        case _:
+            column(codec, at)
+
+
+def _pass_optional(codec: Optional, at: Cursor) -> None:
+    there = _branch(at, codec.count) != codec.null
+    if there.all():
+        passed(codec.codec, at)
+    elif there.any():
+        index = np.flatnonzero(there)
+        below = at.pick(index)
+        passed(codec.codec, below)
+        at.put(index, below)
+
+
+def _boolean(at: Cursor) -> pa.Array:
+    found = at.byte()
+    wrong = found > 1
+    if wrong.any():
+        at.fail(wrong, UNFIT)
+    return pa.array(found == 1)
+
+
+def _integer(codec: Integer, at: Cursor) -> pa.Array:
+    value = at.varint()
+    if codec.bits == 64:  # noqa: PLR2004
+        return pa.array(value)
+    narrow = value.astype(np.int32)
+    wrong = narrow != value
+    if wrong.any():
+        at.fail(wrong, UNFIT)
+    return pa.array(narrow)
+
+
+def _real(codec: Real, at: Cursor) -> pa.Array:
+    words = at.piece.load(at.fixed(codec.size))
+    if codec.size == 4:  # noqa: PLR2004
+        return pa.array(words.astype(np.uint32).view(np.float32))
+    return pa.array(words.view(np.float64))
+
+
+def _sized(at: Cursor, sizes: Ints, *, text: bool) -> pa.Array:
+    starts, sizes = at.windows(sizes)
+    made = windows(pa.py_buffer(at.piece.view), starts, starts + sizes)
+    if not text:
+        return made
+    try:
+        return made.cast(pa.string())
+    except pa.ArrowInvalid:
+        return _texts(made, at)
+
+
+def _texts(data: pa.BinaryArray, at: Cursor) -> pa.Array:
+    """The texts of a column in which some are no UTF-8."""
+    wrong = np.zeros(len(data), np.bool_)
+    for index, value in enumerate(data):
+        try:
+            value.as_py().decode()
+        except UnicodeDecodeError:
+            wrong[index] = True
+    at.fail(wrong, TEXT)
+    return pa.array([None if bad else value.as_py() for bad, value in zip(wrong, data, strict=True)], pa.binary()).cast(
+        pa.string()
+    )
+
+
+def _within(at: Cursor, index: Ints, count: int) -> Ints:
+    """Marks datums bad whose index is not one of `count`."""
+    wrong = (index < 0) | (index >= count)
+    if not wrong.any():
+        return index
+    at.fail(wrong, UNFIT)
+    return np.where(wrong, 0, index)
+
+
+@lru_cache(maxsize=256)
+def _symbols(symbols: tuple[str, ...]) -> pa.StringArray:
+    return pa.array(symbols, pa.string())
+
+
+def _record(codec: Record, at: Cursor) -> pa.StructArray:
+    columns: list[pa.Array] = []
+    for member in codec.members:
+        if member.wanted:
+            columns.append(column(member.codec, at))
+        else:
+            passed(member.codec, at)
+    if not columns:
+        return pa.array([{}] * len(at), codec.wire)
+    return pa.StructArray.from_arrays(columns, fields=list(codec.wire))
+
+
+def _branch(at: Cursor, count: int) -> Ints:
+    return _within(at, at.varint(), count)
+
+
+def _optional(codec: Optional, at: Cursor) -> pa.Array:
+    return _under(codec.codec, at, _branch(at, codec.count) != codec.null)
+
+
+def _under(codec: Codec, at: Cursor, there: Mask) -> pa.Array:
+    """The column of those datums that have the value, null for the others."""
+    if there.all():
+        return column(codec, at)
+    if not there.any():
+        return pa.nulls(len(at), codec.wire)
+    index = np.flatnonzero(there)
+    below = at.pick(index)
+    made = column(codec, below)
+    at.put(index, below)
+    place = np.cumsum(there) - 1
+    return made.take(pa.array(place, mask=~there))
+
+
+def _union(codec: Union, at: Cursor) -> pa.StructArray:
+    count = len(codec.branches) + (codec.null >= 0)
+    chosen = _branch(at, count)
+    null = chosen == codec.null
+    columns = []
+    for position, branch in enumerate(codec.branches):
+        number = position + (0 <= codec.null <= position)
+        columns.append(_under(branch.codec, at, chosen == number))
+    mask = pa.array(null) if null.any() else None
+    return pa.StructArray.from_arrays(columns, fields=list(codec.wire), mask=mask)
+
+
+def _map(codec: Map, at: Cursor) -> pa.MapArray:
+    rows, pairs = _items(codec.pair, at)
+    keys, values = pairs.flatten()
+    if keys.null_count:
+        nameless = np.zeros(len(at), np.bool_)
+        nameless[rows[~valid_of(keys)]] = True
+        at.fail(nameless, UNFIT)
+        keep = pa.array(valid_of(keys))
+        rows, keys, values = rows[valid_of(keys)], keys.filter(keep), values.filter(keep)
+    return pa.MapArray.from_arrays(_offsets(rows, len(at)), keys, values)
+
+
+def _offsets(rows: Ints, count: int) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]), pa.int32())
+
+
+def _items(codec: Codec, at: Cursor) -> tuple[Ints, pa.Array]:
+    """The items of all datums in order, and for each which datum (of the cursor) it belongs to."""
+    owners: list[Ints] = []
+    made: list[pa.Array] = []
+    index = np.arange(len(at))
+    while len(index):
+        below = at.pick(index)
+        counts = _counts(below)
+        at.put(index, below)
+        _rounds(codec, at, index, counts, owners, made)
+        index = index[counts > 0]
+    if not made:
+        return np.zeros(0, np.int64), pa.array([], codec.wire)
+    rows, items = np.concatenate(owners), pa.concat_arrays(made)
+    if len(made) > 1:
+        order = np.argsort(rows, kind="stable")
+        rows, items = rows[order], items.take(pa.array(order))
+    return rows, items
+
+
+def _counts(at: Cursor) -> Ints:
+    """How many items the next block of each has; more than there are bytes cannot be."""
+    counts = at.varint()
+    negative = np.flatnonzero(counts < 0)
+    if len(negative):
+        below = at.pick(negative)
+        below.pass_varint()
+        at.put(negative, below)
+        counts[negative] = -counts[negative]
+    wrong = (counts < 0) | (counts > at.end - at.pos)
+    if wrong.any():
+        at.fail(wrong, SHORT)
+        counts[wrong] = 0
+    return counts
+
+
+def _rounds(codec: Codec, at: Cursor, index: Ints, counts: Ints, owners: list[Ints], made: list[pa.Array]) -> None:
+    """Reads the items of one block of each datum at `index`: the first of all, the second of all ..."""
+    for number in range(int(counts.max(initial=0))):
+        active = index[counts > number]
+        if number >= _ROUNDS and len(active) <= _FEW:
+            slow = np.zeros(len(at), np.bool_)
+            slow[active] = True
+            at.fail(slow, SLOW)
+            return
+        below = at.pick(active)
+        made.append(column(codec, below))
+        at.put(active, below)
+        owners.append(active)

@@ -1,0 +1,91 @@
+"""datums -> wire rows: pieces of about a megabyte through the columnar reader, single ones where that is better.
+
+A datum has to end where its schema does: what ends too early or too late, or holds a value that its schema has not, is
+left out with the reason, and its neighbours are not touched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from serde.avro import single_datum
+from serde.avro.codec import Codec
+from serde.avro.column_reader import column
+from serde.avro.cursor import LONG, SHORT, SLOW, TEXT, UNFIT, Cursor, Piece
+from serde.faults import Unfit
+from serde.json.json_lines import Texts
+from serde.messages import Rows
+
+_PIECE_BYTES = 1 << 20
+_PIECE_ROWS = 1 << 14
+_REASONS = {
+    SHORT: single_datum.ENDS,
+    LONG: single_datum.BEHIND,
+    UNFIT: single_datum.OUTSIDE,
+    TEXT: single_datum.NO_TEXT,
+}
+
+
+def read(texts: Texts, codec: Codec) -> tuple[Rows, pa.Array, dict[int, str]]:
+    """The datums that could be read: their positions (ascending), the wire column; and why the others could not."""
+    where: list[Rows] = []
+    made: list[pa.Array] = []
+    faults: dict[int, str] = {}
+    for low, high in _pieces(texts):
+        rows, array = _piece(texts, low, high, codec, faults)
+        where.append(rows)
+        made.append(array)
+    if not made:
+        return np.zeros(0, np.int64), pa.array([], codec.wire), faults
+    return np.concatenate(where), made[0] if len(made) == 1 else pa.concat_arrays(made), faults
+
+
+def _pieces(texts: Texts) -> list[tuple[int, int]]:
+    """Cuts the datums into runs that fit the processor's cache."""
+    out, low = [], 0
+    while low < len(texts):
+        high = int(np.searchsorted(texts.ends, texts.starts[low] + _PIECE_BYTES, side="right"))
+        high = min(max(high, low + 1), low + _PIECE_ROWS, len(texts))
+        out.append((low, high))
+        low = high
+    return out
+
+
+def _piece(texts: Texts, low: int, high: int, codec: Codec, faults: dict[int, str]) -> tuple[Rows, pa.Array]:
+    starts, ends = texts.starts[low:high], texts.ends[low:high]
+    base = int(starts[0])
+    piece = Piece.of(texts.view[base : int(ends[-1])], starts - base)
+    at = Cursor(piece, np.arange(high - low), starts - base, ends - base)
+    array = column(codec, at)
+    behind = at.pos < at.end
+    if behind.any():
+        at.fail(behind, LONG)
+    rows = np.arange(low, high)
+    if not piece.bad.any():
+        return rows, array
+    for index in np.flatnonzero((piece.bad != 0) & (piece.bad != SLOW)).tolist():
+        faults[low + index] = _REASONS[int(piece.bad[index])]
+    good = np.flatnonzero(piece.bad == 0)
+    slow = np.flatnonzero(piece.bad == SLOW)
+    return _with_slow(texts, rows[good], array.take(pa.array(good)), rows[slow], codec, faults)
+
+
+def _with_slow(
+    texts: Texts, rows: Rows, array: pa.Array, slow: Rows, codec: Codec, faults: dict[int, str]
+) -> tuple[Rows, pa.Array]:
+    """The rows of a piece with those that have to be read one by one, in order."""
+    values: list[object] = []
+    kept: list[int] = []
+    for row in slow.tolist():
+        try:
+            values.append(single_datum.read(codec, texts.text(row)))
+            kept.append(row)
+        except Unfit as unfit:
+            faults[row] = str(unfit)
+    if not kept:
+        return rows, array
+    joined = np.concatenate([rows, np.array(kept, np.int64)])
+    order = np.argsort(joined, kind="stable")
+    whole = pa.concat_arrays([array, pa.array(values, codec.wire)])
+    return joined[order], whole.take(pa.array(order))

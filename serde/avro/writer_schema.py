@@ -1,0 +1,267 @@
+"""writer schema -> codec and Connect schema: what Confluent's AvroData makes of an Avro schema, parsed once per text.
+
+`connect.name`, `connect.parameters` and `connect.type` say what a value was in Connect; without them Avro's own logical
+types count as their counterparts there. Defaults are of no use here: datums are read by the schema they were written
+with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import orjson
+from attrs import define, evolve, field, frozen
+
+from serde.avro.codec import (
+    Array,
+    Boolean,
+    Codec,
+    Enum,
+    Fixed,
+    Integer,
+    Map,
+    Member,
+    Null,
+    Optional,
+    Real,
+    Record,
+    Sized,
+    Union,
+    least,
+)
+from serde.avro.leaf_types import AVRO
+from serde.avro.schema_source import Texts
+from serde.avro.type_names import Named, resolved
+from serde.connect.connect_schema import Schema, narrowed, parse_document, unusable
+from serde.connect.schema_node import Node, Struct
+from serde.connect.type_table import CONNECT, DATA, TIME
+from serde.json.primitive_keys import alone as is_alone
+from serde.json.primitive_keys import framed
+
+Document: TypeAlias = dict[str, Any]
+_MAX_DEPTH = 100
+_CACHED = 1024
+PRIMITIVES: Mapping[str, tuple[Codec, str]] = {
+    "boolean": (Boolean(), "boolean"),
+    "int": (Integer(32), "int32"),
+    "long": (Integer(64), "int64"),
+    "float": (Real(4), "float"),
+    "double": (Real(8), "double"),
+    "bytes": (Sized(text=False), "bytes"),
+    "string": (Sized(text=True), "string"),
+}
+LOGICAL: Mapping[tuple[str, object], str] = {
+    ("int32", "date"): CONNECT + "Date",
+    ("int32", "time-millis"): CONNECT + "Time",
+    ("int64", "time-micros"): TIME + "MicroTime",
+    ("int64", "timestamp-millis"): CONNECT + "Timestamp",
+    ("int64", "timestamp-micros"): TIME + "MicroTimestamp",
+    ("int64", "timestamp-nanos"): TIME + "NanoTimestamp",
+    ("int64", "local-timestamp-millis"): CONNECT + "Timestamp",
+    ("int64", "local-timestamp-micros"): TIME + "MicroTimestamp",
+    ("int64", "local-timestamp-nanos"): TIME + "NanoTimestamp",
+    ("string", "uuid"): DATA + "Uuid",
+}
+_TYPES = frozenset({"int8", "int16"})
+
+
+@frozen(eq=False)
+class Writer:
+    """A writer schema: how datums are read, and the Connect schema of what they hold; `schema.fault` as there."""
+
+    codec: Codec
+    schema: Schema
+
+
+@lru_cache(maxsize=_CACHED)
+def parse(texts: Texts, wanted: frozenset[str] | None = None, alone: str | None = None) -> Writer:
+    """Parses a writer schema, after those it refers to; never raises, a schema that cannot be used carries its fault.
+
+    wanted: as for `serde.converter.converter`; other fields of an envelope are passed over.
+    alone: a schema of one value counts as a record of one field of this name, which is written the same way.
+    """
+    digest = hashlib.sha256("\n".join(texts).encode(errors="replace")).hexdigest()[:32]
+    try:
+        parser, named = _Parser(), Named()
+        codec, document = [parser.build(resolved(orjson.loads(text), named), 0) for text in texts][-1]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = str(error) if type(error) is ValueError else "malformed"
+        return Writer(Null(), unusable(digest, f"writer schema cannot be read: {reason}"))
+    if document is None:
+        return Writer(Null(), unusable(digest, "writer schema is not a record"))
+    if alone is not None and is_alone(document):
+        codec, document = Record((Member(alone, codec),)), framed(document, alone)
+    schema = parse_document(document, AVRO)
+    if schema.fault is not None:
+        return Writer(codec, schema)
+    schema = narrowed(schema, wanted)
+    shaped = _shaped(codec, schema.node)
+    if shaped.wire != schema.node.wire:
+        return Writer(codec, unusable(schema.id, "writer schema does not have the fields of its Connect type"))
+    return Writer(shaped, schema)
+
+
+def _shaped(codec: Codec, node: Node) -> Codec:
+    """The codec with only those members wanted that the node has."""
+    if isinstance(codec, Optional):
+        return Optional(_shaped(codec.codec, node), codec.null, codec.count)
+    if not isinstance(codec, Record) or not isinstance(node, Struct):
+        return codec
+    nodes = {child.name: child.node for child in node.fields}
+    return Record(
+        tuple(
+            evolve(member, codec=_shaped(member.codec, nodes[member.name]))
+            if member.wanted and member.name in nodes
+            else evolve(member, wanted=False)
+            for member in codec.members
+        )
+    )
+
+
+Built: TypeAlias = tuple[Codec, Document | None]
+
+
+@define(eq=False)
+class _Parser:
+    """Makes codecs of schemas that were checked; a name inside of its own definition has no end."""
+
+    named: dict[str, Built | None] = field(factory=dict)
+
+    def build(self, schema: Any, depth: int) -> Built:
+        """Codec and Connect schema of a schema; the latter is None for null."""
+        if depth > _MAX_DEPTH:
+            raise ValueError("nested too deep")
+        if isinstance(schema, list):
+            return self._union(schema, depth)
+        if isinstance(schema, str):
+            return self._by_name(schema)
+        match kind := schema["type"]:
+            case "record" | "error" | "enum" | "fixed":
+                return self._definition(schema, kind, depth)
+            case "array":
+                return self._array(schema, depth)
+            case "map":
+                codec, document = self._valued(schema["values"], depth)
+                made = {"type": "map", "keys": {"type": "string"}, "values": document}
+                return Map(Sized(text=True), codec), {**made, **_props(schema, "map")}
+            case _:
+                codec, found = self._by_name(kind)
+                return codec, None if found is None else {**found, **_props(schema, found["type"])}
+
+    def _by_name(self, name: str) -> Built:
+        if name == "null":
+            return Null(), None
+        if name in PRIMITIVES:
+            codec, kind = PRIMITIVES[name]
+            return codec, {"type": kind}
+        built = self.named[name]
+        if built is None:
+            raise ValueError("a type contains itself")
+        return built
+
+    def _definition(self, schema: Document, kind: str, depth: int) -> Built:
+        name = schema["name"]
+        self.named[name] = None
+        built = self._record(schema, name, depth) if kind in ("record", "error") else _plain(schema, kind)
+        self.named[name] = built
+        return built
+
+    def _record(self, schema: Document, full: str, depth: int) -> Built:
+        members, fields = [], []
+        for item in schema["fields"]:
+            codec, document = self.build(item["type"], depth + 1)
+            members.append(Member(item["name"], codec, document is not None))
+            if document is not None:
+                fields.append({**document, "field": item["name"]})
+        made = {"type": "struct", "name": full, "fields": fields, **_props(schema, "struct")}
+        return Record(tuple(members)), made
+
+    def _array(self, schema: Document, depth: int) -> Built:
+        item = schema["items"]
+        codec, document = self._valued(item, depth)
+        if _is_entry(codec, document, item):
+            pair = {each["field"]: {k: v for k, v in each.items() if k != "field"} for each in document["fields"]}
+            assert isinstance(codec, Record)
+            made = {"type": "map", "keys": pair["key"], "values": pair["value"]}
+            return Map(codec.members[0].codec, codec.members[1].codec), {**made, **_props(schema, "map")}
+        if not least(codec):
+            raise ValueError("an array of items without bytes")
+        return Array(codec), {"type": "array", "items": document, **_props(schema, "array")}
+
+    def _valued(self, schema: Any, depth: int) -> tuple[Codec, Document]:
+        codec, document = self.build(schema, depth + 1)
+        if document is None:
+            raise ValueError("an array or map of nulls")
+        return codec, document
+
+    def _union(self, schemas: list[Any], depth: int) -> Built:
+        built = [self.build(schema, depth + 1) for schema in schemas]
+        null = next((at for at, (_, document) in enumerate(built) if document is None), -1)
+        others = [(codec, document) for codec, document in built if document is not None]
+        if not others:
+            raise ValueError("a union of nulls only")
+        if len(others) == 1:
+            codec, document = others[0]
+            return Optional(codec, null, len(built)), {**document, **({"optional": True} if null >= 0 else {})}
+        names = _branch_names([document for _, document in others])
+        branches = tuple(Member(name, codec) for name, (codec, _) in zip(names, others, strict=True))
+        fields = [
+            {**document, "optional": True, "field": name} for name, (_, document) in zip(names, others, strict=True)
+        ]
+        made = {"type": "struct", "name": "io.confluent.connect.avro.Union", "fields": fields, "optional": null >= 0}
+        return Union(branches, null), made
+
+
+def _is_entry(codec: Codec, document: Document, item: Any) -> bool:
+    """True for the pairs that Connect writes maps as whose keys are no plain text."""
+    if not isinstance(codec, Record) or [member.name for member in codec.members] != ["key", "value"]:
+        return False
+    told = item.get("connect.internal.type") if isinstance(item, dict) else None
+    return told == "MapEntry" or str(document.get("name", "")).endswith("connect.avro.MapEntry")
+
+
+def _plain(schema: Document, kind: str) -> Built:
+    if kind == "enum":
+        symbols = tuple(str(symbol) for symbol in schema["symbols"])
+        if not symbols:
+            raise ValueError("an enum without symbols")
+        return Enum(symbols), {"type": "string", **_props(schema, "string")}
+    size = schema["size"]
+    if not isinstance(size, int) or size < 0:
+        raise ValueError("a fixed type without size")
+    return Fixed(size), {"type": "bytes", **_props(schema, "bytes")}
+
+
+def _props(schema: Document, kind: str) -> Document:
+    """Name, parameters and type that the properties of an Avro schema stand for."""
+    made: Document = {}
+    if schema.get("connect.type") in _TYPES and kind == "int32":
+        made["type"] = schema["connect.type"]
+    name, parameters = schema.get("connect.name"), schema.get("connect.parameters")
+    logical = schema.get("logicalType")
+    if name is not None:
+        made["name"] = name
+    elif (kind, logical) in LOGICAL:
+        made["name"] = LOGICAL[kind, logical]
+    elif (kind, logical) == ("bytes", "decimal"):
+        made["name"] = CONNECT + "Decimal"
+        parameters = {"scale": str(schema.get("scale", 0)), "connect.decimal.precision": str(schema["precision"])}
+    if parameters:
+        made["parameters"] = parameters
+    return made
+
+
+_AVRO_NAMES = {"int32": "int", "int8": "int", "int16": "int", "int64": "long", "struct": "record"}
+
+
+def _branch_names(documents: list[Document]) -> list[str]:
+    """Names of the columns of a union: the type's, the short name of a record; the full one where that is taken."""
+    full = [
+        str(document["name"] if document["type"] == "struct" else _AVRO_NAMES.get(document["type"], document["type"]))
+        for document in documents
+    ]
+    short = [name.rpartition(".")[2] for name in full]
+    return [name if short.count(name) == 1 else whole for name, whole in zip(short, full, strict=True)]

@@ -1,0 +1,1 @@
+"""Connect schemas and logical types <-> Arrow types."""

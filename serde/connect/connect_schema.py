@@ -1,0 +1,155 @@
+"""schema block -> tree: parsed once per distinct bytes and kept per process.
+
+The walk over a Connect schema is one for all formats; `Leaves` says what the values at its ends are in a format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+
+import orjson
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, is_columnar
+from serde.connect.type_table import JSON_TEXT, Parameters
+from serde.json import json_types
+
+_CACHED_BLOCKS = 1024
+_MAX_DEPTH = 100
+_IMAGES = frozenset({"before", "after"})
+
+
+@frozen(eq=False)
+class Schema:
+    """A schema block; `fault` says why nothing can be read by it (then `node` is empty).
+
+    `documents` are the dotted paths of texts that are JSON documents.
+    """
+
+    id: str
+    name: str | None
+    node: Struct
+    optional: Mapping[str, bool]
+    columnar: bool
+    fault: str | None = None
+    documents: frozenset[str] = frozenset()
+
+
+@frozen(eq=False)
+class Leaves:
+    """The ends of a schema in one format: values by Connect type, schema name and parameters, and structs that stand
+    for a value.
+    """
+
+    leaf: Callable[[str, str | None, Parameters], Leaf | None]
+    structure: Callable[[str | None], Node | None]
+
+
+JSON = Leaves(json_types.leaf, json_types.structure)
+
+
+@lru_cache(maxsize=_CACHED_BLOCKS)
+def parse(text: bytes) -> Schema:
+    """Parses the bytes of a schema block; never raises, a block that cannot be used carries its fault."""
+    return parse_document(orjson.loads(text))
+
+
+def parse_document(document: object, leaves: Leaves = JSON) -> Schema:
+    """The same from a parsed block; equal blocks written differently get one id."""
+    digest = hashlib.sha256(orjson.dumps(document)).hexdigest()[:32]
+    try:
+        node = _node(document, leaves, 0)
+    except (ValueError, KeyError, TypeError) as error:
+        reason = str(error) if type(error) is ValueError else "malformed"
+        return unusable(digest, f"schema block cannot be read: {reason}")
+    if not isinstance(node, Struct):
+        return unusable(digest, "schema is not a struct")
+    flags = {path: field.optional for path, field in _fields(node, "")}
+    documents = frozenset(path for path, field in _fields(node, "") if _is_document(field.node))
+    return Schema(digest, node.name, node, flags, is_columnar(node), documents=documents)
+
+
+@lru_cache(maxsize=_CACHED_BLOCKS)
+def narrowed(schema: Schema, wanted: frozenset[str] | None) -> Schema:
+    """The schema of an envelope with its images and the wanted paths only; any other schema as it is."""
+    names = {field.name for field in schema.node.fields}
+    if wanted is None or not names >= {"op", "source"} or not names & _IMAGES:
+        return schema
+    fields = [_narrowed(field, wanted) for field in schema.node.fields]
+    return evolve(schema, node=Struct(tuple(field for field in fields if field is not None), schema.node.name))
+
+
+def _narrowed(field: Field, wanted: frozenset[str]) -> Field | None:
+    """A top-level field of an envelope, as much of it as is wanted."""
+    if field.name in _IMAGES or field.name in wanted:
+        return field
+    if not isinstance(field.node, Struct):
+        return None
+    kept = tuple(child for child in field.node.fields if f"{field.name}.{child.name}" in wanted)
+    return evolve(field, node=Struct(kept, field.node.name)) if kept else None
+
+
+def unusable(digest: str, fault: str) -> Schema:
+    """A schema that nothing can be read by, and why."""
+    return Schema(digest, None, Struct(()), {}, False, fault)
+
+
+def _node(document: object, leaves: Leaves, depth: int) -> Node:
+    """One schema of the block; ValueError, KeyError or TypeError where it is none."""
+    if not isinstance(document, dict) or depth > _MAX_DEPTH:
+        raise ValueError("nested too deep" if depth > _MAX_DEPTH else "not an object")
+    kind, name = document["type"], document.get("name")
+    if kind == "struct":
+        return leaves.structure(name) or _struct(document, name, leaves, depth)
+    if kind == "array":
+        return List(_node(document["items"], leaves, depth + 1))
+    if kind == "map":
+        return _map(document, leaves, depth)
+    made = leaves.leaf(kind, name, document.get("parameters") or {})
+    if made is None:
+        raise ValueError("unknown type")
+    return made
+
+
+def _map(document: Mapping[str, object], leaves: Leaves, depth: int) -> Map:
+    keys = document["keys"]
+    text_key = isinstance(keys, dict) and keys.get("type") == "string" and not keys.get("optional")
+    return Map(_node(keys, leaves, depth + 1), _node(document["values"], leaves, depth + 1), text_key)
+
+
+def _struct(document: Mapping[str, object], name: str | None, leaves: Leaves, depth: int) -> Struct:
+    fields = document["fields"]
+    if not isinstance(fields, list):
+        raise TypeError("fields")
+    if not all(isinstance(field["field"], str) for field in fields):
+        raise TypeError("field")
+    made = tuple(
+        Field(field["field"], _node(field, leaves, depth + 1), bool(field.get("optional"))) for field in fields
+    )
+    if len({field.name for field in made}) != len(made):
+        raise ValueError("a field name occurs twice")
+    return Struct(made, name)
+
+
+def _fields(node: Struct, prefix: str) -> Iterator[tuple[str, Field]]:
+    """Dotted path -> field, through structs."""
+    for field in node.fields:
+        yield prefix + field.name, field
+        if isinstance(field.node, Struct):
+            yield from _fields(field.node, f"{prefix}{field.name}.")
+
+
+def _is_document(node: Node) -> bool:
+    return isinstance(node, Leaf) and node.label == JSON_TEXT
+
+
+def node_of(kind: pa.DataType) -> Node:
+    """The tree of a type that was found without a schema block: wire and logical types are the same."""
+    if pa.types.is_struct(kind):
+        return Struct(tuple(Field(field.name, node_of(field.type), True) for field in kind))
+    if pa.types.is_list(kind):
+        return List(node_of(kind.value_type))
+    return json_types.plain(kind)

@@ -1,0 +1,166 @@
+"""wire numbers of dates and times -> ISO 8601 text, for what Iceberg's types have no room for.
+
+PostgreSQL has 24:00:00, years before Christ and beyond 9999, and infinity. A column that is to hold them is text.
+Sources: Debezium 3.5 and 3.7 (the numbers that stand for infinity), recorded events in tests/fixtures; years are
+written as ISO 8601 and Java do: -0043 is 44 BC, years beyond 9999 have a plus sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve
+
+from serde.arrays import Mask, valid_of
+from serde.connect import temporal
+from serde.connect.connect_schema import Schema
+from serde.connect.schema_node import Convert, Field, Leaf, List, Map, Node, Struct
+from serde.connect.type_table import CONNECT, TIME
+
+EVERY = "*"
+"""Stands for all columns."""
+
+_INFINITE_DAYS = {2146033979: "infinity", -2147472692: "infinity", -2147472691: "-infinity"}
+_INFINITE = {
+    2**63 - 1: "infinity",
+    -(2**63): "-infinity",
+    9223372036825200000: "infinity",
+    -9223372036832400000: "-infinity",
+}
+_DAY_S = 86_400
+_MIDNIGHT = "24:00:00"
+_IMAGES = frozenset({"before", "after"})
+Text = Callable[[int], str | None]
+"""A number that is out of a type's range -> its text, None where it means nothing."""
+
+
+def civil(days: int) -> str:
+    """Days since 1970 -> the date of the proleptic Gregorian calendar."""
+    shifted = days + 719_468
+    era, of_era = divmod(shifted, 146_097)
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * of_year + 2) // 153
+    day = of_year - (153 * shifted_month + 2) // 5 + 1
+    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9  # noqa: PLR2004 - March is 0
+    year = year_of_era + era * 400 + (month <= 2)  # noqa: PLR2004
+    sign = "-" if year < 0 else "+" if year > 9999 else ""  # noqa: PLR2004
+    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
+
+
+def _day(number: int) -> str | None:
+    return _INFINITE_DAYS.get(number) or civil(number)
+
+
+def _timestamp(per_second: int, digits: int) -> Text:
+    def text(number: int) -> str | None:
+        if number in _INFINITE:
+            return _INFINITE[number]
+        seconds, rest = divmod(number, per_second)
+        days, of_day = divmod(seconds, _DAY_S)
+        clock = f"{of_day // 3600:02d}:{of_day // 60 % 60:02d}:{of_day % 60:02d}"
+        return f"{civil(days)}T{clock}.{rest:0{digits}d}"
+
+    return text
+
+
+def _time(per_second: int, digits: int) -> Text:
+    day = _timestamp(per_second, digits)
+
+    def text(number: int) -> str | None:
+        if number == _DAY_S * per_second:
+            return _MIDNIGHT
+        inside = day(number) if 0 < number < _DAY_S * per_second else None
+        return None if inside is None else inside.partition("T")[2]
+
+    return text
+
+
+def _worded(step: Convert, rest: Text, view: pa.DataType | None = None) -> Convert:
+    """The typed step as text, and the values that it has no room for one by one.
+
+    view: reads the numbers as this type, whose text has as many digits as the unit.
+    """
+
+    def convert(array: pa.Array) -> tuple[pa.Array, Mask | None]:
+        made, bad = step(array)
+        if view is not None:
+            made = pc.if_else(made.is_valid(), array, None).view(view)
+        text = pc.replace_substring(made.cast(pa.string()), " ", "T")
+        if bad is None:
+            return text, None
+        at = np.flatnonzero(bad)
+        words = [rest(number) for number in array.take(pa.array(at)).to_pylist()]
+        place = np.arange(len(array))
+        place[at] = len(array) + np.arange(len(at))
+        text = pa.concat_arrays([text, pa.array(words, pa.string())]).take(pa.array(place))
+        still = valid_of(array) & ~valid_of(text)
+        return text, still if still.any() else None
+
+    return convert
+
+
+_DAYS = _worded(temporal.days, _day)
+_TIME_MS = _worded(temporal.time_ms, _time(1000, 3), pa.time32("ms"))
+_TIMESTAMP_MS = _worded(temporal.timestamp_ms, _timestamp(1000, 3), pa.timestamp("ms"))
+WORDS: Mapping[str, Convert | None] = {
+    CONNECT + "Date": _DAYS,
+    CONNECT + "Time": _TIME_MS,
+    CONNECT + "Timestamp": _TIMESTAMP_MS,
+    TIME + "Date": _DAYS,
+    TIME + "Time": _TIME_MS,
+    TIME + "MicroTime": _worded(temporal.time_us, _time(1_000_000, 6)),
+    TIME + "NanoTime": _worded(temporal.time_ns, _time(1_000_000_000, 9), pa.time64("ns")),
+    TIME + "Timestamp": _TIMESTAMP_MS,
+    TIME + "MicroTimestamp": _worded(temporal.timestamp_us, _timestamp(1_000_000, 6)),
+    TIME + "NanoTimestamp": _worded(temporal.timestamp_ns, _timestamp(1_000_000_000, 9)),
+    # These are text already.
+    TIME + "ZonedTimestamp": None,
+    TIME + "IsoDate": None,
+    TIME + "IsoTime": None,
+    TIME + "IsoTimestamp": None,
+}
+"""Schema name -> how its values become text."""
+
+
+def as_text(node: Node) -> Node:
+    """The tree with dates and times as text."""
+    match node:
+        case Leaf():
+            if node.label not in WORDS:
+                return node
+            return Leaf(node.wire, pa.string(), node.label, node.read, WORDS[node.label])
+        case Struct():
+            return Struct(tuple(evolve(field, node=as_text(field.node)) for field in node.fields), node.name)
+        case List():
+            return List(as_text(node.item))
+        case Map():
+            return Map(as_text(node.key), as_text(node.value), node.text_key)
+
+
+@lru_cache(maxsize=1024)
+def worded(schema: Schema, columns: frozenset[str]) -> Schema:
+    """The schema with these columns of the row (`EVERY` for all) as text; images of an envelope, else the fields."""
+    if not columns:
+        return schema
+    names = {field.name for field in schema.node.fields}
+    if names >= {"op", "source"} and names & _IMAGES:
+        fields = [_image(field, columns) if field.name in _IMAGES else field for field in schema.node.fields]
+    else:
+        fields = [_column(field, columns) for field in schema.node.fields]
+    return evolve(schema, node=Struct(tuple(fields), schema.node.name))
+
+
+def _image(field: Field, columns: frozenset[str]) -> Field:
+    if not isinstance(field.node, Struct):
+        return field
+    children = tuple(_column(child, columns) for child in field.node.fields)
+    return evolve(field, node=Struct(children, field.node.name))
+
+
+def _column(field: Field, columns: frozenset[str]) -> Field:
+    return evolve(field, node=as_text(field.node)) if columns & {EVERY, field.name} else field

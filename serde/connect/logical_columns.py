@@ -1,0 +1,104 @@
+"""wire columns -> logical columns: applies the table of types to whole arrays and notes which rows do not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from attrs import define, field
+
+from serde.arrays import Mask, children, valid_of
+from serde.connect.schema_node import Leaf, List, Map, Node, Struct, is_plain
+from serde.messages import Rows
+
+_REASON = "value cannot be represented"
+
+
+@define(eq=False)
+class Misfits:
+    """Positions (of the top-level array) with a value that cannot be represented, first reason kept."""
+
+    found: dict[int, str] = field(factory=dict)
+
+    def add(self, rows: Rows, path: str, label: str) -> None:
+        """Notes that the field at `path` of these rows does not fit the type `label`."""
+        for row in rows.tolist():
+            self.found.setdefault(row, f"field {path}: {_REASON} ({label})")
+
+
+def to_logical(array: pa.Array, node: Node, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
+    """Converts `array`; `rows` maps its positions to top-level ones (None: they are the same)."""
+    if is_plain(node):
+        return array
+    match node:
+        case Leaf():
+            return _leaf(array, node, path, rows, misfits)
+        case Struct():
+            return _struct(array, node, path, rows, misfits)
+        case List():
+            return _list(array, node, path, rows, misfits)
+        case Map():
+            return _map(array, node, path, rows, misfits)
+
+
+def _leaf(array: pa.Array, node: Leaf, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
+    if node.convert is None:
+        return array
+    made, bad = node.convert(array)
+    if bad is not None:
+        misfits.add(_top(bad, rows), path, node.label)
+    return made
+
+
+def _top(bad: Mask, rows: Rows | None) -> Rows:
+    where = np.flatnonzero(bad).astype(np.int64)
+    return where if rows is None else rows[where]
+
+
+def _struct(array: pa.Array, node: Struct, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
+    prefix = f"{path}." if path else ""
+    made = [
+        to_logical(column, child.node, prefix + child.name, rows, misfits)
+        for child, column in zip(node.fields, children(array), strict=True)
+    ]
+    return rebuilt(
+        array, made, [pa.field(child.name, column.type) for child, column in zip(node.fields, made, strict=True)]
+    )
+
+
+def rebuilt(array: pa.StructArray, columns: list[pa.Array], fields: list[pa.Field]) -> pa.StructArray:
+    """A struct array with other children and the same nulls."""
+    if not columns:
+        # Arrow takes the length from the children.
+        return pa.array([{} if there else None for there in valid_of(array)], pa.struct([]))
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
+
+
+def _list(array: pa.Array, node: List, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
+    offsets, low, high = _bounds(array)
+    values = array.values.slice(low, high - low)
+    inner = to_logical(values, node.item, path, _owners(offsets, rows), misfits)
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner, mask=mask)
+
+
+def _map(array: pa.Array, node: Map, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
+    offsets, low, high = _bounds(array)
+    owners = _owners(offsets, rows)
+    keys = to_logical(array.keys.slice(low, high - low), node.key, path, owners, misfits)
+    items = to_logical(array.items.slice(low, high - low), node.value, path, owners, misfits)
+    mask = array.is_null() if array.null_count else None
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, mask=mask)
+
+
+def _bounds(array: pa.Array) -> tuple[Rows, int, int]:
+    """Offsets from zero, and which part of the values they stand for."""
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    low, high = int(offsets[0]), int(offsets[-1])
+    return offsets - low, low, high
+
+
+def _owners(offsets: Rows, rows: Rows | None) -> Rows:
+    """For each item the top-level row that holds it."""
+    owners = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
+    return owners if rows is None else rows[owners]

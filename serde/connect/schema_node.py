@@ -1,0 +1,146 @@
+"""schema -> tree: how each field lies on the wire (what the JSON reader gives) and what it becomes.
+
+Leaf     one value: wire type, logical type, the vectorised step between, and the same step for one Python value
+Struct   named fields         List     items         Map     pairs (no columnar reader: rows go one by one)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeAlias
+
+import pyarrow as pa
+from attrs import define, frozen
+
+from serde.arrays import Mask
+
+Convert = Callable[[pa.Array], tuple[pa.Array, Mask | None]]
+"""Wire array -> logical array of the same length, and a mask of the values that cannot be represented (None:
+all can).
+"""
+Read = Callable[[object], object]
+"""One JSON value (never None) -> wire value; raises Unfit."""
+
+
+@frozen(eq=False)
+class Leaf:
+    """One value; `label` is the schema type that a fault names."""
+
+    wire: pa.DataType
+    logical: pa.DataType
+    label: str
+    read: Read
+    convert: Convert | None = None
+    exact: bool = False
+    """Numbers of this leaf must reach `read` as Decimal, not as float."""
+
+
+@frozen(eq=False)
+class Field:
+    """A named child of a struct."""
+
+    name: str
+    node: Node
+    optional: bool
+
+
+@define(eq=False, slots=False)
+class Struct:
+    """Fields by name; `name` is the Connect schema name."""
+
+    fields: tuple[Field, ...]
+    name: str | None = None
+
+    @cached_property
+    def wire(self) -> pa.StructType:
+        """Type that the reader parses into."""
+        return pa.struct([pa.field(field.name, field.node.wire) for field in self.fields])
+
+    @cached_property
+    def logical(self) -> pa.StructType:
+        """Type after conversion."""
+        return pa.struct([pa.field(field.name, field.node.logical) for field in self.fields])
+
+    @cached_property
+    def plain(self) -> bool:
+        """True when nothing below needs a conversion."""
+        return all(is_plain(field.node) for field in self.fields)
+
+
+@frozen(eq=False)
+class List:
+    """Items of one type."""
+
+    item: Node
+
+    @property
+    def wire(self) -> pa.ListType:
+        """Type that the reader parses into."""
+        return pa.list_(self.item.wire)
+
+    @property
+    def logical(self) -> pa.ListType:
+        """Type after conversion."""
+        return pa.list_(self.item.logical)
+
+
+@frozen(eq=False)
+class Map:
+    """Pairs: a JSON object for string keys, else an array of [key, value]."""
+
+    key: Node
+    value: Node
+    text_key: bool
+
+    @property
+    def wire(self) -> pa.MapType:
+        """Type that rows are read into."""
+        return pa.map_(self.key.wire, self.value.wire)
+
+    @property
+    def logical(self) -> pa.MapType:
+        """Type after conversion."""
+        return pa.map_(self.key.logical, self.value.logical)
+
+
+Node: TypeAlias = Leaf | Struct | List | Map
+
+
+def is_plain(node: Node) -> bool:
+    """True when wire and logical values are the same everywhere below."""
+    match node:
+        case Leaf():
+            return node.convert is None
+        case Struct():
+            return node.plain
+        case List():
+            return is_plain(node.item)
+        case Map():
+            return is_plain(node.key) and is_plain(node.value)
+
+
+def is_columnar(node: Node) -> bool:
+    """True when the columnar JSON reader can read this: maps and structs without fields it cannot."""
+    match node:
+        case Leaf():
+            return True
+        case Struct():
+            return bool(node.fields) and all(is_columnar(field.node) for field in node.fields)
+        case List():
+            return is_columnar(node.item)
+        case Map():
+            return False
+
+
+def needs_exact(node: Node) -> bool:
+    """True when numbers below may have to be read as Decimal."""
+    match node:
+        case Leaf():
+            return node.exact
+        case Struct():
+            return any(needs_exact(field.node) for field in node.fields)
+        case List():
+            return needs_exact(node.item)
+        case Map():
+            return needs_exact(node.key) or needs_exact(node.value)

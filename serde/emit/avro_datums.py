@@ -1,0 +1,151 @@
+"""Columns of one side of records + what is the same in all of them -> Avro in Confluent's frame, a batch at a time.
+
+A frame is 0, four bytes of schema id, the datum. What does not differ from record to record is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from attrs import define, field, frozen
+
+from serde.arrays import Ints, Mask
+from serde.avro.codec import Codec, Optional, Record
+from serde.avro.encoder import Pieces, datums, records, write
+from serde.avro.writer_schema import parse
+
+AFTER, BEFORE, FIRST_OF_TWO, SECOND_OF_TWO, NOTHING = range(5)
+"""What a row holds: the only image of a record, the image before, then that after; or none, for a tombstone."""
+
+_BRANCH = 2
+_COMES = {True: ord("r"), False: ord("c")}
+
+
+@frozen
+class Avro:
+    """How one side of records is written: schema, its id in the registry, fields with one value in all records."""
+
+    text: str
+    number: int
+    constant: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def head(self) -> bytes:
+        """What is in front of every datum."""
+        return b"\x00" + self.number.to_bytes(4, "big")
+
+    def message(self, payload: Mapping[str, Any]) -> bytes:
+        """A single message."""
+        codec = codec_of(self.text)
+        made: bytes = datums(codec, pa.array([payload], codec.wire))[0].as_py()
+        return self.head + made
+
+    def messages(self, columns: Sequence[pa.Array], count: int) -> pa.BinaryArray:
+        """The messages of so many rows; columns are the schema's fields in order.
+
+        Raises Unfit: a value that its schema has not.
+        """
+        return records(codec_of(self.text), columns, count, self.head)
+
+
+def codec_of(text: str) -> Record:
+    """How datums of a schema lie; ValueError where the schema is no record that can be written."""
+    writer = parse((text,))
+    if writer.schema.fault is not None or not isinstance(writer.codec, Record):
+        raise ValueError(writer.schema.fault or "writer schema is not a record")
+    return writer.codec
+
+
+@define(eq=False, slots=False)
+class Envelopes:
+    """Writes envelopes from rows that hold one image each, so that an image that is not there costs nothing.
+
+    `reads`: a row that comes alone was read, else created. `transaction` is the id in numbered events.
+    """
+
+    avro: Avro
+    reads: bool
+    transaction: str
+
+    def messages(self, images: Sequence[pa.Array], kinds: Ints, orders: pa.Array | None) -> pa.BinaryArray:
+        """A message for each row that is the last of its record, null for a tombstone.
+
+        images: columns of the row, in order; kinds: what each row holds; orders: `total_order` of each row.
+        Raises Unfit: a value that its schema has not.
+        """
+        ends = kinds != FIRST_OF_TWO
+        there = kinds[ends] != NOTHING
+        held = np.flatnonzero(kinds != NOTHING)
+        if len(held) < len(kinds):
+            images = [column.take(pa.array(held)) for column in images]
+        last = np.cumsum(kinds != NOTHING)[ends][there] - 1
+        made = self._joined(images, kinds[ends][there], last, None if orders is None else _at(orders, ends, there))
+        return made if there.all() else made.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+    def _joined(self, images: Sequence[pa.Array], kinds: Ints, last: Ints, orders: pa.Array | None) -> pa.BinaryArray:
+        """kinds: of the last row of each record; last: where its image is."""
+        data = self._images(images)
+        two = kinds == SECOND_OF_TWO
+        out = Pieces(len(kinds))
+        out.constant(self.avro.head)
+        for name, piece in self._plan:
+            match name:
+                case "before":
+                    _image(out, piece, data, last - two, two | (kinds == BEFORE))
+                case "after":
+                    _image(out, piece, data, last, kinds != BEFORE)
+                case "op":
+                    out.byte(_BRANCH, None)
+                    alone = np.where(kinds == BEFORE, ord("d"), _COMES[self.reads])
+                    out.byte(np.where(two, ord("u"), alone).astype(np.uint8), None)
+                case "transaction" if not isinstance(piece, bytes):
+                    ids = pa.repeat(pa.scalar(self.transaction), len(kinds))
+                    write(piece, pa.StructArray.from_arrays([ids, orders, orders], names=["i", "t", "d"]), out, None)
+                case _:
+                    assert isinstance(piece, bytes)
+                    out.constant(piece)
+        return out.joined()
+
+    def _images(self, images: Sequence[pa.Array]) -> pa.BinaryArray:
+        return records(self._row, images, len(images[0]) if images else 0)
+
+    @cached_property
+    def _row(self) -> Record:
+        codec = next(member.codec for member in codec_of(self.avro.text).members if member.name == "after")
+        assert isinstance(codec, Optional)
+        assert isinstance(codec.codec, Record)
+        return codec.codec
+
+    @cached_property
+    def _plan(self) -> list[tuple[str, bytes | Codec]]:
+        """Fields in order, runs of constant ones as their bytes."""
+        plan: list[tuple[str, bytes | Codec]] = []
+        for member in codec_of(self.avro.text).members:
+            if member.name not in self.avro.constant:
+                plan.append((member.name, member.codec))
+                continue
+            value = pa.array([self.avro.constant[member.name]], member.codec.wire)
+            data: bytes = datums(member.codec, value)[0].as_py()
+            if plan and isinstance(plan[-1][1], bytes):
+                data = plan.pop()[1] + data  # type: ignore[operator]
+            plan.append((member.name, data))
+        return plan
+
+
+def _at(orders: pa.Array, ends: Mask, there: Mask) -> pa.Array:
+    return orders.take(pa.array(np.flatnonzero(ends)[there]))
+
+
+def _image(out: Pieces, codec: bytes | Codec, data: pa.BinaryArray, places: Ints, there: Mask) -> None:
+    """An image, or its absence, of each record; `places` count where it is there."""
+    assert isinstance(codec, Optional)
+    null = np.uint8(_BRANCH * codec.null)
+    out.byte(np.where(there, np.uint8(_BRANCH) - null, null), None)
+    if not there.any():
+        return
+    whole = len(data) == len(places) and there.all()
+    out.data(data if whole else data.take(pa.array(places, mask=~there)))

@@ -1,0 +1,148 @@
+"""Connect schema -> the Avro schema that Connect's Avro converters register for it (Confluent's, Apicurio's).
+
+Optional is a union with null; semantic names, versions, parameters and defaults ride along as `connect.*`. Names that
+Avro does not allow, and that no adjustment mode (`names`) has changed before, become `_` here as with mode `avro`.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from typing import Any
+
+from serde.emit.connect_schema import Document
+
+_TYPES = {
+    "boolean": "boolean",
+    "int8": "int",
+    "int16": "int",
+    "int32": "int",
+    "int64": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "bytes",
+}
+_SMALL = frozenset({"int8", "int16"})
+_LOGICAL = {
+    "org.apache.kafka.connect.data.Decimal": "decimal",
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Time": "time-millis",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+}
+_ANY_PRECISION = 64
+_ENTRY = "io.confluent.connect.avro.MapEntry"
+
+
+def avro_schema(document: Document) -> Any:
+    """The Avro schema of a Connect schema; a record that occurs again is named the second time.
+
+    Raises ValueError: two fields would have one name.
+    """
+    return _required(document, {}, "")
+
+
+def adjusted(name: str) -> str:
+    """A name as Avro allows it: letters, digits and underscores, no digit first, part by part."""
+    return ".".join(_part(part) for part in name.split("."))
+
+
+def _part(part: str) -> str:
+    made = re.sub(r"[^A-Za-z0-9_]", "_", part)
+    return f"_{made}" if made[:1].isdigit() else made
+
+
+def _type(document: Document, seen: dict[str, Document], namespace: str) -> Any:
+    """The schema with null, where it is optional; null comes second after a default of another kind."""
+    made = _required(document, seen, namespace)
+    if not document["optional"]:
+        return made
+    return [made, "null"] if document.get("default") is not None else ["null", made]
+
+
+def _required(document: Document, seen: dict[str, Document], namespace: str) -> Any:
+    match document["type"]:
+        case "struct":
+            return _record(document, seen, namespace)
+        case "array":
+            return {"type": "array", "items": _type(document["items"], seen, namespace)}
+        case "map":
+            return _map(document, seen, namespace)
+        case _:
+            return _primitive(document)
+
+
+def _primitive(document: Document) -> Any:
+    kind, name = document["type"], document.get("name", "")
+    made: dict[str, Any] = {"type": _TYPES[kind]}
+    parameters = document.get("parameters", {})
+    if _LOGICAL.get(name) == "decimal":
+        made["scale"] = int(parameters["scale"])
+        made["precision"] = int(parameters.get("connect.decimal.precision", _ANY_PRECISION))
+    if kind in _SMALL:
+        made["connect.type"] = kind
+    made |= _extras(document)
+    if name in _LOGICAL:
+        made["logicalType"] = _LOGICAL[name]
+    return made if len(made) > 1 else made["type"]
+
+
+def _extras(document: Document) -> dict[str, Any]:
+    given = {
+        "connect.doc": document.get("doc"),
+        "connect.version": document.get("version"),
+        "connect.parameters": document.get("parameters"),
+        "connect.default": _default(document),
+        "connect.name": document.get("name"),
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _default(document: Document) -> Any:
+    """A default as Avro writes it: of bytes, the text whose characters are the bytes."""
+    default = document.get("default")
+    return b64decode(default).decode("latin-1") if document["type"] == "bytes" and default is not None else default
+
+
+def _record(document: Document, seen: dict[str, Document], outer: str) -> Any:
+    full = adjusted(document.get("name") or "ConnectDefault")
+    namespace, _, name = full.rpartition(".")
+    if seen.get(full) == document["fields"]:
+        return name if namespace == outer else full
+    seen[full] = document["fields"]
+    made: dict[str, Any] = {"type": "record", "name": name}
+    if namespace != outer:
+        made["namespace"] = namespace
+    made["fields"] = [_field(field, seen, namespace) for field in document["fields"]]
+    names = [field["name"] for field in made["fields"]]
+    twice = sorted({field["field"] for field in document["fields"] if names.count(_part(field["field"])) > 1})
+    if twice:
+        raise ValueError(f"fields {', '.join(twice)} have one name in Avro")
+    return made | _extras({**document, "name": full})
+
+
+def _field(document: Document, seen: dict[str, Document], namespace: str) -> dict[str, Any]:
+    made = {"name": _part(document["field"]), "type": _type(document, seen, namespace)}
+    if document.get("default") is not None or document["optional"]:
+        made["default"] = _default(document)
+    return made
+
+
+def _map(document: Document, seen: dict[str, Document], namespace: str) -> dict[str, Any]:
+    keys, values = document["keys"], document["values"]
+    if keys["type"] == "string" and not keys["optional"]:
+        return {"type": "map", "values": _type(values, seen, namespace)}
+    package, _, name = _entry(seen).rpartition(".")
+    fields = [_field({**keys, "field": "key"}, seen, package), _field({**values, "field": "value"}, seen, package)]
+    entry = {"type": "record", "name": name, "namespace": package, "fields": fields}
+    return {"type": "array", "items": entry | {"connect.internal.type": "MapEntry"}}
+
+
+def _entry(seen: dict[str, Document]) -> str:
+    """A name for the entries of a map: the converters' own, and numbered ones where that is taken, as Avro asks."""
+    number, name = 1, _ENTRY
+    while name in seen:
+        number += 1
+        name = f"{_ENTRY}{number}"
+    seen[name] = {}
+    return name

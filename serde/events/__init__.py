@@ -1,0 +1,1 @@
+"""decoded messages -> Debezium events: operation, images, source position, unavailable values."""

@@ -1,0 +1,361 @@
+"""blocks -> changes: envelopes flattened as ExtractNewRecordState would, flattened events as they came.
+
+Source: Debezium's ExtractNewRecordState (delete mode rewrite, add.fields) and the envelope of debezium-events.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve, frozen
+
+from serde.arrays import Bytes, Ints, Mask, children, parts, valid_of
+from serde.events.cloudevents import is_cloud, opened
+from serde.events.event_kind import is_envelope, is_other
+from serde.events.source_positions import FIELDS, Columns, Places, placed
+from serde.faults import Fault
+from serde.messages import Block, Rows
+
+OPS = b"crudtm"
+_DELETE, _MESSAGE = ord("d"), ord("m")
+DELETED = "__deleted"
+Ops = Bytes
+_POSITION = frozenset(
+    {"op", "source.ts_ns", "source.ts_us", "source.ts_ms", "transaction.total_order", *(f"source.{n}" for n in FIELDS)}
+)
+ORIGIN = ("name", "db", "schema", "table")
+"""What names a source: its server (`topic.prefix`), database, schema where it has such, and table."""
+_UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
+
+
+@frozen
+class Unwrap:
+    """How envelopes become rows: add.fields and its prefix; keep_before: the image of deletes is wanted."""
+
+    add_fields: tuple[str, ...]
+    prefix: str = "__"
+    op_field: str = "__op"
+    keep_before: bool = True
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Paths of an envelope, images apart, that `changes` looks at."""
+        paths = [term.partition(":")[0] for term in self.add_fields]
+        origin = {f"source.{name}" for name in ORIGIN}
+        return _POSITION | origin | set(paths) | {f"source.{path}" for path in paths if "." not in path}
+
+
+@frozen(eq=False)
+class Changes:
+    """The row changes of a block; every column has len(rows).
+
+    rows: input indices; row: flattened columns (null where there is no image); op: character codes, 0 unknown;
+    deleted: the change removes its key; ts_ns: when it was made at the source, null where unknown; place: where it is
+    in the source's log; total_order: and in its transaction, null where unknown;
+    optional: column -> optional flag where a schema block says so; origin: the source, as
+    "server.database.schema.table", parts that events do not tell left empty, the schema out, and what tells its logs
+    apart (`events.source_positions`); documents: columns of JSON texts, by the schema.
+    """
+
+    rows: Rows
+    row: pa.StructArray
+    op: Ops
+    deleted: Mask
+    ts_ns: pa.Int64Array
+    place: Places
+    total_order: pa.Int64Array
+    optional: Mapping[str, bool]
+    origin: pa.DictionaryArray
+    documents: frozenset[str] = frozenset()
+
+
+def changes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
+    """The changes of a block, the events that cannot be one, and how many events are of another kind."""
+    if is_cloud(block.fields.type):
+        block = opened(block)
+    elif is_other(block):
+        return None, (), len(block.rows)
+    if is_envelope(block.fields.type):
+        return _envelopes(block, unwrap)
+    return _flattened(block, unwrap), (), 0
+
+
+def _envelopes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
+    op = _op_codes(block.fields.field("op"))
+    after, before = _image(block, "after"), _image(block, "before")
+    message = op == _MESSAGE
+    faults = _faults(block, op, after)
+    keep = ~message
+    keep[[fault[0] for fault in faults]] = False
+    told = tuple(Fault(int(block.rows[at]), "VALUE_CONVERTER", reason) for at, reason in faults)
+    if not keep.any():
+        return None, told, int(message.sum())
+    image = _chosen(after, before if unwrap.keep_before else None, op)
+    row, optional = _with_added(block, image, op, unwrap)
+    origin = _origin([_at(block.fields, f"source.{name}") for name in ORIGIN], len(op))
+    order = _number(_at(block.fields, "transaction.total_order"), len(op))
+    place, origin = placed(lambda name: _at(block.fields, f"source.{name}"), order, origin)
+    ts_ns, rest = _nanoseconds(block.fields, "source."), (optional, origin, _below(block, row))
+    made = Changes(block.rows, row, op, op == _DELETE, ts_ns, place, order, *rest)
+    return (made if keep.all() else only(made, keep)), told, int(message.sum())
+
+
+def _op_codes(op: pa.StringArray) -> Ops:
+    """First byte of each op that is one known letter, else 0."""
+    data, starts, ends = parts(op)
+    single = valid_of(op) & (ends - starts == 1)
+    codes = np.zeros(len(op), np.uint8)
+    codes[single] = data[starts[single]]
+    codes[~np.isin(codes, np.frombuffer(OPS, np.uint8))] = 0
+    return codes
+
+
+def _image(block: Block, name: str) -> pa.StructArray | None:
+    """The column of an image; None when there is none in the whole block."""
+    index = block.fields.type.get_field_index(name)
+    if index < 0 or not pa.types.is_struct(block.fields.type.field(index).type):
+        return None
+    return block.fields.field(index)
+
+
+def _faults(block: Block, op: Ops, after: pa.StructArray | None) -> list[tuple[int, str]]:
+    there = valid_of(after) if after is not None else np.zeros(len(op), np.bool_)
+    bare = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there
+    if not bare.any() and op.all():
+        return []
+    text = valid_of(block.fields.field("op"))
+    faults = [(at, "envelope without op" if not text[at] else "unknown op") for at in np.flatnonzero(op == 0).tolist()]
+    return sorted([*faults, *((at, "envelope without after image") for at in np.flatnonzero(bare).tolist())])
+
+
+def _chosen(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops) -> pa.StructArray:
+    """The image of each event: after, for deletes before; columns of both where the two differ."""
+    deletes = op == _DELETE
+    if before is None or (after is not None and not deletes.any()):
+        return after if after is not None else pa.nulls(len(op), pa.struct([]))
+    if after is None:
+        return before.take(pa.array(np.arange(len(op)), mask=~deletes))
+    if after.type != before.type:
+        after, before = _aligned(after, before)
+    chosen = np.arange(len(op)) + np.where(deletes, len(op), 0)
+    return pa.concat_arrays([after, before]).take(pa.array(chosen))
+
+
+def _aligned(one: pa.StructArray, other: pa.StructArray) -> tuple[pa.StructArray, pa.StructArray]:
+    """Both images with the fields of both."""
+    kind = _joined(one.type, other.type)
+    return one.cast(kind), other.cast(kind)
+
+
+def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        kinds: dict[str, pa.DataType] = {child.name: child.type for child in one}
+        for child in other:
+            kinds[child.name] = _joined(kinds.get(child.name, child.type), child.type)
+        return pa.struct(list(kinds.items()))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_joined(one.value_type, other.value_type))
+    return other if pa.types.is_null(one) else one
+
+
+def _alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """True when no field is of one type here and of another there."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        mine = {child.name: child.type for child in one}
+        return all(_alike(mine.get(child.name, child.type), child.type) for child in other)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return _alike(one.value_type, other.value_type)
+    return one == other or pa.types.is_null(one) or pa.types.is_null(other)
+
+
+def told_apart(block: Block) -> list[Block]:
+    """The block; two where `before` and `after` have columns of different types: deletes are rows of the former."""
+    if not is_envelope(block.fields.type):
+        return [block]
+    after, before = _image(block, "after"), _image(block, "before")
+    if after is None or before is None or _alike(after.type, before.type):
+        return [block]
+    deletes = _op_codes(block.fields.field("op")) == _DELETE
+    parts = [(mask, name) for mask, name in ((~deletes, "before"), (deletes, "after")) if mask.any()]
+    return [_without(block, mask, name) for mask, name in parts]
+
+
+def _without(block: Block, mask: Mask, image: str) -> Block:
+    """Some rows of a block, without an image that they do not need."""
+    kept = [child.name for child in block.fields.type if child.name != image]
+    columns = dict(zip((child.name for child in block.fields.type), children(block.fields), strict=True))
+    fields = pa.StructArray.from_arrays([columns[name] for name in kept], names=kept).filter(pa.array(mask))
+    optional = {path: flag for path, flag in block.optional.items() if path.partition(".")[0] != image}
+    return evolve(block, rows=block.rows[mask], fields=fields, optional=optional)
+
+
+def _with_added(block: Block, image: pa.StructArray, op: Ops, unwrap: Unwrap) -> tuple[pa.StructArray, dict[str, bool]]:
+    """The image with __deleted and the added fields; a column of the source with such a name stays what it is."""
+    columns = {child.name: column for child, column in zip(image.type, children(image), strict=True)}
+    side = "after." if any(path.startswith("after.") for path in block.optional) else "before."
+    optional = {name: block.optional[side + name] for name in columns if side + name in block.optional}
+    flag = pc.if_else(pa.array(op == _DELETE), "true", "false")
+    added = {DELETED: flag, **_added(block.fields, unwrap)}
+    for name, column in added.items():
+        if name not in columns:
+            columns[name] = column
+            if block.optional:
+                optional[name] = True
+    gone = image.is_null() if image.null_count else None
+    row = pa.StructArray.from_arrays(
+        list(columns.values()), fields=[pa.field(name, column.type) for name, column in columns.items()], mask=gone
+    )
+    return row, optional
+
+
+def _below(block: Block, row: pa.StructArray) -> frozenset[str]:
+    """The columns of the images that are JSON documents."""
+    return frozenset(f.name for f in row.type if {f"after.{f.name}", f"before.{f.name}"} & block.documents)
+
+
+def _added(fields: pa.StructArray, unwrap: Unwrap) -> dict[str, pa.Array]:
+    """Columns of add.fields by their new names; what the events do not have is left out."""
+    out: dict[str, pa.Array] = {}
+    for term in unwrap.add_fields:
+        path, _, name = term.partition(":")
+        column = _at(fields, path) if "." in path else _envelope_or_source(fields, path)
+        if column is not None:
+            out[unwrap.prefix + (name or path.replace(".", "_"))] = column
+    return out
+
+
+def _envelope_or_source(fields: pa.StructArray, name: str) -> pa.Array | None:
+    """A name without a struct is the envelope's own field, else one of source."""
+    own = _at(fields, name)
+    return own if own is not None else _at(fields, f"source.{name}")
+
+
+def _at(array: pa.StructArray, path: str) -> pa.Array | None:
+    """The column at a dotted path, nulls of the structs above included; None when there is none."""
+    name, _, rest = path.partition(".")
+    index = array.type.get_field_index(name)
+    if index < 0:
+        return None
+    if not rest:
+        return array.flatten()[index] if array.null_count else array.field(index)
+    below = array.field(index)
+    return _at(below, rest) if pa.types.is_struct(below.type) else None
+
+
+def _number(column: pa.Array | None, count: int) -> pa.Int64Array:
+    return column if column is not None and column.type == pa.int64() else pa.nulls(count, pa.int64())
+
+
+def _nanoseconds(fields: pa.StructArray, prefix: str) -> pa.Int64Array:
+    """ts_ns, where it is missing ts_us, where that is missing ts_ms."""
+    total: pa.Int64Array | None = None
+    for unit, factor in _UNITS:
+        column = _at(fields, prefix + unit)
+        if column is None or column.type != pa.int64():
+            continue
+        scaled = column if factor == 1 else _scaled(column, factor)
+        total = scaled if total is None else pc.coalesce(total, scaled)
+        if not total.null_count:
+            break
+    return total if total is not None else pa.nulls(len(fields), pa.int64())
+
+
+def _scaled(column: pa.Int64Array, factor: int) -> pa.Int64Array:
+    """Times `factor`; null where that does not fit."""
+    limit = (2**63 - 1) // factor
+    fits = pc.and_(pc.less_equal(column, limit), pc.greater_equal(column, -limit))
+    return pc.multiply(pc.if_else(fits, column, None), factor)
+
+
+def only(made: Changes, keep: Mask) -> Changes:
+    """The changes under a mask."""
+    mask = pa.array(keep)
+    return _picked(made, keep, lambda column: column.filter(mask))
+
+
+def taken(made: Changes, indices: Ints) -> Changes:
+    """The changes at indices, in their order."""
+    places = pa.array(indices)
+    return _picked(made, indices, lambda column: column.take(places))
+
+
+def cut(made: Changes, start: int, stop: int) -> Changes:
+    """The changes from `start` up to, not including, `stop`; nothing is copied."""
+    part = slice(start, stop)
+    return _picked(made, part, lambda column: column[part])
+
+
+def _picked(made: Changes, which: Mask | Ints | slice, pick: Callable[[pa.Array], pa.Array]) -> Changes:
+    columns = {name: pick(getattr(made, name)) for name in ("row", "ts_ns", "total_order", "origin")}
+    numbers = {name: getattr(made, name)[which] for name in ("rows", "op", "deleted", "place")}
+    return evolve(made, **columns, **numbers)
+
+
+def _origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:
+    """The parts of each event's source as one text."""
+    names, codes = [""], np.zeros(count, np.int64)
+    for place, column in enumerate(columns):
+        coded = column.dictionary_encode() if column is not None and pa.types.is_string(column.type) else None
+        own = ["", *coded.dictionary.to_pylist()] if coded is not None else [""]
+        if coded is not None:
+            codes = codes * len(own) + np.asarray(coded.indices.fill_null(-1), np.int64) + 1
+        # One source in a block is the usual case: then nothing is sorted.
+        same = not count or bool((codes == codes[0]).all())
+        used, codes = (codes[:1], np.zeros(count, np.int64)) if same else np.unique(codes, return_inverse=True)
+        schema = ORIGIN[place] == "schema"
+        parts = [(names[code // len(own)], own[code % len(own)]) for code in used.tolist()]
+        names = [name if schema and not part else f"{name}{'.' if place else ''}{part}" for name, part in parts]
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
+
+
+def _flattened(block: Block, unwrap: Unwrap) -> Changes:
+    """Events that came flattened; op, position and deletion are read from the columns the transform added."""
+    fields, count = block.fields, len(block.rows)
+    column = _at(fields, unwrap.op_field)
+    text = column is not None and pa.types.is_string(column.type)
+    op = _op_codes(column) if text else np.zeros(count, np.uint8)
+    order = _first(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
+    optional = {path: flag for path, flag in block.optional.items() if fields.type.get_field_index(path) >= 0}
+    deleted = (op == _DELETE) | _deleted(fields)
+    ts_ns = _nanoseconds(fields, f"{unwrap.prefix}source_")
+    place, origin = position_of_row(fields, unwrap.prefix)
+    return Changes(block.rows, fields, op, deleted, ts_ns, place, order, optional, origin, block.documents)
+
+
+def position_of_row(fields: pa.StructArray, prefix: str) -> tuple[Places, pa.DictionaryArray]:
+    """Where flattened events, or rows of a table made of some, stand in their source's log, and whose it is."""
+    order = _first(fields, prefix, ("transaction_total_order", "total_order"))
+    return placed(_added_by(fields, prefix), order, _origin([_text(fields, prefix, n) for n in ORIGIN], len(fields)))
+
+
+def _added_by(fields: pa.StructArray, prefix: str) -> Columns:
+    return lambda name: _text(fields, prefix, name)
+
+
+def _text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
+    # Without a prefix a bare name is the row's own.
+    names = (f"source_{name}", name) if prefix else (f"source_{name}",)
+    columns = (_at(fields, prefix + path) for path in names)
+    return next((column for column in columns if column is not None), None)
+
+
+def _first(fields: pa.StructArray, prefix: str, names: tuple[str, ...]) -> pa.Int64Array:
+    columns = [column for name in names if (column := _at(fields, prefix + name)) is not None]
+    return _number(columns[0] if columns else None, len(fields))
+
+
+def _deleted(fields: pa.StructArray) -> Mask:
+    """__deleted as the text "true" or as a boolean."""
+    index = fields.type.get_field_index(DELETED)
+    if index < 0:
+        return np.zeros(len(fields), np.bool_)
+    column = fields.field(index)
+    if pa.types.is_string(column.type):
+        column = pc.equal(column, "true")
+    elif not pa.types.is_boolean(column.type):
+        return np.zeros(len(fields), np.bool_)
+    mask: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,90 @@
+"""fields -> shape: envelope, flattened row or another kind of event, told by schema name or by the fields themselves.
+
+Sources: Debezium's Envelope (op codes c r u d t m), transaction metadata, heartbeat, schema change and notification
+schemas.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve
+
+from serde.arrays import Mask, valid_of
+from serde.events.cloudevents import MARKS
+from serde.messages import Block
+
+_OTHER_NAMES = (
+    "TransactionMetadataValue",
+    "TransactionMetadataKey",
+    "Heartbeat",
+    "SchemaChangeValue",
+    "Notification",
+    "MessageValue",
+)
+_TRANSACTION = frozenset({"status", "id", "event_count", "data_collections", "ts_ms"})
+_SCHEMA_CHANGE = frozenset({"source", "ddl", "tableChanges"})
+_ENVELOPE = frozenset({"op", "source"})
+_IMAGES = frozenset({"before", "after"})
+
+
+def names_of(kind: pa.StructType) -> frozenset[str]:
+    """Names of the fields."""
+    return frozenset(child.name for child in kind)
+
+
+def is_envelope(kind: pa.StructType) -> bool:
+    """True when a struct has op (text), source (struct) and an image, or nothing but what a truncate leaves of them."""
+    names = names_of(kind)
+    if not names >= _ENVELOPE or not pa.types.is_string(kind.field("op").type):
+        return False
+    return pa.types.is_struct(kind.field("source").type) and (bool(names & _IMAGES) or "message" not in names)
+
+
+def is_other(block: Block) -> bool:
+    """True for events that are no row changes: transactions, heartbeats, schema changes, notifications,
+    logical messages.
+    """
+    if block.name is not None:
+        return block.name.rsplit(".", 1)[-1] in _OTHER_NAMES
+    names = names_of(block.fields.type)
+    return names == {"ts_ms"} or names >= _SCHEMA_CHANGE or _is_message(block.fields.type) or _is_transaction(block)
+
+
+def _is_message(kind: pa.StructType) -> bool:
+    names = names_of(kind)
+    return (
+        names >= _ENVELOPE
+        and "message" in names
+        and not names & _IMAGES
+        and pa.types.is_struct(kind.field("source").type)
+    )
+
+
+def _is_transaction(block: Block) -> bool:
+    names = names_of(block.fields.type)
+    if not {"status", "id", "ts_ms"} <= names <= _TRANSACTION:
+        return False
+    status = block.fields.field("status")
+    return pa.types.is_string(status.type) and pc.all(pc.is_in(status, pa.array(["BEGIN", "END"]))).as_py() is True
+
+
+def split_shapes(block: Block) -> list[Block]:
+    """Messages without schema: envelopes, CloudEvents, rows and what is between, each in a block of its own."""
+    return [last for part in _split(block, sorted(_ENVELOPE)) for last in _split(part, sorted(MARKS))]
+
+
+def _split(block: Block, marks: list[str]) -> list[Block]:
+    """The messages that have all of these fields, those that have none, and the others; rows in order."""
+    if not names_of(block.fields.type) >= set(marks):
+        return [block]
+    having = np.sum([valid_of(block.fields.field(name)) for name in marks], axis=0)
+    if (having == len(marks)).all():
+        return [block]
+    masks = (having == len(marks), having == 0, (having > 0) & (having < len(marks)))
+    return [_under(block, mask) for mask in masks if mask.any()]
+
+
+def _under(block: Block, mask: Mask) -> Block:
+    return evolve(block, rows=block.rows[np.flatnonzero(mask)], fields=block.fields.filter(pa.array(mask)))

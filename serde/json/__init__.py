@@ -1,0 +1,1 @@
+"""JSON with or without schema -> Arrow columns."""

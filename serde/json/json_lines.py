@@ -1,0 +1,147 @@
+"""bytes -> lines: windows into one Arrow value buffer,
+and newline-delimited text cut from them without Python per row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from serde.arrays import Bytes, Ints, Mask
+
+_NEWLINE = 10
+_INT32_MAX = 2**31 - 1
+
+
+@frozen(eq=False)
+class Texts:
+    """Byte strings as windows [starts, ends) into `data`; windows ascend and do not overlap."""
+
+    data: pa.Buffer
+    starts: Ints
+    ends: Ints
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def sizes(self) -> Ints:
+        """Bytes per window."""
+        return self.ends - self.starts
+
+    @property
+    def view(self) -> Bytes:
+        """The value buffer as bytes, not copied."""
+        return np.frombuffer(self.data, np.uint8)
+
+    def text(self, index: int) -> bytes:
+        """One window as bytes (copies it)."""
+        return bytes(self.data[int(self.starts[index]) : int(self.ends[index])])
+
+    def pick(self, index: Ints | Mask) -> Texts:
+        """The windows at `index` (ascending) or under a mask."""
+        return Texts(self.data, self.starts[index], self.ends[index])
+
+    def cut(self, head: int, tail: int) -> Texts:
+        """Every window shortened by `head` bytes in front and `tail` behind."""
+        return Texts(self.data, self.starts + head, self.ends - tail)
+
+    def first(self) -> Bytes:
+        """First byte of each window, 0 for an empty one."""
+        return self._at(self.starts)
+
+    def last(self) -> Bytes:
+        """Last byte of each window, 0 for an empty one."""
+        return self._at(self.ends - 1)
+
+    def _at(self, where: Ints) -> Bytes:
+        filled = self.ends > self.starts
+        out = np.zeros(len(self), np.uint8)
+        out[filled] = self.view[where[filled]]
+        return out
+
+    def is_object(self) -> Mask:
+        """True where the text starts with { and ends with }: what the columnar reader may be given."""
+        tidy: Mask = (self.first() == ord("{")) & (self.last() == ord("}")) & (self.sizes > 1)
+        return tidy
+
+    def starts_with(self, prefix: bytes) -> Mask:
+        """True where the text starts with `prefix`: memcmp in C++ on the gaps and all, since nothing is copied then."""
+        count = len(self)
+        if not count:
+            return np.zeros(0, np.bool_)
+        base = int(self.starts[0])
+        bounds = np.empty(2 * count, np.int64)
+        bounds[0::2], bounds[1::2] = self.starts - base, self.ends - base
+        values = self.data.slice(base, int(self.ends[-1]) - base)
+        mixed = pa.Array.from_buffers(pa.large_binary(), 2 * count - 1, [None, pa.py_buffer(bounds), values])
+        hit: Mask = pc.starts_with(mixed, prefix).to_numpy(zero_copy_only=False)[0::2]
+        return hit
+
+    def equals(self, word: bytes) -> Mask:
+        """True where the whole text is `word`."""
+        hit: Mask = self.sizes == len(word)
+        if hit.any():
+            chosen = np.flatnonzero(hit)
+            hit[chosen] = self.pick(chosen).starts_with(word)
+        return hit
+
+    def lines(self, low: int, high: int) -> pa.Buffer:
+        """The windows low..high joined by newlines; at most one copy when there is room behind each, else two."""
+        starts, ends = self.starts[low:high], self.ends[low:high]
+        if ends[-1] - starts[0] > _INT32_MAX - 1:
+            return pa.py_buffer(b"\n".join(self.text(index) for index in range(low, high)))
+        if len(starts) > 1 and ends[-1] < self.data.size and bool((starts[1:] > ends[:-1]).all()):
+            return _with_newlines(self.data, starts, ends + 1)
+        parts = windows(self.data, starts, ends)
+        whole = pa.ListArray.from_arrays(pa.array([0, len(parts)], pa.int32()), parts)
+        return pc.binary_join(whole, b"\n")[0].as_buffer()
+
+
+def windows(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.BinaryArray | pa.LargeBinaryArray:
+    """Windows of a buffer as a binary array; not copied when they touch each other."""
+    count = len(starts)
+    if not count:
+        return pa.array([], pa.binary())
+    base = int(starts[0])
+    wide = int(ends[-1]) - base > _INT32_MAX
+    kind, width = (pa.large_binary(), np.int64) if wide else (pa.binary(), np.int32)
+    values = data.slice(base, int(ends[-1]) - base)
+    if bool((starts[1:] == ends[:-1]).all()):
+        bounds = np.append(starts, ends[-1:]) - base
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bounds.astype(width)), values])
+    bounds = np.empty(2 * count, width)
+    bounds[0::2] = starts - base
+    bounds[1::2] = ends - base
+    mixed = pa.Array.from_buffers(kind, 2 * count - 1, [None, pa.py_buffer(bounds), values])
+    return mixed.take(pa.array(np.arange(0, 2 * count, 2)))
+
+
+def _with_newlines(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Buffer:
+    """Copies windows whose last byte is free and overwrites that byte by a newline in the copy."""
+    parts = windows(data, starts, ends)
+    copied = parts.buffers()[2]
+    if not copied.is_mutable or copied.address == data.address + int(starts[0]):
+        copied = pa.py_buffer(bytearray(copied))
+    offsets = np.cumsum(ends - starts) - 1
+    np.frombuffer(copied, np.uint8)[offsets] = _NEWLINE
+    return copied.slice(0, int(offsets[-1]))
+
+
+def texts_of(data: pa.Array | pa.ChunkedArray) -> tuple[Texts, Mask]:
+    """Windows of a binary or string array (large or not, sliced or not) and its null mask."""
+    flat = data.combine_chunks() if isinstance(data, pa.ChunkedArray) else data
+    if pa.types.is_null(flat.type):
+        flat = flat.cast(pa.binary())
+    wide = pa.types.is_large_binary(flat.type) or pa.types.is_large_string(flat.type)
+    if not wide and not pa.types.is_binary(flat.type) and not pa.types.is_string(flat.type):
+        raise TypeError(f"messages must be binary, not {flat.type}")
+    count = len(flat)
+    if not count:
+        return Texts(pa.py_buffer(b""), np.zeros(0, np.int64), np.zeros(0, np.int64)), np.zeros(0, np.bool_)
+    raw = np.frombuffer(flat.buffers()[1], np.int64 if wide else np.int32)
+    bounds: Ints = raw[flat.offset : flat.offset + count + 1].astype(np.int64)
+    nulls = flat.is_null().to_numpy(zero_copy_only=False)
+    return Texts(flat.buffers()[2] or pa.py_buffer(b""), bounds[:-1], bounds[1:]), nulls

@@ -1,0 +1,110 @@
+"""one message -> one wire row: the fallback for what the columnar reader cannot take; slow and exact."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import NoReturn
+
+import orjson
+import pyarrow as pa
+
+from serde.connect.schema_node import Leaf, List, Map, Node, Struct
+from serde.faults import Unfit
+
+_PAIR = 2
+MAX_DEPTH = 100
+"""What reads types out of values goes down with them: deeper documents are refused before."""
+
+_LONG_NUMBER = re.compile(rb"[0-9]{20}|-[0-9]{19}")
+_FRACTION = re.compile(rb"[0-9][.eE]")
+
+
+def load(text: bytes, *, exact: bool = False) -> object:
+    """Parses one message; integers of any length stay integers, and with `exact` fractions become Decimal.
+    Raises Unfit.
+    """
+    try:
+        document: object = orjson.loads(text)
+        if _LONG_NUMBER.search(text) or (exact and _FRACTION.search(text)):
+            document = json.loads(text, parse_float=Decimal if exact else float, parse_constant=_refuse)
+    except (ValueError, RecursionError, InvalidOperation) as error:
+        raise Unfit(_refusal(text)) from error
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(document) > MAX_DEPTH:
+        raise Unfit(f"nested more than {MAX_DEPTH} deep")
+    return document
+
+
+def _depth(document: object) -> int:
+    """How deep objects and arrays nest; counts level by level, since recursion is what a deep document breaks."""
+    level, depth = [document], 0
+    while level:
+        nested = [value for value in level if isinstance(value, dict | list)]
+        depth += bool(nested)
+        level = [child for value in nested for child in (value.values() if isinstance(value, dict) else value)]
+    return depth
+
+
+def _refusal(text: bytes) -> str:
+    if text[:1] == b"\0":
+        return "not JSON: it starts as Avro of a schema registry does; the AvroConverter reads that"
+    return "not JSON" if text.strip() else "empty message"
+
+
+def _refuse(_word: str) -> NoReturn:
+    raise ValueError
+
+
+def read(node: Node, value: object) -> object:
+    """One JSON value as the wire value of its node; raises Unfit with the path of the field."""
+    if value is None:
+        return None
+    match node:
+        case Leaf():
+            return node.read(value)
+        case Struct():
+            return _struct(node, value)
+        case List():
+            return _list(node, value)
+        case Map():
+            return _map(node, value)
+
+
+def _struct(node: Struct, value: object) -> object:
+    if not isinstance(value, dict):
+        raise Unfit("not an object (struct)")
+    out: dict[str, object] = {}
+    for field in node.fields:
+        try:
+            out[field.name] = read(field.node, value.get(field.name))
+        except Unfit as unfit:
+            raise unfit.under(field.name) from None
+    return out
+
+
+def _list(node: List, value: object) -> object:
+    if not isinstance(value, list):
+        raise Unfit("not an array (array)")
+    return [read(node.item, item) for item in value]
+
+
+def _map(node: Map, value: object) -> object:
+    if node.text_key and isinstance(value, dict):
+        pairs: Sequence[object] = [list(pair) for pair in value.items()]
+    elif not node.text_key and isinstance(value, list):
+        pairs = value
+    else:
+        raise Unfit("not an object or array of pairs (map)")
+    out = []
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != _PAIR or pair[0] is None:
+            raise Unfit("not a pair of key and value (map)")
+        out.append((read(node.key, pair[0]), read(node.value, pair[1])))
+    return out
+
+
+def to_array(values: list[object], kind: pa.DataType) -> pa.StructArray:
+    """Wire rows as a struct array."""
+    return pa.array(values, kind)

@@ -1,0 +1,186 @@
+"""one JSON value -> one wire value: the exact, slow twin of the columnar reader,
+used where that cannot read a message.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from math import isfinite
+
+import numpy as np
+import pyarrow as pa
+
+from serde.arrays import encode
+from serde.connect.schema_node import Read
+from serde.faults import Unfit
+
+BEYOND = "number beyond the column's range"
+_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_LONG = 2**63
+_MOST_DIGITS = 1000
+_SINGLE = 32
+_SINGLE_END = 2.0**128 - 2.0**103
+"""From here on the nearest float is infinity."""
+_PLAIN_TEXT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+
+
+def integer(label: str, bits: int) -> Read:
+    """Reads a whole number of `bits` bits."""
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def read(value: object) -> object:
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value < low or value > high:
+                raise Unfit(f"{BEYOND} ({label})")
+            return value
+        if isinstance(value, float | Decimal):
+            raise Unfit(f"{BEYOND} ({label})" if not -_LONG < value < _LONG else f"not a whole number ({label})")
+        raise Unfit(f"not a number ({label})")
+
+    return read
+
+
+def whole(label: str) -> Read:
+    """Reads a whole number of 64 bits where no schema says how it is written: 1e3 and 1.0 are whole numbers too."""
+    of_integer = integer(label, 64)
+
+    def read(value: object) -> object:
+        if isinstance(value, Decimal) and value.copy_abs() <= _LONG and value == value.to_integral_value():
+            return of_integer(int(value))
+        return of_integer(value)
+
+    return read
+
+
+def held(number: int, bits: int) -> bool:
+    """True when a floating number of so many bits is this whole number, or is written as it."""
+    try:
+        found = np.float32(number) if bits == _SINGLE else float(number)
+    except OverflowError:
+        return False
+    return bool(isfinite(found)) and number in (int(found), int(Decimal(str(found))))
+
+
+def real(label: str, bits: int = 64) -> Read:
+    """Reads a floating number: of a fraction the nearest, of a whole number itself.
+
+    Java writes what has no number as the words NaN, Infinity and -Infinity.
+    """
+
+    def read(value: object) -> object:
+        if isinstance(value, str) and value in _WORDS:
+            return _WORDS[value]
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            raise Unfit(f"not a number ({label})")
+        if isinstance(value, int) and not held(value, bits):
+            raise Unfit(f"{BEYOND} ({label})")
+        number = float(value)
+        if not isfinite(number) or (bits == _SINGLE and abs(number) >= _SINGLE_END):
+            raise Unfit(f"{BEYOND} ({label})")
+        return number
+
+    return read
+
+
+def boolean(label: str) -> Read:
+    """Reads true or false."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, bool):
+            raise Unfit(f"not a boolean ({label})")
+        return value
+
+    return read
+
+
+def string(label: str) -> Read:
+    """Reads a text (base64 of bytes included: the column step decodes it)."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            raise Unfit(f"not a string ({label})")
+        return value
+
+    return read
+
+
+def any_text(label: str) -> Read:
+    """Reads a text where no schema says so: numbers and booleans become their text, every digit of it."""
+
+    def read(value: object) -> object:
+        if isinstance(value, bool | int | float | Decimal):
+            return _text(value)
+        if not isinstance(value, str):
+            raise Unfit(f"not a string ({label})")
+        return value
+
+    return read
+
+
+def _text(value: float | Decimal) -> str:
+    """A number as a later cast of its double would write it, its own digits where no double has them."""
+    if isinstance(value, int):
+        return str(value).lower()
+    double = float(value)
+    if isfinite(double) and Decimal(repr(double)) == value:
+        text: str = pa.scalar(double).cast(pa.string()).as_py()
+        return text
+    return str(value)
+
+
+def number(label: str, kind: pa.Decimal128Type) -> Read:
+    """Reads a number into a known decimal, and a text of one that cannot be base64 (`decimal.handling.mode=string`)."""
+
+    def read(value: object) -> object:
+        if isinstance(value, str):
+            found = _PLAIN_TEXT.fullmatch(value)
+            if found is None or (kind.scale and found[1] is None):
+                raise Unfit(f"not the text of a number ({label})")
+            value = Decimal(value)
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise Unfit(f"not a number ({label})")
+        sign, digits, exponent = _digits(value, label)
+        unscaled = _unscaled(sign, digits, exponent, kind.scale, label)
+        if abs(unscaled) >= 10**kind.precision:
+            raise Unfit(f"{BEYOND} ({label})")
+        return Decimal(f"{unscaled}E-{kind.scale}")
+
+    return read
+
+
+def _digits(value: int | Decimal, label: str) -> tuple[int, tuple[int, ...], object]:
+    try:
+        sign, digits, exponent = Decimal(value).as_tuple()
+    except (ValueError, InvalidOperation) as error:
+        raise Unfit(f"{BEYOND} ({label})") from error
+    return sign, digits, exponent
+
+
+def decimal(label: str, scale: int) -> Read:
+    """Reads base64 text, or the JSON number of decimal.format=NUMERIC, which becomes the same base64."""
+
+    def read(value: object) -> object:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise Unfit(f"neither base64 nor a number ({label})")
+        return encode(_unscaled(*_digits(value, label), scale, label))
+
+    return read
+
+
+def _unscaled(sign: int, digits: tuple[int, ...], exponent: object, scale: int, label: str) -> int:
+    if not isinstance(exponent, int) or abs(exponent) > _MOST_DIGITS or len(digits) > _MOST_DIGITS:
+        raise Unfit(f"{BEYOND} ({label})")
+    number: int = int("".join(map(str, digits)) or "0")
+    shift = exponent + scale
+    if shift < 0 and number % 10**-shift:
+        raise Unfit(f"more fraction digits than its scale ({label})")
+    number = number * int(10**shift) if shift >= 0 else number // int(10**-shift)
+    return -number if sign else number
+
+
+def nothing(_value: object) -> object:
+    """Reads a column of which no value is known: any value is a surprise."""
+    raise Unfit("not null (null)")

@@ -1,0 +1,313 @@
+"""messages without schema -> a type: what kinds of values each field was seen with, and the type that holds them.
+
+Whole numbers are int64, others float64, both in one field float64; but a whole number that no double holds excludes
+the others, and a known column says what its numbers are read into. Of kinds that exclude each other the expected one
+wins, else the most frequent. The words NaN and Infinity are numbers where numbers are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field
+
+from serde.arrays import children
+from serde.events.cloudevents import MARKS
+from serde.json.scalars import held
+
+_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+_NUMBERS = {"whole": pa.int64(), "real": pa.float64()}
+_ORDER = ("text", "object", "list", "number", "flag")
+
+
+@define(eq=False)
+class Seen:
+    """Kinds of the values of one field: text, word, whole, wide (a whole number that no double holds), real, flag,
+    object, list; null is not counted.
+    """
+
+    kinds: Counter[str] = field(factory=Counter)
+    fields: dict[str, Seen] = field(factory=dict)
+    item: Seen | None = None
+    fixed: str | None = None
+    """The kind that was expected beforehand and wins over all others."""
+    numbers: pa.DataType | None = None
+    """What numbers are read into: the type of the known column, as far as it is one of numbers."""
+
+    def look(self, value: object) -> None:
+        """Counts one value and what is in it."""
+        match value:
+            case None:
+                return
+            case bool():
+                self.kinds["flag"] += 1
+            case int():
+                self.kinds["whole" if held(value, 64) else "wide"] += 1
+            case float():
+                self.kinds["real"] += 1
+            case str():
+                self.kinds["word" if value in _WORDS else "text"] += 1
+            case dict():
+                self._object(value)
+            case list():
+                self._list(value)
+
+    def _object(self, value: dict[str, object]) -> None:
+        self.kinds["object"] += 1
+        for name, child in value.items():
+            self.child(name).look(child)
+
+    def _list(self, value: Iterable[object]) -> None:
+        self.kinds["list"] += 1
+        for child in value:
+            self.items().look(child)
+
+    def child(self, name: str) -> Seen:
+        """The field of this name, made when it is new."""
+        if name not in self.fields:
+            self.fields[name] = Seen()
+        return self.fields[name]
+
+    def items(self) -> Seen:
+        """The items of the list, made when they are new."""
+        if self.item is None:
+            self.item = Seen()
+        return self.item
+
+    def credit(self, array: pa.Array) -> None:
+        """Counts the values of a column that was read by a type; nothing in it can be of another kind."""
+        count = len(array) - array.null_count
+        if not count:
+            return
+        if pa.types.is_struct(array.type):
+            self.kinds["object"] += count
+            for child, column in zip(array.type, children(array), strict=True):
+                self.child(child.name).credit(column)
+        elif pa.types.is_list(array.type):
+            self.kinds["list"] += count
+            self.items().credit(array.flatten())
+        elif pa.types.is_floating(array.type):
+            whole = pc.sum(pc.equal(pc.round(array), array)).as_py() or 0
+            self.kinds.update({"whole": whole, "real": count - whole})
+        elif pa.types.is_decimal(array.type):
+            self.kinds["whole"] += count
+        elif (name := _kind_of(array.type)) is not None:
+            self.kinds[name] += count
+
+    def absorb(self, other: Seen) -> None:
+        """Adds what another field was seen with."""
+        self.kinds.update(other.kinds)
+        for name in other.kinds:
+            self.kinds.setdefault(name, 0)
+        self.fixed, self.numbers = self.fixed or other.fixed, self.numbers or other.numbers
+        for name, child in other.fields.items():
+            self.child(name).absorb(child)
+        if other.item is not None:
+            self.items().absorb(other.item)
+
+    def expect(self, kind: pa.DataType, *, fix: bool) -> None:
+        """Adds a type known before: `fix` makes its kinds win; types that JSON has no kind for say nothing."""
+        if pa.types.is_struct(kind):
+            self._note("object", fix=fix)
+            for child in kind:
+                self.child(child.name).expect(child.type, fix=fix)
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            self._note("list", fix=fix)
+            self.items().expect(kind.value_type, fix=fix)
+        elif pa.types.is_decimal(kind):
+            self.numbers = kind if fix else self.numbers
+        elif (name := _kind_of(kind)) is not None:
+            self._note(name, fix=fix)
+            if fix and name in _NUMBERS:
+                self.numbers = _NUMBERS[name]
+
+    def know(self, kind: pa.DataType) -> None:
+        """Expects such a type here and below, as far as there are values of its kind at all."""
+        name = "object" if pa.types.is_struct(kind) else _kind_of(kind)
+        if name is None or _family(name) not in map(_family, self.kinds):
+            return
+        self.fixed = self.fixed or _family(name)
+        self.numbers = self.numbers or _NUMBERS.get(name)
+        for child in kind if pa.types.is_struct(kind) else ():
+            if child.name in self.fields:
+                self.fields[child.name].know(child.type)
+
+    def _note(self, name: str, *, fix: bool) -> None:
+        """A known type without `fix` is only a hint: it holds where nothing was seen, and real stays real."""
+        if fix:
+            self.fixed = _family(name)
+        if fix or not self.kinds or name == "real":
+            self.kinds[name] += 0
+            self.kinds.setdefault(name, 0)
+
+    def winner(self) -> str | None:
+        """The kind that the column gets; None when only nulls were seen."""
+        if self.fixed:
+            return self.fixed
+        families: Counter[str] = Counter()
+        for kind, count in self.kinds.items():
+            families[_family(kind)] += count
+        if not families:
+            return None
+        if families.keys() == {"word"}:
+            return "text"
+        families.pop("word", None)
+        if self.takes_text and not families.keys().isdisjoint({"number", "text"}):
+            return "number" if "number" in families else "text"
+        return max(families, key=lambda family: (families[family], -_ORDER.index(family)))
+
+    @property
+    def takes_text(self) -> bool:
+        """True for a known column of decimals: numbers and texts of numbers may stand in it side by side."""
+        return self.numbers is not None and pa.types.is_decimal(self.numbers)
+
+    def clashes(self) -> bool:
+        """True when kinds that exclude each other were seen here and none was expected; below is not looked at."""
+        families = {_family(kind) for kind in self.kinds} - {"word"}
+        if self.takes_text:
+            families -= {"text"}
+        return not self.fixed and (len(families) > 1 or (self._whole() > 0 and self._real() > 0))
+
+    def _whole(self) -> int:
+        """How many whole numbers there are that no double may stand for."""
+        return 0 if self.numbers is not None else self.kinds["wide"]
+
+    def _real(self) -> int:
+        return self.kinds["real"] + self.kinds["word"]
+
+    def _number(self) -> pa.DataType:
+        if self.numbers is not None:
+            return self.numbers
+        real = "real" in self.kinds or "word" in self.kinds
+        return pa.float64() if real and self._whole() <= self._real() else pa.int64()
+
+    def type(self) -> pa.DataType:
+        """The Arrow type of the column; null where no value was seen."""
+        match self.winner():
+            case "object":
+                return pa.struct([pa.field(name, child.type()) for name, child in self.fields.items()])
+            case "list":
+                return pa.list_(self.item.type() if self.item else pa.null())
+            case "number":
+                return self._number()
+            case "flag":
+                return pa.bool_()
+            case "text":
+                return pa.string()
+            case _:
+                return pa.null()
+
+
+def _family(kind: str) -> str:
+    return "number" if kind in ("whole", "wide", "real") else kind
+
+
+def _kind_of(kind: pa.DataType) -> str | None:
+    if pa.types.is_integer(kind):
+        return "whole"
+    if pa.types.is_floating(kind):
+        return "real"
+    if pa.types.is_boolean(kind):
+        return "flag"
+    return "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
+
+
+def filled(kind: pa.DataType) -> pa.DataType:
+    """The type to read by: boolean where nothing is known (the reader mishandles null items),
+    so true and false pass.
+    """
+    if pa.types.is_null(kind):
+        return pa.bool_()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(child.name, filled(child.type)) for child in kind])
+    return pa.list_(filled(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def pruned(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None = None) -> pa.StructArray:
+    """The struct array without columns that hold nothing; `kind` is its type as far as it is known.
+
+    known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
+    also where it holds nothing: an empty object or list is another value than null, or one that does not fit.
+    """
+    made = _pruned_struct(array, kind, None if known is None else _around(array, known))
+    return pa.array([{}] * len(array), pa.struct([])) if made is None else made
+
+
+def _around(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
+    """The type of events whose rows, or images, have these columns."""
+    names = {field.name for place, field in enumerate(array.type) if array.field(place).null_count < len(array)}
+    images = pa.struct([(name, columns) for name in ("before", "after")])
+    if names >= {"op", "source"} and not names.isdisjoint(images.names):
+        return images
+    if not names >= MARKS or not pa.types.is_struct(array.type.field("data").type):
+        return columns
+    inside = array.type.field("data").type.names
+    if "payload" in inside and set(inside).isdisjoint(images.names):
+        images = pa.struct([("payload", images)])
+    return pa.struct([("data", images)])
+
+
+def _emptied(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column of a known type without any value but structs, which are where they were."""
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
+        return pa.nulls(len(array), kind)
+    below = dict(zip(array.type.names, children(array), strict=True))
+    fields = [_emptied(below.get(field.name, pa.nulls(len(array))), field.type) for field in kind]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=_nulls(array))
+
+
+def _nulls(array: pa.Array) -> pa.BooleanArray | None:
+    return array.is_null() if array.null_count else None
+
+
+def _pruned(array: pa.Array, kind: pa.DataType, known: pa.DataType | None) -> pa.Array | None:
+    """The column, None where it holds nothing: only nulls, and where it is not known, empty objects, or lists of items
+    of which nothing is known.
+    """
+    if array.null_count == len(array):
+        return None
+    if pa.types.is_struct(array.type):
+        if known is not None and not pa.types.is_struct(known):
+            return array
+        made = _pruned_struct(array, kind, known)
+        return _emptied(array, known) if made is None and known is not None else made
+    if pa.types.is_list(array.type):
+        if known is not None and not pa.types.is_list(known):
+            return array
+        return _pruned_list(array, kind.value_type, None if known is None else known.value_type)
+    return array
+
+
+def _pruned_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None) -> pa.StructArray | None:
+    kept: dict[str, pa.Array] = {}
+    expected = {} if known is None else {field.name: field.type for field in known}
+    for child, below, column in zip(array.type, kind, children(array), strict=True):
+        made = _pruned(column, below.type, expected.get(child.name))
+        if made is not None:
+            kept[child.name] = made
+    fields = [pa.field(name, column.type) for name, column in kept.items()]
+    if fields == list(array.type) and fields:
+        return array
+    return pa.StructArray.from_arrays(list(kept.values()), fields=fields, mask=_nulls(array)) if kept else None
+
+
+def _pruned_list(array: pa.ListArray, kind: pa.DataType, known: pa.DataType | None) -> pa.ListArray | None:
+    items = array.flatten()
+    made = _pruned(items, kind, known)
+    if made is None:
+        return None if known is None and _unknown(kind) else array
+    if made.type == items.type:
+        return array
+    sizes = np.concatenate([[0], np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False))])
+    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), made, mask=_nulls(array))
+
+
+def _unknown(kind: pa.DataType) -> bool:
+    """True when no value below was ever seen."""
+    if pa.types.is_struct(kind):
+        return all(_unknown(child.type) for child in kind)
+    return _unknown(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_null(kind))

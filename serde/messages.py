@@ -1,0 +1,43 @@
+"""bytes -> blocks: what a converter hands on; messages of one schema as one struct array.
+
+Every input row is in exactly one of a block, the tombstones or the faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from attrs import frozen
+
+from serde.arrays import Ints
+from serde.faults import Fault
+
+Rows = Ints
+
+
+@frozen(eq=False)
+class Block:
+    """Decoded messages of one schema.
+
+    rows: ascending indices into the input; fields: struct array of the same length, logical Arrow types;
+    schema_id: digest of the schema block ("" without one); name: Connect schema name or None;
+    optional: dotted field path ("id", "after.id") -> optional flag, empty without a schema block; documents: paths of
+    texts that are JSON documents.
+    """
+
+    rows: Rows
+    fields: pa.StructArray
+    schema_id: str
+    name: str | None
+    optional: Mapping[str, bool]
+    documents: frozenset[str] = frozenset()
+
+
+@frozen(eq=False)
+class Decoded:
+    """The outcome for one input array: blocks, tombstones (ascending rows) and faults (by row)."""
+
+    blocks: tuple[Block, ...]
+    tombstones: Rows
+    faults: tuple[Fault, ...]
