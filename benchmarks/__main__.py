@@ -60,10 +60,10 @@ def main(
 
 def measured(folder: Path, sizes: Sizes, only: Sequence[str], console: Console) -> Results:
     """Run the suite over a broker of its own in `folder`."""
-    from connector.demo.servers.kafka_broker import Broker
+    from connector.demo.servers.kafka_broker import KafkaBroker
 
     (folder / "warehouse").mkdir()
-    with Broker(folder / "broker") as broker:
+    with KafkaBroker(folder / "broker") as broker:
         place = Place(folder, broker.bootstrap_servers, broker.pid)
         return measure_all(place, sizes, only, lambda text: console.print(text, markup=False, highlight=False))
 

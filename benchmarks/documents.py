@@ -26,11 +26,11 @@ import pyarrow as pa
 from opensearchpy import OpenSearch
 from opensearchpy.helpers import parallel_bulk
 
-from connector.demo.servers.opensearch_node import SearchNode
-from connector.opensearch.bulk.actions import Style, indexing
-from connector.opensearch.bulk.bulk_processor import Bulk
-from connector.opensearch.documents.document_ids import document_ids
-from connector.opensearch.indexes.mapping import properties
+from connector.demo.servers.opensearch_node import OpenSearchNode
+from connector.opensearch.bulk.actions import WriteOptions, index_rows
+from connector.opensearch.bulk.bulk_processor import BulkProcessor
+from connector.opensearch.documents.document_ids import build_document_ids
+from connector.opensearch.indexes.mapping import map_columns
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 
 ROWS, BUCKET, INDEXES, ROUNDS = 200_000, 20_000, 50, 6
@@ -76,15 +76,15 @@ def _batches(count: int) -> list[pa.RecordBatch]:
 
 
 def _warm(_: int) -> None:
-    list(indexing(Style("x"), rows(0, 100), document_ids([pa.array(range(100))]), None, np.arange(100)))
+    list(index_rows(WriteOptions("x"), rows(0, 100), build_document_ids([pa.array(range(100))]), None, np.arange(100)))
 
 
 def _bucket(job: tuple[str, str, int, int]) -> None:
     url, index, place, total = job
-    bulk, batch = Bulk(ConnectionSettings((url,)), BulkSettings(), _refuse), _batches(total)[place]
+    bulk, batch = BulkProcessor(ConnectionSettings((url,)), BulkSettings(), _refuse), _batches(total)[place]
     count = len(batch)
-    versions, ids = np.full(count, VERSION), document_ids([batch.column("id")])
-    for actions in indexing(Style(index), batch, ids, versions, np.arange(count)):
+    versions, ids = np.full(count, VERSION), build_document_ids([batch.column("id")])
+    for actions in index_rows(WriteOptions(index), batch, ids, versions, np.arange(count)):
         bulk.send(actions)
     assert bulk.finish().indexed == count
 
@@ -125,9 +125,9 @@ def _actions(documents: list[list[dict[str, Any]]], index: Callable[[int], str])
 
 def main(count: int = ROWS) -> None:
     """Measure, each way in turn, and print the medians of rates and ratios."""
-    with TemporaryDirectory() as home, SearchNode(Path(home)) as node:
+    with TemporaryDirectory() as home, OpenSearchNode(Path(home)) as node:
         client = OpenSearch([node.url], timeout=60)
-        mapping = {"properties": properties((field.name, field.type) for field in rows(0, 1).schema)}
+        mapping = {"properties": map_columns((field.name, field.type) for field in rows(0, 1).schema)}
 
         def fresh(case: str, names: int) -> Callable[[int], str]:
             for place in range(names):

@@ -25,7 +25,7 @@ from benchmarks.source.figures import Source
 from benchmarks.source.report import show_source
 from benchmarks.verdicts import MB, Verdict
 from benchmarks.wire.figures import Wire, wire_lines
-from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.java import find_java_home
 from connector.runtime.jvm.lockfile import LOCK_FILE
 
 _COLUMNS = (
@@ -160,7 +160,7 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Python, Java, the packages and the Iceberg and Kafka jars of the lock."""
-    java = subprocess.run([java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
+    java = subprocess.run([find_java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
     found = {"python": platform.python_version(), "java": (java.stderr or java.stdout).partition("\n")[0]}
     found |= {name: version(name) for name in _PACKAGES}
     names = r'"[\w.]+:((?:iceberg-spark-runtime|spark-sql-kafka|kafka_)[\w.-]*):([\w.-]+)"'

@@ -1,7 +1,7 @@
 """texts -> the same texts without secrets: for every line that is logged or printed, whoever wrote it.
 
 Secrets are found by how they stand in a text (in a URL, behind a name that means a secret) and by their values, as far
-as these were `remember`ed from the configuration.
+as these were `remember_secret`ed from the configuration.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 MASK = "***"
-NAMES = (
+SENSITIVE_NAMES = (
     r"passw(?:or)?d|passphrase|secret|token|credential|jaas|signature|authorization|connection[._-]?string"
     r"|user[._-]?info|(?:api|access|account|shared|encryption|decryption|private|sse|store)[._-]?key"
     r"|(?<![a-z])(?:sas|pwd|sig)(?![a-z])"
@@ -18,15 +18,15 @@ NAMES = (
 """What the names of secret properties have in them; Python and Java read it alike, whatever the case."""
 IN_URL = r"://[^\s/:@]*:[^\s/'\"@]+@"
 """User and password of a URL."""
-SPARK_REGEX = rf"(?i){NAMES}|[.]header[.]|{IN_URL}"
+SPARK_REGEX = rf"(?i){SENSITIVE_NAMES}|[.]header[.]|{IN_URL}"
 """For Spark: names of properties, or values, that its pages and logs do not show."""
 
 _SHORTEST = 6
 _PUBLIC = re.compile(r"(?:provider|source|type|enabled|ur[il]|location|algorithm|class|factory|endpoint|ms)$")
-_SECRET_NAME = re.compile(NAMES, re.IGNORECASE)
+_SECRET_NAME = re.compile(SENSITIVE_NAMES, re.IGNORECASE)
 _URL = re.compile(r"://[^\s/:@'\"]*:[^\s/'\"]+@|(?<=jdbc:oracle:)[^\s@]*@", re.IGNORECASE)
 _PAIR = re.compile(
-    rf"([\w.-]*(?:{NAMES})[\w.-]*[\"']?\s?[=]\s?|[\"'][\w.-]*(?:{NAMES})[\w.-]*[\"']\s?:\s?)"
+    rf"([\w.-]*(?:{SENSITIVE_NAMES})[\w.-]*[\"']?\s?[=]\s?|[\"'][\w.-]*(?:{SENSITIVE_NAMES})[\w.-]*[\"']\s?:\s?)"
     rf"(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\{{[^}}]*\}}|[^\s&;,)\]}}'\"]+)",
     re.IGNORECASE,
 )
@@ -42,7 +42,7 @@ def is_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def remember(name: str, value: str) -> None:
+def remember_secret(name: str, value: str) -> None:
     """Keep what is secret in a property's value: all of it, what stands in its URL, or in its login."""
     found = [part for match in (*_PASSWORDS.findall(value), *_QUOTED.findall(value)) for part in match]
     if is_secret(name) and not _PUBLIC.search(name):
@@ -50,7 +50,7 @@ def remember(name: str, value: str) -> None:
     _known.update(part for part in found if len(part) >= _SHORTEST)
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """The text with a mask for each secret."""
     for value in sorted(_known, key=len, reverse=True):
         if value in text:
@@ -59,19 +59,19 @@ def redacted(text: str) -> str:
     return _PAIR.sub(lambda match: match[1] + MASK, text)
 
 
-def redacted_all(value: Any) -> Any:
+def redact_all(value: Any) -> Any:
     """Texts within lists, tuples and mappings redacted; everything else as it is, keys too."""
     if isinstance(value, str):
-        return redacted(value)
+        return redact(value)
     if isinstance(value, dict):
-        return {key: redacted_all(item) for key, item in value.items()}
+        return {key: redact_all(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(redacted_all, value)) if type(value) in {list, tuple} else value
+        return type(value)(map(redact_all, value)) if type(value) in {list, tuple} else value
     return value
 
 
-def shown(text: str) -> str:
+def redact_login(text: str) -> str:
     """A value of a property for a message about it: without what may be a user's name and password before an @."""
     head, at, host = text.rpartition("@")
     scheme, slashes, _ = head.partition("://")
-    return redacted(f"{scheme}://{MASK}@{host}" if at and slashes else f"{MASK}@{host}" if at else text)
+    return redact(f"{scheme}://{MASK}@{host}" if at and slashes else f"{MASK}@{host}" if at else text)

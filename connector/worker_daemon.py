@@ -10,8 +10,8 @@ from pyspark.daemon import manager
 # Imported here, once, for every worker that is forked.
 import connector.sink.job.map_task
 import connector.source.changes.rewrites.file_diff  # noqa: F401
-from connector.runtime.spark.python_workers import settle
+from connector.runtime.spark.python_workers import configure_worker
 
 if __name__ == "__main__":
-    settle()
+    configure_worker()
     manager()

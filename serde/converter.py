@@ -7,10 +7,10 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from serde.avro.converter import AvroConverter
-from serde.avro.schema_source import Fetch
+from serde.avro.schema_source import FetchSchema
 from serde.faults import Stage
 from serde.json.converter import JsonConverter
-from serde.messages import Decoded
+from serde.messages import DecodedMessages
 from serde.plain import PlainConverter
 
 Format = Literal["auto", "json", "json-schema", "avro", "string", "bytes"]
@@ -19,7 +19,9 @@ Format = Literal["auto", "json", "json-schema", "avro", "string", "bytes"]
 class Converter(Protocol):
     """Decodes keys or values of one format."""
 
-    def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
+    def decode(
+        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
+    ) -> DecodedMessages:
         """Decodes an array of messages (binary or string, large or not, sliced or not; null is a tombstone).
 
         expected: columns of the row where they are known (a flattened event's, or an envelope's images), for messages
@@ -28,10 +30,10 @@ class Converter(Protocol):
         """
 
 
-def converter(
+def make_converter(
     fmt: Format,
     wanted: frozenset[str] | None = None,
-    fetch: Fetch | None = None,
+    fetch: FetchSchema | None = None,
     words: frozenset[str] = frozenset(),
 ) -> Converter:
     """The converter of a format: json (payload only), json-schema ({"schema","payload"}), auto (either, told per

@@ -13,7 +13,7 @@ Stage = Literal["KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"]
 
 
 @frozen
-class Fault:
+class RecordError:
     """One record that could not be read: `row` is the index in the array that was given to `decode`."""
 
     row: int

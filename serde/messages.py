@@ -11,13 +11,13 @@ import pyarrow as pa
 from attrs import frozen
 
 from serde.arrays import Ints
-from serde.faults import Fault
+from serde.faults import RecordError
 
 Rows = Ints
 
 
 @frozen(eq=False)
-class Block:
+class MessageBlock:
     """Decoded messages of one schema.
 
     rows: ascending indices into the input; fields: struct array of the same length, logical Arrow types;
@@ -35,9 +35,9 @@ class Block:
 
 
 @frozen(eq=False)
-class Decoded:
+class DecodedMessages:
     """The outcome for one input array: blocks, tombstones (ascending rows) and faults (by row)."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[MessageBlock, ...]
     tombstones: Rows
-    faults: tuple[Fault, ...]
+    faults: tuple[RecordError, ...]

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from serde.faults import Fault, Stage
-from serde.json.json_lines import Texts, texts_of, windows
-from serde.json.primitive_keys import field_name
-from serde.messages import Block, Decoded, Rows
+from serde.faults import RecordError, Stage
+from serde.json.json_lines import TextWindows, text_windows, window_array
+from serde.json.primitive_keys import key_field_name
+from serde.messages import DecodedMessages, MessageBlock, Rows
 
 
 @frozen
@@ -21,23 +21,25 @@ class PlainConverter:
 
     text: bool
 
-    def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
+    def decode(
+        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
+    ) -> DecodedMessages:
         """See `serde.converter.Converter.decode`; a key of a table with one identifier field has that field's name."""
-        texts, nulls = texts_of(data)
+        texts, nulls = text_windows(data)
         rows = np.flatnonzero(~nulls)
         column, wrong = self._column(texts.pick(rows))
-        faults = tuple(Fault(int(row), stage, "not UTF-8") for row in rows[wrong])
+        faults = tuple(RecordError(int(row), stage, "not UTF-8") for row in rows[wrong])
         keep = np.ones(len(rows), np.bool_)
         keep[wrong] = False
-        fields = pa.StructArray.from_arrays([column], [_name(stage, expected)]).filter(pa.array(keep))
-        block = Block(rows[keep], fields, "", None, {})
-        return Decoded((block,) if len(block.rows) else (), np.flatnonzero(nulls), faults)
+        fields = pa.StructArray.from_arrays([column], [_column_name(stage, expected)]).filter(pa.array(keep))
+        block = MessageBlock(rows[keep], fields, "", None, {})
+        return DecodedMessages((block,) if len(block.rows) else (), np.flatnonzero(nulls), faults)
 
-    def _column(self, texts: Texts) -> tuple[pa.Array, Rows]:
+    def _column(self, texts: TextWindows) -> tuple[pa.Array, Rows]:
         none = np.zeros(0, np.int64)
         if not len(texts):
             return pa.array([], pa.string() if self.text else pa.binary()), none
-        data = windows(texts.data, texts.starts, texts.ends)
+        data = window_array(texts.data, texts.starts, texts.ends)
         if not self.text:
             return data, none
         try:
@@ -59,5 +61,5 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _name(stage: Stage, expected: pa.StructType | None) -> str:
-    return field_name(expected) if stage == "KEY_CONVERTER" else "value"
+def _column_name(stage: Stage, expected: pa.StructType | None) -> str:
+    return key_field_name(expected) if stage == "KEY_CONVERTER" else "value"

@@ -13,8 +13,8 @@ from hypothesis import core as hypothesis_core
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from connector.runtime.jvm.jars import jars
-from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.jars import fetch_jars
+from connector.runtime.jvm.java import find_java_home
 from tests.host import Host
 from tests.model import recordings
 from tests.order import Stopwatch, put_in_order
@@ -114,11 +114,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session that only reads tables; the sink runs in processes of its own."""
-    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
-        "spark.jars": ",".join(str(path) for path in jars("spark")),
+        "spark.jars": ",".join(str(path) for path in fetch_jars("spark")),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
         JAVA_OPTIONS: SHORT_LIVED,

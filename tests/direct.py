@@ -12,15 +12,15 @@ from typing import Any
 from attrs import frozen
 from pyspark.sql import SparkSession
 
-from connector.iceberg.read.table_reader import release
+from connector.iceberg.read.table_reader import release_reads
 from connector.settings import SourceSettings
 from connector.settings.source.settings import load
-from connector.source.changes.snapshot_diff import changes
-from connector.source.envelope.event_format import At, stamp
-from connector.source.factory import build
+from connector.source.changes.snapshot_diff import read_changes
+from connector.source.envelope.event_format import SnapshotInfo, event_ts_ns
+from connector.source.factory import build_source
 from connector.source.snapshots.next_step import Ancestor
-from connector.source.snapshots.table_history import ancestor
-from connector.source.table_capture import Done, Feed
+from connector.source.snapshots.table_history import parse_ancestor
+from connector.source.table_capture import StepReport, TableCapture
 from tests.searching import Search
 from tests.source_tables import Subject
 
@@ -58,18 +58,18 @@ class Direct:
         """The settings of a source of one table."""
         return load([self.file(table.replace(".", "-"), [table], extra)], environ={})
 
-    def run(self, table: str, extra: dict[str, str] | None = None) -> list[Done]:
+    def run(self, table: str, extra: dict[str, str] | None = None) -> list[StepReport]:
         """Bring the index to the table's snapshot of now; the steps it took."""
-        steps: list[Done] = []
-        build(self.spark, self.settings(table, extra), steps.append).run(once=True)
+        steps: list[StepReport] = []
+        build_source(self.spark, self.settings(table, extra), steps.append).run(once=True)
         return steps
 
-    def feed(self, table: str, extra: dict[str, str] | None = None) -> Feed:
+    def feed(self, table: str, extra: dict[str, str] | None = None) -> TableCapture:
         """The way of one table, to be driven by hand."""
         *namespace, name = table.split(".")
-        running = build(self.spark, self.settings(table, extra), lambda _: None)
+        running = build_source(self.spark, self.settings(table, extra), lambda _: None)
         opened = running.open_(tuple(namespace), name)
-        assert isinstance(opened, Feed)
+        assert isinstance(opened, TableCapture)
         return opened
 
     def differences(self, subject: Subject) -> list[str]:
@@ -96,18 +96,18 @@ class Direct:
     def again(self, subject: Subject, random: Random) -> None:
         """Send every snapshot's changes once more, in a random order, with the versions that they had."""
         feed = self.feed(subject.short)
-        taken: list[tuple[At, int]] = []
+        taken: list[tuple[SnapshotInfo, int]] = []
         before = None
         for found in feed.snapshots.ancestors():
-            at = _at(ancestor(found), before)
+            at = _at(parse_ancestor(found), before)
             before = at.ts_ns
             if found.get("summary", {}).get("operation") != "replace":
                 taken.append((at, found["snapshot-id"]))
         random.shuffle(taken)
         for at, snapshot_id in taken:
             shape = feed.shape(at, reads=False)
-            feed.out.emit(changes(self.spark, feed.table, snapshot_id, shape.keys), shape, reads=False)
-            release(self.spark, feed.table)
+            feed.out.publish(read_changes(self.spark, feed.table, snapshot_id, shape.keys), shape, reads=False)
+            release_reads(self.spark, feed.table)
 
 
 def index_of(table: str) -> str:
@@ -115,8 +115,10 @@ def index_of(table: str) -> str:
     return f"lake.{table}"
 
 
-def _at(found: Ancestor, before: int | None) -> At:
-    return At(found.snapshot_id, found.parent_id, found.sequence_number, stamp(found.timestamp_ms, before))
+def _at(found: Ancestor, before: int | None) -> SnapshotInfo:
+    return SnapshotInfo(
+        found.snapshot_id, found.parent_id, found.sequence_number, event_ts_ns(found.timestamp_ms, before)
+    )
 
 
 def _expected(value: Any) -> Any:

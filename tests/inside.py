@@ -14,8 +14,8 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from connector.settings import SinkSettings, load
-from connector.sink.factory import Sink, build
-from connector.sink.microbatch.processor import Report
+from connector.sink.factory import Sink, build_sink
+from connector.sink.microbatch.processor import BatchReport
 from tests.reading import Lake
 from tests.running import Workspace
 
@@ -38,21 +38,23 @@ class Inside:
         """The sink's settings, `extra` on top."""
         return load([self.space.file(extra or {})])
 
-    def sink(self, extra: Mapping[str, str] | None = None, told: Callable[[Report], object] = lambda _: None) -> Sink:
+    def sink(
+        self, extra: Mapping[str, str] | None = None, told: Callable[[BatchReport], object] = lambda _: None
+    ) -> Sink:
         """A sink at its starting position, to be closed; `told` gets each batch's report."""
         assert self.lake
 
         # Iceberg's commits call back into Python; a sink that is not run as a stream needs that too.
         ensure_callback_server_started(self.spark.sparkContext._gateway)
 
-        def tell(report: Report) -> None:
+        def tell(report: BatchReport) -> None:
             told(report)
 
-        return build(self.spark, self.settings(extra), tell)
+        return build_sink(self.spark, self.settings(extra), tell)
 
-    def run(self, extra: Mapping[str, str] | None = None) -> list[Report]:
+    def run(self, extra: Mapping[str, str] | None = None) -> list[BatchReport]:
         """Run the sink once, up to the offsets at its start; raises what ended it."""
-        reports: list[Report] = []
+        reports: list[BatchReport] = []
         sink = self.sink(extra, reports.append)
         try:
             sink.stream.run(once=True)

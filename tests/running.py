@@ -18,8 +18,8 @@ from typing import Any
 from attrs import frozen
 
 from connector.runtime.jvm.cache import cache_dir
-from connector.runtime.jvm.jars import jars
-from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.jars import fetch_jars
+from connector.runtime.jvm.java import find_java_home
 from tests.host import PROJECT, Host
 
 COMMITTED = "batch committed"
@@ -223,7 +223,7 @@ def quick_settings(make: Callable[[], Workspace]) -> dict[str, str]:
     They are in a JVM's class data archive, which is kept in the cache folder: the first run that has none of these jars
     and this Java makes it, with the sink of a workspace from `make`.
     """
-    found = jars("spark")
+    found = fetch_jars("spark")
     archive = _archive(found)
     class_path = {"spark.driver.extraClassPath": os.pathsep.join(map(str, found))}
     quiet = "-Xlog:disable -Xlog:all=error:stderr"
@@ -244,7 +244,7 @@ def quick_settings(make: Callable[[], Workspace]) -> dict[str, str]:
 
 def _archive(class_path: Iterable[Path]) -> Path:
     """Where the archive of these jars and the Java of now is; a JVM takes it for the very same files only."""
-    java = java_home()
+    java = find_java_home()
     release = java / "release"
     told = [str(java), release.read_text(encoding="utf-8") if release.exists() else ""]
     told += [f"{jar} {jar.stat().st_mtime_ns} {jar.stat().st_size}" for jar in class_path]

@@ -22,8 +22,8 @@ from typing import Any
 
 from attrs import frozen
 
-from connector.demo.servers.kafka_broker import Broker
-from connector.demo.servers.opensearch_node import SearchNode
+from connector.demo.servers.kafka_broker import KafkaBroker
+from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.demo.servers.schema_registry import SchemaRegistry
 from connector.demo.servers.server import Server
 from tests.host import PROJECT
@@ -31,9 +31,9 @@ from tests.host import PROJECT
 FIRST_S = 60.0
 """How long a keeper waits for its first connection."""
 KINDS: dict[str, Callable[[Path], Server]] = {
-    "broker": Broker,
+    "broker": KafkaBroker,
     "registry": SchemaRegistry,
-    "search": lambda home: SearchNode(home, settings={"cluster.max_shards_per_node": "10000"}),
+    "search": lambda home: OpenSearchNode(home, settings={"cluster.max_shards_per_node": "10000"}),
 }
 ADDRESSES: dict[str, Callable[[Any], str]] = {
     "broker": lambda broker: broker.bootstrap_servers,

@@ -12,16 +12,23 @@ import attrs
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from connector.iceberg.catalog.snapshot_schema import snapshot_schema
-from connector.iceberg.catalog.snapshots import Snapshots
+from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
+from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import is_delete
-from connector.iceberg.read.table_reader import release
+from connector.iceberg.commit.commit import is_delete_file
+from connector.iceberg.read.table_reader import release_reads
 from connector.iceberg.write.table_writer import TableWriter
-from connector.source.changes.row_key import KeyKind, Keys, keys_of
-from connector.source.changes.snapshot_diff import changes
-from connector.source.snapshots.next_step import Change, Head, Position, Skip, SnapshotMode, decide
-from connector.source.snapshots.table_history import history
+from connector.source.changes.row_key import KeyKind, RowKey, choose_snapshot_key
+from connector.source.changes.snapshot_diff import read_changes
+from connector.source.snapshots.next_step import (
+    SkipSnapshot,
+    SnapshotMode,
+    SnapshotOffset,
+    StreamChanges,
+    TableHead,
+    decide_next_step,
+)
+from connector.source.snapshots.table_history import read_history
 
 CATALOG = "source_tests"
 Plain = Any
@@ -85,7 +92,7 @@ class Subject:
             names[0] = "id"
             self.table().java.updateSchema().setIdentifierFields(names).commit()
         self.copy: Counter[Plain] = Counter()
-        self.position = Position(self.table().uuid, None)
+        self.position = SnapshotOffset(self.table().uuid, None)
 
     def table(self) -> Table:
         """The table, freshly loaded."""
@@ -101,40 +108,44 @@ class Subject:
         """Call one of Iceberg's procedures on the table."""
         self.spark.sql(f"CALL {self.catalog}.system.{procedure}(table => '{self.short}'{arguments})").collect()
 
-    def keys(self, table: Table, snapshot_id: int, configured: Sequence[str] = ()) -> Keys:
+    def keys(self, table: Table, snapshot_id: int, configured: Sequence[str] = ()) -> RowKey:
         """What identifies rows at a snapshot."""
-        return keys_of(snapshot_schema(self.spark, table, snapshot_id), table.format_version, configured, self.name)
+        return choose_snapshot_key(
+            load_snapshot_schema(self.spark, table, snapshot_id), table.format_version, configured, self.name
+        )
 
-    def events(self, snapshot_id: int, keys: Keys | None = None) -> list[Event]:
+    def events(self, snapshot_id: int, keys: RowKey | None = None) -> list[Event]:
         """The changes of one snapshot."""
         table = self.table()
-        frame = changes(self.spark, table, snapshot_id, keys or self.keys(table, snapshot_id))
+        frame = read_changes(self.spark, table, snapshot_id, keys or self.keys(table, snapshot_id))
         found = [(row.op, plain(row.before), plain(row.after), row.row_id) for row in frame.collect()]
-        release(self.spark, table)
+        release_reads(self.spark, table)
         return found
 
     def rows(self, snapshot_id: int) -> Counter[Plain]:
         """The table's rows at a snapshot, as Spark reads them."""
         return counted(self.spark.sql(f"SELECT * FROM {self.name} VERSION AS OF {snapshot_id}"))
 
-    def next(self) -> Change | Skip | None:
+    def next(self) -> StreamChanges | SkipSnapshot | None:
         """What the connector would do next; None when nothing is new."""
         table = self.table()
-        snapshots = Snapshots(self.spark, table)
-        head = Head(table.uuid, snapshots.newest())
-        decision = decide(self.name, self.position, SnapshotMode.INITIAL, head, lambda: history(snapshots))
-        return decision if isinstance(decision, Change | Skip) else None
+        snapshots = SnapshotHistory(self.spark, table)
+        head = TableHead(table.uuid, snapshots.newest())
+        decision = decide_next_step(
+            self.name, self.position, SnapshotMode.INITIAL, head, lambda: read_history(snapshots)
+        )
+        return decision if isinstance(decision, StreamChanges | SkipSnapshot) else None
 
-    def follow(self, keys: Keys | None = None) -> list[list[Event]]:
+    def follow(self, keys: RowKey | None = None) -> list[list[Event]]:
         """Take every new snapshot over into the copy, compare after each, and give the events of each."""
         done = []
         while (step := self.next()) is not None:
             snapshot_id = step.snapshot.snapshot_id
-            found = self.events(snapshot_id, keys) if isinstance(step, Change) else []
+            found = self.events(snapshot_id, keys) if isinstance(step, StreamChanges) else []
             kind = (keys or self.keys(self.table(), snapshot_id)).kind
             self.apply(found, kind)
             assert self.copy == self.rows(snapshot_id), f"{self.kind} differs after {step} with {found}"
-            self.position = Position(self.position.table_uuid, snapshot_id)
+            self.position = SnapshotOffset(self.position.table_uuid, snapshot_id)
             done.append(found)
         return done
 
@@ -182,7 +193,7 @@ def upsert(table: Table, rows: Iterable[Row], deleted: Iterable[Row] = ()) -> No
     delta = table.java.newRowDelta()
     for description in writer.close():
         [file] = table.content_files([description])
-        if is_delete(description):
+        if is_delete_file(description):
             delta.addDeletes(file)
         else:
             delta.addRows(file)

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from connector.settings import SourceSettings
 from connector.settings.source.settings import load
-from connector.source.factory import build
-from connector.source.table_capture import Done
+from connector.source.factory import build_source
+from connector.source.table_capture import StepReport
 from tests.model.recordings import Record
 from tests.reading import Lake
 from tests.running import catalog
@@ -77,10 +77,10 @@ class Spring:
         """The source's settings."""
         return load([self.file(extra)], environ={})
 
-    def publish(self, extra: Mapping[str, str] | None = None) -> list[Done]:
+    def publish(self, extra: Mapping[str, str] | None = None) -> list[StepReport]:
         """Run the source up to the snapshots of now; the steps it took."""
-        steps: list[Done] = []
-        build(self.spark, self.settings(extra), steps.append).run(once=True)
+        steps: list[StepReport] = []
+        build_source(self.spark, self.settings(extra), steps.append).run(once=True)
         return steps
 
     def topic(self, table: str) -> str:

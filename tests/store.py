@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyarrow.fs import S3FileSystem
 
-from connector.demo.servers.ports import LOOPBACK, answers, free_ports
-from connector.demo.servers.process import Child
+from connector.demo.servers.ports import LOOPBACK, free_ports, is_answering
+from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
 
 KEY, SECRET = "AKIAICEBRIDGE00TESTS", "s3-marker-Zk1q9"
@@ -49,12 +49,12 @@ class Store(Server):
         S3FileSystem(**settings, allow_bucket_creation=True).create_dir(name)
         return f"s3://{name}"
 
-    def _launch(self) -> Child:
+    def _launch(self) -> ChildProcess:
         self._port = self._port or free_ports(1)[0]
-        return Child([sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(self._port)], self.log)
+        return ChildProcess([sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(self._port)], self.log)
 
-    def _answers(self) -> bool:
-        if not answers(self.port):
+    def _is_answering(self) -> bool:
+        if not is_answering(self.port):
             return False
         try:
             with urllib.request.urlopen(f"{self.url}/moto-api/", timeout=5):

@@ -25,17 +25,17 @@ from benchmarks.source.idle import measure_idle
 from benchmarks.source.plan import LARGER, PUBLISHED, ROUNDS, VIEW_ROUNDS, SourceCase, source_cases, table_name
 from benchmarks.source.tables import expected, make, make_base, share
 from connector.errors import ConnectorError
-from connector.iceberg.read.table_reader import release
-from connector.source.changes.row_key import KeyKind, Keys
-from connector.source.changes.snapshot_diff import changes
-from connector.source.envelope.json_values import settle
+from connector.iceberg.read.table_reader import release_reads
+from connector.source.changes.row_key import KeyKind, RowKey
+from connector.source.changes.snapshot_diff import read_changes
+from connector.source.envelope.json_values import configure_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from connector.iceberg.catalog.table import Table
 
-KEYS = Keys(KeyKind.IDENTIFIERS, ("id",))
+KEYS = RowKey(KeyKind.IDENTIFIERS, ("id",))
 _VIEW = "seen"
 _FLAT = (
     "inline(CASE op WHEN 'u' THEN array(named_struct('change', 'UPDATE_BEFORE', 'image', before), "
@@ -52,7 +52,7 @@ def main(job_file: str) -> None:
     job = json.loads(Path(job_file).read_text())
     cases = [case for case in source_cases() if case.name in job["cases"]]
     spark = open_session("benchmark source", Path(job["warehouse"]))
-    settle(spark)
+    configure_session(spark)
     with TreeSampler(os.getpid(), None) as sampler:
         make_base(spark, job["rows"], LARGER if any(case.large for case in cases) else 1)
         if job["publish"]:
@@ -89,11 +89,11 @@ def _measured(spark: SparkSession, case: SourceCase, table: Table, snapshot_id: 
     right = expected(spark, case, table, snapshot_id, rows).localCheckpoint()
     figures: dict[str, Any] = {"changes": right.count()}
     faults = {}
-    first = changes(spark, table, snapshot_id, KEYS).selectExpr(_FLAT).selectExpr("change", "image.*")
+    first = read_changes(spark, table, snapshot_id, KEYS).selectExpr(_FLAT).selectExpr("change", "image.*")
     faults["ours"] = difference(right, first)
-    release(spark, table)
-    figures["ours"] = timed(lambda: consume(changes(spark, table, snapshot_id, KEYS)), ROUNDS)
-    release(spark, table)
+    release_reads(spark, table)
+    figures["ours"] = timed(lambda: consume(read_changes(spark, table, snapshot_id, KEYS)), ROUNDS)
+    release_reads(spark, table)
     if case.view:
         faults["view"] = difference(right, view(spark, case, table, snapshot_id))
         figures["view"] = timed(lambda: consume(view(spark, case, table, snapshot_id)), VIEW_ROUNDS)

@@ -20,14 +20,14 @@ from benchmarks.session import CATALOG, SPARK, catalog_properties, qualified, sq
 from benchmarks.source.plan import NAMESPACE, POLLS, PREFIX, SNAPSHOTS, table_name
 from benchmarks.source.rest import RestCatalog
 from benchmarks.source.tables import create, load
-from connector.iceberg.catalog.snapshots import Snapshots
+from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.settings.source.settings import load as settings_of
-from connector.source.factory import build
+from connector.source.factory import build_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connector.source.table_capture import Feed
+    from connector.source.table_capture import TableCapture
 
 _SEED, _OLD = "young", "old"
 _REST = "rest"
@@ -40,7 +40,7 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
     spark.sql(f"CALL `{CATALOG}`.system.register_table({where})")
     file = warehouse.parent / "source-idle.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties(warehouse, bootstrap).items()))
-    tables = build(spark, settings_of([file], environ={}), lambda _: None)
+    tables = build_source(spark, settings_of([file], environ={}), lambda _: None)
     feed: Any = tables.open_((NAMESPACE,), _OLD)
     feed.step(pinned=False)  # the first one stores where changes begin
     local = polls(feed)
@@ -48,7 +48,7 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
         for key, value in server.spark_settings(_REST).items():
             spark.conf.set(key, value)
         table = load(spark, table_name(_OLD), _REST)
-        remote = attrs.evolve(feed, table=table, snapshots=Snapshots(spark, table))
+        remote = attrs.evolve(feed, table=table, snapshots=SnapshotHistory(spark, table))
         polls(remote, 3)
         before = server.requests
         rest = polls(remote)
@@ -56,7 +56,7 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
     return {"snapshots": SNAPSHOTS, "jdbc_ms": local, "rest_ms": rest, "requests": requests}
 
 
-def polls(feed: Feed, count: int = POLLS) -> list[float]:
+def polls(feed: TableCapture, count: int = POLLS) -> list[float]:
     """Milliseconds of each of some steps that find nothing to do."""
     found = []
     for _ in range(count):

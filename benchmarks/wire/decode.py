@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from benchmarks.topics import end_offsets, fill
 from benchmarks.wire.figures import FORMATS, JSON
 from benchmarks.wire.messages import SCHEMA_ID, Events, events, messages
-from connector.kafka.consumer.assignment import Feed
-from connector.kafka.consumer.broker_client import Address
-from connector.kafka.consumer.fetcher import Reading
+from connector.kafka.consumer.assignment import PartitionAssignment
+from connector.kafka.consumer.broker_client import ClusterAddress
+from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from serde.converter import Converter, converter
+from serde.converter import Converter, make_converter
 
 ROUNDS = 4
 _PIECE = 50_000
@@ -33,7 +33,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     """Fill the topics, then read them in turns; `per_s` are events per CPU second, the best of the rounds."""
     some = events(job["events"])
     feeds = {name: _filled(job["bootstrap"], name, some) for name in FORMATS}
-    decoders = {name: converter(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__) for name in FORMATS}
+    decoders = {name: make_converter(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__) for name in FORMATS}
     read = {name: pa.concat_tables(_columns(feeds[name], decoders[name])) for name in FORMATS}
     faults = [name for name in FORMATS if not _same(read[name], read[JSON], len(some.values))]
     read.clear()
@@ -48,15 +48,15 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     return {"per_s": {name: len(some.values) / seconds for name, seconds in best.items()}, "fault": fault}
 
 
-def _filled(bootstrap: str, name: str, some: Events) -> Feed:
+def _filled(bootstrap: str, name: str, some: Events) -> PartitionAssignment:
     topic, values = f"wire.{name}", list(messages(name, some))
     pieces = range(0, len(values), _PIECE)
     fill(bootstrap, topic, ([(b"%d" % i, v) for i, v in enumerate(values[at : at + _PIECE])] for at in pieces))
     ranges = tuple(OffsetRange(topic, number, 0, end) for number, end in enumerate(end_offsets(bootstrap, topic)))
-    return Feed(Address.of({"bootstrap.servers": bootstrap}), Reading(), (ranges,))
+    return PartitionAssignment(ClusterAddress.of({"bootstrap.servers": bootstrap}), FetchSettings(), (ranges,))
 
 
-def _columns(feed: Feed, decoder: Converter) -> Iterator[pa.Table]:
+def _columns(feed: PartitionAssignment, decoder: Converter) -> Iterator[pa.Table]:
     for chunk in feed.chunks(0):
         decoded = decoder.decode(chunk.records.value, "VALUE_CONVERTER")
         if decoded.faults:

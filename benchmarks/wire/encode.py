@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.session import open_session
 from benchmarks.wire.figures import AVRO, BLOCKS, JSON
-from connector.source.destinations.kafka_records import records
-from connector.source.envelope.envelope import Wire
-from connector.source.envelope.json_values import settle
-from connector.source.envelope.row_schema import key
-from serde.emit.avro_datums import Avro
+from connector.source.destinations.kafka_records import to_kafka_records
+from connector.source.envelope.envelope import EventFormat
+from connector.source.envelope.json_values import configure_session
+from connector.source.envelope.row_schema import describe_key
+from serde.emit.avro_datums import AvroSerializer
 from serde.emit.avro_schema import avro_schema
-from serde.emit.envelope import Origin
-from serde.emit.row_schema import Member, Plain, Record
-from serde.emit.type_mapping import Modes
+from serde.emit.envelope import SourceInfo
+from serde.emit.row_schema import Primitive, RowField, RowStruct
+from serde.emit.type_mapping import HandlingModes
 
 ROUNDS = 4
 _ROWS_PER_EVENT = 5
@@ -47,7 +47,7 @@ _COLUMNS = {
     "country": ("string", "substring('DEFRITESPL', 1 + 2 * cast(id % 5 AS INT), 2)"),
     "code": ("string", "hex(id)"),
 }
-_ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, 4, 2)
+_ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, 4, 2)
 
 
 def main(job: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home:
         spark = open_session("encoding", Path(home))
         try:
-            settle(spark)
+            configure_session(spark)
             rows = _stored(spark, Path(home) / "rows", count)
             wires = _wires()
             best = dict.fromkeys(wires, float("inf"))
@@ -74,24 +74,28 @@ def _stored(spark: SparkSession, path: Path, count: int) -> DataFrame:
     return spark.read.parquet(str(path)).selectExpr("'c' AS op", "struct(*) AS after")
 
 
-def _wires() -> dict[str, Wire]:
-    kinds = {name: Plain(kind, 12, 2) if kind == "decimal" else Plain(kind) for name, (kind, _) in _COLUMNS.items()}
-    row = Record(tuple(Member(name, kind, name != "id") for name, kind in kinds.items()))
-    with_blocks = Wire("p.db.t", row, key(row, ("id",)), Modes(), _ORIGIN)
+def _wires() -> dict[str, EventFormat]:
+    kinds = {
+        name: Primitive(kind, 12, 2) if kind == "decimal" else Primitive(kind) for name, (kind, _) in _COLUMNS.items()
+    }
+    row = RowStruct(tuple(RowField(name, kind, name != "id") for name, kind in kinds.items()))
+    with_blocks = EventFormat("p.db.t", row, describe_key(row, ("id",)), HandlingModes(), _ORIGIN)
     json_ = attrs.evolve(with_blocks, key_schemas=False, value_schemas=False)
     assert json_.key_schema is not None
     texts = [json.dumps(avro_schema(schema)) for schema in (json_.key_schema, json_.value_schema)]
-    avro = attrs.evolve(json_, key_avro=Avro(texts[0], 1), value_avro=Avro(texts[1], 2, json_.constant))
+    avro = attrs.evolve(
+        json_, key_avro=AvroSerializer(texts[0], 1), value_avro=AvroSerializer(texts[1], 2, json_.constant)
+    )
     return {JSON: json_, BLOCKS: with_blocks, AVRO: avro}
 
 
-def _seconds(rows: DataFrame, wire: Wire) -> float:
+def _seconds(rows: DataFrame, wire: EventFormat) -> float:
     """CPU seconds of all our processes."""
     changes = rows.selectExpr(
         "op", "IF(after.id < 0, after, NULL) AS before", "after", "cast(NULL AS BIGINT) AS row_id"
     )
     began = _cpu_s()
-    records(changes, wire, reads=False).write.format("noop").mode("overwrite").save()
+    to_kafka_records(changes, wire, reads=False).write.format("noop").mode("overwrite").save()
     return _cpu_s() - began
 
 

@@ -12,32 +12,34 @@ from contextlib import contextmanager
 import attrs
 
 from connector.errors import ConnectorError
-from connector.kafka.admin import Cluster
+from connector.kafka.admin import KafkaAdmin
 from connector.settings import SinkSettings
-from connector.sink.factory import look
-from connector.sink.microbatch.start_offsets import Seen
+from connector.sink.factory import inspect_cluster
+from connector.sink.microbatch.start_offsets import ClusterState
 
 TIMEOUT_S = 5.0
 
 
 @attrs.frozen
-class Glance:
+class ClusterView:
     """What was seen, with no topics where the cluster gave no answer; then `unanswered` says so, in one line."""
 
-    seen: Seen
+    seen: ClusterState
     unanswered: str = ""
 
 
 @contextmanager
-def glanced(settings: SinkSettings) -> Iterator[Future[Glance]]:
+def view_cluster(settings: SinkSettings) -> Iterator[Future[ClusterView]]:
     """Ask beside what is done inside."""
     with ThreadPoolExecutor(1, "glance") as beside:
-        yield beside.submit(_glance, settings)
+        yield beside.submit(_read_cluster, settings)
 
 
-def _glance(settings: SinkSettings) -> Glance:
+def _read_cluster(settings: SinkSettings) -> ClusterView:
     try:
-        return Glance(look(Cluster(settings.kafka, TIMEOUT_S)))
+        return ClusterView(inspect_cluster(KafkaAdmin(settings.kafka, TIMEOUT_S)))
     except ConnectorError as error:
         told = " ".join(str(error).split())
-        return Glance(Seen("", {}, {}, {}), f"Kafka gave no answer, so nothing is told of what is there now: {told}")
+        return ClusterView(
+            ClusterState("", {}, {}, {}), f"Kafka gave no answer, so nothing is told of what is there now: {told}"
+        )

@@ -11,30 +11,30 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from connector.errors import ConfigError
-from connector.kafka.admin import Cluster
-from connector.kafka.dlq.reader import DeadLetter, mark, read
-from connector.runtime.retry import retried
-from connector.runtime.spark.session import session
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.dlq.reader import DeadLetterRecord, mark_replayed, read_dead_letters
+from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings
-from connector.sink.destinations.iceberg.committer import Commits
-from connector.sink.destinations.iceberg.replay import IntoIndexes, IntoTables, Through
-from connector.sink.destinations.iceberg.tables import Targets
-from connector.sink.factory import Sink, build, look
-from connector.sink.replay import Replay, Replayer
+from connector.sink.destinations.iceberg.committer import IcebergCommitter
+from connector.sink.destinations.iceberg.replay import IcebergReplay, OpenSearchReplay, ReplayTarget
+from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.factory import Sink, build_sink, inspect_cluster
+from connector.sink.replay import Replayer, ReplayReport
 
 
-def listed(settings: SinkSettings) -> None:
+def list_dead_letters(settings: SinkSettings) -> None:
     """Print every letter: its id, where its record stood, why it is dead, and whether it was put through again."""
     grid = Grid("letter", "record", "stage", "reason", "replayed", title=f"{settings.errors.topic}: dead letters")
-    for letter in _letters(settings):
+    for letter in _read_dead_letters(settings):
         place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
         grid.add_row(letter.id, place, letter.stage, letter.reason, "yes" if letter.replayed else "")
     Console().print(grid)
 
 
-def show(settings: SinkSettings, *, letter: str, save: Path | None) -> None:
+def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) -> None:
     """Print one letter whole, or save its key and value as `<id>.key` and `<id>.value` to be repaired."""
-    (found,) = _chosen(_letters(settings), (letter,))
+    (found,) = _choose_dead_letters(_read_dead_letters(settings), (letter,))
     click.echo(f"{found.topic}-{found.partition} offset {found.offset}: {found.stage}: {found.reason}")
     for name, data in (("key", found.key), ("value", found.value)):
         if save is None:
@@ -54,49 +54,49 @@ def replay(settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path |
         repaired: folder with `<id>.key` and `<id>.value` that stand for what the letter has.
         execute: do it.
     """
-    known = _letters(settings)
-    waiting = [one for one in _chosen(known, letters) if not one.replayed]
-    waiting = [_repaired(one, repaired) for one in waiting]
+    known = _read_dead_letters(settings)
+    waiting = [one for one in _choose_dead_letters(known, letters) if not one.replayed]
+    waiting = [_with_repaired(one, repaired) for one in waiting]
     if not waiting:
         click.echo("there are no letters to put through")
         return
-    cluster = Cluster(settings.kafka)
-    seen = retried(lambda: look(cluster), settings.errors)
-    with session(settings) as spark:
-        sink = build(spark, settings, lambda _: None, seen, prime=False)
+    cluster = KafkaAdmin(settings.kafka)
+    seen = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
+    with open_session(settings) as spark:
+        sink = build_sink(spark, settings, lambda _: None, seen, prime=False)
         try:
-            replayer = Replayer(settings, sink.targets, sink.batches, _through(sink), cluster, known)
+            replayer = Replayer(settings, sink.targets, sink.batches, _replay_target(sink), cluster, known)
             result = replayer.replay(waiting, execute=execute)
         finally:
             sink.close()
     if execute:
         through = {*result.done, *result.overtaken}
-        mark(settings.kafka, settings.errors.topic, [one for one in waiting if one.id in through])
-    _tell(waiting, result, place="index" if settings.search else "table", execute=execute)
+        mark_replayed(settings.kafka, settings.errors.topic, [one for one in waiting if one.id in through])
+    _print_outcome(waiting, result, place="index" if settings.search else "table", execute=execute)
 
 
-def _through(sink: Sink) -> Through:
-    if isinstance(sink.targets, Targets):
-        assert isinstance(sink.landing, Commits)
-        return IntoTables(sink.targets, sink.landing)
-    return IntoIndexes()
+def _replay_target(sink: Sink) -> ReplayTarget:
+    if isinstance(sink.targets, IcebergTables):
+        assert isinstance(sink.landing, IcebergCommitter)
+        return IcebergReplay(sink.targets, sink.landing)
+    return OpenSearchReplay()
 
 
-def _letters(settings: SinkSettings) -> list[DeadLetter]:
-    find: Callable[[], list[DeadLetter]] = lambda: read(  # noqa: E731 - tried again as a whole
-        Cluster(settings.kafka), settings.kafka, settings.errors.topic
+def _read_dead_letters(settings: SinkSettings) -> list[DeadLetterRecord]:
+    find: Callable[[], list[DeadLetterRecord]] = lambda: read_dead_letters(  # noqa: E731 - tried again as a whole
+        KafkaAdmin(settings.kafka), settings.kafka, settings.errors.topic
     )
-    return retried(find, settings.errors)
+    return call_with_retries(find, settings.errors)
 
 
-def _chosen(found: Sequence[DeadLetter], wanted: tuple[str, ...]) -> list[DeadLetter]:
+def _choose_dead_letters(found: Sequence[DeadLetterRecord], wanted: tuple[str, ...]) -> list[DeadLetterRecord]:
     unknown = set(wanted) - {letter.id for letter in found}
     if unknown:
         raise ConfigError(f"--letter {', '.join(sorted(unknown))}: there is no such letter; see icebridge dlq list")
     return [letter for letter in found if not wanted or letter.id in wanted]
 
 
-def _repaired(letter: DeadLetter, folder: Path | None) -> DeadLetter:
+def _with_repaired(letter: DeadLetterRecord, folder: Path | None) -> DeadLetterRecord:
     if folder is None:
         return letter
     key, value = (folder / f"{letter.id}.{name}" for name in ("key", "value"))
@@ -107,7 +107,7 @@ def _repaired(letter: DeadLetter, folder: Path | None) -> DeadLetter:
     )
 
 
-def _tell(letters: Sequence[DeadLetter], result: Replay, *, place: str, execute: bool) -> None:
+def _print_outcome(letters: Sequence[DeadLetterRecord], result: ReplayReport, *, place: str, execute: bool) -> None:
     grid = Grid("letter", "record", "outcome", title="put through again" if execute else "what would be done")
     for letter in letters:
         if letter.id in result.dead:

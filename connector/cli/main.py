@@ -14,8 +14,8 @@ from typing import Literal, NoReturn
 import click
 
 from connector.errors import ConfigError, ConnectorError
-from connector.redaction import redacted
-from connector.runtime.monitoring.logs import configure
+from connector.redaction import redact
+from connector.runtime.monitoring.logs import configure_logging
 from connector.settings import SinkSettings, SourceSettings, load
 from connector.settings.source import settings as source_settings
 
@@ -38,8 +38,8 @@ def main() -> None:
 @click.option("--once", is_flag=True, help="Stop at the offsets, or snapshots, that there are now.")
 def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None:  # noqa: FBT001 - click's way
     """Run the sink or source that FILE... configure; later files win over earlier ones."""
-    with reported():
-        settings = settings_of(files, overrides)
+    with report_errors():
+        settings = load_settings(files, overrides)
         terminal = sys.stderr.isatty()
         if isinstance(settings, SourceSettings):
             from connector.source import runner
@@ -48,7 +48,7 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
         else:
             from connector.sink import runner as runs
 
-            runs.run(settings, once=once, terminal=terminal)
+            runs.run_sink(settings, once=once, terminal=terminal)
 
 
 @main.command()
@@ -56,10 +56,10 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
 @OVERRIDES
 def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Check FILE... and say all that is wrong with them; nothing is connected to."""
-    with reported():
-        settings = settings_of(files, overrides)
+    with report_errors():
+        settings = load_settings(files, overrides)
         for note in settings.notes:
-            click.echo(f"note: {redacted(note)}")
+            click.echo(f"note: {redact(note)}")
         click.echo(f"{settings.name}: the configuration is good")
 
 
@@ -72,10 +72,10 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -
 
     The sink may run meanwhile.
     """
-    with reported():
+    with report_errors():
         from connector.cli import status as shown
 
-        shown.show(sink_of(files, overrides), as_json=as_json)
+        shown.show(load_sink_settings(files, overrides), as_json=as_json)
 
 
 @main.group()
@@ -88,8 +88,8 @@ def offsets() -> None:
 @OVERRIDES
 def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Show where the sink stands (by the offsets table, by its tables, in Kafka), or the source in each table."""
-    with reported():
-        settings = settings_of(files, overrides)
+    with report_errors():
+        settings = load_settings(files, overrides)
         if isinstance(settings, SourceSettings):
             from connector.cli import source_offsets
 
@@ -128,8 +128,8 @@ def offsets_reset(
     For a source, earliest forgets a table's position, so that snapshot.mode decides anew; latest sets it to the newest
     snapshot.
     """
-    with reported():
-        settings = settings_of(files, overrides)
+    with report_errors():
+        settings = load_settings(files, overrides)
         if isinstance(settings, SourceSettings):
             if to not in ("earliest", "latest"):
                 raise ConfigError(
@@ -155,10 +155,10 @@ def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[st
     Earlier versions wrote bounds of uuids (and of nanoseconds) by which Iceberg's readers leave equality deletes out.
     The bounds are taken out of the manifests of the newest snapshot; data and delete files stay. The sink may run.
     """
-    with reported():
+    with report_errors():
         from connector.cli import repair as repairing
 
-        repairing.repair(sink_of(files, overrides), tables=tables, execute=execute)
+        repairing.repair(load_sink_settings(files, overrides), tables=tables, execute=execute)
 
 
 @main.group()
@@ -171,10 +171,10 @@ def dlq() -> None:
 @OVERRIDES
 def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """List the dead letters: where their records stood, why they are dead, which were put through again."""
-    with reported():
+    with report_errors():
         from connector.cli import dlq as dead_letters
 
-        dead_letters.listed(sink_of(files, overrides))
+        dead_letters.list_dead_letters(load_sink_settings(files, overrides))
 
 
 @dlq.command("show")
@@ -184,10 +184,10 @@ def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @click.option("--save", type=click.Path(path_type=Path), default=None, help="Folder to save key and value in.")
 def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, save: Path | None) -> None:
     """Show one dead letter whole, or save its key and value to be repaired."""
-    with reported():
+    with report_errors():
         from connector.cli import dlq as dead_letters
 
-        dead_letters.show(sink_of(files, overrides), letter=letter, save=save)
+        dead_letters.show_dead_letter(load_sink_settings(files, overrides), letter=letter, save=save)
 
 
 @dlq.command("replay")
@@ -207,10 +207,10 @@ def dlq_replay(
 
     A letter whose key a later record changed is left out; none is put through twice.
     """
-    with reported():
+    with report_errors():
         from connector.cli import dlq as dead_letters
 
-        dead_letters.replay(sink_of(files, overrides), letters=letters, repaired=repaired, execute=execute)
+        dead_letters.replay(load_sink_settings(files, overrides), letters=letters, repaired=repaired, execute=execute)
 
 
 @main.command()
@@ -222,10 +222,10 @@ def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[s
 
     The source, which must not run meanwhile, then goes on from the snapshot that was loaded.
     """
-    with reported():
+    with report_errors():
         from connector.cli import reindex as reindexing
 
-        settings = settings_of(files, overrides)
+        settings = load_settings(files, overrides)
         if not isinstance(settings, SourceSettings):
             raise ConfigError("reindex reads Iceberg tables: name the files of a source")
         reindexing.reindex(settings, tables=tables)
@@ -236,21 +236,21 @@ def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[s
 @click.option("--fresh", is_flag=True, help="Begin anew: forget broker and tables of earlier runs.")
 def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
     """Replay recorded Debezium events through a broker of its own into Iceberg tables, and show them."""
-    with reported():
+    with report_errors():
         from connector.demo import play
 
         play(home, fresh=fresh)
 
 
-def sink_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:
+def load_sink_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:
     """Read a sink's settings. ConfigError with every fault, or when they are those of a source."""
-    settings = settings_of(files, overrides)
+    settings = load_settings(files, overrides)
     if isinstance(settings, SourceSettings):
         raise ConfigError("these are the files of a source; name those of a sink")
     return settings
 
 
-def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings | SourceSettings:
+def load_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings | SourceSettings:
     """Read the settings: a source's when `connector.class` names an Iceberg source, else a sink's.
 
     Raises:
@@ -264,23 +264,23 @@ def settings_of(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSett
 
 
 @contextmanager
-def reported() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Set logging up, and turn our errors into one clear message and an exit code."""
-    configure(terminal=sys.stderr.isatty())
+    configure_logging(terminal=sys.stderr.isatty())
     try:
         yield
     except ConfigError as error:
-        _leave("configuration", error.faults, EXIT_CONFIG, error.notes)
+        _exit("configuration", error.faults, EXIT_CONFIG, error.notes)
     except ConnectorError as error:
-        _leave(type(error).__name__, (str(error),), EXIT_ERROR)
+        _exit(type(error).__name__, (str(error),), EXIT_ERROR)
 
 
-def _leave(kind: str, lines: tuple[str, ...], code: int, notes: tuple[str, ...] = ()) -> NoReturn:
+def _exit(kind: str, lines: tuple[str, ...], code: int, notes: tuple[str, ...] = ()) -> NoReturn:
     if sys.stderr.isatty():
         for line in lines:
-            click.secho(redacted(line), fg="red", err=True)
+            click.secho(redact(line), fg="red", err=True)
         for note in notes:
-            click.echo(f"note: {redacted(note)}", err=True)
+            click.echo(f"note: {redact(note)}", err=True)
     else:
         import structlog
 

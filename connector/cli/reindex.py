@@ -11,13 +11,13 @@ from functools import partial
 import structlog
 
 from connector.errors import ConfigError
-from connector.opensearch.indexes.index_admin import Indexes
-from connector.opensearch.indexes.index_names import index_of
-from connector.runtime.spark.session import session
+from connector.opensearch.indexes.index_admin import IndexAdmin
+from connector.opensearch.indexes.index_names import to_index_name
+from connector.runtime.spark.session import open_session
 from connector.settings import SourceSettings
-from connector.source.destinations.opensearch import Indexer
-from connector.source.factory import build
-from connector.source.table_capture import Feed
+from connector.source.destinations.opensearch import OpenSearchPublisher
+from connector.source.factory import build_source
+from connector.source.table_capture import TableCapture
 
 
 def reindex(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
@@ -29,25 +29,25 @@ def reindex(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
     """
     if settings.search is None:
         raise ConfigError("reindex: the source publishes to Kafka; set debezium.sink.type=opensearch")
-    indexes = Indexes(settings.search)
-    with session(settings) as spark:
-        running = build(spark, settings, lambda _: None)
+    indexes = IndexAdmin(settings.search)
+    with open_session(settings) as spark:
+        running = build_source(spark, settings, lambda _: None)
         found = running.find()
         missing = sorted(set(tables) - found.keys())
         if missing:
             raise ConfigError(f"reindex: the source reads no table {', '.join(missing)}; check table.include.list")
         for name in sorted(tables or found):
-            alias = index_of(settings.outgoing.topic(name))
+            alias = to_index_name(settings.outgoing.topic(name))
             feed = running.open_(*found[name])
-            assert isinstance(feed, Feed)
+            assert isinstance(feed, TableCapture)
             fresh = f"{alias}-{time.time_ns() // 1_000_000}"
             done = feed.reload(
-                Indexer(settings, settings.search, indexes, partial(_named, fresh)),
-                partial(indexes.swap, alias, fresh),
+                OpenSearchPublisher(settings, settings.search, indexes, partial(_fresh_name, fresh)),
+                partial(indexes.swap_alias, alias, fresh),
             )
             log = structlog.get_logger()
             log.info("index rebuilt", table=name, index=fresh, alias=alias, seconds=round(done.seconds, 1))
 
 
-def _named(fresh: str, topic: str) -> str:  # noqa: ARG001 - one table at a time
+def _fresh_name(fresh: str, topic: str) -> str:  # noqa: ARG001 - one table at a time
     return fresh

@@ -12,9 +12,9 @@ from rich.table import Table as Grid
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.manifest_repair import Harm, harm, mend
-from connector.runtime.retry import retried
-from connector.runtime.spark.session import session
+from connector.iceberg.commit.manifest_repair import MisleadingBounds, find_misleading_bounds, remove_misleading_bounds
+from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings
 
 _Place = tuple[tuple[str, ...], str]
@@ -33,14 +33,14 @@ def repair(settings: SinkSettings, *, tables: tuple[str, ...], execute: bool) ->
         ConfigError: there is no such table, or none at all.
         FatalError: some tables cannot be read; all others are done.
     """
-    with session(settings) as spark:
+    with open_session(settings) as spark:
         catalog = Catalog(spark, settings.catalog, settings.errors)
         names = [_place(settings, table) for table in tables] or _listed(catalog, settings)
         found, unread = _looked(catalog, settings, names, asked=bool(tables))
         hurt = {name: (table, told) for name, (table, told) in found.items() if told.manifests}
-        _show({name: told for name, (_, told) in hurt.items()}, execute=execute)
+        _print_tables({name: told for name, (_, told) in hurt.items()}, execute=execute)
         for name, (table, _) in hurt.items() if execute else ():
-            click.echo(f"{name}: {retried(partial(_mended, spark, table), settings.errors)} files mended")
+            click.echo(f"{name}: {call_with_retries(partial(_mend_table, spark, table), settings.errors)} files mended")
     if hurt and not execute:
         click.echo("nothing was changed; say --execute to take those bounds out")
     others = {name: told.branches for name, (_, told) in found.items() if told.branches}
@@ -62,7 +62,7 @@ def _place(settings: SinkSettings, table: str) -> _Place:
 
 def _listed(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
     namespace = settings.catalog.namespace
-    found = retried(lambda: catalog.listed(namespace), settings.errors)
+    found = call_with_retries(lambda: catalog.listed(namespace), settings.errors)
     if not found:
         raise ConfigError(
             f"repair: namespace {'.'.join(namespace)} of the catalog has no tables; check warehouse, uri and "
@@ -73,18 +73,18 @@ def _listed(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
 
 def _looked(
     catalog: Catalog, settings: SinkSettings, places: list[_Place], *, asked: bool
-) -> tuple[dict[str, tuple[Table, Harm]], list[str]]:
+) -> tuple[dict[str, tuple[Table, MisleadingBounds]], list[str]]:
     """Look at tables; the second result says which cannot be read, and why."""
-    found: dict[str, tuple[Table, Harm]] = {}
+    found: dict[str, tuple[Table, MisleadingBounds]] = {}
     unread, missing = list[str](), list[str]()
     for place in dict.fromkeys(places):
         try:
             named = "" not in (*place[0], place[1])
-            table = retried(partial(catalog.find, *place), settings.errors) if named else None
+            table = call_with_retries(partial(catalog.find, *place), settings.errors) if named else None
             if table is None:
                 missing.append(".".join((*place[0], place[1])))
             else:
-                found[table.name] = table, retried(partial(harm, table), settings.errors)
+                found[table.name] = table, call_with_retries(partial(find_misleading_bounds, table), settings.errors)
         except FatalError as error:
             unread.append(str(error))
     # Of those that were listed one may be gone since.
@@ -94,14 +94,14 @@ def _looked(
     return found, unread
 
 
-def _mended(spark: SparkSession, table: Table) -> int:
+def _mend_table(spark: SparkSession, table: Table) -> int:
     """Look again: another writer may have been here meanwhile."""
     table.refresh()
-    found = harm(table)
-    return mend(spark, table, found) if found.manifests else 0
+    found = find_misleading_bounds(table)
+    return remove_misleading_bounds(spark, table, found) if found.manifests else 0
 
 
-def _show(found: dict[str, Harm], *, execute: bool) -> None:
+def _print_tables(found: dict[str, MisleadingBounds], *, execute: bool) -> None:
     if not found:
         return
     title = "bounds to take out" if execute else "bounds that would be taken out"

@@ -11,36 +11,36 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Grid
 
-from connector.cli.cluster_view import glanced
+from connector.cli.cluster_view import view_cluster
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.ancestry import Noted
-from connector.iceberg.commit.commit import Pending, commit
-from connector.iceberg.commit.kafka_position import Position, TopicPartition
+from connector.iceberg.commit.ancestry import StoredCommit
+from connector.iceberg.commit.commit import PendingCommit, commit_files
+from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
 from connector.iceberg.state.offsets_table import OffsetsTable
-from connector.kafka.admin import Cluster
-from connector.kafka.consumer_group import Group
-from connector.runtime.retry import retried
-from connector.runtime.spark.session import session
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.consumer_group import ConsumerGroup
+from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings
-from connector.sink.destinations.iceberg.tables import Target, Targets
-from connector.sink.factory import look
-from connector.sink.microbatch.start_offsets import Seen
+from connector.sink.destinations.iceberg.tables import IcebergTables, TargetTable
+from connector.sink.factory import inspect_cluster
+from connector.sink.microbatch.start_offsets import ClusterState
 
-To = Literal["earliest", "latest", "group", "tables", "stored"]
+ResetTarget = Literal["earliest", "latest", "group", "tables", "stored"]
 
 
 def show(settings: SinkSettings) -> None:
     """Print, per topic-partition, what the offsets table says, what each table's snapshots say, and Kafka's range."""
-    with glanced(settings) as asked, session(settings) as spark:
+    with view_cluster(settings) as asked, open_session(settings) as spark:
         glance = asked.result()
         seen = glance.seen
-        offsets, targets = _opened(spark, settings)
-        position = offsets.position or Position()
+        offsets, targets = _open_state(spark, settings)
+        position = offsets.position or KafkaOffsets()
         topics = {topic for topic, _ in position.offsets} if glance.unanswered else seen.topics
-        found = [targets[name] for name in targets.all_of(topics)]
+        found = [targets[name] for name in targets.find_existing(topics)]
     grid = Grid("topic-partition", "stored", "oldest", "next", "lag", "tables", title=f"{settings.name}: offsets")
     for at in sorted({*position.offsets, *seen.ends}):
-        grid.add_row(*_row(at, position, found, seen))
+        grid.add_row(*_format_row(at, position, found, seen))
     Console().print(grid)
     if glance.unanswered:
         click.echo(glance.unanswered)
@@ -48,20 +48,22 @@ def show(settings: SinkSettings) -> None:
         click.echo(f"the offsets are of cluster {position.cluster_id}, the cluster is {seen.cluster_id}")
 
 
-def _row(at: TopicPartition, position: Position, targets: list[Target], seen: Seen) -> list[str]:
+def _format_row(
+    at: TopicPartition, position: KafkaOffsets, targets: list[TargetTable], seen: ClusterState
+) -> list[str]:
     stored, end = position.offsets.get(at), seen.ends.get(at)
     lag = "" if end is None else str(end - (stored if stored is not None else seen.beginnings[at]))
     said = {t.table.name: t.stored.position.offsets.get(at) for t in targets}
     tables = ", ".join(f"{name}: {offset}" for name, offset in said.items() if offset is not None)
     oldest = seen.beginnings.get(at)
-    return [f"{at[0]}-{at[1]}", _text(stored), _text(oldest), _text(end), lag, tables]
+    return [f"{at[0]}-{at[1]}", _format_offset(stored), _format_offset(oldest), _format_offset(end), lag, tables]
 
 
-def _text(value: int | None) -> str:
+def _format_offset(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def reset(settings: SinkSettings, *, to: To, topics: tuple[str, ...], execute: bool) -> None:
+def reset(settings: SinkSettings, *, to: ResetTarget, topics: tuple[str, ...], execute: bool) -> None:
     """Set the stored position of topics anew, in the offsets table and in every table.
 
     `to` earliest or latest is the oldest or next record; group is where the consumer group stands (another connector's
@@ -73,49 +75,51 @@ def reset(settings: SinkSettings, *, to: To, topics: tuple[str, ...], execute: b
     Tables keep their rows: reading from the oldest record again upserts the same rows, and appends them twice where the
     table is appended to. Without `execute` only what would be done is printed.
     """
-    seen = retried(lambda: look(Cluster(settings.kafka)), settings.errors)
-    with session(settings) as spark:
-        offsets, targets = _opened(spark, settings)
-        written = [t for name in targets.all_of(seen.topics) if (t := targets[name]).stored.position.offsets]
-        before = offsets.position or Position()
-        wanted = _wanted(before, seen, _fresh(settings, offsets, seen, to, targets), topics)
-        _announce(before, wanted, execute=execute)
+    seen = call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors)
+    with open_session(settings) as spark:
+        offsets, targets = _open_state(spark, settings)
+        written = [t for name in targets.find_existing(seen.topics) if (t := targets[name]).stored.position.offsets]
+        before = offsets.position or KafkaOffsets()
+        wanted = _merge_offsets(before, seen, _new_offsets(settings, offsets, seen, to, targets), topics)
+        _print_reset(before, wanted, execute=execute)
         if execute:
             kept = to == "tables"
-            done = [_noted(t) if kept else _reset_table(t, wanted, settings.name, topics) for t in written]
+            done = [_stored_commit(t) if kept else _reset_table(t, wanted, settings.name, topics) for t in written]
             noted = dict(zip((t.table.name for t in written), done, strict=True))
-            retried(lambda: offsets.replace(wanted, noted), settings.errors)
+            call_with_retries(lambda: offsets.replace(wanted, noted), settings.errors)
 
 
-def _opened(spark: SparkSession, settings: SinkSettings) -> tuple[OffsetsTable, Targets]:
+def _open_state(spark: SparkSession, settings: SinkSettings) -> tuple[OffsetsTable, IcebergTables]:
     """Open offsets table and tables; the latter as they are, whatever was noted of them."""
     catalog = Catalog(spark, settings.catalog, settings.errors)
-    return OffsetsTable(catalog, settings.table.offsets_table, settings.name), Targets(settings, catalog)
+    return OffsetsTable(catalog, settings.table.offsets_table, settings.name), IcebergTables(settings, catalog)
 
 
-def _fresh(
-    settings: SinkSettings, offsets: OffsetsTable, seen: Seen, to: To, targets: Targets
+def _new_offsets(
+    settings: SinkSettings, offsets: OffsetsTable, seen: ClusterState, to: ResetTarget, targets: IcebergTables
 ) -> Mapping[TopicPartition, int]:
     """Give where each topic-partition would begin."""
-    before = offsets.position or Position()
+    before = offsets.position or KafkaOffsets()
     if to == "latest":
         return seen.ends
     if to == "stored":
         return {**seen.beginnings, **{at: o for at, o in before.offsets.items() if at in seen.ends}}
     if to == "group":
-        return {**seen.beginnings, **_of_group(settings, seen)}
-    return _of_tables(before, offsets.tables, seen, targets) if to == "tables" else seen.beginnings
+        return {**seen.beginnings, **_group_offsets(settings, seen)}
+    return _table_offsets(before, offsets.tables, seen, targets) if to == "tables" else seen.beginnings
 
 
-def _of_group(settings: SinkSettings, seen: Seen) -> dict[TopicPartition, int]:
-    group = Group(settings.kafka)
+def _group_offsets(settings: SinkSettings, seen: ClusterState) -> dict[TopicPartition, int]:
+    group = ConsumerGroup(settings.kafka)
     try:
-        return retried(lambda: group.committed(seen.ends), settings.errors)
+        return call_with_retries(lambda: group.committed(seen.ends), settings.errors)
     finally:
         group.close()
 
 
-def _of_tables(before: Position, noted: Collection[str], seen: Seen, targets: Targets) -> dict[TopicPartition, int]:
+def _table_offsets(
+    before: KafkaOffsets, noted: Collection[str], seen: ClusterState, targets: IcebergTables
+) -> dict[TopicPartition, int]:
     """Give the lowest offset at which a table of the topic stands; the oldest where the table is gone."""
     routes = targets.find(seen.topics)
     result: dict[TopicPartition, int] = {}
@@ -127,38 +131,40 @@ def _of_tables(before: Position, noted: Collection[str], seen: Seen, targets: Ta
     return result
 
 
-def _wanted(before: Position, seen: Seen, fresh: Mapping[TopicPartition, int], topics: tuple[str, ...]) -> Position:
+def _merge_offsets(
+    before: KafkaOffsets, seen: ClusterState, fresh: Mapping[TopicPartition, int], topics: tuple[str, ...]
+) -> KafkaOffsets:
     chosen = {at: offset for at, offset in fresh.items() if _is_chosen(at, topics)}
     kept = {at: offset for at, offset in before.offsets.items() if at in seen.ends and at not in chosen}
     ids = {name: topic.id for name, topic in seen.topics.items()}
-    return Position(seen.cluster_id, ids, {**kept, **chosen})
+    return KafkaOffsets(seen.cluster_id, ids, {**kept, **chosen})
 
 
 def _is_chosen(at: TopicPartition, topics: tuple[str, ...]) -> bool:
     return not topics or at[0] in topics
 
 
-def _announce(before: Position, wanted: Position, *, execute: bool) -> None:
+def _print_reset(before: KafkaOffsets, wanted: KafkaOffsets, *, execute: bool) -> None:
     grid = Grid("topic-partition", "stored", "new", title="offsets to set" if execute else "offsets that would be set")
     for at, offset in sorted(wanted.offsets.items()):
         if before.offsets.get(at) != offset:
-            grid.add_row(f"{at[0]}-{at[1]}", _text(before.offsets.get(at)), str(offset))
+            grid.add_row(f"{at[0]}-{at[1]}", _format_offset(before.offsets.get(at)), str(offset))
     Console().print(grid)
     if not execute:
         click.echo("nothing was changed; say --execute to set them")
 
 
-def _reset_table(target: Target, wanted: Position, name: str, topics: tuple[str, ...]) -> Noted:
+def _reset_table(target: TargetTable, wanted: KafkaOffsets, name: str, topics: tuple[str, ...]) -> StoredCommit:
     """Say the new position in a snapshot of the table's own, one without files."""
     stood = target.stored.position
     kept = {at: dates for at, dates in stood.watermarks.items() if not _is_chosen(at, topics)}
     position = attrs.evolve(wanted.only({topic for topic, _ in stood.offsets}), watermarks=kept)
-    pending = Pending([], position, target.stored, target.base, guarded=False, replaces=False)
-    done = commit(target.table, pending, name)
-    return Noted(position, target.table.uuid, done.snapshot_id, done.sequence_number)
+    pending = PendingCommit([], position, target.stored, target.base, guarded=False, replaces=False)
+    done = commit_files(target.table, pending, name)
+    return StoredCommit(position, target.table.uuid, done.snapshot_id, done.sequence_number)
 
 
-def _noted(target: Target) -> Noted:
+def _stored_commit(target: TargetTable) -> StoredCommit:
     newest = target.table.snapshot_id
     place = 0 if newest is None else int(target.table.java.snapshot(newest).sequenceNumber())
-    return Noted(target.stored.position, target.table.uuid, newest, place)
+    return StoredCommit(target.stored.position, target.table.uuid, newest, place)

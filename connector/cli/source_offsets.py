@@ -10,37 +10,37 @@ from rich.table import Table as Grid
 
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.catalog.snapshots import Snapshots
-from connector.iceberg.state.offset_rows import StoredRows
-from connector.runtime.retry import retried
-from connector.runtime.spark.session import session
+from connector.iceberg.catalog.snapshots import SnapshotHistory
+from connector.iceberg.state.offset_rows import OffsetRows
+from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.session import open_session
 from connector.settings import SourceSettings
 from connector.source.snapshots import discovery
-from connector.source.snapshots.next_step import History, Position
-from connector.source.snapshots.table_history import history
-from connector.source.snapshots.table_offset import Standing
+from connector.source.snapshots.next_step import SnapshotLine, SnapshotOffset
+from connector.source.snapshots.table_history import read_history
+from connector.source.snapshots.table_offset import TableOffset
 
 
 @attrs.frozen
-class _Seen:
+class _SourceTable:
     """A table that the source reads, or has read: its stored standing, its id, newest snapshot and history now."""
 
     name: str
-    standing: Standing | None
+    standing: TableOffset | None
     uuid: str | None = None
     newest: int | None = None
-    history: History | None = None
+    history: SnapshotLine | None = None
 
 
 def show(settings: SourceSettings) -> None:
     """Print where the source stands in each table, and how many snapshots it is behind."""
-    with session(settings) as spark:
-        seen = _seen(spark, settings, _rows(spark, settings))
+    with open_session(settings) as spark:
+        seen = _read_tables(spark, settings, _open_rows(spark, settings))
     grid = Grid(
         "table", "stored snapshot", "newest snapshot", "behind", "full read", title=f"{settings.name}: positions"
     )
     for table in seen:
-        grid.add_row(*_row(table))
+        grid.add_row(*_format_row(table))
     Console().print(grid)
 
 
@@ -52,66 +52,66 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
     Raises:
         ConfigError: a table that was named is none of the source's.
     """
-    with session(settings) as spark:
-        rows = _rows(spark, settings)
-        seen = {table.name: table for table in _seen(spark, settings, rows)}
+    with open_session(settings) as spark:
+        rows = _open_rows(spark, settings)
+        seen = {table.name: table for table in _read_tables(spark, settings, rows)}
         unknown = sorted(set(tables) - seen.keys())
         if unknown:
             raise ConfigError(f"--table {', '.join(unknown)}: not a table of this source; it has {', '.join(seen)}")
         chosen = [seen[name] for name in tables or seen]
-        new = {t.name: _newest(t) for t in chosen if to == "latest" and t.uuid is not None}
-        _announce(chosen, new, execute=execute)
+        new = {t.name: _newest_offset(t) for t in chosen if to == "latest" and t.uuid is not None}
+        _print_reset(chosen, new, execute=execute)
         if execute:
             rows.forget(t.name for t in chosen)
             rows.put(None, {name: standing.json() for name, standing in new.items()})
 
 
-def _newest(table: _Seen) -> Standing:
+def _newest_offset(table: _SourceTable) -> TableOffset:
     before = None if table.standing is None else table.standing.ts_ns
-    return Standing(Position(table.uuid or "", table.newest), before)
+    return TableOffset(SnapshotOffset(table.uuid or "", table.newest), before)
 
 
-def _rows(spark: SparkSession, settings: SourceSettings) -> StoredRows:
-    def opened() -> StoredRows:
-        return StoredRows(
+def _open_rows(spark: SparkSession, settings: SourceSettings) -> OffsetRows:
+    def opened() -> OffsetRows:
+        return OffsetRows(
             Catalog(spark, settings.catalog, settings.errors), settings.capture.offsets_table, settings.name
         )
 
-    return retried(opened, settings.errors)
+    return call_with_retries(opened, settings.errors)
 
 
-def _seen(spark: SparkSession, settings: SourceSettings, rows: StoredRows) -> list[_Seen]:
+def _read_tables(spark: SparkSession, settings: SourceSettings, rows: OffsetRows) -> list[_SourceTable]:
     catalog = Catalog(spark, settings.catalog, settings.errors)
     own = catalog.full_name(settings.capture.offsets_table)
-    found = retried(lambda: discovery.find(catalog, settings.capture, own), settings.errors)
-    stored = {name: Standing.parse(text) for name, text in rows.by_table.items()}
+    found = call_with_retries(lambda: discovery.find_tables(catalog, settings.capture, own), settings.errors)
+    stored = {name: TableOffset.parse(text) for name, text in rows.by_table.items()}
     seen = []
     for name in sorted({*found, *stored}):
         table = catalog.find(*found[name]) if name in found else None
         if table is None:
-            seen.append(_Seen(name, stored.get(name)))
+            seen.append(_SourceTable(name, stored.get(name)))
             continue
-        snapshots = Snapshots(spark, table, settings.capture.branch)
+        snapshots = SnapshotHistory(spark, table, settings.capture.branch)
         try:
             newest = snapshots.newest()
         except FatalError as error:
             click.echo(str(error))
             newest = None
-        past = history(snapshots) if newest is not None else None
-        seen.append(_Seen(name, stored.get(name), table.uuid, newest, past))
+        past = read_history(snapshots) if newest is not None else None
+        seen.append(_SourceTable(name, stored.get(name), table.uuid, newest, past))
     return seen
 
 
-def _row(table: _Seen) -> list[str]:
+def _format_row(table: _SourceTable) -> list[str]:
     standing = table.standing
     at = None if standing is None else standing.position
     read = "" if at is None or at.reading is None else f"snapshot {at.reading.snapshot_id}, {at.reading.part} parts out"
-    stored = "-" if at is None else _text(at.snapshot_id)
-    newest = "no such table" if table.uuid is None else _text(table.newest)
-    return [table.name, stored, newest, _behind(table), read]
+    stored = "-" if at is None else _format_snapshot(at.snapshot_id)
+    newest = "no such table" if table.uuid is None else _format_snapshot(table.newest)
+    return [table.name, stored, newest, _snapshots_behind(table), read]
 
 
-def _behind(table: _Seen) -> str:
+def _snapshots_behind(table: _SourceTable) -> str:
     """How many snapshots are to come; `?` where the stored one is not in the history."""
     if table.standing is None or table.history is None:
         return ""
@@ -122,17 +122,17 @@ def _behind(table: _Seen) -> str:
     return str(len(ids) - 1 - ids.index(at)) if at in ids else "?"
 
 
-def _announce(chosen: list[_Seen], new: dict[str, Standing], *, execute: bool) -> None:
+def _print_reset(chosen: list[_SourceTable], new: dict[str, TableOffset], *, execute: bool) -> None:
     title = "positions to set" if execute else "positions that would be set"
     grid = Grid("table", "stored snapshot", "new", title=title)
     for table in chosen:
-        stored = "-" if table.standing is None else _text(table.standing.position.snapshot_id)
+        stored = "-" if table.standing is None else _format_snapshot(table.standing.position.snapshot_id)
         fresh = new.get(table.name)
-        grid.add_row(table.name, stored, "forgotten" if fresh is None else _text(fresh.position.snapshot_id))
+        grid.add_row(table.name, stored, "forgotten" if fresh is None else _format_snapshot(fresh.position.snapshot_id))
     Console().print(grid)
     if not execute:
         click.echo("nothing was changed; say --execute to set them")
 
 
-def _text(snapshot_id: int | None) -> str:
+def _format_snapshot(snapshot_id: int | None) -> str:
     return "none" if snapshot_id is None else str(snapshot_id)

@@ -12,19 +12,19 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Grid
 
-from connector.cli.cluster_view import glanced
+from connector.cli.cluster_view import view_cluster
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import newest, summary_of
-from connector.iceberg.commit.kafka_position import DRIFT, Position, TopicPartition
+from connector.iceberg.commit.commit import find_newest_snapshot, snapshot_summary
+from connector.iceberg.commit.kafka_position import SCHEMA_DRIFT_COUNT, KafkaOffsets, TopicPartition
 from connector.iceberg.state.offsets_table import OffsetsTable
-from connector.runtime.retry import retried
-from connector.runtime.spark.session import session
+from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings
 
 
 @attrs.frozen
-class Status:
+class TableStatus:
     """A table's newest commit of this sink: when, how many events are not in the table yet, and the drift.
 
     The first two are None where no commit of the sink is left in the table's history, `lag` where Kafka does not tell.
@@ -45,10 +45,10 @@ def show(settings: SinkSettings, *, as_json: bool) -> None:
     Raises:
         RetriableError: the catalog stayed away.
     """
-    with glanced(settings) as asked, session(settings) as spark:
+    with view_cluster(settings) as asked, open_session(settings) as spark:
         glance = asked.result()
         ends = None if glance.unanswered else glance.seen.ends
-        found = retried(lambda: _found(spark, settings, ends), settings.errors)
+        found = call_with_retries(lambda: _read_statuses(spark, settings, ends), settings.errors)
     if as_json:
         tables = {one.table: attrs.asdict(one, filter=lambda field, _: field.name != "table") for one in found}
         told = {"unanswered": glance.unanswered} if glance.unanswered else {}
@@ -64,22 +64,24 @@ def show(settings: SinkSettings, *, as_json: bool) -> None:
         click.echo(glance.unanswered)
 
 
-def _found(spark: SparkSession, settings: SinkSettings, ends: Mapping[TopicPartition, int] | None) -> list[Status]:
+def _read_statuses(
+    spark: SparkSession, settings: SinkSettings, ends: Mapping[TopicPartition, int] | None
+) -> list[TableStatus]:
     catalog = Catalog(spark, settings.catalog)
     if catalog.load(settings.table.offsets_table) is None:
         return []
     stored = OffsetsTable(catalog, settings.table.offsets_table, settings.name)
-    own = (stored.position or Position()).offsets
+    own = (stored.position or KafkaOffsets()).offsets
     found = []
     for name, noted in sorted(stored.tables.items(), key=lambda pair: pair[0]):
         table = catalog.load(name)
         if table is not None:
-            lag = None if ends is None else _lag(noted.position.offsets, own, ends)
-            found.append(_status(name, table, settings.name, lag))
+            lag = None if ends is None else _count_lag(noted.position.offsets, own, ends)
+            found.append(_table_status(name, table, settings.name, lag))
     return found
 
 
-def _lag(
+def _count_lag(
     table: Mapping[TopicPartition, int], own: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> int:
     """Count what is not in a table yet; what the sink has read is in every table, also where it had nothing for it."""
@@ -87,11 +89,11 @@ def _lag(
     return sum(max(0, count) for count in behind.values())
 
 
-def _status(name: str, table: Table, connector: str, lag: int | None) -> Status:
-    snapshot = newest(table, connector)
-    summary = summary_of(snapshot) if snapshot else {}
-    drift = int(summary.get(DRIFT, 0))
+def _table_status(name: str, table: Table, connector: str, lag: int | None) -> TableStatus:
+    snapshot = find_newest_snapshot(table, connector)
+    summary = snapshot_summary(snapshot) if snapshot else {}
+    drift = int(summary.get(SCHEMA_DRIFT_COUNT, 0))
     if snapshot is None:
-        return Status(name, None, None, lag, drift)
+        return TableStatus(name, None, None, lag, drift)
     at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return Status(name, snapshot.snapshot_id, at, lag, drift)
+    return TableStatus(name, snapshot.snapshot_id, at, lag, drift)

@@ -10,19 +10,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from connector.demo.opensearch_demo import searched
+from connector.demo.opensearch_demo import search_documents
 from connector.demo.printing import show_commits, show_rows
 from connector.demo.recorded_events import replay
-from connector.demo.servers.kafka_broker import Broker
-from connector.demo.source_demo import live
+from connector.demo.servers.kafka_broker import KafkaBroker
+from connector.demo.source_demo import play_steps
 from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
-from connector.kafka.admin import Cluster
-from connector.runtime.monitoring.sink_progress import Shown
-from connector.runtime.spark.session import session
+from connector.kafka.admin import KafkaAdmin
+from connector.runtime.monitoring.sink_progress import SinkProgress
+from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings, load
-from connector.sink.factory import build, look
-from connector.sink.runner import tell, warming
+from connector.sink.factory import build_sink, inspect_cluster
+from connector.sink.runner import show_report, warm_up_beside
 
 HOME = Path("icebridge-demo")
 PROPERTIES = """\
@@ -40,20 +40,20 @@ def play(home: Path | None, *, fresh: bool) -> None:
     """Run the demo in a folder; a second run finds everything in place, reads on and changes nothing."""
     home = (home or HOME).absolute()
     if fresh:
-        _forget(home)
+        _delete_earlier_runs(home)
     console = Console()
     console.print(f"[bold]icebridge demo[/] in {home}")
     began = time.monotonic()
-    with ThreadPoolExecutor(1) as beside, Broker(home / "broker") as broker:
+    with ThreadPoolExecutor(1) as beside, KafkaBroker(home / "broker") as broker:
         replayed = beside.submit(replay, broker.bootstrap_servers)
         settings = _settings(home, broker.bootstrap_servers)
-        with session(settings) as spark:
+        with open_session(settings) as spark:
             count = replayed.result()
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
-            shown = Shown(terminal=sys.stderr.isatty())
-            seen = look(Cluster(settings.kafka))
-            with warming(spark, settings, seen):
-                sink = build(spark, settings, lambda report: tell(shown, report), seen)
+            shown = SinkProgress(terminal=sys.stderr.isatty())
+            seen = inspect_cluster(KafkaAdmin(settings.kafka))
+            with warm_up_beside(spark, settings, seen):
+                sink = build_sink(spark, settings, lambda report: show_report(shown, report), seen)
             with shown:
                 started = time.monotonic()
                 sink.stream.run(once=True)
@@ -64,8 +64,8 @@ def play(home: Path | None, *, fresh: bool) -> None:
             for table in tables:
                 show_rows(console, spark, table)
             show_commits(console, tables, settings.name)
-            live(console, spark, home, broker.bootstrap_servers)
-            searched(console, spark, home, broker.bootstrap_servers)
+            play_steps(console, spark, home, broker.bootstrap_servers)
+            search_documents(console, spark, home, broker.bootstrap_servers)
     rate = shown.events / seconds if seconds else 0.0
     console.print(
         f"{shown.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all"
@@ -81,7 +81,7 @@ def _settings(home: Path, servers: str) -> SinkSettings:
     return load([path])
 
 
-def _forget(home: Path) -> None:
+def _delete_earlier_runs(home: Path) -> None:
     """Delete what earlier runs made, and only that."""
     if home.exists() and not (home / "sink.properties").exists():
         raise ConfigError(f"--fresh: {home} is not a folder of the demo; name another with --home")

@@ -9,13 +9,13 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 from rich.table import Table as Grid
 
-from connector.demo.servers.opensearch_node import SearchNode
+from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.demo.source_demo import TABLES
 from connector.errors import FatalError
-from connector.opensearch.client import client, mapped
+from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.settings import load
 from connector.settings.opensearch.sink import ConnectionSettings
-from connector.sink.factory import build
+from connector.sink.factory import build_sink
 
 HITS = 5
 _SINK = """\
@@ -30,31 +30,31 @@ debezium.sink.iceberg.table-namespace=demo
 """
 
 
-def searched(console: Console, spark: SparkSession, home: Path, servers: str) -> None:
+def search_documents(console: Console, spark: SparkSession, home: Path, servers: str) -> None:
     """Bring the topics into indexes, prove that each has a document for every row, and search.
 
     Raises:
         FatalError: an index is not its table.
     """
     topics = [f"lake.shop.{table}" for table in TABLES]
-    with SearchNode(home / "search") as node:
+    with OpenSearchNode(home / "search") as node:
         path = home / "search-sink.properties"
         values = {"servers": servers, "warehouse": home / "warehouse", "topics": ",".join(topics), "url": node.url}
         path.write_text(_SINK.format(**values))
-        running = build(spark, load([path]), lambda _: None)
+        running = build_sink(spark, load([path]), lambda _: None)
         try:
             running.stream.run(once=True)
         finally:
             running.close()
         console.print(f"[bold]the same tables, searched[/] on an OpenSearch node at {node.url}")
         for table, topic in zip(TABLES, topics, strict=True):
-            _prove(spark, node, table, topic)
+            _compare_documents(spark, node, table, topic)
         _show(console, node, ",".join(topics))
 
 
-def _prove(spark: SparkSession, node: SearchNode, table: str, index: str) -> None:
-    with mapped(f"reading index {index}"):
-        asking = client(ConnectionSettings((node.url,)))
+def _compare_documents(spark: SparkSession, node: OpenSearchNode, table: str, index: str) -> None:
+    with map_opensearch_errors(f"reading index {index}"):
+        asking = opensearch_client(ConnectionSettings((node.url,)))
         asking.indices.refresh(index=index)
         found = asking.search(index=index, size=10_000, body={"query": {"match_all": {}}})["hits"]["hits"]
     rows = {str(row.id): (row.name, None if row.price is None else str(row.price)) for row in _rows(spark, table)}
@@ -66,10 +66,10 @@ def _rows(spark: SparkSession, table: str) -> list[Row]:
     return list(spark.table(f"default.shop.{table}").select("id", "name", "price").collect())
 
 
-def _show(console: Console, node: SearchNode, indexes: str) -> None:
+def _show(console: Console, node: OpenSearchNode, indexes: str) -> None:
     query = {"query": {"bool": {"must": [{"match": {"name": "thing"}}, {"range": {"id": {"gte": 10}}}]}}}
-    with mapped("searching"):
-        answer = client(ConnectionSettings((node.url,))).search(index=indexes, size=HITS, body=query)
+    with map_opensearch_errors("searching"):
+        answer = opensearch_client(ConnectionSettings((node.url,))).search(index=indexes, size=HITS, body=query)
     hits = answer["hits"]
     title = f"{orjson.dumps(query).decode()}: {hits['total']['value']} hits"
     grid = Grid("index", "_id", "score", "document", title=title)

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.kafka_position import OFFSETS, Position
-from connector.iceberg.java import each, jvm
+from connector.iceberg.commit.kafka_position import OFFSETS, KafkaOffsets
+from connector.iceberg.java import iterate, jvm
 
 ROWS = 5
 COLUMNS = 8
@@ -25,7 +25,7 @@ def show_rows(console: Console, spark: SparkSession, table: Table) -> None:
     shown = [name for name in shown if name in names]
     grid = Grid(*shown, title=f"{table.name} ({len(names)} columns)")
     with_rows = jvm(spark).org.apache.iceberg.data.IcebergGenerics.read(table.java).build()
-    for record in islice(each(with_rows), ROWS):
+    for record in islice(iterate(with_rows), ROWS):
         grid.add_row(*(_text(record.getField(name)) for name in shown))
     with_rows.close()
     console.print(grid)
@@ -37,7 +37,7 @@ def show_commits(console: Console, tables: list[Table], name: str) -> None:
     for table in tables:
         for snapshot in islice(table.ancestors(), COMMITS):
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
-            position = Position.of_summary(summary, name)
+            position = KafkaOffsets.from_summary(summary, name)
             if snapshot.summary is None or position is None:
                 continue
             offsets = ", ".join(f"{partition}: {offset}" for (_, partition), offset in sorted(position.offsets.items()))

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from connector.errors import FatalError
-from connector.kafka.admin import At, Cluster
-from connector.kafka.record_lookup import Records
+from connector.kafka.admin import KafkaAdmin, TopicPartitionKey
+from connector.kafka.record_lookup import RecordReader
 from connector.settings import SinkSettings, SourceSettings, load
 from connector.settings.source.settings import load as load_source
-from connector.sink.factory import build as build_sink
-from connector.source.factory import build as build_source
+from connector.sink.factory import build_sink
+from connector.source.factory import build_source
 
 TABLES: Mapping[str, str] = {
     "orders": "'format-version'='2', 'write.delete.mode'='copy-on-write', 'write.update.mode'='copy-on-write', "
@@ -80,7 +80,7 @@ def steps(run: int) -> Iterator[Step]:
     )
 
 
-def live(console: Console, spark: SparkSession, home: Path, servers: str) -> None:
+def play_steps(console: Console, spark: SparkSession, home: Path, servers: str) -> None:
     """Run the steps, publish, replicate and compare after each.
 
     Raises:
@@ -96,16 +96,16 @@ def live(console: Console, spark: SparkSession, home: Path, servers: str) -> Non
     console.print("[bold]tables of namespace shop[/], changed by SQL -> Kafka -> tables of namespace replica")
     tables = build_source(spark, source, lambda _: None)
     for step in steps(run):
-        before = _ends(source)
+        before = _end_offsets(source)
         for table in TABLES:
             spark.sql(step.statement.replace("{t}", f"default.shop.{table}"))
         tables.run(once=True)
         _replicate(spark, sink)
-        after = _ends(source)
+        after = _end_offsets(source)
         for table in TABLES:
-            count, new = _compared(spark, table), _new(table, before, after)
+            count, new = _compare_tables(spark, table), _count_new(table, before, after)
             console.print(f"{step.name:<12}{table:<8}{new:>5} records, {count:>4} rows: replica and source are equal")
-        for sample in _sample(source, before, after):
+        for sample in _sample_event(source, before, after):
             console.print(sample, highlight=False, soft_wrap=True)
 
 
@@ -132,7 +132,7 @@ def _replicate(spark: SparkSession, sink: SinkSettings) -> None:
         running.close()
 
 
-def _compared(spark: SparkSession, table: str) -> int:
+def _compare_tables(spark: SparkSession, table: str) -> int:
     """Give the number of rows of a table, once its replica holds the very same ones."""
     wanted = spark.table(f"default.shop.{table}")
     name = f"default.replica.lake_shop_{table}"
@@ -142,33 +142,35 @@ def _compared(spark: SparkSession, table: str) -> int:
     late = [column for column in wanted.columns if column not in found.columns]
     if late and not wanted.dropna("all", subset=late).isEmpty():
         raise FatalError(f"the demo's replica {name} lacks {', '.join(late)}")
-    if _differ(wanted.select(columns), found.select(columns)):
+    if _has_difference(wanted.select(columns), found.select(columns)):
         raise FatalError(f"the demo's replica {name} is not equal to shop.{table}")
     return int(wanted.count())
 
 
-def _differ(left: DataFrame, right: DataFrame) -> bool:
+def _has_difference(left: DataFrame, right: DataFrame) -> bool:
     return not (left.exceptAll(right).isEmpty() and right.exceptAll(left).isEmpty())
 
 
-def _ends(source: SourceSettings) -> dict[At, int]:
-    cluster = Cluster(source.kafka)
+def _end_offsets(source: SourceSettings) -> dict[TopicPartitionKey, int]:
+    cluster = KafkaAdmin(source.kafka)
     names = [source.outgoing.topic(f"shop.{table}") for table in TABLES]
     with_partitions = cluster.topics([name for name in names if name in cluster.names()])
     return cluster.ends([(t.name, partition) for t in with_partitions.values() for partition in range(t.partitions)])
 
 
-def _new(table: str, before: Mapping[At, int], after: Mapping[At, int]) -> int:
+def _count_new(table: str, before: Mapping[TopicPartitionKey, int], after: Mapping[TopicPartitionKey, int]) -> int:
     topic = f"lake.shop.{table}"
     return sum(end - before.get(at, 0) for at, end in after.items() if at[0] == topic)
 
 
-def _sample(source: SourceSettings, before: Mapping[At, int], after: Mapping[At, int]) -> list[str]:
+def _sample_event(
+    source: SourceSettings, before: Mapping[TopicPartitionKey, int], after: Mapping[TopicPartitionKey, int]
+) -> list[str]:
     """The first new event of a step, its payload as text."""
     at = next((at for at in sorted(after) if after[at] > before.get(at, 0)), None)
     if at is None:
         return []
-    with Records(source.kafka) as records:
+    with RecordReader(source.kafka) as records:
         message = records.first({at: before.get(at, 0)}, 1)[at][0]
     document = orjson.loads(message.value() or b"null")
     payload = orjson.dumps((document or {}).get("payload")).decode()

@@ -15,13 +15,13 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
-from connector.runtime.failure_causes import Cause, is_for_good, is_passing
+from connector.runtime.failure_causes import Cause, is_permanent, is_transient
 
 Jvm = Any
 JavaTable = Any
 JavaCatalog = Any
 
-_RETRIABLE = (
+_RETRIABLE_EXCEPTIONS = (
     "CommitFailedException",
     "ValidationException",
     "ServiceUnavailableException",
@@ -35,12 +35,12 @@ _RETRIABLE = (
     "ConnectException",
     "SocketTimeoutException",
 )
-_DEEPEST = 20
-_WAY_OUT = "no retry mends this: check the catalog's properties, its credentials, and the jars given to Spark"
+_MAX_CAUSES = 20
+_CATALOG_REMEDY = "no retry mends this: check the catalog's properties, its credentials, and the jars given to Spark"
 
 
 @contextmanager
-def mapped(doing: str) -> Iterator[None]:
+def map_java_errors(doing: str) -> Iterator[None]:
     """Raise ours instead of Java's exceptions.
 
     Args:
@@ -54,29 +54,29 @@ def mapped(doing: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise _ours(error.java_exception, doing) from error
+        raise _to_connector_error(error.java_exception, doing) from error
     except CapturedException as error:
         # PySpark makes some of Java's exceptions its own before they get here.
         origin = error._origin  # noqa: SLF001
-        raise (FatalError(f"{doing}: {error}") if origin is None else _ours(origin, doing)) from error
+        raise (FatalError(f"{doing}: {error}") if origin is None else _to_connector_error(origin, doing)) from error
     except Py4JNetworkError as error:
         raise FatalError(f"{doing}: the JVM is gone ({error})") from error
 
 
-def _ours(cause: Any, doing: str) -> ConnectorError:
-    causes = tuple(_chain(cause))
-    text = f"{doing}: {_told(causes)}"
+def _to_connector_error(cause: Any, doing: str) -> ConnectorError:
+    causes = tuple(_iter_causes(cause))
+    text = f"{doing}: {_describe_causes(causes)}"
     if causes[0].name == "CommitStateUnknownException":
         return CommitUnknown(text)
-    if is_for_good(causes):
-        return FatalError(f"{text}; {_WAY_OUT}")
-    if causes[0].name in _RETRIABLE or is_passing(causes):
+    if is_permanent(causes):
+        return FatalError(f"{text}; {_CATALOG_REMEDY}")
+    if causes[0].name in _RETRIABLE_EXCEPTIONS or is_transient(causes):
         return RetriableError(text)
     return FatalError(text)
 
 
-def _chain(cause: Any) -> Iterator[Cause]:
-    for _ in range(_DEEPEST):
+def _iter_causes(cause: Any) -> Iterator[Cause]:
+    for _ in range(_MAX_CAUSES):
         if cause is None:
             return
         name = str(cause.getClass().getSimpleName())
@@ -95,24 +95,24 @@ def _sql_state(cause: Any, name: str) -> str:
     return f" (SQLSTATE {state})" if state else ""
 
 
-def _told(causes: Sequence[Cause]) -> str:
+def _describe_causes(causes: Sequence[Cause]) -> str:
     """What was thrown, and what was at the bottom of it unless the same is said already."""
     first, last = causes[0], causes[-1]
     text = f"{first.name}: {first.message}"
     return text if last.message in text else f"{text} (by {last.name}: {last.message})"
 
 
-def is_retriable(name: str) -> bool:
+def is_retriable_exception(name: str) -> bool:
     """Tell by the simple name of a Java exception whether the same call may succeed later."""
-    return name in _RETRIABLE
+    return name in _RETRIABLE_EXCEPTIONS
 
 
-def may_pass(error: BaseException) -> bool:
+def is_transient_java_error(error: BaseException) -> bool:
     """Tell whether what Spark or Java raised has a cause that may be gone later, an unanswered commit among them."""
     cause = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     while cause is not None:
         name = str(cause.getClass().getSimpleName())
-        if is_retriable(name) or name == "CommitStateUnknownException":
+        if is_retriable_exception(name) or name == "CommitStateUnknownException":
             return True
         cause = cause.getCause()
     return False
@@ -128,10 +128,10 @@ def jvm(spark: SparkSession) -> Jvm:
     """Give Java's classes in the driver's JVM, by their full names."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 - PySpark's only door to Java
     assert gateway is not None
-    return _Package(gateway._gateway_client)  # noqa: SLF001
+    return _JavaPackage(gateway._gateway_client)  # noqa: SLF001
 
 
-class _Package:
+class _JavaPackage:
     """A Java package; by Java's custom a name is a class where it begins with a capital, else a package below.
 
     Py4J's own asks the JVM of each part of a name whether it is a class, and each time the JVM searches all jars for
@@ -143,17 +143,17 @@ class _Package:
 
     def __getattr__(self, name: str) -> Any:
         full = f"{self._name}.{name}" if self._name else name
-        return JavaClass(full, self._client) if name[:1].isupper() else _Package(self._client, full)
+        return JavaClass(full, self._client) if name[:1].isupper() else _JavaPackage(self._client, full)
 
 
 def iceberg_catalog(spark: SparkSession, name: str) -> JavaCatalog:
     """Give Iceberg's catalog behind a Spark catalog; connects to it on first use."""
-    with mapped(f"opening catalog {name}"):
+    with map_java_errors(f"opening catalog {name}"):
         state = spark._jsparkSession.sessionState()  # noqa: SLF001
         return state.catalogManager().catalog(name).icebergCatalog()
 
 
-def each(iterable: Any) -> Iterator[Any]:
+def iterate(iterable: Any) -> Iterator[Any]:
     """Go through a Java Iterable.
 
     Py4J's own loops, over collections only, end with an exception in Java, which PySpark takes 50 ms to look at.
@@ -163,23 +163,23 @@ def each(iterable: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def as_dict(java_map: Any) -> dict[str, str]:
+def to_dict(java_map: Any) -> dict[str, str]:
     """Copy a Java map of strings."""
-    return {str(entry.getKey()): str(entry.getValue()) for entry in each(java_map.entrySet())}
+    return {str(entry.getKey()): str(entry.getValue()) for entry in iterate(java_map.entrySet())}
 
 
-def vended(io: Any, location: str) -> dict[str, str]:
+def vended_credentials(io: Any, location: str) -> dict[str, str]:
     """Give what the catalog handed out for files at a location: the credentials of the longest prefix that fits."""
     try:
-        found = {str(one.prefix()): one.config() for one in each(io.credentials())}
+        found = {str(one.prefix()): one.config() for one in iterate(io.credentials())}
     except Py4JError:
         # A FileIO that takes no credentials has no such method.
         return {}
     fitting = max((prefix for prefix in found if location.startswith(prefix)), key=len, default=None)
-    return {} if fitting is None else as_dict(found[fitting])
+    return {} if fitting is None else to_dict(found[fitting])
 
 
-def strings(spark: SparkSession, values: tuple[str, ...]) -> Any:
+def to_string_array(spark: SparkSession, values: tuple[str, ...]) -> Any:
     """Copy to a Java array of strings; lists and dicts need no such step, PySpark's gateway copies them by itself."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001
     assert gateway is not None

@@ -14,12 +14,12 @@ from connector.errors import FatalError, RetriableError
 from connector.settings import KafkaSettings
 from connector.settings.kafka.kafka import Scope
 
-TIMEOUT_S = 15.0
-At = tuple[str, int]
+ADMIN_TIMEOUT_S = 15.0
+TopicPartitionKey = tuple[str, int]
 
 
 @attrs.frozen
-class Topic:
+class TopicInfo:
     """A topic as it is now; `id` changes when a topic is deleted and made again."""
 
     name: str
@@ -28,7 +28,7 @@ class Topic:
 
 
 @contextmanager
-def mapped(doing: str) -> Iterator[None]:
+def map_kafka_errors(doing: str) -> Iterator[None]:
     """Raise ours instead of librdkafka's errors.
 
     Raises:
@@ -40,7 +40,7 @@ def mapped(doing: str) -> Iterator[None]:
     except KafkaException as error:
         fault = error.args[0]
         text = f"{doing}: {fault.str() if isinstance(fault, KafkaError) else fault}"
-        raise RetriableError(text) if is_passing(fault) else FatalError(text) from error
+        raise RetriableError(text) if is_transient_error(fault) else FatalError(text) from error
 
 
 _OWN = (
@@ -53,50 +53,52 @@ _OWN = (
 _NO_LEADER = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 """What brokers say of a topic that was made just now, and of one whose leader moves."""
 
-_PASSING = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
+_TRANSIENT = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
 
 
-def is_passing(fault: object) -> bool:
+def is_transient_error(fault: object) -> bool:
     """Tell whether a later try may succeed."""
-    return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in _PASSING)
+    return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in _TRANSIENT)
 
 
-def configuration(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
+def client_config(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
     """Give librdkafka's configuration; its own log stays silent, what matters comes back as an error."""
     return {"log_level": 2, **settings.client(scope)}
 
 
-class Cluster:
+class KafkaAdmin:
     """One Kafka cluster."""
 
-    def __init__(self, settings: KafkaSettings, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, settings: KafkaSettings, timeout_s: float = ADMIN_TIMEOUT_S) -> None:
         """Prepare; nothing is asked yet. An answer is waited for `timeout_s`."""
         self._settings, self._timeout_s = settings, timeout_s
-        self._admin = AdminClient({**configuration(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
+        self._admin = AdminClient({**client_config(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
 
     def id(self) -> str:
         """Give the cluster's id."""
-        with mapped(f"asking {self._settings.bootstrap_servers} for the cluster id"):
+        with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster id"):
             return str(self._admin.describe_cluster(request_timeout=self._timeout_s).result().cluster_id)
 
     def names(self) -> set[str]:
         """Give the names of all topics."""
         return set(self._partitions())
 
-    def selected(self) -> dict[str, Topic]:
+    def select_topics(self) -> dict[str, TopicInfo]:
         """Give the topics that the settings select and that exist."""
         return self.topics([name for name in self.names() if self._settings.takes(name)])
 
-    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
         """Describe topics; those that do not exist are left out."""
         if not names:
             return {}
-        with mapped("describing topics"):
+        with map_kafka_errors("describing topics"):
             futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
-            found = [one for future in futures.values() if (one := _existing(future)) is not None]
-        return {t.name: Topic(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)}
+            found = [one for future in futures.values() if (one := _described_topic(future)) is not None]
+        return {
+            t.name: TopicInfo(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)
+        }
 
-    def placed(self) -> set[At]:
+    def placed(self) -> set[TopicPartitionKey]:
         """Give the topic-partitions of the topics that the settings select and that exist."""
         return {
             (topic, partition)
@@ -105,11 +107,11 @@ class Cluster:
             for partition in range(count)
         }
 
-    def ends(self, at: Iterable[At]) -> dict[At, int]:
+    def ends(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """Give the offset after the last record of each topic-partition."""
         return self._offsets(at, OffsetSpec.latest())
 
-    def beginnings(self, at: Iterable[At]) -> dict[At, int]:
+    def beginnings(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """Give the offset of the oldest record that is still there."""
         return self._offsets(at, OffsetSpec.earliest())
 
@@ -117,7 +119,7 @@ class Cluster:
         """Create a topic unless it is there."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
         try:
-            with mapped(f"creating topic {topic}"):
+            with map_kafka_errors(f"creating topic {topic}"):
                 self._admin.create_topics([new], request_timeout=self._timeout_s)[topic].result()
         except FatalError as error:
             cause = error.__cause__
@@ -126,20 +128,20 @@ class Cluster:
 
     def _partitions(self) -> dict[str, int]:
         """Give how many partitions each topic has."""
-        with mapped(f"listing topics of {self._settings.bootstrap_servers}"):
+        with map_kafka_errors(f"listing topics of {self._settings.bootstrap_servers}"):
             listed = self._admin.list_topics(timeout=self._timeout_s).topics
             return {name: len(topic.partitions) for name, topic in listed.items()}
 
-    def _offsets(self, at: Iterable[At], spec: OffsetSpec) -> dict[At, int]:
+    def _offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
         wanted = {TopicPartition(topic, partition): spec for topic, partition in at}
         if not wanted:
             return {}
-        with mapped("asking for offsets"):
+        with map_kafka_errors("asking for offsets"):
             futures = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
             return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
 
 
-def _existing(future: Any) -> Any:
+def _described_topic(future: Any) -> Any:
     """Give what a topic is described as, None when it was deleted meanwhile."""
     try:
         return future.result()

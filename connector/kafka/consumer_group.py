@@ -9,21 +9,21 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from connector.kafka.admin import TIMEOUT_S, At, configuration, mapped
+from connector.kafka.admin import ADMIN_TIMEOUT_S, TopicPartitionKey, client_config, map_kafka_errors
 from connector.settings import KafkaSettings
 
 
-class Group:
+class ConsumerGroup:
     """The offsets of one consumer group, written from outside the group."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         """Connect lazily."""
         self._name = settings.group_id
         self._consumer = Consumer(
-            {**configuration(settings, "consumer"), "group.id": settings.group_id, "enable.auto.commit": False}
+            {**client_config(settings, "consumer"), "group.id": settings.group_id, "enable.auto.commit": False}
         )
 
-    def follow(self, offsets: Mapping[At, int]) -> str | None:
+    def follow(self, offsets: Mapping[TopicPartitionKey, int]) -> str | None:
         """Set the group's offsets; a failure is told, not raised, as nothing depends on them.
 
         Returns:
@@ -36,10 +36,10 @@ class Group:
             return f"offsets of group {self._name} could not follow: {error.args[0].str()}"
         return None
 
-    def committed(self, at: Iterable[At]) -> dict[At, int]:
+    def committed(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """Give the group's offsets where it has any. Raises RetriableError when the broker is away."""
-        with mapped(f"reading the offsets of group {self._name}"):
-            found = self._consumer.committed([TopicPartition(*one) for one in at], timeout=TIMEOUT_S)
+        with map_kafka_errors(f"reading the offsets of group {self._name}"):
+            found = self._consumer.committed([TopicPartition(*one) for one in at], timeout=ADMIN_TIMEOUT_S)
         return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
     def close(self) -> None:

@@ -8,24 +8,24 @@ from functools import partial
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import Cluster, configuration, is_passing, mapped
+from connector.kafka.admin import KafkaAdmin, client_config, is_transient_error, map_kafka_errors
 from connector.settings import KafkaSettings
 
 FLUSH_S = 60.0
-_MARGIN_S = 5.0
+_FLUSH_MARGIN_S = 5.0
 """How much longer than the producer tries to deliver a message its outcome is waited for."""
 
 KeyValue = tuple[bytes, bytes | None]
 
 
-class Messages:
+class MessageProducer:
     """Writes single messages; partitions by the Java murmur2 hash, as the producer of events does.
 
     What was not acknowledged when `send` returns is never written later: whoever sends again would have it twice, or
     behind what follows it.
     """
 
-    def __init__(self, settings: KafkaSettings, cluster: Cluster, flush_s: float = FLUSH_S) -> None:
+    def __init__(self, settings: KafkaSettings, cluster: KafkaAdmin, flush_s: float = FLUSH_S) -> None:
         """Prepare; nothing is opened before the first message. `flush_s` is how long messages are tried to deliver."""
         self._settings, self._cluster, self._flush_s = settings, cluster, flush_s
         self._producer: Producer | None = None
@@ -45,12 +45,12 @@ class Messages:
             FatalError: the topic cannot be written.
         """
         producer, faults = self._opened(), list[KafkaError]()
-        delivered, written = partial(_take, faults), False
+        delivered, written = partial(_collect_error, faults), False
         try:
-            with mapped(f"writing to {topic}"):
+            with map_kafka_errors(f"writing to {topic}"):
                 for key, value in messages:
                     producer.produce(topic, value, key, on_delivery=delivered)
-                left = producer.flush(self._flush_s + _MARGIN_S)
+                left = producer.flush(self._flush_s + _FLUSH_MARGIN_S)
             written = not (left or faults)
         finally:
             if not written:
@@ -58,13 +58,13 @@ class Messages:
         if left:
             raise RetriableError(f"{left} messages to {topic} were not acknowledged within {self._flush_s:.0f} s")
         if faults:
-            kind = RetriableError if all(map(is_passing, faults)) else FatalError
+            kind = RetriableError if all(map(is_transient_error, faults)) else FatalError
             raise kind(f"a message to {topic} was not written: {faults[0].str()}")
 
     def _opened(self) -> Producer:
         if self._producer is None:
             own = {"partitioner": "murmur2_random", "message.timeout.ms": int(self._flush_s * 1000)}
-            given = configuration(self._settings, "producer")
+            given = client_config(self._settings, "producer")
             if "delivery.timeout.ms" in given:
                 del own["message.timeout.ms"]
             self._producer = Producer({**own, **given, "enable.idempotence": True})
@@ -77,6 +77,6 @@ class Messages:
         producer.flush(0)
 
 
-def _take(faults: list[KafkaError], error: KafkaError | None, _: Message) -> None:
+def _collect_error(faults: list[KafkaError], error: KafkaError | None, _: Message) -> None:
     if error is not None:
         faults.append(error)

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import At, configuration, mapped
+from connector.kafka.admin import TopicPartitionKey, client_config, map_kafka_errors
 from connector.settings import KafkaSettings
 
-TIMEOUT_S = 30.0
+LOOKUP_TIMEOUT_S = 30.0
 
 
-class Records:
+class RecordReader:
     """Reads single records by place; joins no group and commits nothing."""
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -29,7 +29,7 @@ class Records:
         self._consumer = Consumer(
             {
                 "isolation.level": "read_committed",
-                **configuration(settings, "consumer"),
+                **client_config(settings, "consumer"),
                 "group.id": f"{settings.group_id}-records",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
@@ -38,13 +38,15 @@ class Records:
             }
         )
 
-    def __enter__(self) -> Records:
+    def __enter__(self) -> RecordReader:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def first(self, starts: Mapping[At, int], count: int, most_bytes: int | None = None) -> dict[At, list[Message]]:
+    def first(
+        self, starts: Mapping[TopicPartitionKey, int], count: int, most_bytes: int | None = None
+    ) -> dict[TopicPartitionKey, list[Message]]:
         """Give up to `count` records of each topic-partition from its offset on; fewer where it ends.
 
         With `most_bytes`, no more once those of a topic-partition are together so large.
@@ -54,11 +56,11 @@ class Records:
         Raises:
             RetriableError: the broker is away.
         """
-        found: dict[At, list[Message]] = {at: [] for at in starts}
+        found: dict[TopicPartitionKey, list[Message]] = {at: [] for at in starts}
         waiting = set(starts)
-        with mapped("reading single records"):
+        with map_kafka_errors("reading single records"):
             self._consumer.assign([TopicPartition(topic, partition, o) for (topic, partition), o in starts.items()])
-            deadline = time.monotonic() + TIMEOUT_S
+            deadline = time.monotonic() + LOOKUP_TIMEOUT_S
             while waiting:
                 for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
                     self._take(message, found, waiting, count, most_bytes)
@@ -69,7 +71,7 @@ class Records:
             self._consumer.unassign()
         return found
 
-    def exactly(self, at: At, offsets: Iterable[int]) -> Iterator[Message]:
+    def read_exactly(self, at: TopicPartitionKey, offsets: Iterable[int]) -> Iterator[Message]:
         """Give the records at these ascending offsets.
 
         Raises:
@@ -84,14 +86,14 @@ class Records:
     def _take(
         self,
         message: Message,
-        found: dict[At, list[Message]],
-        waiting: set[At],
+        found: dict[TopicPartitionKey, list[Message]],
+        waiting: set[TopicPartitionKey],
         count: int,
         most_bytes: int | None,
     ) -> None:
         at = (message.topic(), message.partition())
         error = message.error()
-        if error is not None and error.code() != _EOF:
+        if error is not None and error.code() != _PARTITION_EOF:
             if not error.retriable():
                 raise FatalError(f"reading {at[0]}-{at[1]}: {error.str()}")
             return
@@ -106,4 +108,4 @@ class Records:
 
 
 _POLL_RECORDS, _POLL_S = 500, 0.2
-_EOF = -191
+_PARTITION_EOF = -191

@@ -13,30 +13,38 @@ from typing import TYPE_CHECKING
 
 from connector.errors import FatalError, RetriableError
 from connector.settings.converters.schema_registry import RegistrySettings
-from serde.avro.schema_source import Texts, UnknownSchema
+from serde.avro.schema_source import SchemaTexts, UnknownSchema
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema
 
-TIMEOUT_S = 10.0
-UNKNOWN_S = 60.0
+REGISTRY_TIMEOUT_S = 10.0
+UNKNOWN_ID_TTL_S = 60.0
 """How long the registry is not asked again for an id that it does not have: broken messages hold any number."""
 
-_MOST_UNKNOWN = 10_000
-_GREATEST = 2**31 - 1
-_NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _INVALID, _TOO_MANY, _SERVER = 404, 401, 403, 409, 422, 429, 500
-_LOGIN = "; check its basic.auth settings"
-_HINTS = {
-    _UNAUTHORIZED: _LOGIN,
-    _FORBIDDEN: _LOGIN,
+_MAX_UNKNOWN_IDS = 10_000
+_MAX_SCHEMA_ID = 2**31 - 1
+_NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _UNPROCESSABLE, _TOO_MANY_REQUESTS, _SERVER_ERROR = (
+    404,
+    401,
+    403,
+    409,
+    422,
+    429,
+    500,
+)
+_LOGIN_HINT = "; check its basic.auth settings"
+_STATUS_HINTS = {
+    _UNAUTHORIZED: _LOGIN_HINT,
+    _FORBIDDEN: _LOGIN_HINT,
     _CONFLICT: "; the table's schema now is not compatible with the ones registered there: relax the subject's "
     "compatibility (PUT /config/<subject>), or leave the column that changed out of the events",
-    _INVALID: "; the registry does not take it as Avro",
+    _UNPROCESSABLE: "; the registry does not take it as Avro",
 }
-_RETRIES, _PAUSE_MS, _LONGEST_PAUSE_MS = 2, 200, 2000
+_MAX_RETRIES, _RETRY_WAIT_MS, _MAX_RETRY_WAIT_MS = 2, 200, 2000
 
 
-class Registry:
+class SchemaRegistry:
     """One registry with its settings."""
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -49,16 +57,16 @@ class Registry:
         self._client = SchemaRegistryClient(
             {
                 **given,
-                "timeout": TIMEOUT_S,
-                "max.retries": _RETRIES,
-                "retries.wait.ms": _PAUSE_MS,
-                "retries.max.wait.ms": _LONGEST_PAUSE_MS,
+                "timeout": REGISTRY_TIMEOUT_S,
+                "max.retries": _MAX_RETRIES,
+                "retries.wait.ms": _RETRY_WAIT_MS,
+                "retries.max.wait.ms": _MAX_RETRY_WAIT_MS,
             }
         )
-        self._known: dict[int, Texts] = {}
+        self._known: dict[int, SchemaTexts] = {}
         self._unknown: dict[int, tuple[float, str]] = {}
 
-    def schema(self, number: int) -> Texts:
+    def schema(self, number: int) -> SchemaTexts:
         """Give the texts of an Avro schema: those it refers to, in order, then its own.
 
         Raises:
@@ -69,13 +77,13 @@ class Registry:
         known = self._known.get(number)
         if known is not None:
             return known
-        since, reason = self._unknown.get(number, (-UNKNOWN_S, ""))
-        if time.monotonic() - since < UNKNOWN_S:
+        since, reason = self._unknown.get(number, (-UNKNOWN_ID_TTL_S, ""))
+        if time.monotonic() - since < UNKNOWN_ID_TTL_S:
             raise UnknownSchema(reason)
         try:
             texts = self._asked(number)
         except UnknownSchema as unknown:
-            if len(self._unknown) >= _MOST_UNKNOWN:
+            if len(self._unknown) >= _MAX_UNKNOWN_IDS:
                 self._unknown.clear()
             self._unknown[number] = (time.monotonic(), str(unknown))
             raise
@@ -102,20 +110,20 @@ class Registry:
             todo = "register it, or set auto.register.schemas=true" if not register else "check the registry's URL"
             raise FatalError(f"registry {self._where}: {doing}: it is not there; {todo}") from unknown
 
-    def _asked(self, number: int) -> Texts:
-        if number > _GREATEST:
+    def _asked(self, number: int) -> SchemaTexts:
+        if number > _MAX_SCHEMA_ID:
             raise UnknownSchema("no registry has ids as great as this")
         with self._mapped(f"asking for schema id {number}"):
             schema = self._client.get_schema(number)
             if (schema.schema_type or "AVRO") != "AVRO":
                 raise UnknownSchema(f"the registry has a schema of type {schema.schema_type} there, not Avro")
-            return tuple(dict.fromkeys([*self._referred(schema), schema.schema_str or ""]))
+            return tuple(dict.fromkeys([*self._iter_references(schema), schema.schema_str or ""]))
 
-    def _referred(self, schema: Schema) -> Iterator[str]:
+    def _iter_references(self, schema: Schema) -> Iterator[str]:
         """Texts of the schemas that this one refers to, each after those that it refers to itself."""
         for reference in schema.references or ():
             found = self._client.get_version(reference.subject, reference.version).schema
-            yield from self._referred(found)
+            yield from self._iter_references(found)
             yield found.schema_str
 
     @contextmanager
@@ -130,9 +138,9 @@ class Registry:
             text = f"registry {self._where}: {doing}: status {status}"
             if status == _NOT_FOUND:
                 raise UnknownSchema("the registry does not have it") from error
-            if status == _TOO_MANY or status >= _SERVER:
+            if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR:
                 raise RetriableError(text) from error
-            raise FatalError(text + _HINTS.get(status, "")) from error
+            raise FatalError(text + _STATUS_HINTS.get(status, "")) from error
         except (UnknownSchema, RecursionError):
             raise
         except Exception as error:
@@ -141,6 +149,6 @@ class Registry:
 
 
 @lru_cache(maxsize=16)
-def registry(settings: RegistrySettings) -> Registry:
+def schema_registry_for(settings: RegistrySettings) -> SchemaRegistry:
     """Give the registry of these settings, one per process."""
-    return Registry(settings)
+    return SchemaRegistry(settings)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from connector.errors import FatalError, RetriableError
 from connector.settings import KafkaSettings
 
-PRODUCER: Mapping[str, str] = {
+PRODUCER_DEFAULTS: Mapping[str, str] = {
     "acks": "all",
     "enable.idempotence": "true",
     # Measured (2 cores, envelopes of about 600 bytes): 67,000 to 112,000 records/s with the client's own defaults,
@@ -28,9 +28,9 @@ PRODUCER: Mapping[str, str] = {
     "compression.type": "lz4",
 }
 """What the producer is told unless `producer.override.` says otherwise."""
-_OURS = frozenset({"key.serializer", "value.serializer", "enable.idempotence"})
-_KAFKA = re.compile(r"(org\.apache\.kafka\.common\.[\w.]*?\.?(\w+)): ([^\n]*)")
-_AWAY = frozenset(
+_FIXED_OPTIONS = frozenset({"key.serializer", "value.serializer", "enable.idempotence"})
+_KAFKA_EXCEPTION = re.compile(r"(org\.apache\.kafka\.common\.[\w.]*?\.?(\w+)): ([^\n]*)")
+_TRANSIENT_EXCEPTIONS = frozenset(
     {
         "TimeoutException",
         "NetworkException",
@@ -45,7 +45,7 @@ _AWAY = frozenset(
 )
 
 
-def publish(records: DataFrame, topic: str, settings: KafkaSettings) -> None:
+def publish_records(records: DataFrame, topic: str, settings: KafkaSettings) -> None:
     """Publish records (`key`, `value`, and `headers` if any) and wait until the cluster has acknowledged every one.
 
     Rows of one task leave in their order. Memory: the producer's `buffer.memory` per executor, whatever the size.
@@ -56,21 +56,21 @@ def publish(records: DataFrame, topic: str, settings: KafkaSettings) -> None:
         PySparkException, Py4JJavaError: the rows could not be computed.
     """
     writer = records.write.format("kafka").option("topic", topic)
-    for key, value in options(settings).items():
+    for key, value in producer_options(settings).items():
         writer = writer.option(f"kafka.{key}", value)
-    with mapped(f"publishing to {topic}"):
+    with map_publish_errors(f"publishing to {topic}"):
         writer.save()
 
 
-def options(settings: KafkaSettings) -> dict[str, str]:
+def producer_options(settings: KafkaSettings) -> dict[str, str]:
     """Give the Java producer's settings."""
-    given = {key: text for key, text in settings.producer.items() if key not in _OURS}
+    given = {key: text for key, text in settings.producer.items() if key not in _FIXED_OPTIONS}
     servers = given.pop("bootstrap.servers", settings.bootstrap_servers)
-    return {**PRODUCER, **given, "bootstrap.servers": servers}
+    return {**PRODUCER_DEFAULTS, **given, "bootstrap.servers": servers}
 
 
 @contextmanager
-def mapped(doing: str) -> Iterator[None]:
+def map_publish_errors(doing: str) -> Iterator[None]:
     """Raise ours where a job failed because of Kafka; what else went wrong is whose rows these are to say.
 
     Raises:
@@ -80,9 +80,9 @@ def mapped(doing: str) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        causes = _KAFKA.findall(str(error))
+        causes = _KAFKA_EXCEPTION.findall(str(error))
         if not causes:
             raise
         _, name, message = causes[-1]
-        away = any(name in _AWAY for _, name, _ in causes) or "bootstrap urls" in message
+        away = any(name in _TRANSIENT_EXCEPTIONS for _, name, _ in causes) or "bootstrap urls" in message
         raise (RetriableError if away else FatalError)(f"{doing}: {name}: {message}") from error

@@ -24,15 +24,15 @@ from opensearchpy.exceptions import (
 )
 
 from connector.errors import FatalError, RetriableError
-from connector.opensearch.sigv4 import Signer
+from connector.opensearch.sigv4 import RequestSigner
 from connector.settings.opensearch.sink import ConnectionSettings
 
-_CONNECTIONS = 16
+_MAX_CONNECTIONS = 16
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-_PASSING = frozenset({429, 500, 502, 503, 504})
+_TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
 
 
-class _Json(JSONSerializer):
+class _OrjsonSerializer(JSONSerializer):
     """Reads answers with orjson: those of bulk requests are large."""
 
     def loads(self, s: str | bytes) -> Any:
@@ -44,7 +44,7 @@ class _Json(JSONSerializer):
 
 
 @contextmanager
-def mapped(doing: str) -> Iterator[None]:
+def map_opensearch_errors(doing: str) -> Iterator[None]:
     """Raise ours instead of the client's errors; an answer's own text stays out, it may quote a document.
 
     Raises:
@@ -59,12 +59,12 @@ def mapped(doing: str) -> Iterator[None]:
             raise FatalError(f"{doing}: the nodes' certificates are not trusted; {todo}") from error
         raise RetriableError(f"{doing}: the OpenSearch cluster does not answer ({type(error).__name__})") from error
     except TransportError as error:
-        raise refused(doing, error) from error
+        raise to_connector_error(doing, error) from error
     except OpenSearchException as error:
         raise FatalError(f"{doing}: {type(error).__name__}") from error
 
 
-def refused(doing: str, error: TransportError) -> RetriableError | FatalError:
+def to_connector_error(doing: str, error: TransportError) -> RetriableError | FatalError:
     """Give our error for an answer that is one."""
     status, kind = error.status_code, error.error
     if status in (_UNAUTHORIZED, _FORBIDDEN) and kind != "cluster_block_exception":
@@ -72,19 +72,19 @@ def refused(doing: str, error: TransportError) -> RetriableError | FatalError:
             f"{doing}: OpenSearch does not let us in (status {status}); check connection.username, "
             "connection.password, or the certificate, and the user's rights on the indexes"
         )
-    if status in _PASSING:
+    if status in _TRANSIENT_STATUSES:
         return RetriableError(f"{doing}: OpenSearch is busy (status {status}, {kind})")
-    return FatalError(f"{doing}: OpenSearch refuses it (status {status}, {kind}{_reason(error.info)})")
+    return FatalError(f"{doing}: OpenSearch refuses it (status {status}, {kind}{_index_error_reason(error.info)})")
 
 
-def _reason(info: Any) -> str:
+def _index_error_reason(info: Any) -> str:
     """The reason of an answer about an index; those about documents never come here."""
     told = info.get("error") if isinstance(info, Mapping) else None
     return f": {told['reason']}" if isinstance(told, Mapping) and "reason" in told else ""
 
 
 @lru_cache(maxsize=16)
-def client(settings: ConnectionSettings) -> OpenSearch:
+def opensearch_client(settings: ConnectionSettings) -> OpenSearch:
     """Give the client of these settings, one per process; nothing is asked yet.
 
     Raises:
@@ -94,26 +94,26 @@ def client(settings: ConnectionSettings) -> OpenSearch:
     return OpenSearch(
         list(settings.urls),
         connection_class=Urllib3HttpConnection,
-        http_auth=_authentication(settings),
-        ssl_context=_context(settings) if secure else None,
+        http_auth=_http_auth(settings),
+        ssl_context=_build_ssl_context(settings) if secure else None,
         ssl_show_warn=False,
         http_compress=settings.compression,
-        pool_maxsize=_CONNECTIONS,
-        serializer=_Json(),
+        pool_maxsize=_MAX_CONNECTIONS,
+        serializer=_OrjsonSerializer(),
         timeout=settings.read_timeout_ms / 1000,
         # Whether to try again is decided where the documents are known.
         max_retries=0,
     )
 
 
-def _authentication(settings: ConnectionSettings) -> Signer | tuple[str, str | None] | None:
+def _http_auth(settings: ConnectionSettings) -> RequestSigner | tuple[str, str | None] | None:
     aws = settings.aws
     if aws is not None:
-        return Signer(aws.region, aws.access_key, aws.secret_key, aws.session_token, aws.service)
+        return RequestSigner(aws.region, aws.access_key, aws.secret_key, aws.session_token, aws.service)
     return None if settings.username is None else (settings.username, settings.password)
 
 
-def _context(settings: ConnectionSettings) -> ssl.SSLContext:
+def _build_ssl_context(settings: ConnectionSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.ca)
         if settings.certificate is not None:

@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import attrs
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
-_CONTENT = "x-amz-content-sha256"
+_CONTENT_HEADER = "x-amz-content-sha256"
 
 
 @attrs.frozen
-class Signer:
+class RequestSigner:
     """Signs requests to one service in one region; opensearch-py calls it with each. `now` gives seconds since 1970."""
 
     region: str
@@ -35,11 +35,11 @@ class Signer:
         digest = hashlib.sha256(body.encode() if isinstance(body, str) else body or b"").hexdigest()
         headers = {"host": urlsplit(url).netloc, "x-amz-date": stamp}
         if self.content:
-            headers[_CONTENT] = digest
+            headers[_CONTENT_HEADER] = digest
         if self.session_token:
             headers["x-amz-security-token"] = self.session_token
         scope = f"{stamp[:8]}/{self.region}/{self.service}/aws4_request"
-        text = "\n".join([_ALGORITHM, stamp, scope, _hashed(self._canonical(method, url, headers, digest))])
+        text = "\n".join([_ALGORITHM, stamp, scope, _sha256_hex(self._canonical(method, url, headers, digest))])
         key = f"AWS4{self.secret_key}".encode()
         for part in scope.split("/"):
             key = hmac.new(key, part.encode(), hashlib.sha256).digest()
@@ -58,5 +58,5 @@ class Signer:
         return "\n".join([method, path, asked, *lines, "", ";".join(sorted(headers)), digest])
 
 
-def _hashed(text: str) -> str:
+def _sha256_hex(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

@@ -20,7 +20,7 @@ class Cause:
     message: str
 
 
-_FOR_GOOD_NAMES = frozenset(
+_PERMANENT_NAMES = frozenset(
     {
         "ClassNotFoundException",
         "NoClassDefFoundError",
@@ -37,7 +37,7 @@ _FOR_GOOD_NAMES = frozenset(
         "SQLInvalidAuthorizationSpecException",
     }
 )
-_FOR_GOOD = re.compile(
+_PERMANENT = re.compile(
     r"""No\ FileSystem\ for\ scheme | No\ suitable\ driver | Unable\ to\ load\ (?:credentials|region)
     | class\ \S+\ not\ found | Cannot\ (?:initialize|find\ constructor|load)\ \S*(?:FileIO|Catalog)
     | (?:status\ code:?|HTTP\ status|status=)\s*(?:301|401|403)\b | \b(?:401\ Unauthorized|403\ Forbidden)
@@ -50,10 +50,10 @@ _FOR_GOOD = re.compile(
     | (?:database|role)\ "[^"]*"\ does\ not\ exist | SQLSTATE\ (?:28\w{3}|3D000|42501)""",
     re.VERBOSE | re.IGNORECASE,
 )
-_RENEWED = re.compile(
+_EXPIRED_CREDENTIALS = re.compile(
     r"Expired_?(?:Token|Credentials?)|(?:token|credentials?|session|signature)\b[^.;]{0,40}\bexpired", re.IGNORECASE
 )
-_PASSING_NAMES = frozenset(
+_TRANSIENT_NAMES = frozenset(
     {
         "ApiCallAttemptTimeoutException",
         "ApiCallTimeoutException",
@@ -87,7 +87,7 @@ _PASSING_NAMES = frozenset(
         "UnknownHostException",
     }
 )
-_PASSING = re.compile(
+_TRANSIENT = re.compile(
     r"""(?:status\ code:?|HTTP\ status|status=)\s*(?:408|429|5\d\d)\b | Unable\ to\ execute\ HTTP\ request
     | NETWORK_CONNECTION | REQUEST_TIMEOUT | SLOW_DOWN | SERVICE_UNAVAILABLE | INTERNAL_FAILURE | THROTTLING
     | Connection\ (?:reset|refused|timed\ out) | Couldn't\ connect | Could\ not\ connect
@@ -96,14 +96,14 @@ _PASSING = re.compile(
 )
 
 
-_TOLD = re.compile(
+_NAMED_EXCEPTION = re.compile(
     r"^(?:.*(?:Caused by: |: ))?(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): ([^\n]*)", re.MULTILINE
 )
 
 
 def causes_in(text: str) -> Iterator[Cause]:
     """The exceptions that a report of Spark's names, Java's and Python's, in its order."""
-    for name, message in _TOLD.findall(text):
+    for name, message in _NAMED_EXCEPTION.findall(text):
         yield Cause(name, message)
 
 
@@ -117,24 +117,24 @@ def causes_of(error: BaseException) -> Iterator[Cause]:
         at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
 
 
-def is_for_good(causes: Iterable[Cause]) -> bool:
+def is_permanent(causes: Iterable[Cause]) -> bool:
     """Tell whether no retry can mend this: a class, bucket or right that is missing, credentials that are wrong.
 
     Credentials that have expired are another matter: the next load of the table may bring new ones.
     """
     causes = tuple(causes)
-    if any(_RENEWED.search(cause.message) for cause in causes):
+    if any(_EXPIRED_CREDENTIALS.search(cause.message) for cause in causes):
         return False
-    return any(cause.name in _FOR_GOOD_NAMES or _FOR_GOOD.search(cause.message) for cause in causes)
+    return any(cause.name in _PERMANENT_NAMES or _PERMANENT.search(cause.message) for cause in causes)
 
 
-def is_passing(causes: Iterable[Cause]) -> bool:
+def is_transient(causes: Iterable[Cause]) -> bool:
     """Tell whether a store or database is away or busy, or credentials are out of date: the same may succeed later.
 
     A host's name that nobody knows counts too: names come and go with what they are of.
     """
     causes = tuple(causes)
-    return not is_for_good(causes) and any(
-        cause.name in _PASSING_NAMES or _PASSING.search(cause.message) or _RENEWED.search(cause.message)
+    return not is_permanent(causes) and any(
+        cause.name in _TRANSIENT_NAMES or _TRANSIENT.search(cause.message) or _EXPIRED_CREDENTIALS.search(cause.message)
         for cause in causes
     )

@@ -21,7 +21,7 @@ _FIRST_WAIT_S = 0.2
 set_on_retry_hooks(())
 
 
-def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
+def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
     """Call until it succeeds or `errors.retry.timeout` has passed since it first failed, with growing waits and jitter.
 
     Counted from there, so that a long job whose commit is refused is tried again too.
@@ -43,7 +43,7 @@ def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
     time.sleep(_FIRST_WAIT_S)
     try:
         for attempt in stamina.retry_context(
-            on=_is_to_be_tried_again,
+            on=_is_retriable,
             attempts=None,
             timeout=None if endless else settings.retry_timeout_ms / 1000,
             wait_initial=_FIRST_WAIT_S,
@@ -53,7 +53,7 @@ def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
                 try:
                     return call()
                 except RetriableError as error:
-                    if _is_to_be_tried_again(error):
+                    if _is_retriable(error):
                         log.warning("will try again", attempt=attempt.num + 1, reason=str(error))
                     raise
     except TimeOver:
@@ -63,5 +63,5 @@ def retried(call: Callable[[], T], settings: ErrorSettings) -> T:
     raise AssertionError("unreachable")
 
 
-def _is_to_be_tried_again(error: Exception) -> bool:
+def _is_retriable(error: Exception) -> bool:
     return isinstance(error, RetriableError) and not isinstance(error, TimeOver)

@@ -16,28 +16,28 @@ import numpy as np
 
 from connector.errors import FatalError
 from connector.iceberg.commit.kafka_position import TopicPartition
-from connector.kafka.admin import Cluster
-from connector.kafka.consumer import feed
-from connector.kafka.dlq.reader import DeadLetter
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.consumer import assign_ranges
+from connector.kafka.dlq.reader import DeadLetterRecord
 from connector.settings import SinkSettings
-from connector.sink.convert.decoder import Outcome, Run, decode
-from connector.sink.convert.row_builder import truncated
-from connector.sink.destinations.iceberg.replay import Through
-from connector.sink.microbatch.processor import MAX_ROUNDS, Batches
-from connector.sink.model.change_rows import Part, codes_of
-from connector.sink.model.destination import Destinations
-from connector.sink.model.micro_batch import Batch
+from connector.sink.convert.decoder import ConsumerRecords, DecodedRecords, decode
+from connector.sink.convert.row_builder import mark_truncated
+from connector.sink.destinations.iceberg.replay import ReplayTarget
+from connector.sink.microbatch.processor import MAX_ROUNDS, BatchProcessor
+from connector.sink.model.change_rows import ChangeBatch, compute_key_codes
+from connector.sink.model.destination import TableRegistry
+from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.truncate_scope import Cuts, cuts_since
+from connector.sink.model.truncate_scope import TruncateScope, scope_past_truncates
 from connector.sink.model.truncates import Truncate
 from serde.arrays import Ints, Mask
 
-_Read = tuple[list[DeadLetter], Run]
+_PartitionLetters = tuple[list[DeadLetterRecord], ConsumerRecords]
 """Letters of one topic-partition, and their records."""
 
 
 @attrs.frozen
-class Replay:
+class ReplayReport:
     """What became of letters, by id: put through, overtaken by later records, or still not usable (with the reason)."""
 
     done: tuple[str, ...]
@@ -51,18 +51,18 @@ class Replayer:
     def __init__(
         self,
         settings: SinkSettings,
-        targets: Destinations,
-        batches: Batches,
-        through: Through,
-        cluster: Cluster,
-        known: Sequence[DeadLetter] = (),
+        targets: TableRegistry,
+        batches: BatchProcessor,
+        through: ReplayTarget,
+        cluster: KafkaAdmin,
+        known: Sequence[DeadLetterRecord] = (),
     ) -> None:
         """Work from where the sink stands; `known` are all letters: their records changed nothing, or as replayed."""
         self._settings, self._targets, self._batches = settings, targets, batches
         self._through, self._cluster = through, cluster
         self._known = sorted(known, key=lambda letter: letter.place)
 
-    def replay(self, letters: Sequence[DeadLetter], *, execute: bool) -> Replay:
+    def replay(self, letters: Sequence[DeadLetterRecord], *, execute: bool) -> ReplayReport:
         """Put letters through, or tell what would become of them.
 
         Raises:
@@ -71,9 +71,11 @@ class Replayer:
             RetriableError: broker or catalog are away.
         """
         dead = {
-            x.id: _EARLY for x in letters if x.offset >= self._batches.position.offsets.get((x.topic, x.partition), 0)
+            x.id: _NOT_COMMITTED_REASON
+            for x in letters
+            if x.offset >= self._batches.position.offsets.get((x.topic, x.partition), 0)
         }
-        runs = _runs([letter for letter in letters if letter.id not in dead])
+        runs = _group_by_partition([letter for letter in letters if letter.id not in dead])
         plan, names, outcomes = self._decoded(runs, execute=execute)
         for at, outcome in outcomes.items():
             dead.update((runs[at][0][fault.row].id, fault.reason) for fault in outcome.faults)
@@ -86,7 +88,7 @@ class Replayer:
             before = self._through.before(name)
             fresh = [(part, ids) for part, ids in by_part if not set(ids) <= before]
             keep = self._standing(plan, table, name, fresh, runs, outcomes) if table.mode == "upsert" else None
-            kept, gone = chosen(fresh, keep)
+            kept, gone = select_rows(fresh, keep)
             late |= gone
             written = {one for _, ids in kept for one in ids}
             if execute and kept:
@@ -97,30 +99,30 @@ class Replayer:
             done |= written | {one for _, ids in by_part for one in ids if one in before}
         # A record without a row (a tombstone of an append table) has nothing to put through.
         nothing = alive - done - late - dead.keys()
-        return Replay(tuple(sorted(done | nothing)), tuple(sorted(late - done)), dead)
+        return ReplayReport(tuple(sorted(done | nothing)), tuple(sorted(late - done)), dead)
 
     def _decoded(
-        self, runs: Mapping[TopicPartition, _Read], *, execute: bool
-    ) -> tuple[BatchPlan, list[str], dict[TopicPartition, Outcome]]:
+        self, runs: Mapping[TopicPartition, _PartitionLetters], *, execute: bool
+    ) -> tuple[BatchPlan, list[str], dict[TopicPartition, DecodedRecords]]:
         start = {at: int(run.offset[0]) for at, (_, run) in runs.items()}
         end = {at: int(run.offset[-1]) + 1 for at, (_, run) in runs.items()}
         for _ in range(MAX_ROUNDS):
-            plan, names = self._batches.plan(Batch(-1, start, end))
+            plan, names = self._batches.plan(MicroBatch(-1, start, end))
             tables = tuple(attrs.evolve(table, committed={}) for table in plan.tables)
             plan = attrs.evolve(plan, tables=tables, label="replay", max_letters=len(self._known))
             outcomes = {at: decode(run, plan) for at, (_, run) in runs.items()}
             needs = [need for outcome in outcomes.values() for need in outcome.needs]
             if not needs or not execute:
                 return plan, names, outcomes
-            self._targets.satisfy(needs)
+            self._targets.apply_schema_changes(needs)
         raise FatalError("tables could not be made ready for the letters; the log tells which")
 
     def _parts(
         self,
-        outcomes: Mapping[TopicPartition, Outcome],
-        runs: Mapping[TopicPartition, _Read],
+        outcomes: Mapping[TopicPartition, DecodedRecords],
+        runs: Mapping[TopicPartition, _PartitionLetters],
         index: int,
-    ) -> list[tuple[Part, list[str]]]:
+    ) -> list[tuple[ChangeBatch, list[str]]]:
         """Give a table's parts, with the letter of each row."""
         found = []
         for at, outcome in outcomes.items():
@@ -135,9 +137,9 @@ class Replayer:
         plan: BatchPlan,
         table: TablePlan,
         name: str,
-        parts: list[tuple[Part, list[str]]],
-        runs: Mapping[TopicPartition, _Read],
-        outcomes: Mapping[TopicPartition, Outcome],
+        parts: list[tuple[ChangeBatch, list[str]]],
+        runs: Mapping[TopicPartition, _PartitionLetters],
+        outcomes: Mapping[TopicPartition, DecodedRecords],
     ) -> list[Mask]:
         """Mark rows whose key no later record of their topic-partition changed, and whose source none truncated."""
         ranks = {rank: at for at, rank in plan.ranks.items()}
@@ -145,25 +147,25 @@ class Replayer:
         known = [one for outcome in outcomes.values() for one in outcome.seen]
         if self._settings.table.truncate and len(self._batches.sources(plan, table, name, known, []).names) == 1:
             # Of a truncate of its only source, in whatever partition, the table itself tells.
-            keep = [~truncated(part.order, table, plan) for part, _ in parts]
+            keep = [~mark_truncated(part.order, table, plan) for part, _ in parts]
         for at in {ranks[int(rank)] for part, _ in parts for rank in np.unique(part.order.partition)}:
             own = [(i, part) for i, (part, _) in enumerate(parts) if ranks[int(part.order.partition[0])] == at]
             first = min(int(part.order.offset.min()) for _, part in own)
             truncates, seen = list[Truncate](), [one for outcome in outcomes.values() for one in outcome.seen]
-            for later in self._later(plan, at, first + 1):
+            for later in self._decode_later(plan, at, first + 1):
                 truncates += [each for each in later.truncates if each.table == table.index]
                 seen += later.seen
                 held = [part for index, part in zip(later.tables, later.parts, strict=True) if index == table.index]
                 for i, part in own:
-                    keep[i] &= ~overtaken(part, held, table.layout.keys)
+                    keep[i] &= ~mark_superseded(part, held, table.layout.keys)
             if truncates and self._settings.table.truncate:
                 sources = self._batches.sources(plan, table, name, seen, truncates)
-                left = untruncated(runs[at][1], plan, table, cuts_since(truncates, sources))
+                left = find_untruncated(runs[at][1], plan, table, scope_past_truncates(truncates, sources))
                 for i, part in own:
                     keep[i] &= np.isin(part.order.offset, left)
         return keep
 
-    def _later(self, plan: BatchPlan, at: TopicPartition, start: int) -> Iterable[Outcome]:
+    def _decode_later(self, plan: BatchPlan, at: TopicPartition, start: int) -> Iterable[DecodedRecords]:
         """Decode the records from `start` to where the sink stands, a fetch at a time.
 
         Dead ones changed nothing; those replayed since count as they were put through.
@@ -178,26 +180,31 @@ class Replayer:
                 f"{at[0]}-{at[1]} begins at offset {oldest}: records that came after a letter are gone, so nobody "
                 "knows whether they changed the same key; write the row by other means"
             )
-        for chunk in feed(self._settings.kafka, {at: start}, {at: end}, 1).every() if start < end else ():
-            run = Run.of(chunk)
+        for chunk in (
+            assign_ranges(self._settings.kafka, {at: start}, {at: end}, 1).all_records() if start < end else ()
+        ):
+            run = ConsumerRecords.of(chunk)
             dead = np.isin(run.offset, [letter.offset for letter in known])
             yield decode(run.only(np.flatnonzero(~dead)) if dead.any() else run, plan)
         again = [(letter.offset, letter.key, letter.value) for letter in known if letter.replayed]
         if again:
-            yield decode(Run.of_records(at, again), plan)
+            yield decode(ConsumerRecords.of_records(at, again), plan)
 
 
-_EARLY = "the sink has not committed the batch of this record yet: run it first"
+_NOT_COMMITTED_REASON = "the sink has not committed the batch of this record yet: run it first"
 
 
-def _runs(letters: Iterable[DeadLetter]) -> dict[TopicPartition, _Read]:
-    by_at: dict[TopicPartition, list[DeadLetter]] = {}
+def _group_by_partition(letters: Iterable[DeadLetterRecord]) -> dict[TopicPartition, _PartitionLetters]:
+    by_at: dict[TopicPartition, list[DeadLetterRecord]] = {}
     for letter in sorted(letters, key=lambda letter: letter.place):
         by_at.setdefault((letter.topic, letter.partition), []).append(letter)
-    return {at: (own, Run.of_records(at, [(x.offset, x.key, x.value) for x in own])) for at, own in by_at.items()}
+    return {
+        at: (own, ConsumerRecords.of_records(at, [(x.offset, x.key, x.value) for x in own]))
+        for at, own in by_at.items()
+    }
 
 
-def untruncated(run: Run, plan: BatchPlan, table: TablePlan, cuts: Cuts) -> Ints:
+def find_untruncated(run: ConsumerRecords, plan: BatchPlan, table: TablePlan, cuts: TruncateScope) -> Ints:
     """Give the offsets of records of a run that change the table although it lost rows to later truncates."""
     tables = tuple(attrs.evolve(one, cuts=cuts) if one.index == table.index else one for one in plan.tables)
     outcome = decode(run, attrs.evolve(plan, tables=tables))
@@ -207,11 +214,11 @@ def untruncated(run: Run, plan: BatchPlan, table: TablePlan, cuts: Cuts) -> Ints
     return found if cuts.whole is None else found[found > cuts.whole.offsets.get(run.at, -1)]
 
 
-def overtaken(part: Part, later: Sequence[Part], keys: Sequence[str]) -> Mask:
+def mark_superseded(part: ChangeBatch, later: Sequence[ChangeBatch], keys: Sequence[str]) -> Mask:
     """Mark rows whose key is in a later part, at a greater offset."""
     if not later:
         return np.zeros(len(part), np.bool_)
-    codes = codes_of((part, *later), keys)
+    codes = compute_key_codes((part, *later), keys)
     own, others = codes[: len(part)], codes[len(part) :]
     newest: Ints = np.full(int(codes.max()) + 1, -1, np.int64)
     np.maximum.at(newest, others, np.concatenate([p.order.offset for p in later]))
@@ -219,9 +226,9 @@ def overtaken(part: Part, later: Sequence[Part], keys: Sequence[str]) -> Mask:
     return passed
 
 
-def chosen(
-    parts: list[tuple[Part, list[str]]], keep: list[Mask] | None
-) -> tuple[list[tuple[Part, list[str]]], set[str]]:
+def select_rows(
+    parts: list[tuple[ChangeBatch, list[str]]], keep: list[Mask] | None
+) -> tuple[list[tuple[ChangeBatch, list[str]]], set[str]]:
     """Keep the rows under the masks, all without them; the second result names the letters of the others."""
     if keep is None:
         return parts, set()

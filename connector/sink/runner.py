@@ -10,20 +10,20 @@ from contextlib import contextmanager
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.iceberg.commit.kafka_position import nested
-from connector.kafka.admin import Cluster
-from connector.runtime.monitoring.sink_progress import Shown
-from connector.runtime.retry import retried
-from connector.runtime.spark.session import session, stopped_by_signals
+from connector.iceberg.commit.kafka_position import nest_by_topic
+from connector.kafka.admin import KafkaAdmin
+from connector.runtime.monitoring.sink_progress import SinkProgress
+from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.session import open_session, stop_on_signals
 from connector.settings import SinkSettings
-from connector.sink.factory import Sink, build, look
-from connector.sink.microbatch.processor import Report
-from connector.sink.microbatch.start_offsets import Seen
+from connector.sink.factory import Sink, build_sink, inspect_cluster
+from connector.sink.microbatch.processor import BatchReport
+from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.warmup import warm_up
 
 
 @contextmanager
-def warming(spark: SparkSession, settings: SinkSettings, seen: Seen) -> Iterator[None]:
+def warm_up_beside(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> Iterator[None]:
     """Warm up beside what is done inside, and wait for it: the first batch should find everything ready."""
     workers = threading.Thread(target=warm_up, args=(spark, settings, seen), daemon=True)
     workers.start()
@@ -31,7 +31,7 @@ def warming(spark: SparkSession, settings: SinkSettings, seen: Seen) -> Iterator
     workers.join()
 
 
-def run(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
+def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
     """Run the sink until it is stopped (SIGTERM, SIGINT), or to the offsets of now with `once`.
 
     Raises:
@@ -40,25 +40,27 @@ def run(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
     for note in settings.notes:
         structlog.get_logger().warning(note)
     with ThreadPoolExecutor(1) as beside:
-        looked = beside.submit(lambda: retried(lambda: look(Cluster(settings.kafka)), settings.errors))
-        with session(settings) as spark:
-            seen, shown = looked.result(), Shown(terminal=terminal)
-            with warming(spark, settings, seen):
-                sink = build(spark, settings, lambda report: tell(shown, report), seen)
+        looked = beside.submit(
+            lambda: call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors)
+        )
+        with open_session(settings) as spark:
+            seen, shown = looked.result(), SinkProgress(terminal=terminal)
+            with warm_up_beside(spark, settings, seen):
+                sink = build_sink(spark, settings, lambda report: show_report(shown, report), seen)
             with shown:
-                _run(sink, once=once)
+                _run_stream(sink, once=once)
 
 
-def _run(sink: Sink, *, once: bool) -> None:
+def _run_stream(sink: Sink, *, once: bool) -> None:
     try:
-        with stopped_by_signals(sink.stream):
-            structlog.get_logger().info("reading", offsets=nested(sink.stream.position.offsets))
+        with stop_on_signals(sink.stream):
+            structlog.get_logger().info("reading", offsets=nest_by_topic(sink.stream.position.offsets))
             sink.stream.run(once=once)
     finally:
         sink.close()
 
 
-def tell(shown: Shown, report: Report) -> None:
+def show_report(shown: SinkProgress, report: BatchReport) -> None:
     """Show a batch's report."""
     shown.batch(
         report.batch,
@@ -72,5 +74,5 @@ def tell(shown: Shown, report: Report) -> None:
         **({"nulled": report.nulled} if report.nulled else {}),
         **({"late": report.late} if report.late else {}),
         **({"iceberg_schema_drift_count": dict(report.drift)} if report.drift else {}),
-        offsets=nested(report.end),
+        offsets=nest_by_topic(report.end),
     )

@@ -8,24 +8,24 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.catalog.snapshots import Snapshots
-from connector.iceberg.state.offset_rows import StoredRows
-from connector.kafka.admin import Cluster
-from connector.kafka.producer import Messages
-from connector.opensearch.indexes.index_admin import Indexes
-from connector.runtime.retry import retried
+from connector.iceberg.catalog.snapshots import SnapshotHistory
+from connector.iceberg.state.offset_rows import OffsetRows
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.producer import MessageProducer
+from connector.opensearch.indexes.index_admin import IndexAdmin
+from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
-from connector.source.destinations.kafka import Emitter
-from connector.source.destinations.opensearch import Indexer
-from connector.source.destinations.schema_subjects import Subjects
-from connector.source.envelope.json_values import settle
-from connector.source.poll_loop import Tables
+from connector.source.destinations.kafka import KafkaPublisher
+from connector.source.destinations.opensearch import OpenSearchPublisher
+from connector.source.destinations.schema_subjects import SchemaSubjects
+from connector.source.envelope.json_values import configure_session
+from connector.source.poll_loop import PollLoop
 from connector.source.snapshots import discovery
-from connector.source.snapshots.offset_store import Standings
-from connector.source.table_capture import Done, Feed, Out
+from connector.source.snapshots.offset_store import TableOffsetStore
+from connector.source.table_capture import ChangePublisher, StepReport, TableCapture
 
 
-def build(spark: SparkSession, settings: SourceSettings, told: Callable[[Done], None]) -> Tables:
+def build_source(spark: SparkSession, settings: SourceSettings, told: Callable[[StepReport], None]) -> PollLoop:
     """Put a source together at its stored positions.
 
     Args:
@@ -36,34 +36,36 @@ def build(spark: SparkSession, settings: SourceSettings, told: Callable[[Done], 
     Raises:
         RetriableError: the cluster or the catalog is away.
     """
-    settle(spark)
-    catalog = retried(lambda: Catalog(spark, settings.catalog, settings.errors), settings.errors)
-    standings = retried(lambda: opened(catalog, settings), settings.errors)
-    out, beat = _out(settings)
+    configure_session(spark)
+    catalog = call_with_retries(lambda: Catalog(spark, settings.catalog, settings.errors), settings.errors)
+    standings = call_with_retries(lambda: open_offsets(catalog, settings), settings.errors)
+    out, beat = _build_publisher(settings)
 
-    def open_(namespace: tuple[str, ...], name: str) -> Feed:
+    def open_(namespace: tuple[str, ...], name: str) -> TableCapture:
         table = catalog.find(namespace, name)
         if table is None:
             full = ".".join((*namespace, name))
             raise FatalError(f"table {full} is not in catalog {settings.catalog.name}; check table.include.list")
-        snapshots = Snapshots(spark, table, settings.capture.branch)
-        return Feed(spark, settings, table, snapshots, standings, out, told)
+        snapshots = SnapshotHistory(spark, table, settings.capture.branch)
+        return TableCapture(spark, settings, table, snapshots, standings, out, told)
 
     own = catalog.full_name(settings.capture.offsets_table)
-    return Tables(settings, lambda: discovery.find(catalog, settings.capture, own), open_, beat)
+    return PollLoop(settings, lambda: discovery.find_tables(catalog, settings.capture, own), open_, beat)
 
 
-def _out(settings: SourceSettings) -> tuple[Out, Callable[[int], None]]:
+def _build_publisher(settings: SourceSettings) -> tuple[ChangePublisher, Callable[[int], None]]:
     """Give where changes go, and what sends heartbeats."""
     if settings.search is not None:
-        return Indexer(settings, settings.search, Indexes(settings.search)), lambda _: None
-    cluster = Cluster(settings.kafka)
-    retried(cluster.id, settings.errors)
-    emitter = Emitter(settings, cluster, Messages(settings.kafka, cluster), Subjects(settings.outgoing))
+        return OpenSearchPublisher(settings, settings.search, IndexAdmin(settings.search)), lambda _: None
+    cluster = KafkaAdmin(settings.kafka)
+    call_with_retries(cluster.id, settings.errors)
+    emitter = KafkaPublisher(
+        settings, cluster, MessageProducer(settings.kafka, cluster), SchemaSubjects(settings.outgoing)
+    )
     return emitter, emitter.heartbeat
 
 
-def opened(catalog: Catalog, settings: SourceSettings) -> Standings:
+def open_offsets(catalog: Catalog, settings: SourceSettings) -> TableOffsetStore:
     """Read the stored positions."""
-    rows = StoredRows(catalog, settings.capture.offsets_table, settings.name)
-    return Standings(rows, settings.name, settings.errors)
+    rows = OffsetRows(catalog, settings.capture.offsets_table, settings.name)
+    return TableOffsetStore(rows, settings.name, settings.errors)

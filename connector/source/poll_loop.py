@@ -13,24 +13,24 @@ import attrs
 import structlog
 
 from connector.errors import ConnectorError, FatalError, RetriableError
-from connector.opensearch.indexes.index_names import index_of
+from connector.opensearch.indexes.index_names import to_index_name
 from connector.settings import SourceSettings
-from connector.source.poll_schedule import Turn, after_failure, after_success
-from connector.source.snapshots.discovery import Found
+from connector.source.poll_schedule import TableSchedule, after_failure, after_success
+from connector.source.snapshots.discovery import DiscoveredTables
 
 DISCOVERY_S = 10.0
 """How often new tables are looked for, in seconds; the tables that are known are polled by `poll.interval.ms`."""
 
 
-class Steps(Protocol):
-    """What a table is in this round: something that takes steps (`feed.Feed`)."""
+class PollStep(Protocol):
+    """What a table is in this round: something that takes steps (`table_capture.TableCapture`)."""
 
     def step(self, *, pinned: bool) -> bool:
         """Do the next thing there is to do; False when there is nothing."""
 
 
 @attrs.define(eq=False)
-class Tables:
+class PollLoop:
     """The tables of a source; `run` goes round them until stopped.
 
     `find` gives the tables there are, `open_` one of them; both are calls to the catalog. `beat` sends a heartbeat with
@@ -38,15 +38,15 @@ class Tables:
     """
 
     settings: SourceSettings
-    find: Callable[[], Found]
-    open_: Callable[[tuple[str, ...], str], Steps]
+    find: Callable[[], DiscoveredTables]
+    open_: Callable[[tuple[str, ...], str], PollStep]
     beat: Callable[[int], None]
-    _names: Found = attrs.field(factory=dict)
-    _feeds: dict[str, Steps] = attrs.field(factory=dict)
-    _turns: dict[str, Turn] = attrs.field(factory=dict)
-    _taken: dict[str, str] = attrs.field(factory=dict)
-    _looked: float | None = None
-    _beaten: float = 0.0
+    _names: DiscoveredTables = attrs.field(factory=dict)
+    _captures: dict[str, PollStep] = attrs.field(factory=dict)
+    _schedules: dict[str, TableSchedule] = attrs.field(factory=dict)
+    _owner_of_place: dict[str, str] = attrs.field(factory=dict)
+    _discovered_at: float | None = None
+    _beat_at: float = 0.0
     _stopping: threading.Event = attrs.field(factory=threading.Event)
 
     def stop(self) -> None:
@@ -60,83 +60,83 @@ class Tables:
             ConnectorError: what ended the tables that failed, after the others went on (with `once`: to their end).
         """
         # Opened anew: a table that is run to its snapshot of now is not run to that of an earlier run.
-        self._feeds.clear()
+        self._captures.clear()
         while not self._stopping.is_set():
             self._discover()
-            worked = self._round(once=once)
+            worked = self._poll_all(once=once)
             self._heartbeat()
-            if once and not worked and not self._waiting():
+            if once and not worked and not self._is_waiting():
                 break
-            if self._turns and all(turn.failed for turn in self._turns.values()):
+            if self._schedules and all(turn.failed for turn in self._schedules.values()):
                 break
             if not worked:
                 self._stopping.wait(self.settings.capture.poll_interval_ms / 1000)
-        self._report()
+        self._raise_failures()
 
     def _discover(self) -> None:
         now = time.monotonic()
-        if self._looked is not None and now - self._looked < DISCOVERY_S:
+        if self._discovered_at is not None and now - self._discovered_at < DISCOVERY_S:
             return
         try:
             found = self.find()
         except RetriableError as error:
-            if self._looked is None:
+            if self._discovered_at is None:
                 raise
             structlog.get_logger().warning("cannot look for new tables", reason=str(error))
             found = self._names
-        if self._looked is None and not found:
+        if self._discovered_at is None and not found:
             structlog.get_logger().warning("no table matches table.include.list yet")
-        self._looked = now
+        self._discovered_at = now
         for name in sorted(found.keys() - self._names.keys()):
-            self._turns[name] = self._first_turn(name)
+            self._schedules[name] = self._admit_table(name)
         self._names = {**self._names, **found}
 
-    def _first_turn(self, name: str) -> Turn:
+    def _admit_table(self, name: str) -> TableSchedule:
         """Let a table begin, unless its events would mix with another's."""
         place, kind = self._place(name), "topic" if self.settings.search is None else "index"
-        other = self._taken.setdefault(place, name)
+        other = self._owner_of_place.setdefault(place, name)
         if other == name:
             structlog.get_logger().info("table found", table=name, **{kind: place})
-            return Turn()
+            return TableSchedule()
         error = FatalError(f"table {name}: its {kind} {place} is also that of table {other}; exclude one of them")
-        return self._failed(name, Turn(), error)
+        return self._schedule_retry(name, TableSchedule(), error)
 
     def _place(self, name: str) -> str:
         """The topic of a table, or the index: names of topics that differ may be one name of an index."""
         topic = self.settings.outgoing.topic(name)
-        return topic if self.settings.search is None else index_of(topic)
+        return topic if self.settings.search is None else to_index_name(topic)
 
-    def _round(self, *, once: bool) -> bool:
+    def _poll_all(self, *, once: bool) -> bool:
         """Give every table that is due one turn; whether any did something."""
         worked = False
-        for name, turn in list(self._turns.items()):
+        for name, turn in list(self._schedules.items()):
             if self._stopping.is_set():
                 break
             if turn.is_due(time.monotonic()):
-                worked |= self._turn(name, turn, once=once)
+                worked |= self._poll_table(name, turn, once=once)
         return worked
 
-    def _turn(self, name: str, turn: Turn, *, once: bool) -> bool:
+    def _poll_table(self, name: str, turn: TableSchedule, *, once: bool) -> bool:
         try:
-            worked = self._opened(name).step(pinned=once)
+            worked = self._open(name).step(pinned=once)
         except ConnectorError as error:
-            self._turns[name] = self._failed(name, turn, error)
+            self._schedules[name] = self._schedule_retry(name, turn, error)
             return False
         except Exception as error:  # noqa: BLE001
             # A fault of ours, most likely: it may not hold up the other tables. Its message may hold a row's content.
-            found = FatalError(f"table {name}: {type(error).__name__} {_place_of(error)}; please report it")
+            found = FatalError(f"table {name}: {type(error).__name__} {_code_location(error)}; please report it")
             found.__cause__ = error
-            self._turns[name] = self._failed(name, turn, found)
+            self._schedules[name] = self._schedule_retry(name, turn, found)
             return False
-        self._turns[name] = after_success()
+        self._schedules[name] = after_success()
         return worked
 
-    def _opened(self, name: str) -> Steps:
-        if name not in self._feeds:
-            self._feeds[name] = self.open_(*self._names[name])
-        return self._feeds[name]
+    def _open(self, name: str) -> PollStep:
+        if name not in self._captures:
+            self._captures[name] = self.open_(*self._names[name])
+        return self._captures[name]
 
-    def _failed(self, name: str, turn: Turn, error: ConnectorError) -> Turn:
+    def _schedule_retry(self, name: str, turn: TableSchedule, error: ConnectorError) -> TableSchedule:
         errors = self.settings.errors
         timeout_s = None if errors.retry_timeout_ms < 0 else errors.retry_timeout_ms / 1000
         after = after_failure(
@@ -149,22 +149,22 @@ class Tables:
             log.warning("will try again", table=name, attempt=after.tries, reason=str(error))
         return after
 
-    def _waiting(self) -> bool:
-        return any(turn.waiting for turn in self._turns.values())
+    def _is_waiting(self) -> bool:
+        return any(turn.waiting for turn in self._schedules.values())
 
     def _heartbeat(self) -> None:
         every_s = self.settings.outgoing.heartbeat_ms / 1000
         now = time.monotonic()
-        if not every_s or now - self._beaten < every_s:
+        if not every_s or now - self._beat_at < every_s:
             return
-        self._beaten = now
+        self._beat_at = now
         try:
             self.beat(int(time.time() * 1000))
         except ConnectorError as error:
             structlog.get_logger().warning("no heartbeat", reason=str(error))
 
-    def _report(self) -> None:
-        failed = {name: turn.failed for name, turn in self._turns.items() if turn.failed is not None}
+    def _raise_failures(self) -> None:
+        failed = {name: turn.failed for name, turn in self._schedules.items() if turn.failed is not None}
         if len(failed) == 1:
             raise next(iter(failed.values()))
         if failed:
@@ -172,7 +172,7 @@ class Tables:
             raise FatalError(f"{len(failed)} tables stopped: {reasons}")
 
 
-def _place_of(error: Exception) -> str:
+def _code_location(error: Exception) -> str:
     """Say in which line of code an exception was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"in {Path(last.filename).name}, line {last.lineno}"

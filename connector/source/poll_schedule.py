@@ -10,7 +10,7 @@ _FIRST_WAIT_S = 0.2
 
 
 @attrs.frozen
-class Turn:
+class TableSchedule:
     """A table's place in the round: not before `at` (seconds of a clock that only grows); `failed` ends its turns."""
 
     at: float = 0.0
@@ -28,12 +28,14 @@ class Turn:
         return self.failed is None and self.tries > 0
 
 
-def after_success() -> Turn:
+def after_success() -> TableSchedule:
     """Give the turn after one that went well."""
-    return Turn()
+    return TableSchedule()
 
 
-def after_failure(turn: Turn, error: ConnectorError, now: float, *, timeout_s: float | None, longest_s: float) -> Turn:
+def after_failure(
+    turn: TableSchedule, error: ConnectorError, now: float, *, timeout_s: float | None, longest_s: float
+) -> TableSchedule:
     """Give the turn after one that failed: later for what may pass, never for anything else.
 
     Args:
@@ -48,4 +50,4 @@ def after_failure(turn: Turn, error: ConnectorError, now: float, *, timeout_s: f
     if not isinstance(error, RetriableError) or over:
         return attrs.evolve(turn, failed=error, since=since)
     wait = min(_FIRST_WAIT_S * 2**turn.tries, longest_s)
-    return Turn(now + wait, turn.tries + 1, since)
+    return TableSchedule(now + wait, turn.tries + 1, since)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import structlog
 
-from connector.runtime.monitoring.source_progress import Published
-from connector.runtime.spark.session import session, stopped_by_signals
+from connector.runtime.monitoring.source_progress import SourceProgress
+from connector.runtime.spark.session import open_session, stop_on_signals
 from connector.settings import SourceSettings
-from connector.source.factory import build
+from connector.source.factory import build_source
 
 
 def run(settings: SourceSettings, *, once: bool, terminal: bool) -> None:
@@ -18,7 +18,7 @@ def run(settings: SourceSettings, *, once: bool, terminal: bool) -> None:
     """
     for note in settings.notes:
         structlog.get_logger().warning(note)
-    with session(settings) as spark, Published(terminal=terminal) as shown:
-        tables = build(spark, settings, shown.step)
-        with stopped_by_signals(tables):
+    with open_session(settings) as spark, SourceProgress(terminal=terminal) as shown:
+        tables = build_source(spark, settings, shown.step)
+        with stop_on_signals(tables):
             tables.run(once=once)

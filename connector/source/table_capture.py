@@ -12,32 +12,39 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 
 from connector.errors import FatalError, GapError
-from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, snapshot_schema
-from connector.iceberg.catalog.snapshots import Snapshots
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, load_snapshot_schema
+from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.kafka_position import is_ours
+from connector.iceberg.commit.kafka_position import is_icebridge_commit
 from connector.iceberg.java import jvm
-from connector.iceberg.read.table_reader import release
+from connector.iceberg.read.table_reader import release_reads
 from connector.settings import SourceSettings
 from connector.source.changes import initial_snapshot
-from connector.source.changes.read_errors import reading
-from connector.source.changes.record_key import UNNUMBERED
-from connector.source.changes.row_identity import identity
-from connector.source.changes.snapshot_diff import changes
-from connector.source.envelope.event_format import At, stamp, wire_of
-from connector.source.envelope.row_schema import record
+from connector.source.changes.read_errors import translate_read_errors
+from connector.source.changes.record_key import MISSING_ROW_ID
+from connector.source.changes.row_identity import choose_row_key
+from connector.source.changes.snapshot_diff import read_changes
+from connector.source.envelope.event_format import SnapshotInfo, build_event_format, event_ts_ns
+from connector.source.envelope.row_schema import describe_row
 from connector.source.snapshots import next_step as rules
-from connector.source.snapshots.next_step import Ancestor, Head, Position, Progress, SnapshotMode, decide
-from connector.source.snapshots.offset_store import Standings
-from connector.source.snapshots.table_history import ancestor, head, history
-from connector.source.snapshots.table_offset import Standing
-from connector.source.snapshots.table_warnings import warn
-from connector.source.table_format import Shape
-from serde.emit.row_schema import Record
+from connector.source.snapshots.next_step import (
+    Ancestor,
+    SnapshotMode,
+    SnapshotOffset,
+    SnapshotProgress,
+    TableHead,
+    decide_next_step,
+)
+from connector.source.snapshots.offset_store import TableOffsetStore
+from connector.source.snapshots.table_history import parse_ancestor, read_head, read_history
+from connector.source.snapshots.table_offset import TableOffset
+from connector.source.snapshots.table_warnings import log_warnings
+from connector.source.table_format import TableFormat
+from serde.emit.row_schema import RowStruct
 
 
 @attrs.frozen
-class Done:
+class StepReport:
     """One step of a table: `what` happened, for which snapshot, how long it took; `part` of `parts` of a full read."""
 
     table: str
@@ -49,41 +56,41 @@ class Done:
     parts: int = 0
 
 
-class Out(Protocol):
-    """Where a table's changes go: topics (`emit.Emitter`), or an index (`documents.Indexer`)."""
+class ChangePublisher(Protocol):
+    """Where a table's changes go: topics (`kafka.KafkaPublisher`), or an index (`opensearch.OpenSearchPublisher`)."""
 
-    def emit(self, changes: DataFrame, shape: Shape, *, reads: bool) -> None:
+    def publish(self, changes: DataFrame, shape: TableFormat, *, reads: bool) -> None:
         """Bring changes of one snapshot, or rows of a full read, there; they are acknowledged when it returns."""
 
-    def check(self, shape: Shape, place: str) -> None:
+    def check(self, shape: TableFormat, place: str) -> None:
         """See that what was brought out before, to a place that was noted so, is still there; empty: begin anew.
 
         Raises:
             GapError: it is gone.
         """
 
-    def note(self, shape: Shape) -> str:
+    def note(self, shape: TableFormat) -> str:
         """Give what is to be noted of the place that changes were brought to; empty where nothing is."""
 
-    def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
+    def announce(self, shape: TableFormat, row: RowStruct, *, creates: bool) -> None:
         """Tell what a table looks like from this snapshot on."""
 
 
 @attrs.define(eq=False)
-class Feed:
+class TableCapture:
     """The way of one table out; one `step` at a time."""
 
     spark: SparkSession
     settings: SourceSettings
     table: Table
-    snapshots: Snapshots
-    standings: Standings
-    out: Out
-    told: Callable[[Done], None]
+    snapshots: SnapshotHistory
+    standings: TableOffsetStore
+    out: ChangePublisher
+    told: Callable[[StepReport], None]
     _starting: bool = True
-    _head: Head | None = None
+    _head: TableHead | None = None
     _warned: bool = False
-    _parts: dict[tuple[int, int], tuple[initial_snapshot.Part, ...]] = attrs.field(factory=dict)
+    _parts: dict[tuple[int, int], tuple[initial_snapshot.SnapshotPart, ...]] = attrs.field(factory=dict)
 
     @property
     def name(self) -> str:
@@ -102,29 +109,29 @@ class Feed:
             FatalError: the table cannot be read, or its events cannot be published.
         """
         if self._head is None or not pinned:
-            self._head = head(self.table, self.snapshots)
+            self._head = read_head(self.table, self.snapshots)
         standing = self.standings.of(self.name)
-        decision = self._decided(standing, self._head)
-        before = standing or Standing(Position(self._head.table_uuid, None))
+        decision = self._decide(standing, self._head)
+        before = standing or TableOffset(SnapshotOffset(self._head.table_uuid, None))
         match decision:
-            case rules.Idle() | rules.Done():
+            case rules.Idle() | rules.Completed():
                 return False
-            case rules.Stop():
+            case rules.Fail():
                 raise GapError(decision.reason)
-            case rules.Begin():
+            case rules.StartStreaming():
                 self._begin(decision.snapshot_id, before)
-            case rules.Read():
+            case rules.ReadSnapshot():
                 self._read(decision, before)
-            case rules.Skip():
+            case rules.SkipSnapshot():
                 self._skip(decision.snapshot, before)
-            case rules.Change() if self.settings.capture.skip_own and self._is_ours(decision.snapshot):
+            case rules.StreamChanges() if self.settings.capture.skip_own and self._is_ours(decision.snapshot):
                 self._skip(decision.snapshot, before)
-            case rules.Change():
-                self._publish(decision.snapshot, before)
+            case rules.StreamChanges():
+                self._publish_changes(decision.snapshot, before)
         self._starting = False
         return True
 
-    def reload(self, out: Out, between: Callable[[], object]) -> Done:
+    def reload(self, out: ChangePublisher, between: Callable[[], object]) -> StepReport:
         """Read the newest snapshot in full into another place, and go on from there.
 
         Args:
@@ -136,104 +143,114 @@ class Feed:
             RetriableError, FatalError: as `step`; the position is as it was.
         """
         began = time.monotonic()
-        current = head(self.table, self.snapshots).snapshot_id
+        current = read_head(self.table, self.snapshots).snapshot_id
         if current is None:
             raise GapError(f"table {self.name} has no snapshot to read")
-        before = self.standings.of(self.name) or Standing(Position(self.table.uuid, None))
-        at = _at(ancestor(self.snapshots.retained()[current]), before)
+        before = self.standings.of(self.name) or TableOffset(SnapshotOffset(self.table.uuid, None))
+        at = _snapshot_info(parse_ancestor(self.snapshots.retained()[current]), before)
         shape = self.shape(at, reads=True)
         parts = self._parts_of(current, self._part_bytes(current))
         for part in parts:
-            with self._staged(at):
-                out.emit(initial_snapshot.rows(self.spark, self.table, current, part, shape.keys), shape, reads=True)
+            with self._release_after(at):
+                out.publish(
+                    initial_snapshot.read_part(self.spark, self.table, current, part, shape.keys), shape, reads=True
+                )
         between()
-        self._moved(attrs.evolve(before, place=self.out.note(shape)), current, at.ts_ns, shape.schema)
-        return Done(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
+        self._store_offset(attrs.evolve(before, place=self.out.note(shape)), current, at.ts_ns, shape.schema)
+        return StepReport(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
 
-    def _decided(self, standing: Standing | None, seen: Head) -> rules.Decision:
+    def _decide(self, standing: TableOffset | None, seen: TableHead) -> rules.Decision:
         position = None if standing is None else standing.position
         mode = SnapshotMode(self.settings.capture.snapshot_mode)
-        return decide(self.name, position, mode, seen, lambda: history(self.snapshots), starting=self._starting)
+        return decide_next_step(
+            self.name, position, mode, seen, lambda: read_history(self.snapshots), starting=self._starting
+        )
 
-    def _begin(self, snapshot_id: int | None, before: Standing) -> None:
+    def _begin(self, snapshot_id: int | None, before: TableOffset) -> None:
         """Changes count from here on."""
         structlog.get_logger().info("changes from here on", table=self.name, snapshot_id=snapshot_id)
-        self._moved(before, snapshot_id)
+        self._store_offset(before, snapshot_id)
 
-    def _skip(self, snapshot: Ancestor, before: Standing) -> None:
+    def _skip(self, snapshot: Ancestor, before: TableOffset) -> None:
         began = time.monotonic()
-        self._moved(before, snapshot.snapshot_id)
-        self._tell("snapshot skipped", snapshot, began)
+        self._store_offset(before, snapshot.snapshot_id)
+        self._report_step("snapshot skipped", snapshot, began)
 
-    def _read(self, read: rules.Read, before: Standing) -> None:
+    def _read(self, read: rules.ReadSnapshot, before: TableOffset) -> None:
         """Publish one part of a full read, and store how far it is."""
         began = time.monotonic()
-        snapshot = ancestor(self.snapshots.retained()[read.snapshot_id])
-        at = _at(snapshot, before)
+        snapshot = parse_ancestor(self.snapshots.retained()[read.snapshot_id])
+        at = _snapshot_info(snapshot, before)
         part_bytes = read.part_bytes or self._part_bytes(read.snapshot_id)
         parts = self._parts_of(read.snapshot_id, part_bytes)
         shape = self.shape(at, reads=True)
         if shape.wire.by_row_id and not all(map(initial_snapshot.is_numbered, parts)):
             # Known before the read has begun: it must not be pinned to a snapshot whose rows never have ids.
-            raise FatalError(f"table {self.name}, snapshot {at.snapshot_id}: {UNNUMBERED}")
+            raise FatalError(f"table {self.name}, snapshot {at.snapshot_id}: {MISSING_ROW_ID}")
         if read.part_bytes is None:
             # Stored before the first row is out: after a crash the read must not begin anew at a later snapshot, in
             # which rows that are out already may be gone.
             before = attrs.evolve(before, place="")
-            self._reading(before, Progress(at.snapshot_id, 0, part_bytes))
+            self._store_progress(before, SnapshotProgress(at.snapshot_id, 0, part_bytes))
         if read.part < len(parts):
             self.out.check(shape, before.place)
             if read.part == 0:
                 self._announce(shape, before)
-            with self._staged(at):
-                rows = initial_snapshot.rows(self.spark, self.table, at.snapshot_id, parts[read.part], shape.keys)
-                self.out.emit(rows, shape, reads=True)
+            with self._release_after(at):
+                rows = initial_snapshot.read_part(self.spark, self.table, at.snapshot_id, parts[read.part], shape.keys)
+                self.out.publish(rows, shape, reads=True)
             before = attrs.evolve(before, place=self.out.note(shape))
         done = read.part + 1
         if done < len(parts):
-            self._reading(before, Progress(at.snapshot_id, done, part_bytes))
+            self._store_progress(before, SnapshotProgress(at.snapshot_id, done, part_bytes))
         else:
-            self._moved(before, at.snapshot_id, at.ts_ns, snapshot_schema(self.spark, self.table, at.snapshot_id))
+            self._store_offset(
+                before, at.snapshot_id, at.ts_ns, load_snapshot_schema(self.spark, self.table, at.snapshot_id)
+            )
             self._parts.clear()
-        self._tell("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
+        self._report_step("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
 
-    def _reading(self, before: Standing, progress: Progress) -> None:
-        position = Position(self.table.uuid, before.position.snapshot_id, progress)
+    def _store_progress(self, before: TableOffset, progress: SnapshotProgress) -> None:
+        position = SnapshotOffset(self.table.uuid, before.position.snapshot_id, progress)
         self.standings.put(self.name, attrs.evolve(before, position=position))
 
-    def _publish(self, snapshot: Ancestor, before: Standing) -> None:
+    def _publish_changes(self, snapshot: Ancestor, before: TableOffset) -> None:
         """Publish a snapshot's changes, then move on to it."""
         began = time.monotonic()
-        at = _at(snapshot, before)
+        at = _snapshot_info(snapshot, before)
         shape = self.shape(at, reads=False)
         self.out.check(shape, before.place)
         self._announce(shape, before)
-        with self._staged(at):
-            found = changes(self.spark, self.table, at.snapshot_id, shape.keys)
-            self.out.emit(found, shape, reads=False)
-        self._moved(attrs.evolve(before, place=self.out.note(shape)), at.snapshot_id, at.ts_ns, shape.schema)
-        self._tell("snapshot published", snapshot, began)
+        with self._release_after(at):
+            found = read_changes(self.spark, self.table, at.snapshot_id, shape.keys)
+            self.out.publish(found, shape, reads=False)
+        self._store_offset(attrs.evolve(before, place=self.out.note(shape)), at.snapshot_id, at.ts_ns, shape.schema)
+        self._report_step("snapshot published", snapshot, began)
 
-    def _moved(
-        self, before: Standing, snapshot_id: int | None, ts_ns: int | None = None, schema: SnapshotSchema | None = None
+    def _store_offset(
+        self,
+        before: TableOffset,
+        snapshot_id: int | None,
+        ts_ns: int | None = None,
+        schema: SnapshotSchema | None = None,
     ) -> None:
         """Store that everything up to a snapshot is published."""
         self.standings.put(
             self.name,
-            Standing(
-                Position(self.table.uuid, snapshot_id),
+            TableOffset(
+                SnapshotOffset(self.table.uuid, snapshot_id),
                 before.ts_ns if ts_ns is None else ts_ns,
                 before.schema_id if schema is None else schema.document.get("schema-id"),
                 before.place,
             ),
         )
 
-    def _announce(self, shape: Shape, before: Standing) -> None:
+    def _announce(self, shape: TableFormat, before: TableOffset) -> None:
         """Publish the table's schema, where it is wanted and another than before."""
         if self.settings.outgoing.schema_changes and shape.schema.document.get("schema-id") != before.schema_id:
-            self.out.announce(shape, record(shape.schema.document), creates=before.schema_id is None)
+            self.out.announce(shape, describe_row(shape.schema.document), creates=before.schema_id is None)
 
-    def _tell(
+    def _report_step(
         self,
         what: Literal["part read", "snapshot published", "snapshot skipped"],
         snapshot: Ancestor,
@@ -242,22 +259,24 @@ class Feed:
         parts: int = 0,
     ) -> None:
         seconds = time.monotonic() - began
-        self.told(Done(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts))
+        self.told(StepReport(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts))
 
-    def shape(self, at: At, *, reads: bool) -> Shape:
+    def shape(self, at: SnapshotInfo, *, reads: bool) -> TableFormat:
         """Give the table's schema and key at a snapshot, and how its events look."""
-        schema = snapshot_schema(self.spark, self.table, at.snapshot_id)
+        schema = load_snapshot_schema(self.spark, self.table, at.snapshot_id)
         configured = self.settings.capture.key_columns(self.name)
-        current = current_schema(self.spark, self.table)
-        keys = identity(schema, current, self.table.format_version, configured, self.name)
+        current = read_current_schema(self.spark, self.table)
+        keys = choose_row_key(schema, current, self.table.format_version, configured, self.name)
         if not self._warned:
             self._warned = True
-            warn(self.table, keys)
-        return Shape(schema, keys, wire_of(self.settings, self.name, schema.document, keys, at, reads=reads))
+            log_warnings(self.table, keys)
+        return TableFormat(
+            schema, keys, build_event_format(self.settings, self.name, schema.document, keys, at, reads=reads)
+        )
 
     def _is_ours(self, snapshot: Ancestor) -> bool:
         """Whether a sink of this program made it: such commits carry its name in their summary."""
-        return is_ours(self.snapshots.retained()[snapshot.snapshot_id].get("summary", {}))
+        return is_icebridge_commit(self.snapshots.retained()[snapshot.snapshot_id].get("summary", {}))
 
     def _part_bytes(self, snapshot_id: int) -> int:
         """How many bytes hold about `max.batch.size` rows, by the snapshot's own totals."""
@@ -267,27 +286,27 @@ class Feed:
             return initial_snapshot.PART_BYTES
         return max(1, min(initial_snapshot.PART_BYTES, size * self.settings.capture.max_batch_size // count))
 
-    def _parts_of(self, snapshot_id: int, part_bytes: int) -> tuple[initial_snapshot.Part, ...]:
+    def _parts_of(self, snapshot_id: int, part_bytes: int) -> tuple[initial_snapshot.SnapshotPart, ...]:
         wanted = snapshot_id, part_bytes
         if wanted not in self._parts:
-            self._parts = {wanted: initial_snapshot.parts(self.spark, self.table, snapshot_id, part_bytes)}
+            self._parts = {wanted: initial_snapshot.plan_parts(self.spark, self.table, snapshot_id, part_bytes)}
         return self._parts[wanted]
 
     @contextmanager
-    def _staged(self, at: At) -> Iterator[None]:
+    def _release_after(self, at: SnapshotInfo) -> Iterator[None]:
         """Give failures of reading their names, and forget afterwards what reading staged in the JVM."""
         try:
-            with reading(self.name, at.snapshot_id):
+            with translate_read_errors(self.name, at.snapshot_id):
                 yield
         finally:
-            release(self.spark, self.table)
+            release_reads(self.spark, self.table)
 
 
-def current_schema(spark: SparkSession, table: Table) -> SnapshotSchema:
+def read_current_schema(spark: SparkSession, table: Table) -> SnapshotSchema:
     """Give the table's schema of now."""
     return SnapshotSchema(jvm(spark).org.apache.iceberg.SchemaParser.toJson(table.java.schema()))
 
 
-def _at(snapshot: Ancestor, before: Standing) -> At:
-    ts_ns = stamp(snapshot.timestamp_ms, before.ts_ns)
-    return At(snapshot.snapshot_id, snapshot.parent_id, snapshot.sequence_number, ts_ns)
+def _snapshot_info(snapshot: Ancestor, before: TableOffset) -> SnapshotInfo:
+    ts_ns = event_ts_ns(snapshot.timestamp_ms, before.ts_ns)
+    return SnapshotInfo(snapshot.snapshot_id, snapshot.parent_id, snapshot.sequence_number, ts_ns)

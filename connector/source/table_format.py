@@ -5,14 +5,14 @@ from __future__ import annotations
 import attrs
 
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
-from connector.source.changes.row_key import Keys
-from connector.source.envelope.envelope import Wire
+from connector.source.changes.row_key import RowKey
+from connector.source.envelope.envelope import EventFormat
 
 
 @attrs.frozen
-class Shape:
+class TableFormat:
     """A snapshot's schema, what identifies its rows, and how its events look."""
 
     schema: SnapshotSchema
-    keys: Keys
-    wire: Wire
+    keys: RowKey
+    wire: EventFormat

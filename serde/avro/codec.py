@@ -39,7 +39,7 @@ class Integer:
 
 
 @frozen(eq=False)
-class Real:
+class Float:
     """An IEEE number of 4 or 8 bytes, little-endian."""
 
     size: int
@@ -51,7 +51,7 @@ class Real:
 
 
 @frozen(eq=False)
-class Sized:
+class LengthPrefixed:
     """A length, then so many bytes: text (UTF-8) or bytes."""
 
     text: bool
@@ -79,7 +79,7 @@ class Enum:
 
 
 @frozen(eq=False)
-class Member:
+class RecordField:
     """A field of a record; `wanted` False: its bytes are passed over, the column does not exist."""
 
     name: str
@@ -91,7 +91,7 @@ class Member:
 class Record:
     """Fields one after the other."""
 
-    members: tuple[Member, ...]
+    members: tuple[RecordField, ...]
 
     @cached_property
     def wire(self) -> pa.StructType:
@@ -117,7 +117,7 @@ class Optional:
 class Union:
     """A union of several types that are not null: a struct with one column per branch, as Connect has it."""
 
-    branches: tuple[Member, ...]
+    branches: tuple[RecordField, ...]
     null: int
     """Position of the null branch among all, -1 without one."""
 
@@ -149,7 +149,7 @@ class Map:
     @cached_property
     def pair(self) -> Record:
         """A pair as a record."""
-        return Record((Member("key", self.key), Member("value", self.value)))
+        return Record((RecordField("key", self.key), RecordField("value", self.value)))
 
     @cached_property
     def wire(self) -> pa.MapType:
@@ -157,20 +157,20 @@ class Map:
         return pa.map_(self.key.wire, self.value.wire)
 
 
-Scalar: TypeAlias = Null | Boolean | Integer | Real | Sized | Fixed | Enum
+Scalar: TypeAlias = Null | Boolean | Integer | Float | LengthPrefixed | Fixed | Enum
 Codec: TypeAlias = Scalar | Record | Optional | Union | Array | Map
 
 
-def least(codec: Codec) -> int:
+def min_bytes(codec: Codec) -> int:
     """The least number of bytes that a value takes."""
     match codec:
         case Null():
             return 0
-        case Real():
+        case Float():
             return codec.size
         case Fixed():
             return codec.size
         case Record():
-            return sum(least(member.codec) for member in codec.members)
+            return sum(min_bytes(member.codec) for member in codec.members)
         case _:
             return 1

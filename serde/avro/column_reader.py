@@ -11,70 +11,70 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import Ints, Mask, valid_of
+from serde.arrays import Ints, Mask, valid_mask
 from serde.avro.codec import (
     Array,
     Boolean,
     Codec,
     Enum,
     Fixed,
+    Float,
     Integer,
+    LengthPrefixed,
     Map,
     Null,
     Optional,
-    Real,
     Record,
     Scalar,
-    Sized,
     Union,
 )
-from serde.avro.cursor import SHORT, SLOW, TEXT, UNFIT, Cursor
-from serde.json.json_lines import windows
+from serde.avro.cursor import NEEDS_ROW_READER, NOT_UTF8, OUTSIDE_SCHEMA, TOO_SHORT, Cursor
+from serde.json.json_lines import window_array
 
-_FEW, _ROUNDS = 32, 16
+_FEW_DATUMS, _MANY_ITEMS = 32, 16
 """So few datums with more items than so many are read one by one."""
 
 
-def column(codec: Codec, at: Cursor) -> pa.Array:  # noqa: PLR0911 - one case per type
+def read_column(codec: Codec, at: Cursor) -> pa.Array:  # noqa: PLR0911 - one case per type
     """Reads one field of every datum at the cursor; bad datums give any value."""
     if not len(at):
         return pa.array([], codec.wire)
     match codec:
         case Record():
-            return _record(codec, at)
+            return _read_record(codec, at)
         case Optional():
-            return _optional(codec, at)
+            return _read_optional(codec, at)
         case Union():
-            return _union(codec, at)
+            return _read_union(codec, at)
         case Array():
-            rows, items = _items(codec.item, at)
-            return pa.ListArray.from_arrays(_offsets(rows, len(at)), items)
+            rows, items = _read_items(codec.item, at)
+            return pa.ListArray.from_arrays(_list_offsets(rows, len(at)), items)
         case Map():
-            return _map(codec, at)
+            return _read_map(codec, at)
         case _:
-            return _scalar(codec, at)
+            return _read_scalar(codec, at)
 
 
-def _scalar(codec: Scalar, at: Cursor) -> pa.Array:  # noqa: PLR0911 - one case per type
+def _read_scalar(codec: Scalar, at: Cursor) -> pa.Array:  # noqa: PLR0911 - one case per type
     match codec:
         case Null():
             return pa.nulls(len(at))
         case Boolean():
-            return _boolean(at)
+            return _read_boolean(at)
         case Integer():
-            return _integer(codec, at)
-        case Real():
-            return _real(codec, at)
-        case Sized():
-            return _sized(at, at.varint(), text=codec.text)
+            return _read_integer(codec, at)
+        case Float():
+            return _read_float(codec, at)
+        case LengthPrefixed():
+            return _read_sized(at, at.varint(), text=codec.text)
         case Fixed():
-            return _sized(at, np.full(len(at), codec.size, np.int64), text=False)
+            return _read_sized(at, np.full(len(at), codec.size, np.int64), text=False)
         case Enum():
-            index = _within(at, at.varint(), len(codec.symbols))
-            return _symbols(codec.symbols).take(pa.array(index))
+            index = _check_index(at, at.varint(), len(codec.symbols))
+            return _symbol_array(codec.symbols).take(pa.array(index))
 
 
-def passed(codec: Codec, at: Cursor) -> None:
+def skip_column(codec: Codec, at: Cursor) -> None:
     """Goes behind a field that nobody wants; text is not looked at."""
     match codec:
         case Null():
@@ -83,68 +83,68 @@ def passed(codec: Codec, at: Cursor) -> None:
             at.byte()
         case Integer() | Enum():
             at.pass_varint()
-        case Real() | Fixed():
+        case Float() | Fixed():
             at.windows(np.full(len(at), codec.size, np.int64))
-        case Sized():
+        case LengthPrefixed():
             at.windows(at.varint())
         case Record():
             for member in codec.members:
-                passed(member.codec, at)
+                skip_column(member.codec, at)
         case Optional() if not isinstance(codec.codec, Union | Array | Map):
-            _pass_optional(codec, at)
+            _skip_optional(codec, at)
         case _:
-            column(codec, at)
+            read_column(codec, at)
 
 
-def _pass_optional(codec: Optional, at: Cursor) -> None:
-    there = _branch(at, codec.count) != codec.null
+def _skip_optional(codec: Optional, at: Cursor) -> None:
+    there = _read_branch(at, codec.count) != codec.null
     if there.all():
-        passed(codec.codec, at)
+        skip_column(codec.codec, at)
     elif there.any():
         index = np.flatnonzero(there)
         below = at.pick(index)
-        passed(codec.codec, below)
+        skip_column(codec.codec, below)
         at.put(index, below)
 
 
-def _boolean(at: Cursor) -> pa.Array:
+def _read_boolean(at: Cursor) -> pa.Array:
     found = at.byte()
     wrong = found > 1
     if wrong.any():
-        at.fail(wrong, UNFIT)
+        at.fail(wrong, OUTSIDE_SCHEMA)
     return pa.array(found == 1)
 
 
-def _integer(codec: Integer, at: Cursor) -> pa.Array:
+def _read_integer(codec: Integer, at: Cursor) -> pa.Array:
     value = at.varint()
     if codec.bits == 64:  # noqa: PLR2004
         return pa.array(value)
     narrow = value.astype(np.int32)
     wrong = narrow != value
     if wrong.any():
-        at.fail(wrong, UNFIT)
+        at.fail(wrong, OUTSIDE_SCHEMA)
     return pa.array(narrow)
 
 
-def _real(codec: Real, at: Cursor) -> pa.Array:
+def _read_float(codec: Float, at: Cursor) -> pa.Array:
     words = at.piece.load(at.fixed(codec.size))
     if codec.size == 4:  # noqa: PLR2004
         return pa.array(words.astype(np.uint32).view(np.float32))
     return pa.array(words.view(np.float64))
 
 
-def _sized(at: Cursor, sizes: Ints, *, text: bool) -> pa.Array:
+def _read_sized(at: Cursor, sizes: Ints, *, text: bool) -> pa.Array:
     starts, sizes = at.windows(sizes)
-    made = windows(pa.py_buffer(at.piece.view), starts, starts + sizes)
+    made = window_array(pa.py_buffer(at.piece.view), starts, starts + sizes)
     if not text:
         return made
     try:
         return made.cast(pa.string())
     except pa.ArrowInvalid:
-        return _texts(made, at)
+        return _decode_texts(made, at)
 
 
-def _texts(data: pa.BinaryArray, at: Cursor) -> pa.Array:
+def _decode_texts(data: pa.BinaryArray, at: Cursor) -> pa.Array:
     """The texts of a column in which some are no UTF-8."""
     wrong = np.zeros(len(data), np.bool_)
     for index, value in enumerate(data):
@@ -152,98 +152,98 @@ def _texts(data: pa.BinaryArray, at: Cursor) -> pa.Array:
             value.as_py().decode()
         except UnicodeDecodeError:
             wrong[index] = True
-    at.fail(wrong, TEXT)
+    at.fail(wrong, NOT_UTF8)
     return pa.array([None if bad else value.as_py() for bad, value in zip(wrong, data, strict=True)], pa.binary()).cast(
         pa.string()
     )
 
 
-def _within(at: Cursor, index: Ints, count: int) -> Ints:
+def _check_index(at: Cursor, index: Ints, count: int) -> Ints:
     """Marks datums bad whose index is not one of `count`."""
     wrong = (index < 0) | (index >= count)
     if not wrong.any():
         return index
-    at.fail(wrong, UNFIT)
+    at.fail(wrong, OUTSIDE_SCHEMA)
     return np.where(wrong, 0, index)
 
 
 @lru_cache(maxsize=256)
-def _symbols(symbols: tuple[str, ...]) -> pa.StringArray:
+def _symbol_array(symbols: tuple[str, ...]) -> pa.StringArray:
     return pa.array(symbols, pa.string())
 
 
-def _record(codec: Record, at: Cursor) -> pa.StructArray:
+def _read_record(codec: Record, at: Cursor) -> pa.StructArray:
     columns: list[pa.Array] = []
     for member in codec.members:
         if member.wanted:
-            columns.append(column(member.codec, at))
+            columns.append(read_column(member.codec, at))
         else:
-            passed(member.codec, at)
+            skip_column(member.codec, at)
     if not columns:
         return pa.array([{}] * len(at), codec.wire)
     return pa.StructArray.from_arrays(columns, fields=list(codec.wire))
 
 
-def _branch(at: Cursor, count: int) -> Ints:
-    return _within(at, at.varint(), count)
+def _read_branch(at: Cursor, count: int) -> Ints:
+    return _check_index(at, at.varint(), count)
 
 
-def _optional(codec: Optional, at: Cursor) -> pa.Array:
-    return _under(codec.codec, at, _branch(at, codec.count) != codec.null)
+def _read_optional(codec: Optional, at: Cursor) -> pa.Array:
+    return _read_present(codec.codec, at, _read_branch(at, codec.count) != codec.null)
 
 
-def _under(codec: Codec, at: Cursor, there: Mask) -> pa.Array:
+def _read_present(codec: Codec, at: Cursor, there: Mask) -> pa.Array:
     """The column of those datums that have the value, null for the others."""
     if there.all():
-        return column(codec, at)
+        return read_column(codec, at)
     if not there.any():
         return pa.nulls(len(at), codec.wire)
     index = np.flatnonzero(there)
     below = at.pick(index)
-    made = column(codec, below)
+    made = read_column(codec, below)
     at.put(index, below)
     place = np.cumsum(there) - 1
     return made.take(pa.array(place, mask=~there))
 
 
-def _union(codec: Union, at: Cursor) -> pa.StructArray:
+def _read_union(codec: Union, at: Cursor) -> pa.StructArray:
     count = len(codec.branches) + (codec.null >= 0)
-    chosen = _branch(at, count)
+    chosen = _read_branch(at, count)
     null = chosen == codec.null
     columns = []
     for position, branch in enumerate(codec.branches):
         number = position + (0 <= codec.null <= position)
-        columns.append(_under(branch.codec, at, chosen == number))
+        columns.append(_read_present(branch.codec, at, chosen == number))
     mask = pa.array(null) if null.any() else None
     return pa.StructArray.from_arrays(columns, fields=list(codec.wire), mask=mask)
 
 
-def _map(codec: Map, at: Cursor) -> pa.MapArray:
-    rows, pairs = _items(codec.pair, at)
+def _read_map(codec: Map, at: Cursor) -> pa.MapArray:
+    rows, pairs = _read_items(codec.pair, at)
     keys, values = pairs.flatten()
     if keys.null_count:
         nameless = np.zeros(len(at), np.bool_)
-        nameless[rows[~valid_of(keys)]] = True
-        at.fail(nameless, UNFIT)
-        keep = pa.array(valid_of(keys))
-        rows, keys, values = rows[valid_of(keys)], keys.filter(keep), values.filter(keep)
-    return pa.MapArray.from_arrays(_offsets(rows, len(at)), keys, values)
+        nameless[rows[~valid_mask(keys)]] = True
+        at.fail(nameless, OUTSIDE_SCHEMA)
+        keep = pa.array(valid_mask(keys))
+        rows, keys, values = rows[valid_mask(keys)], keys.filter(keep), values.filter(keep)
+    return pa.MapArray.from_arrays(_list_offsets(rows, len(at)), keys, values)
 
 
-def _offsets(rows: Ints, count: int) -> pa.Array:
+def _list_offsets(rows: Ints, count: int) -> pa.Array:
     return pa.array(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]), pa.int32())
 
 
-def _items(codec: Codec, at: Cursor) -> tuple[Ints, pa.Array]:
+def _read_items(codec: Codec, at: Cursor) -> tuple[Ints, pa.Array]:
     """The items of all datums in order, and for each which datum (of the cursor) it belongs to."""
     owners: list[Ints] = []
     made: list[pa.Array] = []
     index = np.arange(len(at))
     while len(index):
         below = at.pick(index)
-        counts = _counts(below)
+        counts = _read_block_counts(below)
         at.put(index, below)
-        _rounds(codec, at, index, counts, owners, made)
+        _read_block(codec, at, index, counts, owners, made)
         index = index[counts > 0]
     if not made:
         return np.zeros(0, np.int64), pa.array([], codec.wire)
@@ -254,7 +254,7 @@ def _items(codec: Codec, at: Cursor) -> tuple[Ints, pa.Array]:
     return rows, items
 
 
-def _counts(at: Cursor) -> Ints:
+def _read_block_counts(at: Cursor) -> Ints:
     """How many items the next block of each has; more than there are bytes cannot be."""
     counts = at.varint()
     negative = np.flatnonzero(counts < 0)
@@ -265,21 +265,21 @@ def _counts(at: Cursor) -> Ints:
         counts[negative] = -counts[negative]
     wrong = (counts < 0) | (counts > at.end - at.pos)
     if wrong.any():
-        at.fail(wrong, SHORT)
+        at.fail(wrong, TOO_SHORT)
         counts[wrong] = 0
     return counts
 
 
-def _rounds(codec: Codec, at: Cursor, index: Ints, counts: Ints, owners: list[Ints], made: list[pa.Array]) -> None:
+def _read_block(codec: Codec, at: Cursor, index: Ints, counts: Ints, owners: list[Ints], made: list[pa.Array]) -> None:
     """Reads the items of one block of each datum at `index`: the first of all, the second of all ..."""
     for number in range(int(counts.max(initial=0))):
         active = index[counts > number]
-        if number >= _ROUNDS and len(active) <= _FEW:
+        if number >= _MANY_ITEMS and len(active) <= _FEW_DATUMS:
             slow = np.zeros(len(at), np.bool_)
             slow[active] = True
-            at.fail(slow, SLOW)
+            at.fail(slow, NEEDS_ROW_READER)
             return
         below = at.pick(active)
-        made.append(column(codec, below))
+        made.append(read_column(codec, below))
         at.put(active, below)
         owners.append(active)

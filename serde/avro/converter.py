@@ -8,39 +8,41 @@ import numpy as np
 import pyarrow as pa
 from attrs import define
 
-from serde.arrays import Mask, valid_of
+from serde.arrays import Mask, valid_mask
 from serde.avro.codec import Optional
-from serde.avro.datum_reader import read
-from serde.avro.schema_source import Fetch, UnknownSchema
-from serde.avro.writer_schema import Writer, parse
-from serde.connect.iso_text import worded
-from serde.connect.row_images import logical_rows
-from serde.faults import Fault, Stage
-from serde.json.json_lines import Texts, texts_of
-from serde.json.primitive_keys import field_name, may_be
-from serde.messages import Block, Decoded, Rows
+from serde.avro.datum_reader import read_datums
+from serde.avro.schema_source import FetchSchema, UnknownSchema
+from serde.avro.writer_schema import WriterSchema, parse_writer_schema
+from serde.connect.iso_text import with_text_columns
+from serde.connect.row_images import to_logical_rows
+from serde.faults import RecordError, Stage
+from serde.json.json_lines import TextWindows, text_windows
+from serde.json.primitive_keys import key_field_name, may_be_primitive
+from serde.messages import DecodedMessages, MessageBlock, Rows
 
-_HEAD = 5
+_FRAME_BYTES = 5
 
 
 @define(eq=False)
 class AvroConverter:
     """Decodes Confluent Avro; `fetch` gives writer schemas by id and does its own caching."""
 
-    fetch: Fetch
+    fetch: FetchSchema
     wanted: frozenset[str] | None = None
     words: frozenset[str] = frozenset()
 
-    def decode(self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None) -> Decoded:
+    def decode(
+        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
+    ) -> DecodedMessages:
         """See `serde.converter.Converter.decode`; what `fetch` raises besides UnknownSchema goes through."""
         # Every message has its schema; only a key that is one value takes its name from the table.
-        alone = field_name(expected) if stage == "KEY_CONVERTER" and may_be(expected) else None
-        texts, nulls = texts_of(data)
+        alone = key_field_name(expected) if stage == "KEY_CONVERTER" and may_be_primitive(expected) else None
+        texts, nulls = text_windows(data)
         work = _Decoding(self, texts, stage, alone, [], [np.flatnonzero(nulls)], [])
         work.run(nulls)
         tombstones = np.sort(np.concatenate(work.tombstones)).astype(np.int64)
         faults = tuple(sorted(work.faults, key=lambda fault: fault.row))
-        return Decoded(tuple(block for block in work.blocks if len(block.rows)), tombstones, faults)
+        return DecodedMessages(tuple(block for block in work.blocks if len(block.rows)), tombstones, faults)
 
 
 @define(eq=False)
@@ -48,65 +50,67 @@ class _Decoding:
     """One call of decode."""
 
     converter: AvroConverter
-    texts: Texts
+    texts: TextWindows
     stage: Stage
     alone: str | None
-    blocks: list[Block]
+    blocks: list[MessageBlock]
     tombstones: list[Rows]
-    faults: list[Fault]
+    faults: list[RecordError]
 
     def run(self, nulls: Mask) -> None:
         rows = np.flatnonzero(~nulls)
-        framed = self._framed(rows)
-        for number, same in _by_id(self.texts, rows[framed]):
-            self._block(number, same)
+        framed = self._is_framed(rows)
+        for number, same in _group_by_id(self.texts, rows[framed]):
+            self._decode_block(number, same)
 
-    def _framed(self, rows: Rows) -> Mask:
+    def _is_framed(self, rows: Rows) -> Mask:
         """True where a message has a frame; the others are faults."""
         texts = self.texts.pick(rows)
         magic = (texts.sizes > 0) & (texts.first() == 0)
-        framed: Mask = magic & (texts.sizes >= _HEAD)
+        framed: Mask = magic & (texts.sizes >= _FRAME_BYTES)
         if not framed.all():
             for index in np.flatnonzero(~framed).tolist():
-                self._fault(int(rows[index]), _frame_fault(int(texts.sizes[index]), magic=bool(magic[index])))
+                self._add_fault(
+                    int(rows[index]), _describe_frame_error(int(texts.sizes[index]), magic=bool(magic[index]))
+                )
         return framed
 
-    def _block(self, number: int, rows: Rows) -> None:
-        writer = self._writer(number, rows)
+    def _decode_block(self, number: int, rows: Rows) -> None:
+        writer = self._writer_schema(number, rows)
         if writer is None:
             return
-        where, wire, faults = read(self.texts.pick(rows).cut(_HEAD, 0), writer.codec)
+        where, wire, faults = read_datums(self.texts.pick(rows).cut(_FRAME_BYTES, 0), writer.codec)
         for index, reason in faults.items():
-            self._fault(int(rows[index]), f"Avro datum of schema id {number} {reason}")
+            self._add_fault(int(rows[index]), f"Avro datum of schema id {number} {reason}")
         rows = rows[where]
         if isinstance(writer.codec, Optional) and wire.null_count:
-            there = valid_of(wire)
+            there = valid_mask(wire)
             self.tombstones.append(rows[~there])
             rows, wire = rows[there], wire.filter(pa.array(there))
-        rows, fields, unfit = logical_rows(rows, wire, worded(writer.schema, self.converter.words).node)
+        rows, fields, unfit = to_logical_rows(rows, wire, with_text_columns(writer.schema, self.converter.words).node)
         for row, reason in unfit:
-            self._fault(row, reason)
+            self._add_fault(row, reason)
         schema = writer.schema
-        self.blocks.append(Block(rows, fields, schema.id, schema.name, schema.optional, schema.documents))
+        self.blocks.append(MessageBlock(rows, fields, schema.id, schema.name, schema.optional, schema.documents))
 
-    def _writer(self, number: int, rows: Rows) -> Writer | None:
+    def _writer_schema(self, number: int, rows: Rows) -> WriterSchema | None:
         """The writer schema of these rows; None when they are all faults."""
         try:
-            writer = parse(self.converter.fetch(number), self.converter.wanted, self.alone)
+            writer = parse_writer_schema(self.converter.fetch(number), self.converter.wanted, self.alone)
             reason = writer.schema.fault
         except UnknownSchema as unknown:
             writer, reason = None, str(unknown)
         if reason is None:
             return writer
         for row in rows.tolist():
-            self._fault(row, f"schema id {number}: {reason}")
+            self._add_fault(row, f"schema id {number}: {reason}")
         return None
 
-    def _fault(self, row: int, reason: str) -> None:
-        self.faults.append(Fault(row, self.stage, reason))
+    def _add_fault(self, row: int, reason: str) -> None:
+        self.faults.append(RecordError(row, self.stage, reason))
 
 
-def _frame_fault(size: int, *, magic: bool) -> str:
+def _describe_frame_error(size: int, *, magic: bool) -> str:
     if not size:
         return "empty message"
     if not magic:
@@ -114,13 +118,13 @@ def _frame_fault(size: int, *, magic: bool) -> str:
     return "shorter than the five bytes in front of an Avro datum"
 
 
-def _by_id(texts: Texts, rows: Rows) -> Iterator[tuple[int, Rows]]:
+def _group_by_id(texts: TextWindows, rows: Rows) -> Iterator[tuple[int, Rows]]:
     """Schema ids and the rows that have them, ascending."""
     if not len(rows):
         return
     starts, view = texts.starts[rows], texts.view
     ids = np.zeros(len(rows), np.int64)
-    for index in range(1, _HEAD):
+    for index in range(1, _FRAME_BYTES):
         ids = ids << 8 | view[starts + index]
     if (ids == ids[0]).all():
         yield int(ids[0]), rows

@@ -14,13 +14,13 @@ from serde.arrays import Bytes, Ints, Mask
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 PADDING = 64
-SHORT, LONG, UNFIT, TEXT, SLOW = 1, 2, 3, 4, 5
+TOO_SHORT, TOO_LONG, OUTSIDE_SCHEMA, NOT_UTF8, NEEDS_ROW_READER = 1, 2, 3, 4, 5
 """Why a datum is not read here: ends too early, too late, a value outside its type, no UTF-8; or better one by one."""
 
-_MORE = 128
+_CONTINUATION = 128
 _WORD = 8
-_HIGH = np.uint64(0x8080808080808080)
-_LOW = np.uint64(0x7F7F7F7F7F7F7F7F)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONE = np.uint64(1)
 _FOLDS = tuple(
     (np.uint64(keep), np.uint64(move), np.uint64(by))
@@ -30,11 +30,11 @@ _FOLDS = tuple(
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     )
 )
-_ZIGZAG = np.array([number >> 1 ^ -(number & 1) for number in range(_MORE)], np.int64)
+_ZIGZAG = np.array([number >> 1 ^ -(number & 1) for number in range(_CONTINUATION)], np.int64)
 
 
 @define(eq=False)
-class Piece:
+class DatumBuffer:
     """Bytes of some datums with zeros behind them; `bad` holds the reason per datum, 0 for none."""
 
     view: Bytes
@@ -46,7 +46,7 @@ class Piece:
     bad: Bytes
 
     @classmethod
-    def of(cls, data: Bytes, starts: Ints) -> Piece:
+    def of(cls, data: Bytes, starts: Ints) -> DatumBuffer:
         """Copies the bytes in front of zeros."""
         size = -(-(len(data) + PADDING) // _WORD) * _WORD
         view = np.zeros(size, np.uint8)
@@ -66,7 +66,7 @@ class Piece:
 class Cursor:
     """Where the datums `rows` of a piece are being read, and where each ends."""
 
-    piece: Piece
+    piece: DatumBuffer
     rows: Ints
     pos: Ints
     end: Ints
@@ -93,7 +93,7 @@ class Cursor:
         over = self.pos > self.end
         if not over.any():
             return None
-        self.fail(over, SHORT)
+        self.fail(over, TOO_SHORT)
         return over
 
     def byte(self) -> Bytes:
@@ -106,7 +106,7 @@ class Cursor:
     def varint(self) -> Ints:
         """A zigzag varint of each; longer ones than 64 bits are bad."""
         first = self.piece.view[self.pos]
-        if not len(first) or first.max() < _MORE:
+        if not len(first) or first.max() < _CONTINUATION:
             self.pos += 1
             value = _ZIGZAG[first]
         else:
@@ -121,35 +121,35 @@ class Cursor:
     def pass_varint(self) -> None:
         """Goes behind a varint of each."""
         first = self.piece.view[self.pos]
-        if not len(first) or first.max() < _MORE:
+        if not len(first) or first.max() < _CONTINUATION:
             self.pos += 1
         else:
-            stop = ~self.piece.load(self.pos) & _HIGH
+            stop = ~self.piece.load(self.pos) & _HIGH_BITS
             if (stop == 0).any():
                 self.pos += self._long(self.pos)[1]
             else:
-                self.pos += _sizes(stop)
+                self.pos += _varint_sizes(stop)
         self.check()
 
     def _long(self, at: Ints) -> tuple[Words, Ints]:
         """Varints of up to ten bytes: their bits and sizes."""
         word = self.piece.load(at)
-        stop = ~word & _HIGH
-        raw = word & (_below(stop)) & _LOW
+        stop = ~word & _HIGH_BITS
+        raw = word & (_mask_below(stop)) & _LOW_BITS
         for keep, move, by in _FOLDS:
             raw = (raw & keep) | ((raw & move) >> by)
-        size = _sizes(stop)
+        size = _varint_sizes(stop)
         endless = np.flatnonzero(stop == 0)
         if len(endless):
             ninth, tenth = self.piece.view[at[endless] + 8], self.piece.view[at[endless] + 9]
-            two = ninth >= _MORE
+            two = ninth >= _CONTINUATION
             raw[endless] |= (ninth & np.uint8(127)).astype(np.uint64) << np.uint64(56)
             raw[endless] |= np.where(two, tenth & np.uint8(1), np.uint8(0)).astype(np.uint64) << np.uint64(63)
             size[endless] = 9 + two
             wrong = np.zeros(len(at), np.bool_)
             wrong[endless[two & (tenth > 1)]] = True
             if wrong.any():
-                self.fail(wrong, UNFIT)
+                self.fail(wrong, OUTSIDE_SCHEMA)
                 raw[wrong], size[wrong] = 0, 0
         return raw, size
 
@@ -167,7 +167,7 @@ class Cursor:
         starts = self.pos
         wrong = (sizes < 0) | (sizes > self.end - starts)
         if wrong.any():
-            self.fail(wrong, SHORT)
+            self.fail(wrong, TOO_SHORT)
             sizes = np.where(wrong, 0, sizes)
         self.pos = starts + sizes
         failed = self.end == self.piece.void
@@ -177,11 +177,11 @@ class Cursor:
         return starts, sizes
 
 
-def _below(stop: Words) -> Words:
+def _mask_below(stop: Words) -> Words:
     """All bits up to the lowest one set; all ones where none is."""
     lowest = stop & (~stop + _ONE)
     return (lowest << _ONE) - _ONE
 
 
-def _sizes(stop: Words) -> Ints:
-    return (np.bitwise_count(_below(stop)) >> np.uint8(3)).astype(np.int64)
+def _varint_sizes(stop: Words) -> Ints:
+    return (np.bitwise_count(_mask_below(stop)) >> np.uint8(3)).astype(np.int64)

@@ -11,29 +11,29 @@ import pyarrow as pa
 
 from serde.avro import single_datum
 from serde.avro.codec import Codec
-from serde.avro.column_reader import column
-from serde.avro.cursor import LONG, SHORT, SLOW, TEXT, UNFIT, Cursor, Piece
+from serde.avro.column_reader import read_column
+from serde.avro.cursor import NEEDS_ROW_READER, NOT_UTF8, OUTSIDE_SCHEMA, TOO_LONG, TOO_SHORT, Cursor, DatumBuffer
 from serde.faults import Unfit
-from serde.json.json_lines import Texts
+from serde.json.json_lines import TextWindows
 from serde.messages import Rows
 
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 14
 _REASONS = {
-    SHORT: single_datum.ENDS,
-    LONG: single_datum.BEHIND,
-    UNFIT: single_datum.OUTSIDE,
-    TEXT: single_datum.NO_TEXT,
+    TOO_SHORT: single_datum.ENDS_EARLY,
+    TOO_LONG: single_datum.TRAILING_BYTES,
+    OUTSIDE_SCHEMA: single_datum.VALUE_OUTSIDE_SCHEMA,
+    NOT_UTF8: single_datum.INVALID_UTF8,
 }
 
 
-def read(texts: Texts, codec: Codec) -> tuple[Rows, pa.Array, dict[int, str]]:
+def read_datums(texts: TextWindows, codec: Codec) -> tuple[Rows, pa.Array, dict[int, str]]:
     """The datums that could be read: their positions (ascending), the wire column; and why the others could not."""
     where: list[Rows] = []
     made: list[pa.Array] = []
     faults: dict[int, str] = {}
-    for low, high in _pieces(texts):
-        rows, array = _piece(texts, low, high, codec, faults)
+    for low, high in _split_pieces(texts):
+        rows, array = _read_piece(texts, low, high, codec, faults)
         where.append(rows)
         made.append(array)
     if not made:
@@ -41,7 +41,7 @@ def read(texts: Texts, codec: Codec) -> tuple[Rows, pa.Array, dict[int, str]]:
     return np.concatenate(where), made[0] if len(made) == 1 else pa.concat_arrays(made), faults
 
 
-def _pieces(texts: Texts) -> list[tuple[int, int]]:
+def _split_pieces(texts: TextWindows) -> list[tuple[int, int]]:
     """Cuts the datums into runs that fit the processor's cache."""
     out, low = [], 0
     while low < len(texts):
@@ -52,34 +52,34 @@ def _pieces(texts: Texts) -> list[tuple[int, int]]:
     return out
 
 
-def _piece(texts: Texts, low: int, high: int, codec: Codec, faults: dict[int, str]) -> tuple[Rows, pa.Array]:
+def _read_piece(texts: TextWindows, low: int, high: int, codec: Codec, faults: dict[int, str]) -> tuple[Rows, pa.Array]:
     starts, ends = texts.starts[low:high], texts.ends[low:high]
     base = int(starts[0])
-    piece = Piece.of(texts.view[base : int(ends[-1])], starts - base)
+    piece = DatumBuffer.of(texts.view[base : int(ends[-1])], starts - base)
     at = Cursor(piece, np.arange(high - low), starts - base, ends - base)
-    array = column(codec, at)
+    array = read_column(codec, at)
     behind = at.pos < at.end
     if behind.any():
-        at.fail(behind, LONG)
+        at.fail(behind, TOO_LONG)
     rows = np.arange(low, high)
     if not piece.bad.any():
         return rows, array
-    for index in np.flatnonzero((piece.bad != 0) & (piece.bad != SLOW)).tolist():
+    for index in np.flatnonzero((piece.bad != 0) & (piece.bad != NEEDS_ROW_READER)).tolist():
         faults[low + index] = _REASONS[int(piece.bad[index])]
     good = np.flatnonzero(piece.bad == 0)
-    slow = np.flatnonzero(piece.bad == SLOW)
-    return _with_slow(texts, rows[good], array.take(pa.array(good)), rows[slow], codec, faults)
+    slow = np.flatnonzero(piece.bad == NEEDS_ROW_READER)
+    return _merge_slow_rows(texts, rows[good], array.take(pa.array(good)), rows[slow], codec, faults)
 
 
-def _with_slow(
-    texts: Texts, rows: Rows, array: pa.Array, slow: Rows, codec: Codec, faults: dict[int, str]
+def _merge_slow_rows(
+    texts: TextWindows, rows: Rows, array: pa.Array, slow: Rows, codec: Codec, faults: dict[int, str]
 ) -> tuple[Rows, pa.Array]:
     """The rows of a piece with those that have to be read one by one, in order."""
     values: list[object] = []
     kept: list[int] = []
     for row in slow.tolist():
         try:
-            values.append(single_datum.read(codec, texts.text(row)))
+            values.append(single_datum.read_datum(codec, texts.text(row)))
             kept.append(row)
         except Unfit as unfit:
             faults[row] = str(unfit)

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from serde.arrays import parts
+from serde.arrays import view_bytes
 
 BLOCK_BYTES = 256 * 1024
 """Bytes of datums that fill a block: large enough for compression, small enough to skip to where a split begins."""
 
 _MAGIC = b"Obj\x01"
-_SEVEN, _MORE = 7, 0x80
+_VARINT_BITS, _CONTINUATION = 7, 0x80
 
 
 @frozen(eq=False)
@@ -40,19 +40,19 @@ class Container:
     def header(self) -> bytes:
         """What the file begins with."""
         told = {"avro.schema": self.schema.encode(), "avro.codec": self.compression.name.encode()}
-        return _MAGIC + _map(told) + self.sync
+        return _MAGIC + _encode_map(told) + self.sync
 
     def blocks(self, datums: pa.BinaryArray) -> Iterator[bytes]:
         """Cut datums into blocks of about `BLOCK_BYTES`."""
         if not len(datums):
             return
-        data, starts, ends = parts(datums)
+        data, starts, ends = view_bytes(datums)
         bounds = np.append(starts[:1], ends)
         whole, row = data.data, 0
         while row < len(datums):
             stop = max(row + 1, int(np.searchsorted(bounds, bounds[row] + BLOCK_BYTES, side="right")) - 1)
             block = self.compression.compress(whole[bounds[row] : bounds[stop]])
-            yield _long(stop - row) + _long(len(block)) + block + self.sync
+            yield _encode_long(stop - row) + _encode_long(len(block)) + block + self.sync
             row = stop
 
 
@@ -88,19 +88,19 @@ def snappy() -> Compression:
     return Compression("snappy", compress)
 
 
-def _map(values: Mapping[str, bytes]) -> bytes:
-    entries = b"".join(_sized(name.encode()) + _sized(value) for name, value in values.items())
-    return _long(len(values)) + entries + _long(0)
+def _encode_map(values: Mapping[str, bytes]) -> bytes:
+    entries = b"".join(_encode_sized(name.encode()) + _encode_sized(value) for name, value in values.items())
+    return _encode_long(len(values)) + entries + _encode_long(0)
 
 
-def _sized(data: bytes) -> bytes:
-    return _long(len(data)) + data
+def _encode_sized(data: bytes) -> bytes:
+    return _encode_long(len(data)) + data
 
 
-def _long(value: int) -> bytes:
+def _encode_long(value: int) -> bytes:
     """A zigzag varint of a number that is not negative."""
     left, done = value << 1, bytearray()
-    while left >= _MORE:
-        done.append(left & (_MORE - 1) | _MORE)
-        left >>= _SEVEN
+    while left >= _CONTINUATION:
+        done.append(left & (_CONTINUATION - 1) | _CONTINUATION)
+        left >>= _VARINT_BITS
     return bytes([*done, left])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-Texts: TypeAlias = tuple[str, ...]
+SchemaTexts: TypeAlias = tuple[str, ...]
 """A writer schema: the texts of the schemas that it refers to, in order, then its own."""
 
-Fetch: TypeAlias = Callable[[int], Texts]
+FetchSchema: TypeAlias = Callable[[int], SchemaTexts]
 """Gives the writer schema of an id. Raises UnknownSchema; any other error (the registry is away) goes
 through the decoder to its caller: no message is at fault then.
 """

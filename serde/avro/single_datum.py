@@ -13,37 +13,37 @@ from serde.avro.codec import (
     Codec,
     Enum,
     Fixed,
+    Float,
     Integer,
+    LengthPrefixed,
     Map,
     Null,
     Optional,
-    Real,
     Record,
     Scalar,
-    Sized,
     Union,
 )
 from serde.faults import Unfit
 
-ENDS = "ends before its schema does"
-BEHIND = "has bytes behind its last field"
-OUTSIDE = "holds a value that its schema has not"
-NO_TEXT = "holds text that is no UTF-8"
-_LONGEST = 10
-_LONG = 64
+ENDS_EARLY = "ends before its schema does"
+TRAILING_BYTES = "has bytes behind its last field"
+VALUE_OUTSIDE_SCHEMA = "holds a value that its schema has not"
+INVALID_UTF8 = "holds text that is no UTF-8"
+_MAX_VARINT_BYTES = 10
+_LONG_BITS = 64
 
 
-def read(codec: Codec, data: bytes) -> object:
+def read_datum(codec: Codec, data: bytes) -> object:
     """One datum as the wire value of its codec; raises Unfit with the reason."""
-    reader = _Reader(data)
+    reader = _DatumReader(data)
     value = reader.value(codec)
     if reader.at != len(data):
-        raise Unfit(BEHIND)
+        raise Unfit(TRAILING_BYTES)
     return value
 
 
 @define(eq=False)
-class _Reader:
+class _DatumReader:
     data: bytes
     at: int = 0
 
@@ -70,9 +70,9 @@ class _Reader:
                 return self._flag()
             case Integer():
                 return self._integer(codec.bits)
-            case Real():
+            case Float():
                 return struct.unpack("<f" if codec.size == 4 else "<d", self._bytes(codec.size))[0]  # noqa: PLR2004
-            case Sized():
+            case LengthPrefixed():
                 return self._text() if codec.text else self._bytes(self._varint())
             case Fixed():
                 return self._bytes(codec.size)
@@ -97,7 +97,7 @@ class _Reader:
     def _key(self, codec: Map) -> object:
         key = self.value(codec.key)
         if key is None:
-            raise Unfit(OUTSIDE)
+            raise Unfit(VALUE_OUTSIDE_SCHEMA)
         return key
 
     def _blocks(self) -> Iterator[int]:
@@ -105,38 +105,38 @@ class _Reader:
             if count < 0:
                 self._varint()
             if abs(count) > len(self.data) - self.at:
-                raise Unfit(ENDS)
+                raise Unfit(ENDS_EARLY)
             yield from range(abs(count))
 
     def _index(self, count: int) -> int:
         index = self._varint()
         if not 0 <= index < count:
-            raise Unfit(OUTSIDE)
+            raise Unfit(VALUE_OUTSIDE_SCHEMA)
         return index
 
     def _flag(self) -> bool:
         found = self._bytes(1)[0]
         if found > 1:
-            raise Unfit(OUTSIDE)
+            raise Unfit(VALUE_OUTSIDE_SCHEMA)
         return found == 1
 
     def _integer(self, bits: int) -> int:
         value = self._varint()
         if not -(1 << bits - 1) <= value < 1 << bits - 1:
-            raise Unfit(OUTSIDE)
+            raise Unfit(VALUE_OUTSIDE_SCHEMA)
         return value
 
     def _varint(self) -> int:
         raw = 0
-        for index in range(_LONGEST):
+        for index in range(_MAX_VARINT_BYTES):
             found = self._bytes(1)[0]
             raw |= (found & 127) << 7 * index
             if found < 128:  # noqa: PLR2004
                 break
         else:
-            raise Unfit(OUTSIDE)
-        if raw >> _LONG:
-            raise Unfit(OUTSIDE)
+            raise Unfit(VALUE_OUTSIDE_SCHEMA)
+        if raw >> _LONG_BITS:
+            raise Unfit(VALUE_OUTSIDE_SCHEMA)
         return raw >> 1 ^ -(raw & 1)
 
     def _text(self) -> str:
@@ -144,10 +144,10 @@ class _Reader:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            raise Unfit(NO_TEXT) from error
+            raise Unfit(INVALID_UTF8) from error
 
     def _bytes(self, size: int) -> bytes:
         if size < 0 or size > len(self.data) - self.at:
-            raise Unfit(ENDS)
+            raise Unfit(ENDS_EARLY)
         self.at += size
         return self.data[self.at - size : self.at]

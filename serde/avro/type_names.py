@@ -6,17 +6,17 @@ from typing import Any
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-Named = dict[str, Any]
+NamedTypes = dict[str, Any]
 """Types by full name: those of schemas that are referred to come first."""
 
 _NESTED = frozenset({"items", "values"})
-_KNOWN = frozenset({"record", "error", "enum", "fixed", "array", "map", "null", "boolean", "int", "long"}) | frozenset(
-    {"float", "double", "bytes", "string"}
-)
+_KNOWN_TYPES = frozenset(
+    {"record", "error", "enum", "fixed", "array", "map", "null", "boolean", "int", "long"}
+) | frozenset({"float", "double", "bytes", "string"})
 """What a type may be but a name."""
 
 
-def resolved(schema: Any, named: Named) -> Any:
+def resolve_names(schema: Any, named: NamedTypes) -> Any:
     """Give a schema with full names, its own types added to `named`.
 
     Raises:
@@ -24,36 +24,36 @@ def resolved(schema: Any, named: Named) -> Any:
         KeyError, TypeError, RecursionError: the same, and nothing to say.
     """
     try:
-        return parse_schema(_plain(schema), named, _write_hint=False)
+        return parse_schema(_normalize(schema), named, _write_hint=False)
     except UnknownType as unknown:
         raise ValueError("an unknown type name") from unknown
     except SchemaParseException as error:
         raise ValueError(str(error).partition(":")[0]) from error
 
 
-def _plain(schema: Any) -> Any:
+def _normalize(schema: Any) -> Any:
     """A schema in the forms that fastavro takes.
 
     Avro's own parser allows a type within a type; and defaults, which some registries hold of a wrong type, are of no
     use to who reads what was written.
     """
     if isinstance(schema, list):
-        return [_plain(branch) for branch in schema]
+        return [_normalize(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     kind = schema["type"]
     if isinstance(kind, dict | list):
-        return _plain(kind)
-    if kind not in _KNOWN:
+        return _normalize(kind)
+    if kind not in _KNOWN_TYPES:
         return kind
     made = {name: value for name, value in schema.items() if name not in ("fields", "default")}
-    made |= {name: _plain(schema[name]) for name in _NESTED & schema.keys()}
+    made |= {name: _normalize(schema[name]) for name in _NESTED & schema.keys()}
     if kind in ("record", "error"):
-        made["fields"] = [_field(field) for field in schema["fields"]]
+        made["fields"] = [_normalize_field(field) for field in schema["fields"]]
     return made
 
 
-def _field(field: Any) -> dict[str, Any]:
+def _normalize_field(field: Any) -> dict[str, Any]:
     if not isinstance(field, dict):
         raise TypeError("field")
-    return {"name": field["name"], "type": _plain(field["type"])}
+    return {"name": field["name"], "type": _normalize(field["type"])}

@@ -21,99 +21,103 @@ from serde.avro.codec import (
     Codec,
     Enum,
     Fixed,
+    Float,
     Integer,
+    LengthPrefixed,
     Map,
-    Member,
     Null,
     Optional,
-    Real,
     Record,
-    Sized,
+    RecordField,
     Union,
-    least,
+    min_bytes,
 )
-from serde.avro.leaf_types import AVRO
-from serde.avro.schema_source import Texts
-from serde.avro.type_names import Named, resolved
-from serde.connect.connect_schema import Schema, narrowed, parse_document, unusable
+from serde.avro.leaf_types import AVRO_LEAVES
+from serde.avro.schema_source import SchemaTexts
+from serde.avro.type_names import NamedTypes, resolve_names
+from serde.connect.connect_schema import ConnectSchema, narrow_schema, parse_document, unusable_schema
 from serde.connect.schema_node import Node, Struct
-from serde.connect.type_table import CONNECT, DATA, TIME
-from serde.json.primitive_keys import alone as is_alone
-from serde.json.primitive_keys import framed
+from serde.connect.type_table import CONNECT_PREFIX, DATA_PREFIX, TIME_PREFIX
+from serde.json.primitive_keys import is_primitive as is_alone
+from serde.json.primitive_keys import wrap_schema
 
 Document: TypeAlias = dict[str, Any]
 _MAX_DEPTH = 100
-_CACHED = 1024
-PRIMITIVES: Mapping[str, tuple[Codec, str]] = {
+_CACHED_SCHEMAS = 1024
+AVRO_PRIMITIVES: Mapping[str, tuple[Codec, str]] = {
     "boolean": (Boolean(), "boolean"),
     "int": (Integer(32), "int32"),
     "long": (Integer(64), "int64"),
-    "float": (Real(4), "float"),
-    "double": (Real(8), "double"),
-    "bytes": (Sized(text=False), "bytes"),
-    "string": (Sized(text=True), "string"),
+    "float": (Float(4), "float"),
+    "double": (Float(8), "double"),
+    "bytes": (LengthPrefixed(text=False), "bytes"),
+    "string": (LengthPrefixed(text=True), "string"),
 }
-LOGICAL: Mapping[tuple[str, object], str] = {
-    ("int32", "date"): CONNECT + "Date",
-    ("int32", "time-millis"): CONNECT + "Time",
-    ("int64", "time-micros"): TIME + "MicroTime",
-    ("int64", "timestamp-millis"): CONNECT + "Timestamp",
-    ("int64", "timestamp-micros"): TIME + "MicroTimestamp",
-    ("int64", "timestamp-nanos"): TIME + "NanoTimestamp",
-    ("int64", "local-timestamp-millis"): CONNECT + "Timestamp",
-    ("int64", "local-timestamp-micros"): TIME + "MicroTimestamp",
-    ("int64", "local-timestamp-nanos"): TIME + "NanoTimestamp",
-    ("string", "uuid"): DATA + "Uuid",
+AVRO_LOGICAL_TYPES: Mapping[tuple[str, object], str] = {
+    ("int32", "date"): CONNECT_PREFIX + "Date",
+    ("int32", "time-millis"): CONNECT_PREFIX + "Time",
+    ("int64", "time-micros"): TIME_PREFIX + "MicroTime",
+    ("int64", "timestamp-millis"): CONNECT_PREFIX + "Timestamp",
+    ("int64", "timestamp-micros"): TIME_PREFIX + "MicroTimestamp",
+    ("int64", "timestamp-nanos"): TIME_PREFIX + "NanoTimestamp",
+    ("int64", "local-timestamp-millis"): CONNECT_PREFIX + "Timestamp",
+    ("int64", "local-timestamp-micros"): TIME_PREFIX + "MicroTimestamp",
+    ("int64", "local-timestamp-nanos"): TIME_PREFIX + "NanoTimestamp",
+    ("string", "uuid"): DATA_PREFIX + "Uuid",
 }
 _TYPES = frozenset({"int8", "int16"})
 
 
 @frozen(eq=False)
-class Writer:
+class WriterSchema:
     """A writer schema: how datums are read, and the Connect schema of what they hold; `schema.fault` as there."""
 
     codec: Codec
-    schema: Schema
+    schema: ConnectSchema
 
 
-@lru_cache(maxsize=_CACHED)
-def parse(texts: Texts, wanted: frozenset[str] | None = None, alone: str | None = None) -> Writer:
+@lru_cache(maxsize=_CACHED_SCHEMAS)
+def parse_writer_schema(
+    texts: SchemaTexts, wanted: frozenset[str] | None = None, alone: str | None = None
+) -> WriterSchema:
     """Parses a writer schema, after those it refers to; never raises, a schema that cannot be used carries its fault.
 
-    wanted: as for `serde.converter.converter`; other fields of an envelope are passed over.
+    wanted: as for `serde.converter.make_converter`; other fields of an envelope are passed over.
     alone: a schema of one value counts as a record of one field of this name, which is written the same way.
     """
     digest = hashlib.sha256("\n".join(texts).encode(errors="replace")).hexdigest()[:32]
     try:
-        parser, named = _Parser(), Named()
-        codec, document = [parser.build(resolved(orjson.loads(text), named), 0) for text in texts][-1]
+        parser, named = _CodecBuilder(), NamedTypes()
+        codec, document = [parser.build(resolve_names(orjson.loads(text), named), 0) for text in texts][-1]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else "malformed"
-        return Writer(Null(), unusable(digest, f"writer schema cannot be read: {reason}"))
+        return WriterSchema(Null(), unusable_schema(digest, f"writer schema cannot be read: {reason}"))
     if document is None:
-        return Writer(Null(), unusable(digest, "writer schema is not a record"))
+        return WriterSchema(Null(), unusable_schema(digest, "writer schema is not a record"))
     if alone is not None and is_alone(document):
-        codec, document = Record((Member(alone, codec),)), framed(document, alone)
-    schema = parse_document(document, AVRO)
+        codec, document = Record((RecordField(alone, codec),)), wrap_schema(document, alone)
+    schema = parse_document(document, AVRO_LEAVES)
     if schema.fault is not None:
-        return Writer(codec, schema)
-    schema = narrowed(schema, wanted)
-    shaped = _shaped(codec, schema.node)
+        return WriterSchema(codec, schema)
+    schema = narrow_schema(schema, wanted)
+    shaped = _select_fields(codec, schema.node)
     if shaped.wire != schema.node.wire:
-        return Writer(codec, unusable(schema.id, "writer schema does not have the fields of its Connect type"))
-    return Writer(shaped, schema)
+        return WriterSchema(
+            codec, unusable_schema(schema.id, "writer schema does not have the fields of its Connect type")
+        )
+    return WriterSchema(shaped, schema)
 
 
-def _shaped(codec: Codec, node: Node) -> Codec:
+def _select_fields(codec: Codec, node: Node) -> Codec:
     """The codec with only those members wanted that the node has."""
     if isinstance(codec, Optional):
-        return Optional(_shaped(codec.codec, node), codec.null, codec.count)
+        return Optional(_select_fields(codec.codec, node), codec.null, codec.count)
     if not isinstance(codec, Record) or not isinstance(node, Struct):
         return codec
     nodes = {child.name: child.node for child in node.fields}
     return Record(
         tuple(
-            evolve(member, codec=_shaped(member.codec, nodes[member.name]))
+            evolve(member, codec=_select_fields(member.codec, nodes[member.name]))
             if member.wanted and member.name in nodes
             else evolve(member, wanted=False)
             for member in codec.members
@@ -121,83 +125,83 @@ def _shaped(codec: Codec, node: Node) -> Codec:
     )
 
 
-Built: TypeAlias = tuple[Codec, Document | None]
+CodecAndSchema: TypeAlias = tuple[Codec, Document | None]
 
 
 @define(eq=False)
-class _Parser:
+class _CodecBuilder:
     """Makes codecs of schemas that were checked; a name inside of its own definition has no end."""
 
-    named: dict[str, Built | None] = field(factory=dict)
+    named: dict[str, CodecAndSchema | None] = field(factory=dict)
 
-    def build(self, schema: Any, depth: int) -> Built:
+    def build(self, schema: Any, depth: int) -> CodecAndSchema:
         """Codec and Connect schema of a schema; the latter is None for null."""
         if depth > _MAX_DEPTH:
             raise ValueError("nested too deep")
         if isinstance(schema, list):
-            return self._union(schema, depth)
+            return self._build_union(schema, depth)
         if isinstance(schema, str):
-            return self._by_name(schema)
+            return self._build_named(schema)
         match kind := schema["type"]:
             case "record" | "error" | "enum" | "fixed":
-                return self._definition(schema, kind, depth)
+                return self._build_definition(schema, kind, depth)
             case "array":
-                return self._array(schema, depth)
+                return self._build_array(schema, depth)
             case "map":
-                codec, document = self._valued(schema["values"], depth)
+                codec, document = self._build_non_null(schema["values"], depth)
                 made = {"type": "map", "keys": {"type": "string"}, "values": document}
-                return Map(Sized(text=True), codec), {**made, **_props(schema, "map")}
+                return Map(LengthPrefixed(text=True), codec), {**made, **_connect_properties(schema, "map")}
             case _:
-                codec, found = self._by_name(kind)
-                return codec, None if found is None else {**found, **_props(schema, found["type"])}
+                codec, found = self._build_named(kind)
+                return codec, None if found is None else {**found, **_connect_properties(schema, found["type"])}
 
-    def _by_name(self, name: str) -> Built:
+    def _build_named(self, name: str) -> CodecAndSchema:
         if name == "null":
             return Null(), None
-        if name in PRIMITIVES:
-            codec, kind = PRIMITIVES[name]
+        if name in AVRO_PRIMITIVES:
+            codec, kind = AVRO_PRIMITIVES[name]
             return codec, {"type": kind}
         built = self.named[name]
         if built is None:
             raise ValueError("a type contains itself")
         return built
 
-    def _definition(self, schema: Document, kind: str, depth: int) -> Built:
+    def _build_definition(self, schema: Document, kind: str, depth: int) -> CodecAndSchema:
         name = schema["name"]
         self.named[name] = None
-        built = self._record(schema, name, depth) if kind in ("record", "error") else _plain(schema, kind)
+        built = self._build_record(schema, name, depth) if kind in ("record", "error") else _build_plain(schema, kind)
         self.named[name] = built
         return built
 
-    def _record(self, schema: Document, full: str, depth: int) -> Built:
+    def _build_record(self, schema: Document, full: str, depth: int) -> CodecAndSchema:
         members, fields = [], []
         for item in schema["fields"]:
             codec, document = self.build(item["type"], depth + 1)
-            members.append(Member(item["name"], codec, document is not None))
+            members.append(RecordField(item["name"], codec, document is not None))
             if document is not None:
                 fields.append({**document, "field": item["name"]})
-        made = {"type": "struct", "name": full, "fields": fields, **_props(schema, "struct")}
+        made = {"type": "struct", "name": full, "fields": fields, **_connect_properties(schema, "struct")}
         return Record(tuple(members)), made
 
-    def _array(self, schema: Document, depth: int) -> Built:
+    def _build_array(self, schema: Document, depth: int) -> CodecAndSchema:
         item = schema["items"]
-        codec, document = self._valued(item, depth)
+        codec, document = self._build_non_null(item, depth)
         if _is_entry(codec, document, item):
             pair = {each["field"]: {k: v for k, v in each.items() if k != "field"} for each in document["fields"]}
             assert isinstance(codec, Record)
             made = {"type": "map", "keys": pair["key"], "values": pair["value"]}
-            return Map(codec.members[0].codec, codec.members[1].codec), {**made, **_props(schema, "map")}
-        if not least(codec):
+            return Map(codec.members[0].codec, codec.members[1].codec), {**made, **_connect_properties(schema, "map")}
+        if not min_bytes(codec):
             raise ValueError("an array of items without bytes")
-        return Array(codec), {"type": "array", "items": document, **_props(schema, "array")}
+        return Array(codec), {"type": "array", "items": document, **_connect_properties(schema, "array")}
 
-    def _valued(self, schema: Any, depth: int) -> tuple[Codec, Document]:
+    def _build_non_null(self, schema: Any, depth: int) -> tuple[Codec, Document]:
         codec, document = self.build(schema, depth + 1)
         if document is None:
             raise ValueError("an array or map of nulls")
         return codec, document
 
-    def _union(self, schemas: list[Any], depth: int) -> Built:
+    def _build_union(self, schemas: list[Any], depth: int) -> CodecAndSchema:
         built = [self.build(schema, depth + 1) for schema in schemas]
         null = next((at for at, (_, document) in enumerate(built) if document is None), -1)
         others = [(codec, document) for codec, document in built if document is not None]
@@ -207,7 +211,7 @@ class _Parser:
             codec, document = others[0]
             return Optional(codec, null, len(built)), {**document, **({"optional": True} if null >= 0 else {})}
         names = _branch_names([document for _, document in others])
-        branches = tuple(Member(name, codec) for name, (codec, _) in zip(names, others, strict=True))
+        branches = tuple(RecordField(name, codec) for name, (codec, _) in zip(names, others, strict=True))
         fields = [
             {**document, "optional": True, "field": name} for name, (_, document) in zip(names, others, strict=True)
         ]
@@ -223,19 +227,19 @@ def _is_entry(codec: Codec, document: Document, item: Any) -> bool:
     return told == "MapEntry" or str(document.get("name", "")).endswith("connect.avro.MapEntry")
 
 
-def _plain(schema: Document, kind: str) -> Built:
+def _build_plain(schema: Document, kind: str) -> CodecAndSchema:
     if kind == "enum":
         symbols = tuple(str(symbol) for symbol in schema["symbols"])
         if not symbols:
             raise ValueError("an enum without symbols")
-        return Enum(symbols), {"type": "string", **_props(schema, "string")}
+        return Enum(symbols), {"type": "string", **_connect_properties(schema, "string")}
     size = schema["size"]
     if not isinstance(size, int) or size < 0:
         raise ValueError("a fixed type without size")
-    return Fixed(size), {"type": "bytes", **_props(schema, "bytes")}
+    return Fixed(size), {"type": "bytes", **_connect_properties(schema, "bytes")}
 
 
-def _props(schema: Document, kind: str) -> Document:
+def _connect_properties(schema: Document, kind: str) -> Document:
     """Name, parameters and type that the properties of an Avro schema stand for."""
     made: Document = {}
     if schema.get("connect.type") in _TYPES and kind == "int32":
@@ -244,10 +248,10 @@ def _props(schema: Document, kind: str) -> Document:
     logical = schema.get("logicalType")
     if name is not None:
         made["name"] = name
-    elif (kind, logical) in LOGICAL:
-        made["name"] = LOGICAL[kind, logical]
+    elif (kind, logical) in AVRO_LOGICAL_TYPES:
+        made["name"] = AVRO_LOGICAL_TYPES[kind, logical]
     elif (kind, logical) == ("bytes", "decimal"):
-        made["name"] = CONNECT + "Decimal"
+        made["name"] = CONNECT_PREFIX + "Decimal"
         parameters = {"scale": str(schema.get("scale", 0)), "connect.decimal.precision": str(schema["precision"])}
     if parameters:
         made["parameters"] = parameters

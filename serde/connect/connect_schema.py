@@ -1,6 +1,6 @@
 """schema block -> tree: parsed once per distinct bytes and kept per process.
 
-The walk over a Connect schema is one for all formats; `Leaves` says what the values at its ends are in a format.
+The walk over a Connect schema is one for all formats; `LeafTypes` says what the values at its ends are in a format.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _IMAGES = frozenset({"before", "after"})
 
 
 @frozen(eq=False)
-class Schema:
+class ConnectSchema:
     """A schema block; `fault` says why nothing can be read by it (then `node` is empty).
 
     `documents` are the dotted paths of texts that are JSON documents.
@@ -39,7 +39,7 @@ class Schema:
 
 
 @frozen(eq=False)
-class Leaves:
+class LeafTypes:
     """The ends of a schema in one format: values by Connect type, schema name and parameters, and structs that stand
     for a value.
     """
@@ -48,41 +48,41 @@ class Leaves:
     structure: Callable[[str | None], Node | None]
 
 
-JSON = Leaves(json_types.leaf, json_types.structure)
+JSON_LEAVES = LeafTypes(json_types.find_leaf, json_types.find_struct_leaf)
 
 
 @lru_cache(maxsize=_CACHED_BLOCKS)
-def parse(text: bytes) -> Schema:
+def parse_schema_block(text: bytes) -> ConnectSchema:
     """Parses the bytes of a schema block; never raises, a block that cannot be used carries its fault."""
     return parse_document(orjson.loads(text))
 
 
-def parse_document(document: object, leaves: Leaves = JSON) -> Schema:
+def parse_document(document: object, leaves: LeafTypes = JSON_LEAVES) -> ConnectSchema:
     """The same from a parsed block; equal blocks written differently get one id."""
     digest = hashlib.sha256(orjson.dumps(document)).hexdigest()[:32]
     try:
-        node = _node(document, leaves, 0)
+        node = _parse_node(document, leaves, 0)
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error) if type(error) is ValueError else "malformed"
-        return unusable(digest, f"schema block cannot be read: {reason}")
+        return unusable_schema(digest, f"schema block cannot be read: {reason}")
     if not isinstance(node, Struct):
-        return unusable(digest, "schema is not a struct")
-    flags = {path: field.optional for path, field in _fields(node, "")}
-    documents = frozenset(path for path, field in _fields(node, "") if _is_document(field.node))
-    return Schema(digest, node.name, node, flags, is_columnar(node), documents=documents)
+        return unusable_schema(digest, "schema is not a struct")
+    flags = {path: field.optional for path, field in _walk_fields(node, "")}
+    documents = frozenset(path for path, field in _walk_fields(node, "") if _is_document(field.node))
+    return ConnectSchema(digest, node.name, node, flags, is_columnar(node), documents=documents)
 
 
 @lru_cache(maxsize=_CACHED_BLOCKS)
-def narrowed(schema: Schema, wanted: frozenset[str] | None) -> Schema:
+def narrow_schema(schema: ConnectSchema, wanted: frozenset[str] | None) -> ConnectSchema:
     """The schema of an envelope with its images and the wanted paths only; any other schema as it is."""
     names = {field.name for field in schema.node.fields}
     if wanted is None or not names >= {"op", "source"} or not names & _IMAGES:
         return schema
-    fields = [_narrowed(field, wanted) for field in schema.node.fields]
+    fields = [_narrow_field(field, wanted) for field in schema.node.fields]
     return evolve(schema, node=Struct(tuple(field for field in fields if field is not None), schema.node.name))
 
 
-def _narrowed(field: Field, wanted: frozenset[str]) -> Field | None:
+def _narrow_field(field: Field, wanted: frozenset[str]) -> Field | None:
     """A top-level field of an envelope, as much of it as is wanted."""
     if field.name in _IMAGES or field.name in wanted:
         return field
@@ -92,54 +92,54 @@ def _narrowed(field: Field, wanted: frozenset[str]) -> Field | None:
     return evolve(field, node=Struct(kept, field.node.name)) if kept else None
 
 
-def unusable(digest: str, fault: str) -> Schema:
+def unusable_schema(digest: str, fault: str) -> ConnectSchema:
     """A schema that nothing can be read by, and why."""
-    return Schema(digest, None, Struct(()), {}, False, fault)
+    return ConnectSchema(digest, None, Struct(()), {}, False, fault)
 
 
-def _node(document: object, leaves: Leaves, depth: int) -> Node:
+def _parse_node(document: object, leaves: LeafTypes, depth: int) -> Node:
     """One schema of the block; ValueError, KeyError or TypeError where it is none."""
     if not isinstance(document, dict) or depth > _MAX_DEPTH:
         raise ValueError("nested too deep" if depth > _MAX_DEPTH else "not an object")
     kind, name = document["type"], document.get("name")
     if kind == "struct":
-        return leaves.structure(name) or _struct(document, name, leaves, depth)
+        return leaves.structure(name) or _parse_struct(document, name, leaves, depth)
     if kind == "array":
-        return List(_node(document["items"], leaves, depth + 1))
+        return List(_parse_node(document["items"], leaves, depth + 1))
     if kind == "map":
-        return _map(document, leaves, depth)
+        return _parse_map(document, leaves, depth)
     made = leaves.leaf(kind, name, document.get("parameters") or {})
     if made is None:
         raise ValueError("unknown type")
     return made
 
 
-def _map(document: Mapping[str, object], leaves: Leaves, depth: int) -> Map:
+def _parse_map(document: Mapping[str, object], leaves: LeafTypes, depth: int) -> Map:
     keys = document["keys"]
     text_key = isinstance(keys, dict) and keys.get("type") == "string" and not keys.get("optional")
-    return Map(_node(keys, leaves, depth + 1), _node(document["values"], leaves, depth + 1), text_key)
+    return Map(_parse_node(keys, leaves, depth + 1), _parse_node(document["values"], leaves, depth + 1), text_key)
 
 
-def _struct(document: Mapping[str, object], name: str | None, leaves: Leaves, depth: int) -> Struct:
+def _parse_struct(document: Mapping[str, object], name: str | None, leaves: LeafTypes, depth: int) -> Struct:
     fields = document["fields"]
     if not isinstance(fields, list):
         raise TypeError("fields")
     if not all(isinstance(field["field"], str) for field in fields):
         raise TypeError("field")
     made = tuple(
-        Field(field["field"], _node(field, leaves, depth + 1), bool(field.get("optional"))) for field in fields
+        Field(field["field"], _parse_node(field, leaves, depth + 1), bool(field.get("optional"))) for field in fields
     )
     if len({field.name for field in made}) != len(made):
         raise ValueError("a field name occurs twice")
     return Struct(made, name)
 
 
-def _fields(node: Struct, prefix: str) -> Iterator[tuple[str, Field]]:
+def _walk_fields(node: Struct, prefix: str) -> Iterator[tuple[str, Field]]:
     """Dotted path -> field, through structs."""
     for field in node.fields:
         yield prefix + field.name, field
         if isinstance(field.node, Struct):
-            yield from _fields(field.node, f"{prefix}{field.name}.")
+            yield from _walk_fields(field.node, f"{prefix}{field.name}.")
 
 
 def _is_document(node: Node) -> bool:
@@ -152,4 +152,4 @@ def node_of(kind: pa.DataType) -> Node:
         return Struct(tuple(Field(field.name, node_of(field.type), True) for field in kind))
     if pa.types.is_list(kind):
         return List(node_of(kind.value_type))
-    return json_types.plain(kind)
+    return json_types.inferred_leaf(kind)

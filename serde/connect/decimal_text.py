@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def decimal_texts(array: pa.Array) -> pa.StringArray:
+def format_decimals(array: pa.Array) -> pa.StringArray:
     """Give decimals as digits and point, as many digits behind it as the scale; Arrow writes small ones as 1E-7."""
     text = array.cast(pa.string())
     short = pc.match_substring(text, "E")

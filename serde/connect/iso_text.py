@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
-from serde.arrays import Mask, valid_of
+from serde.arrays import Mask, valid_mask
 from serde.connect import temporal
-from serde.connect.connect_schema import Schema
+from serde.connect.connect_schema import ConnectSchema
 from serde.connect.schema_node import Convert, Field, Leaf, List, Map, Node, Struct
-from serde.connect.type_table import CONNECT, TIME
+from serde.connect.type_table import CONNECT_PREFIX, TIME_PREFIX
 
-EVERY = "*"
+ALL_COLUMNS = "*"
 """Stands for all columns."""
 
 _INFINITE_DAYS = {2146033979: "infinity", -2147472692: "infinity", -2147472691: "-infinity"}
-_INFINITE = {
+_INFINITE_TIMESTAMPS = {
     2**63 - 1: "infinity",
     -(2**63): "-infinity",
     9223372036825200000: "infinity",
@@ -38,7 +38,7 @@ Text = Callable[[int], str | None]
 """A number that is out of a type's range -> its text, None where it means nothing."""
 
 
-def civil(days: int) -> str:
+def format_date(days: int) -> str:
     """Days since 1970 -> the date of the proleptic Gregorian calendar."""
     shifted = days + 719_468
     era, of_era = divmod(shifted, 146_097)
@@ -52,24 +52,24 @@ def civil(days: int) -> str:
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
-def _day(number: int) -> str | None:
-    return _INFINITE_DAYS.get(number) or civil(number)
+def _format_day(number: int) -> str | None:
+    return _INFINITE_DAYS.get(number) or format_date(number)
 
 
-def _timestamp(per_second: int, digits: int) -> Text:
+def _timestamp_format(per_second: int, digits: int) -> Text:
     def text(number: int) -> str | None:
-        if number in _INFINITE:
-            return _INFINITE[number]
+        if number in _INFINITE_TIMESTAMPS:
+            return _INFINITE_TIMESTAMPS[number]
         seconds, rest = divmod(number, per_second)
         days, of_day = divmod(seconds, _DAY_S)
         clock = f"{of_day // 3600:02d}:{of_day // 60 % 60:02d}:{of_day % 60:02d}"
-        return f"{civil(days)}T{clock}.{rest:0{digits}d}"
+        return f"{format_date(days)}T{clock}.{rest:0{digits}d}"
 
     return text
 
 
-def _time(per_second: int, digits: int) -> Text:
-    day = _timestamp(per_second, digits)
+def _time_format(per_second: int, digits: int) -> Text:
+    day = _timestamp_format(per_second, digits)
 
     def text(number: int) -> str | None:
         if number == _DAY_S * per_second:
@@ -80,7 +80,7 @@ def _time(per_second: int, digits: int) -> Text:
     return text
 
 
-def _worded(step: Convert, rest: Text, view: pa.DataType | None = None) -> Convert:
+def _text_conversion(step: Convert, rest: Text, view: pa.DataType | None = None) -> Convert:
     """The typed step as text, and the values that it has no room for one by one.
 
     view: reads the numbers as this type, whose text has as many digits as the unit.
@@ -98,69 +98,69 @@ def _worded(step: Convert, rest: Text, view: pa.DataType | None = None) -> Conve
         place = np.arange(len(array))
         place[at] = len(array) + np.arange(len(at))
         text = pa.concat_arrays([text, pa.array(words, pa.string())]).take(pa.array(place))
-        still = valid_of(array) & ~valid_of(text)
+        still = valid_mask(array) & ~valid_mask(text)
         return text, still if still.any() else None
 
     return convert
 
 
-_DAYS = _worded(temporal.days, _day)
-_TIME_MS = _worded(temporal.time_ms, _time(1000, 3), pa.time32("ms"))
-_TIMESTAMP_MS = _worded(temporal.timestamp_ms, _timestamp(1000, 3), pa.timestamp("ms"))
-WORDS: Mapping[str, Convert | None] = {
-    CONNECT + "Date": _DAYS,
-    CONNECT + "Time": _TIME_MS,
-    CONNECT + "Timestamp": _TIMESTAMP_MS,
-    TIME + "Date": _DAYS,
-    TIME + "Time": _TIME_MS,
-    TIME + "MicroTime": _worded(temporal.time_us, _time(1_000_000, 6)),
-    TIME + "NanoTime": _worded(temporal.time_ns, _time(1_000_000_000, 9), pa.time64("ns")),
-    TIME + "Timestamp": _TIMESTAMP_MS,
-    TIME + "MicroTimestamp": _worded(temporal.timestamp_us, _timestamp(1_000_000, 6)),
-    TIME + "NanoTimestamp": _worded(temporal.timestamp_ns, _timestamp(1_000_000_000, 9)),
+_DAYS = _text_conversion(temporal.date_from_days, _format_day)
+_TIME_MS = _text_conversion(temporal.time_from_ms, _time_format(1000, 3), pa.time32("ms"))
+_TIMESTAMP_MS = _text_conversion(temporal.timestamp_from_ms, _timestamp_format(1000, 3), pa.timestamp("ms"))
+TEXT_CONVERSIONS: Mapping[str, Convert | None] = {
+    CONNECT_PREFIX + "Date": _DAYS,
+    CONNECT_PREFIX + "Time": _TIME_MS,
+    CONNECT_PREFIX + "Timestamp": _TIMESTAMP_MS,
+    TIME_PREFIX + "Date": _DAYS,
+    TIME_PREFIX + "Time": _TIME_MS,
+    TIME_PREFIX + "MicroTime": _text_conversion(temporal.time_from_us, _time_format(1_000_000, 6)),
+    TIME_PREFIX + "NanoTime": _text_conversion(temporal.time_from_ns, _time_format(1_000_000_000, 9), pa.time64("ns")),
+    TIME_PREFIX + "Timestamp": _TIMESTAMP_MS,
+    TIME_PREFIX + "MicroTimestamp": _text_conversion(temporal.timestamp_from_us, _timestamp_format(1_000_000, 6)),
+    TIME_PREFIX + "NanoTimestamp": _text_conversion(temporal.timestamp_from_ns, _timestamp_format(1_000_000_000, 9)),
     # These are text already.
-    TIME + "ZonedTimestamp": None,
-    TIME + "IsoDate": None,
-    TIME + "IsoTime": None,
-    TIME + "IsoTimestamp": None,
+    TIME_PREFIX + "ZonedTimestamp": None,
+    TIME_PREFIX + "IsoDate": None,
+    TIME_PREFIX + "IsoTime": None,
+    TIME_PREFIX + "IsoTimestamp": None,
 }
 """Schema name -> how its values become text."""
 
 
-def as_text(node: Node) -> Node:
+def to_text_node(node: Node) -> Node:
     """The tree with dates and times as text."""
     match node:
         case Leaf():
-            if node.label not in WORDS:
+            if node.label not in TEXT_CONVERSIONS:
                 return node
-            return Leaf(node.wire, pa.string(), node.label, node.read, WORDS[node.label])
+            return Leaf(node.wire, pa.string(), node.label, node.read, TEXT_CONVERSIONS[node.label])
         case Struct():
-            return Struct(tuple(evolve(field, node=as_text(field.node)) for field in node.fields), node.name)
+            return Struct(tuple(evolve(field, node=to_text_node(field.node)) for field in node.fields), node.name)
         case List():
-            return List(as_text(node.item))
+            return List(to_text_node(node.item))
         case Map():
-            return Map(as_text(node.key), as_text(node.value), node.text_key)
+            return Map(to_text_node(node.key), to_text_node(node.value), node.text_key)
 
 
 @lru_cache(maxsize=1024)
-def worded(schema: Schema, columns: frozenset[str]) -> Schema:
-    """The schema with these columns of the row (`EVERY` for all) as text; images of an envelope, else the fields."""
+def with_text_columns(schema: ConnectSchema, columns: frozenset[str]) -> ConnectSchema:
+    """The schema with these columns of the row (`ALL_COLUMNS` for all) as text; images of an envelope too."""
     if not columns:
         return schema
     names = {field.name for field in schema.node.fields}
     if names >= {"op", "source"} and names & _IMAGES:
-        fields = [_image(field, columns) if field.name in _IMAGES else field for field in schema.node.fields]
+        fields = [_image_as_text(field, columns) if field.name in _IMAGES else field for field in schema.node.fields]
     else:
-        fields = [_column(field, columns) for field in schema.node.fields]
+        fields = [_column_as_text(field, columns) for field in schema.node.fields]
     return evolve(schema, node=Struct(tuple(fields), schema.node.name))
 
 
-def _image(field: Field, columns: frozenset[str]) -> Field:
+def _image_as_text(field: Field, columns: frozenset[str]) -> Field:
     if not isinstance(field.node, Struct):
         return field
-    children = tuple(_column(child, columns) for child in field.node.fields)
+    children = tuple(_column_as_text(child, columns) for child in field.node.fields)
     return evolve(field, node=Struct(children, field.node.name))
 
 
-def _column(field: Field, columns: frozenset[str]) -> Field:
-    return evolve(field, node=as_text(field.node)) if columns & {EVERY, field.name} else field
+def _column_as_text(field: Field, columns: frozenset[str]) -> Field:
+    return evolve(field, node=to_text_node(field.node)) if columns & {ALL_COLUMNS, field.name} else field

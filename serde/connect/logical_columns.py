@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field
 
-from serde.arrays import Mask, children, valid_of
+from serde.arrays import Mask, children, valid_mask
 from serde.connect.schema_node import Leaf, List, Map, Node, Struct, is_plain
 from serde.messages import Rows
 
@@ -14,7 +14,7 @@ _REASON = "value cannot be represented"
 
 
 @define(eq=False)
-class Misfits:
+class ConversionErrors:
     """Positions (of the top-level array) with a value that cannot be represented, first reason kept."""
 
     found: dict[int, str] = field(factory=dict)
@@ -25,80 +25,80 @@ class Misfits:
             self.found.setdefault(row, f"field {path}: {_REASON} ({label})")
 
 
-def to_logical(array: pa.Array, node: Node, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
+def to_logical(array: pa.Array, node: Node, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
     """Converts `array`; `rows` maps its positions to top-level ones (None: they are the same)."""
     if is_plain(node):
         return array
     match node:
         case Leaf():
-            return _leaf(array, node, path, rows, misfits)
+            return _convert_leaf(array, node, path, rows, misfits)
         case Struct():
-            return _struct(array, node, path, rows, misfits)
+            return _convert_struct(array, node, path, rows, misfits)
         case List():
-            return _list(array, node, path, rows, misfits)
+            return _convert_list(array, node, path, rows, misfits)
         case Map():
-            return _map(array, node, path, rows, misfits)
+            return _convert_map(array, node, path, rows, misfits)
 
 
-def _leaf(array: pa.Array, node: Leaf, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
+def _convert_leaf(array: pa.Array, node: Leaf, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
     if node.convert is None:
         return array
     made, bad = node.convert(array)
     if bad is not None:
-        misfits.add(_top(bad, rows), path, node.label)
+        misfits.add(_top_rows(bad, rows), path, node.label)
     return made
 
 
-def _top(bad: Mask, rows: Rows | None) -> Rows:
+def _top_rows(bad: Mask, rows: Rows | None) -> Rows:
     where = np.flatnonzero(bad).astype(np.int64)
     return where if rows is None else rows[where]
 
 
-def _struct(array: pa.Array, node: Struct, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
+def _convert_struct(array: pa.Array, node: Struct, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
     prefix = f"{path}." if path else ""
     made = [
         to_logical(column, child.node, prefix + child.name, rows, misfits)
         for child, column in zip(node.fields, children(array), strict=True)
     ]
-    return rebuilt(
+    return replace_children(
         array, made, [pa.field(child.name, column.type) for child, column in zip(node.fields, made, strict=True)]
     )
 
 
-def rebuilt(array: pa.StructArray, columns: list[pa.Array], fields: list[pa.Field]) -> pa.StructArray:
+def replace_children(array: pa.StructArray, columns: list[pa.Array], fields: list[pa.Field]) -> pa.StructArray:
     """A struct array with other children and the same nulls."""
     if not columns:
         # Arrow takes the length from the children.
-        return pa.array([{} if there else None for there in valid_of(array)], pa.struct([]))
+        return pa.array([{} if there else None for there in valid_mask(array)], pa.struct([]))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
 
 
-def _list(array: pa.Array, node: List, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
-    offsets, low, high = _bounds(array)
+def _convert_list(array: pa.Array, node: List, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
+    offsets, low, high = _item_bounds(array)
     values = array.values.slice(low, high - low)
-    inner = to_logical(values, node.item, path, _owners(offsets, rows), misfits)
+    inner = to_logical(values, node.item, path, _item_owners(offsets, rows), misfits)
     mask = array.is_null() if array.null_count else None
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner, mask=mask)
 
 
-def _map(array: pa.Array, node: Map, path: str, rows: Rows | None, misfits: Misfits) -> pa.Array:
-    offsets, low, high = _bounds(array)
-    owners = _owners(offsets, rows)
+def _convert_map(array: pa.Array, node: Map, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
+    offsets, low, high = _item_bounds(array)
+    owners = _item_owners(offsets, rows)
     keys = to_logical(array.keys.slice(low, high - low), node.key, path, owners, misfits)
     items = to_logical(array.items.slice(low, high - low), node.value, path, owners, misfits)
     mask = array.is_null() if array.null_count else None
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, mask=mask)
 
 
-def _bounds(array: pa.Array) -> tuple[Rows, int, int]:
+def _item_bounds(array: pa.Array) -> tuple[Rows, int, int]:
     """Offsets from zero, and which part of the values they stand for."""
     offsets = array.offsets.to_numpy().astype(np.int64)
     low, high = int(offsets[0]), int(offsets[-1])
     return offsets - low, low, high
 
 
-def _owners(offsets: Rows, rows: Rows | None) -> Rows:
+def _item_owners(offsets: Rows, rows: Rows | None) -> Rows:
     """For each item the top-level row that holds it."""
     owners = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
     return owners if rows is None else rows[owners]

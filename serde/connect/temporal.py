@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Mask, valid_of
+from serde.arrays import Mask, valid_mask
 
 _DAYS = (-719162, 2932896)
 _MS = (_DAYS[0] * 86_400_000, (_DAYS[1] + 1) * 86_400_000 - 1)
@@ -25,7 +25,7 @@ _ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$"
 _LOCAL = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?$"
 
 
-def _within(array: pa.Array, bounds: tuple[int, int]) -> tuple[pa.Array, Mask | None]:
+def _null_outside(array: pa.Array, bounds: tuple[int, int]) -> tuple[pa.Array, Mask | None]:
     """Nulls what lies outside the bounds and says where."""
     if not len(array) or array.null_count == len(array):
         return array, None
@@ -33,122 +33,124 @@ def _within(array: pa.Array, bounds: tuple[int, int]) -> tuple[pa.Array, Mask | 
     if ends["min"] >= bounds[0] and ends["max"] <= bounds[1]:
         return array, None
     numbers = array.fill_null(0).to_numpy(zero_copy_only=False)
-    return _blank(array, valid_of(array) & ((numbers < bounds[0]) | (numbers > bounds[1])))
+    return _null_where(array, valid_mask(array) & ((numbers < bounds[0]) | (numbers > bounds[1])))
 
 
-def _blank(array: pa.Array, bad: Mask) -> tuple[pa.Array, Mask | None]:
+def _null_where(array: pa.Array, bad: Mask) -> tuple[pa.Array, Mask | None]:
     if not bad.any():
         return array, None
     return pc.if_else(pa.array(bad), pa.scalar(None, array.type), array), bad
 
 
-def days(array: pa.Array) -> Converted:
+def date_from_days(array: pa.Array) -> Converted:
     """int32 days since 1970-01-01 -> date32."""
-    kept, bad = _within(array, _DAYS)
+    kept, bad = _null_outside(array, _DAYS)
     return kept.view(pa.date32()), bad
 
 
-def timestamp_ms(array: pa.Array) -> Converted:
+def timestamp_from_ms(array: pa.Array) -> Converted:
     """int64 ms since the epoch -> timestamp[us]."""
-    kept, bad = _within(array, _MS)
+    kept, bad = _null_outside(array, _MS)
     return pc.multiply(kept, 1000).view(pa.timestamp("us")), bad
 
 
-def timestamp_us(array: pa.Array) -> Converted:
+def timestamp_from_us(array: pa.Array) -> Converted:
     """int64 us since the epoch -> timestamp[us]."""
-    kept, bad = _within(array, _US)
+    kept, bad = _null_outside(array, _US)
     return kept.view(pa.timestamp("us")), bad
 
 
-def timestamp_ns(array: pa.Array) -> Converted:
+def timestamp_from_ns(array: pa.Array) -> Converted:
     """int64 ns since the epoch -> timestamp[ns]; the two ends of the range stand for infinity."""
-    kept, bad = _within(array, _NS)
+    kept, bad = _null_outside(array, _NS)
     return kept.view(pa.timestamp("ns")), bad
 
 
-def time_ms(array: pa.Array) -> Converted:
+def time_from_ms(array: pa.Array) -> Converted:
     """int32 ms since midnight -> time64[us]."""
-    kept, bad = _within(array, _DAY_MS)
+    kept, bad = _null_outside(array, _DAY_MS)
     return pc.multiply(kept.cast(pa.int64()), 1000).view(pa.time64("us")), bad
 
 
-def time_us(array: pa.Array) -> Converted:
+def time_from_us(array: pa.Array) -> Converted:
     """int64 us since midnight -> time64[us]."""
-    kept, bad = _within(array, _DAY_US)
+    kept, bad = _null_outside(array, _DAY_US)
     return kept.view(pa.time64("us")), bad
 
 
-def time_ns(array: pa.Array) -> Converted:
+def time_from_ns(array: pa.Array) -> Converted:
     """int64 ns since midnight -> time64[us], only where no digit is lost."""
-    kept, outside = _within(array, _DAY_NS)
+    kept, outside = _null_outside(array, _DAY_NS)
     numbers = kept.fill_null(0).to_numpy(zero_copy_only=False)
-    kept, finer = _blank(kept, numbers % 1000 != 0)
-    return pc.divide(kept, 1000).view(pa.time64("us")), _either(outside, finer)
+    kept, finer = _null_where(kept, numbers % 1000 != 0)
+    return pc.divide(kept, 1000).view(pa.time64("us")), _merge_masks(outside, finer)
 
 
-def _either(one: Mask | None, other: Mask | None) -> Mask | None:
+def _merge_masks(one: Mask | None, other: Mask | None) -> Mask | None:
     if one is None or other is None:
         return other if one is None else one
     return one | other
 
 
-def zoned_timestamp(text: pa.Array) -> Converted:
+def parse_zoned_timestamp(text: pa.Array) -> Converted:
     """ISO text with Z or offset -> timestamp[us, UTC]."""
-    return _parsed(text, pa.timestamp("us", "UTC"), _ZONED)
+    return _parse_column(text, pa.timestamp("us", "UTC"), _ZONED)
 
 
-def iso_timestamp(text: pa.Array) -> Converted:
+def parse_iso_timestamp(text: pa.Array) -> Converted:
     """ISO text without zone, or with the Z that Debezium appends -> timestamp[us]."""
-    return _parsed(_bare(text), pa.timestamp("us"), _LOCAL)
+    return _parse_column(_strip_zone(text), pa.timestamp("us"), _LOCAL)
 
 
-def iso_date(text: pa.Array) -> Converted:
+def parse_iso_date(text: pa.Array) -> Converted:
     """2017-09-15 or 2017-09-15Z -> date32."""
-    made, bad = _parsed(pc.binary_join_element_wise(_bare(text), "T00:00", ""), pa.timestamp("us"), _LOCAL)
+    made, bad = _parse_column(pc.binary_join_element_wise(_strip_zone(text), "T00:00", ""), pa.timestamp("us"), _LOCAL)
     return made.cast(pa.date32()), bad
 
 
-def iso_time(text: pa.Array) -> Converted:
+def parse_iso_time(text: pa.Array) -> Converted:
     """04:05:11.789 or 04:05:11.789Z -> time64[us]."""
-    made, bad = _parsed(pc.binary_join_element_wise("1970-01-01", _bare(text), "T"), pa.timestamp("us"), _LOCAL)
+    made, bad = _parse_column(
+        pc.binary_join_element_wise("1970-01-01", _strip_zone(text), "T"), pa.timestamp("us"), _LOCAL
+    )
     return made.cast(pa.int64()).view(pa.time64("us")), bad
 
 
-def clock(text: pa.Array) -> Converted:
+def parse_local_time(text: pa.Array) -> Converted:
     """04:05:11.789, without any Z -> time64[us]."""
-    zoned = valid_of(text) & pc.ends_with(text, "Z").fill_null(False).to_numpy(zero_copy_only=False)
-    made, bad = iso_time(_blank(text, zoned)[0])
-    return made, _either(bad, zoned if zoned.any() else None)
+    zoned = valid_mask(text) & pc.ends_with(text, "Z").fill_null(False).to_numpy(zero_copy_only=False)
+    made, bad = parse_iso_time(_null_where(text, zoned)[0])
+    return made, _merge_masks(bad, zoned if zoned.any() else None)
 
 
-def _bare(text: pa.Array) -> pa.Array:
+def _strip_zone(text: pa.Array) -> pa.Array:
     return pc.utf8_rtrim(text, "Z")
 
 
-def _parsed(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
+def _parse_column(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
     """Casts the column at once; only when that fails looks for the values that do not fit."""
     try:
         made, bad = text.cast(kind), None
     except pa.ArrowInvalid:
-        made, bad = _sifted(text, kind, shape)
-    numbers, outside = _within(made.view(pa.int64()), _US)
-    return numbers.view(kind), _either(bad, outside)
+        made, bad = _parse_valid(text, kind, shape)
+    numbers, outside = _null_outside(made.view(pa.int64()), _US)
+    return numbers.view(kind), _merge_masks(bad, outside)
 
 
-def _sifted(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
+def _parse_valid(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
     """The column with every value that is no time of this kind set to null, zeros below the microsecond allowed."""
     fits = pc.match_substring_regex(text, shape).fill_null(False).to_numpy(zero_copy_only=False)
-    kept, _ = _blank(text, ~fits)
+    kept, _ = _null_where(text, ~fits)
     kept = pc.replace_substring_regex(kept, r"(\.\d{6})0{1,3}(Z|[+-]\d\d:\d\d)?$", r"\1\2")
     try:
         made = kept.cast(kind)
     except pa.ArrowInvalid:
-        made = pa.array([_one(value, kind) for value in kept], kind)
-    bad = valid_of(text) & ~valid_of(made)
+        made = pa.array([_parse_one(value, kind) for value in kept], kind)
+    bad = valid_mask(text) & ~valid_mask(made)
     return made, bad if bad.any() else None
 
 
-def _one(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+def _parse_one(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
     try:
         return value.cast(kind)
     except pa.ArrowInvalid:

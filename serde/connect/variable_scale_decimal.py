@@ -7,32 +7,34 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import Mask, parts, valid_of
+from serde.arrays import Mask, valid_mask, view_bytes
 
-_MOST_SCALE = 20_000  # PostgreSQL's numeric ends at 16383 digits behind the point
+_MAX_SCALE = 20_000  # PostgreSQL's numeric ends at 16383 digits behind the point
 
 
-def text(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
+def to_text(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
     """The numbers as plain text. Python per value: the scale differs per row."""
     scale, value = array.flatten()
-    whole = valid_of(array)
-    data, starts, ends = parts(value)
-    there = whole & valid_of(scale) & valid_of(value) & (ends > starts)
+    whole = valid_mask(array)
+    data, starts, ends = view_bytes(value)
+    there = whole & valid_mask(scale) & valid_mask(value) & (ends > starts)
     raw, scales = data.tobytes(), scale.to_pylist()
     values: list[str | None] = [None] * len(array)
     for index in np.flatnonzero(there).tolist():
         unscaled = int.from_bytes(raw[int(starts[index]) : int(ends[index])], "big", signed=True)
-        values[index] = _plain(unscaled, scales[index])
+        values[index] = _format_number(unscaled, scales[index])
     made = pa.array(values, pa.string())
-    bad = whole & ~valid_of(made)
+    bad = whole & ~valid_mask(made)
     return made, bad if bad.any() else None
 
 
-def _plain(unscaled: int, scale: int) -> str | None:
+def _format_number(unscaled: int, scale: int) -> str | None:
     """unscaled * 10 ** -scale without an exponent; None for a scale that no database has."""
-    if abs(scale) > _MOST_SCALE or abs(unscaled) >= 1 << 3 * _MOST_SCALE:
+    if abs(scale) > _MAX_SCALE or abs(unscaled) >= 1 << 3 * _MAX_SCALE:
         return None
-    digits = str(Decimal(abs(unscaled)).to_integral_value()) if abs(unscaled) < 10**20 else _long_text(abs(unscaled))
+    digits = (
+        str(Decimal(abs(unscaled)).to_integral_value()) if abs(unscaled) < 10**20 else _format_integer(abs(unscaled))
+    )
     if scale <= 0:
         digits = digits + "0" * -scale if unscaled else "0"
     else:
@@ -41,7 +43,7 @@ def _plain(unscaled: int, scale: int) -> str | None:
     return f"-{digits}" if unscaled < 0 else digits
 
 
-def _long_text(number: int) -> str:
+def _format_integer(number: int) -> str:
     """Digits of a number of any length (Python's own limit is 4300 digits), most significant first."""
     out: list[str] = []
     while number:

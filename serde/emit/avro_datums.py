@@ -15,18 +15,18 @@ from attrs import define, field, frozen
 
 from serde.arrays import Ints, Mask
 from serde.avro.codec import Codec, Optional, Record
-from serde.avro.encoder import Pieces, datums, records, write
-from serde.avro.writer_schema import parse
+from serde.avro.encoder import DatumBuilder, encode_datums, encode_records, write_column
+from serde.avro.writer_schema import parse_writer_schema
 
-AFTER, BEFORE, FIRST_OF_TWO, SECOND_OF_TWO, NOTHING = range(5)
+AFTER, BEFORE, FIRST_OF_TWO, SECOND_OF_TWO, TOMBSTONE = range(5)
 """What a row holds: the only image of a record, the image before, then that after; or none, for a tombstone."""
 
 _BRANCH = 2
-_COMES = {True: ord("r"), False: ord("c")}
+_INSERT_OPS = {True: ord("r"), False: ord("c")}
 
 
 @frozen
-class Avro:
+class AvroSerializer:
     """How one side of records is written: schema, its id in the registry, fields with one value in all records."""
 
     text: str
@@ -40,8 +40,8 @@ class Avro:
 
     def message(self, payload: Mapping[str, Any]) -> bytes:
         """A single message."""
-        codec = codec_of(self.text)
-        made: bytes = datums(codec, pa.array([payload], codec.wire))[0].as_py()
+        codec = parse_record_codec(self.text)
+        made: bytes = encode_datums(codec, pa.array([payload], codec.wire))[0].as_py()
         return self.head + made
 
     def messages(self, columns: Sequence[pa.Array], count: int) -> pa.BinaryArray:
@@ -49,25 +49,25 @@ class Avro:
 
         Raises Unfit: a value that its schema has not.
         """
-        return records(codec_of(self.text), columns, count, self.head)
+        return encode_records(parse_record_codec(self.text), columns, count, self.head)
 
 
-def codec_of(text: str) -> Record:
+def parse_record_codec(text: str) -> Record:
     """How datums of a schema lie; ValueError where the schema is no record that can be written."""
-    writer = parse((text,))
+    writer = parse_writer_schema((text,))
     if writer.schema.fault is not None or not isinstance(writer.codec, Record):
         raise ValueError(writer.schema.fault or "writer schema is not a record")
     return writer.codec
 
 
 @define(eq=False, slots=False)
-class Envelopes:
+class EnvelopeSerializer:
     """Writes envelopes from rows that hold one image each, so that an image that is not there costs nothing.
 
     `reads`: a row that comes alone was read, else created. `transaction` is the id in numbered events.
     """
 
-    avro: Avro
+    avro: AvroSerializer
     reads: bool
     transaction: str
 
@@ -78,44 +78,48 @@ class Envelopes:
         Raises Unfit: a value that its schema has not.
         """
         ends = kinds != FIRST_OF_TWO
-        there = kinds[ends] != NOTHING
-        held = np.flatnonzero(kinds != NOTHING)
+        there = kinds[ends] != TOMBSTONE
+        held = np.flatnonzero(kinds != TOMBSTONE)
         if len(held) < len(kinds):
             images = [column.take(pa.array(held)) for column in images]
-        last = np.cumsum(kinds != NOTHING)[ends][there] - 1
-        made = self._joined(images, kinds[ends][there], last, None if orders is None else _at(orders, ends, there))
+        last = np.cumsum(kinds != TOMBSTONE)[ends][there] - 1
+        made = self._assemble(
+            images, kinds[ends][there], last, None if orders is None else _order_column(orders, ends, there)
+        )
         return made if there.all() else made.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
-    def _joined(self, images: Sequence[pa.Array], kinds: Ints, last: Ints, orders: pa.Array | None) -> pa.BinaryArray:
+    def _assemble(self, images: Sequence[pa.Array], kinds: Ints, last: Ints, orders: pa.Array | None) -> pa.BinaryArray:
         """kinds: of the last row of each record; last: where its image is."""
-        data = self._images(images)
+        data = self._encode_images(images)
         two = kinds == SECOND_OF_TWO
-        out = Pieces(len(kinds))
+        out = DatumBuilder(len(kinds))
         out.constant(self.avro.head)
         for name, piece in self._plan:
             match name:
                 case "before":
-                    _image(out, piece, data, last - two, two | (kinds == BEFORE))
+                    _write_image(out, piece, data, last - two, two | (kinds == BEFORE))
                 case "after":
-                    _image(out, piece, data, last, kinds != BEFORE)
+                    _write_image(out, piece, data, last, kinds != BEFORE)
                 case "op":
                     out.byte(_BRANCH, None)
-                    alone = np.where(kinds == BEFORE, ord("d"), _COMES[self.reads])
+                    alone = np.where(kinds == BEFORE, ord("d"), _INSERT_OPS[self.reads])
                     out.byte(np.where(two, ord("u"), alone).astype(np.uint8), None)
                 case "transaction" if not isinstance(piece, bytes):
                     ids = pa.repeat(pa.scalar(self.transaction), len(kinds))
-                    write(piece, pa.StructArray.from_arrays([ids, orders, orders], names=["i", "t", "d"]), out, None)
+                    write_column(
+                        piece, pa.StructArray.from_arrays([ids, orders, orders], names=["i", "t", "d"]), out, None
+                    )
                 case _:
                     assert isinstance(piece, bytes)
                     out.constant(piece)
         return out.joined()
 
-    def _images(self, images: Sequence[pa.Array]) -> pa.BinaryArray:
-        return records(self._row, images, len(images[0]) if images else 0)
+    def _encode_images(self, images: Sequence[pa.Array]) -> pa.BinaryArray:
+        return encode_records(self._row, images, len(images[0]) if images else 0)
 
     @cached_property
     def _row(self) -> Record:
-        codec = next(member.codec for member in codec_of(self.avro.text).members if member.name == "after")
+        codec = next(member.codec for member in parse_record_codec(self.avro.text).members if member.name == "after")
         assert isinstance(codec, Optional)
         assert isinstance(codec.codec, Record)
         return codec.codec
@@ -124,23 +128,23 @@ class Envelopes:
     def _plan(self) -> list[tuple[str, bytes | Codec]]:
         """Fields in order, runs of constant ones as their bytes."""
         plan: list[tuple[str, bytes | Codec]] = []
-        for member in codec_of(self.avro.text).members:
+        for member in parse_record_codec(self.avro.text).members:
             if member.name not in self.avro.constant:
                 plan.append((member.name, member.codec))
                 continue
             value = pa.array([self.avro.constant[member.name]], member.codec.wire)
-            data: bytes = datums(member.codec, value)[0].as_py()
+            data: bytes = encode_datums(member.codec, value)[0].as_py()
             if plan and isinstance(plan[-1][1], bytes):
                 data = plan.pop()[1] + data  # type: ignore[operator]
             plan.append((member.name, data))
         return plan
 
 
-def _at(orders: pa.Array, ends: Mask, there: Mask) -> pa.Array:
+def _order_column(orders: pa.Array, ends: Mask, there: Mask) -> pa.Array:
     return orders.take(pa.array(np.flatnonzero(ends)[there]))
 
 
-def _image(out: Pieces, codec: bytes | Codec, data: pa.BinaryArray, places: Ints, there: Mask) -> None:
+def _write_image(out: DatumBuilder, codec: bytes | Codec, data: pa.BinaryArray, places: Ints, there: Mask) -> None:
     """An image, or its absence, of each record; `places` count where it is there."""
     assert isinstance(codec, Optional)
     null = np.uint8(_BRANCH * codec.null)

@@ -39,33 +39,33 @@ def avro_schema(document: Document) -> Any:
 
     Raises ValueError: two fields would have one name.
     """
-    return _required(document, {}, "")
+    return _non_null_type(document, {}, "")
 
 
-def adjusted(name: str) -> str:
+def adjust_name(name: str) -> str:
     """A name as Avro allows it: letters, digits and underscores, no digit first, part by part."""
-    return ".".join(_part(part) for part in name.split("."))
+    return ".".join(_adjust_part(part) for part in name.split("."))
 
 
-def _part(part: str) -> str:
+def _adjust_part(part: str) -> str:
     made = re.sub(r"[^A-Za-z0-9_]", "_", part)
     return f"_{made}" if made[:1].isdigit() else made
 
 
-def _type(document: Document, seen: dict[str, Document], namespace: str) -> Any:
+def _nullable_type(document: Document, seen: dict[str, Document], namespace: str) -> Any:
     """The schema with null, where it is optional; null comes second after a default of another kind."""
-    made = _required(document, seen, namespace)
+    made = _non_null_type(document, seen, namespace)
     if not document["optional"]:
         return made
     return [made, "null"] if document.get("default") is not None else ["null", made]
 
 
-def _required(document: Document, seen: dict[str, Document], namespace: str) -> Any:
+def _non_null_type(document: Document, seen: dict[str, Document], namespace: str) -> Any:
     match document["type"]:
         case "struct":
             return _record(document, seen, namespace)
         case "array":
-            return {"type": "array", "items": _type(document["items"], seen, namespace)}
+            return {"type": "array", "items": _nullable_type(document["items"], seen, namespace)}
         case "map":
             return _map(document, seen, namespace)
         case _:
@@ -81,13 +81,13 @@ def _primitive(document: Document) -> Any:
         made["precision"] = int(parameters.get("connect.decimal.precision", _ANY_PRECISION))
     if kind in _SMALL:
         made["connect.type"] = kind
-    made |= _extras(document)
+    made |= _connect_properties(document)
     if name in _LOGICAL:
         made["logicalType"] = _LOGICAL[name]
     return made if len(made) > 1 else made["type"]
 
 
-def _extras(document: Document) -> dict[str, Any]:
+def _connect_properties(document: Document) -> dict[str, Any]:
     given = {
         "connect.doc": document.get("doc"),
         "connect.version": document.get("version"),
@@ -105,7 +105,7 @@ def _default(document: Document) -> Any:
 
 
 def _record(document: Document, seen: dict[str, Document], outer: str) -> Any:
-    full = adjusted(document.get("name") or "ConnectDefault")
+    full = adjust_name(document.get("name") or "ConnectDefault")
     namespace, _, name = full.rpartition(".")
     if seen.get(full) == document["fields"]:
         return name if namespace == outer else full
@@ -115,14 +115,14 @@ def _record(document: Document, seen: dict[str, Document], outer: str) -> Any:
         made["namespace"] = namespace
     made["fields"] = [_field(field, seen, namespace) for field in document["fields"]]
     names = [field["name"] for field in made["fields"]]
-    twice = sorted({field["field"] for field in document["fields"] if names.count(_part(field["field"])) > 1})
+    twice = sorted({field["field"] for field in document["fields"] if names.count(_adjust_part(field["field"])) > 1})
     if twice:
         raise ValueError(f"fields {', '.join(twice)} have one name in Avro")
-    return made | _extras({**document, "name": full})
+    return made | _connect_properties({**document, "name": full})
 
 
 def _field(document: Document, seen: dict[str, Document], namespace: str) -> dict[str, Any]:
-    made = {"name": _part(document["field"]), "type": _type(document, seen, namespace)}
+    made = {"name": _adjust_part(document["field"]), "type": _nullable_type(document, seen, namespace)}
     if document.get("default") is not None or document["optional"]:
         made["default"] = _default(document)
     return made
@@ -131,7 +131,7 @@ def _field(document: Document, seen: dict[str, Document], namespace: str) -> dic
 def _map(document: Document, seen: dict[str, Document], namespace: str) -> dict[str, Any]:
     keys, values = document["keys"], document["values"]
     if keys["type"] == "string" and not keys["optional"]:
-        return {"type": "map", "values": _type(values, seen, namespace)}
+        return {"type": "map", "values": _nullable_type(values, seen, namespace)}
     package, _, name = _entry(seen).rpartition(".")
     fields = [_field({**keys, "field": "key"}, seen, package), _field({**values, "field": "value"}, seen, package)]
     entry = {"type": "record", "name": name, "namespace": package, "fields": fields}

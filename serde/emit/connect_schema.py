@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from serde.emit.name_adjustment import field_name, schema_name
-from serde.emit.row_schema import Items, Kind, Pairs, Plain, Record
-from serde.emit.type_mapping import Modes, form
+from serde.emit.name_adjustment import adjust_field_name, adjust_schema_name
+from serde.emit.row_schema import Primitive, RowList, RowMap, RowStruct, RowType
+from serde.emit.type_mapping import HandlingModes, wire_type
 
 Document = dict[str, Any]
 
@@ -26,13 +26,13 @@ def primitive(
 ) -> Document:
     """The document of a schema without children."""
     document: Document = {"type": kind, "optional": optional}
-    return document | _rest(name, version, parameters, default)
+    return document | _optional_parts(name, version, parameters, default)
 
 
 def struct(fields: Mapping[str, Document], *, optional: bool, name: str | None, version: int | None = None) -> Document:
     """The document of a struct; `fields` by name, in order."""
     children = [{**document, "field": field} for field, document in fields.items()]
-    return {"type": "struct", "fields": children, "optional": optional} | _rest(name, version, None, None)
+    return {"type": "struct", "fields": children, "optional": optional} | _optional_parts(name, version, None, None)
 
 
 def array(items: Document, *, optional: bool) -> Document:
@@ -40,31 +40,33 @@ def array(items: Document, *, optional: bool) -> Document:
     return {"type": "array", "items": items, "optional": optional}
 
 
-def _rest(name: str | None, version: int | None, parameters: Mapping[str, str] | None, default: object) -> Document:
+def _optional_parts(
+    name: str | None, version: int | None, parameters: Mapping[str, str] | None, default: object
+) -> Document:
     rest = {"name": name, "version": version, "parameters": dict(parameters or {}) or None, "default": default}
     return {key: value for key, value in rest.items() if value is not None}
 
 
-def schema(kind: Kind, modes: Modes, name: str, *, optional: bool) -> Document:
+def schema(kind: RowType, modes: HandlingModes, name: str, *, optional: bool) -> Document:
     """The schema of a type; `name` is what a struct is called, structs below it by their path.
 
     Raises:
         ValueError: a type has no form on the wire.
     """
     match kind:
-        case Plain():
-            made = form(kind, modes)
+        case Primitive():
+            made = wire_type(kind, modes)
             version = 1 if made.name else None
             return primitive(made.type, optional=optional, name=made.name, version=version, parameters=made.parameters)
-        case Record():
+        case RowStruct():
             fields = {
-                field_name(m.name, modes.fields): schema(m.kind, modes, f"{name}.{m.name}", optional=m.optional)
+                adjust_field_name(m.name, modes.fields): schema(m.kind, modes, f"{name}.{m.name}", optional=m.optional)
                 for m in kind.members
             }
-            return struct(fields, optional=optional, name=schema_name(name, modes.names))
-        case Items():
+            return struct(fields, optional=optional, name=adjust_schema_name(name, modes.names))
+        case RowList():
             return array(schema(kind.item, modes, f"{name}.item", optional=kind.optional), optional=optional)
-        case Pairs():
+        case RowMap():
             keys = schema(kind.key, modes, f"{name}.key", optional=False)
             values = schema(kind.value, modes, f"{name}.value", optional=kind.optional)
             return {"type": "map", "keys": keys, "values": values, "optional": optional}

@@ -10,9 +10,9 @@ from typing import Any
 from attrs import frozen
 
 from serde.emit.connect_schema import Document, primitive, schema, struct
-from serde.emit.name_adjustment import schema_name
-from serde.emit.row_schema import Record
-from serde.emit.type_mapping import Modes
+from serde.emit.name_adjustment import adjust_schema_name
+from serde.emit.row_schema import RowStruct
+from serde.emit.type_mapping import HandlingModes
 
 CONNECTOR = "iceberg"
 SOURCE_NAME = "io.debezium.connector.iceberg.Source"
@@ -21,7 +21,7 @@ _SNAPSHOT = "true,first,first_in_data_collection,last_in_data_collection,last,fa
 
 
 @frozen
-class Origin:
+class SourceInfo:
     """Where a snapshot's changes are from; everything about them that does not differ from row to row.
 
     `ts_ns` is nanoseconds since 1970; `snapshot` is true for rows of a full read. `database` is the catalog's name and
@@ -110,7 +110,7 @@ def transaction_schema() -> Document:
     return struct(fields, optional=True, name="event.block", version=1)
 
 
-def value_schema(topic: str, row: Record, modes: Modes) -> Document:
+def value_schema(topic: str, row: RowStruct, modes: HandlingModes) -> Document:
     """The schema of an envelope of a topic."""
     image = schema(row, modes, f"{topic}.Value", optional=True)
     fields = {
@@ -123,9 +123,9 @@ def value_schema(topic: str, row: Record, modes: Modes) -> Document:
         "ts_us": _long(optional=True),
         "ts_ns": _long(optional=True),
     }
-    return struct(fields, optional=False, name=schema_name(f"{topic}.Envelope", modes.names), version=2)
+    return struct(fields, optional=False, name=adjust_schema_name(f"{topic}.Envelope", modes.names), version=2)
 
 
-def key_schema(topic: str, key: Record, modes: Modes) -> Document:
+def key_schema(topic: str, key: RowStruct, modes: HandlingModes) -> Document:
     """The schema of a record key of a topic."""
     return schema(key, modes, f"{topic}.Key", optional=False)

@@ -15,17 +15,17 @@ _FIRST, _LATER = re.compile(r"[A-Za-z_]"), re.compile(r"[A-Za-z0-9_]")
 _SHORT = 2
 
 
-def schema_name(name: str, mode: Adjustment) -> str:
+def adjust_schema_name(name: str, mode: Adjustment) -> str:
     """The name of a schema."""
-    return _adjusted(name, mode, dots=True)
+    return _adjust(name, mode, dots=True)
 
 
-def field_name(name: str, mode: Adjustment) -> str:
+def adjust_field_name(name: str, mode: Adjustment) -> str:
     """The name of a field."""
-    return _adjusted(name, mode, dots=False)
+    return _adjust(name, mode, dots=False)
 
 
-def _adjusted(name: str, mode: Adjustment, *, dots: bool) -> str:
+def _adjust(name: str, mode: Adjustment, *, dots: bool) -> str:
     if mode == "none":
         return name
     made = []
@@ -34,20 +34,20 @@ def _adjusted(name: str, mode: Adjustment, *, dots: bool) -> str:
         if stays or (char == "." and dots and place):
             made.append(char)
         elif mode == "avro_unicode":
-            made += map(_escaped, _units(char))
+            made += map(_escape_unit, _utf16_units(char))
         else:
             # A digit that comes first stays, behind the underscore.
-            made.append("_" * len(_units(char)) + (char if char.isdecimal() and not place else ""))
+            made.append("_" * len(_utf16_units(char)) + (char if char.isdecimal() and not place else ""))
     return "".join(made)
 
 
-def _units(char: str) -> tuple[int, ...]:
+def _utf16_units(char: str) -> tuple[int, ...]:
     """The UTF-16 units of a character: Java counts those."""
     data = char.encode("utf-16-be", "surrogatepass")
     return tuple(int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2))
 
 
-def _escaped(unit: int) -> str:
+def _escape_unit(unit: int) -> str:
     """Two digits are filled up to four, three are not: so Debezium writes them."""
     digits = f"{unit:x}"
     return "_u" + ("00" if len(digits) <= _SHORT else "") + digits

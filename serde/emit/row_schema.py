@@ -11,7 +11,7 @@ from attrs import frozen
 
 
 @frozen
-class Plain:
+class Primitive:
     """A primitive type by Iceberg's name, without parameters: `decimal` has precision and scale beside it."""
 
     name: str
@@ -20,40 +20,40 @@ class Plain:
 
 
 @frozen
-class Member:
+class RowField:
     """A named field of a record."""
 
     name: str
-    kind: Kind
+    kind: RowType
     optional: bool = True
 
 
 @frozen
-class Record:
+class RowStruct:
     """Fields by name, in the table's order."""
 
-    members: tuple[Member, ...]
+    members: tuple[RowField, ...]
 
-    def only(self, names: frozenset[str]) -> Record:
+    def only(self, names: frozenset[str]) -> RowStruct:
         """The record with these fields only."""
-        return Record(tuple(member for member in self.members if member.name in names))
+        return RowStruct(tuple(member for member in self.members if member.name in names))
 
 
 @frozen
-class Items:
+class RowList:
     """A list."""
 
-    item: Kind
+    item: RowType
     optional: bool = True
 
 
 @frozen
-class Pairs:
+class RowMap:
     """A map; keys are never null."""
 
-    key: Kind
-    value: Kind
+    key: RowType
+    value: RowType
     optional: bool = True
 
 
-Kind: TypeAlias = Plain | Record | Items | Pairs
+RowType: TypeAlias = Primitive | RowStruct | RowList | RowMap

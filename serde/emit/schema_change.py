@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from serde.emit.connect_schema import Document, array, primitive, struct
-from serde.emit.envelope import Origin, source_schema
-from serde.emit.row_schema import Items, Kind, Member, Pairs, Plain, Record
-from serde.emit.side_topics import Message
+from serde.emit.envelope import SourceInfo, source_schema
+from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct, RowType
+from serde.emit.side_topics import SideMessage
 
-_PREFIX = "io.debezium.connector.schema."
-_OWN = "io.debezium.connector.iceberg."
-_CODES = {
+_SCHEMA_PREFIX = "io.debezium.connector.schema."
+_ICEBERG_PREFIX = "io.debezium.connector.iceberg."
+_JDBC_TYPES = {
     "boolean": 16,
     "int": 4,
     "long": -5,
@@ -53,13 +53,15 @@ _COLUMN: Mapping[str, tuple[str, bool]] = {
 }
 
 
-def schema_change_key(database: str) -> Message:
+def schema_change_key(database: str) -> SideMessage:
     """The key of a schema change."""
     fields = {"databaseName": primitive("string", optional=False)}
-    return Message(struct(fields, optional=False, name=_OWN + "SchemaChangeKey", version=1), {"databaseName": database})
+    return SideMessage(
+        struct(fields, optional=False, name=_ICEBERG_PREFIX + "SchemaChangeKey", version=1), {"databaseName": database}
+    )
 
 
-def schema_change(origin: Origin, row: Record, keys: Sequence[str], *, creates: bool) -> Message:
+def schema_change(origin: SourceInfo, row: RowStruct, keys: Sequence[str], *, creates: bool) -> SideMessage:
     """The value: the whole table as it is at the snapshot; `creates` for the first event of a table, else it alters."""
     change = {
         "type": "CREATE" if creates else "ALTER",
@@ -79,12 +81,12 @@ def schema_change(origin: Origin, row: Record, keys: Sequence[str], *, creates: 
         "ddl": None,
         "tableChanges": [change],
     }
-    return Message(_schema(), payload)
+    return SideMessage(_schema(), payload)
 
 
-def _column(member: Member, position: int) -> dict[str, Any]:
-    name, code = _named(member.kind)
-    decimal = member.kind if isinstance(member.kind, Plain) and member.kind.name == "decimal" else None
+def _column(member: RowField, position: int) -> dict[str, Any]:
+    name, code = _type_name_and_code(member.kind)
+    decimal = member.kind if isinstance(member.kind, Primitive) and member.kind.name == "decimal" else None
     return {
         "name": member.name,
         "jdbcType": code,
@@ -103,16 +105,16 @@ def _column(member: Member, position: int) -> dict[str, Any]:
     }
 
 
-def _named(kind: Kind) -> tuple[str, int]:
+def _type_name_and_code(kind: RowType) -> tuple[str, int]:
     """Iceberg's name of a type, and the code nearest to it."""
     match kind:
-        case Plain():
-            return kind.name, _CODES.get(kind.name, _OTHER)
-        case Record():
+        case Primitive():
+            return kind.name, _JDBC_TYPES.get(kind.name, _OTHER)
+        case RowStruct():
             return "struct", _STRUCT
-        case Items():
+        case RowList():
             return "list", _ARRAY
-        case Pairs():
+        case RowMap():
             return "map", _MAP
 
 
@@ -123,17 +125,19 @@ def _schema() -> Document:
         {
             "defaultCharsetName": text,
             "primaryKeyColumnNames": array(primitive("string", optional=False), optional=True),
-            "columns": array(struct(columns, optional=False, name=_PREFIX + "Column", version=1), optional=False),
+            "columns": array(
+                struct(columns, optional=False, name=_SCHEMA_PREFIX + "Column", version=1), optional=False
+            ),
             "comment": text,
         },
         optional=True,
-        name=_PREFIX + "Table",
+        name=_SCHEMA_PREFIX + "Table",
         version=1,
     )
     change = struct(
         {"type": primitive("string", optional=False), "id": primitive("string", optional=False), "table": table},
         optional=False,
-        name=_PREFIX + "Change",
+        name=_SCHEMA_PREFIX + "Change",
         version=1,
     )
     fields = {
@@ -144,4 +148,4 @@ def _schema() -> Document:
         "ddl": text,
         "tableChanges": array(change, optional=False),
     }
-    return struct(fields, optional=False, name=_OWN + "SchemaChangeValue", version=1)
+    return struct(fields, optional=False, name=_ICEBERG_PREFIX + "SchemaChangeValue", version=1)

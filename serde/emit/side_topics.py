@@ -17,7 +17,7 @@ _COMMON = "io.debezium.connector.common."
 
 
 @frozen
-class Message:
+class SideMessage:
     """A key or value: its payload, and the schema that JsonConverter would put beside it."""
 
     schema: Document
@@ -36,24 +36,24 @@ def _long(*, optional: bool = False) -> Document:
     return primitive("int64", optional=optional)
 
 
-def transaction_key(transaction: str) -> Message:
+def transaction_key(transaction: str) -> SideMessage:
     """The key of a transaction's BEGIN and END."""
     schema = struct({"id": _text()}, optional=False, name=_COMMON + "TransactionMetadataKey", version=1)
-    return Message(schema, {"id": transaction})
+    return SideMessage(schema, {"id": transaction})
 
 
-def transaction_begin(transaction: str, ts_ms: int) -> Message:
+def transaction_begin(transaction: str, ts_ms: int) -> SideMessage:
     """The value that opens a transaction."""
     return _transaction({"status": "BEGIN", "id": transaction, "event_count": None}, None, ts_ms)
 
 
-def transaction_end(transaction: str, ts_ms: int, counts: Mapping[str, int]) -> Message:
+def transaction_end(transaction: str, ts_ms: int, counts: Mapping[str, int]) -> SideMessage:
     """The value that closes a transaction; `counts` are events per data collection (`<schema>.<table>`)."""
     collections = [{"data_collection": name, "event_count": count} for name, count in counts.items()]
     return _transaction({"status": "END", "id": transaction, "event_count": sum(counts.values())}, collections, ts_ms)
 
 
-def _transaction(start: Mapping[str, Any], collections: Sequence[Mapping[str, Any]] | None, ts_ms: int) -> Message:
+def _transaction(start: Mapping[str, Any], collections: Sequence[Mapping[str, Any]] | None, ts_ms: int) -> SideMessage:
     collection = struct(
         {"data_collection": _text(), "event_count": _long()}, optional=True, name="event.collection", version=1
     )
@@ -65,16 +65,16 @@ def _transaction(start: Mapping[str, Any], collections: Sequence[Mapping[str, An
         "ts_ms": _long(),
     }
     schema = struct(fields, optional=False, name=_COMMON + "TransactionMetadataValue", version=1)
-    return Message(schema, {**start, "data_collections": collections, "ts_ms": ts_ms})
+    return SideMessage(schema, {**start, "data_collections": collections, "ts_ms": ts_ms})
 
 
-def heartbeat_key(server: str) -> Message:
+def heartbeat_key(server: str) -> SideMessage:
     """The key of a heartbeat."""
     schema = struct({"serverName": _text()}, optional=False, name=_COMMON + "ServerNameKey", version=1)
-    return Message(schema, {"serverName": server})
+    return SideMessage(schema, {"serverName": server})
 
 
-def heartbeat(ts_ms: int) -> Message:
+def heartbeat(ts_ms: int) -> SideMessage:
     """The value of a heartbeat."""
     schema = struct({"ts_ms": _long()}, optional=False, name=_COMMON + "Heartbeat", version=1)
-    return Message(schema, {"ts_ms": ts_ms})
+    return SideMessage(schema, {"ts_ms": ts_ms})

@@ -13,14 +13,14 @@ from typing import Literal
 from attrs import field, frozen
 
 from serde.emit.name_adjustment import Adjustment
-from serde.emit.row_schema import Plain
+from serde.emit.row_schema import Primitive
 
 _CONNECT = "org.apache.kafka.connect.data."
 _TIME = "io.debezium.time."
 _DATA = "io.debezium.data."
 
 
-class How(Enum):
+class ValueEncoding(Enum):
     """What becomes of a value; the engine that holds the values does it."""
 
     AS_IS = "as it is"
@@ -45,124 +45,124 @@ class How(Enum):
     JSON = "variant -> JSON text"
 
 
-LOSES: Mapping[How, str] = {
-    How.DOUBLE: "digits that a double has no room for",
-    How.BASE64: "the type: it comes back as text",
-    How.BASE64_URL: "the type: it comes back as text",
-    How.HEX: "the type: it comes back as text",
-    How.MILLIS_OF_MICROS: "microseconds",
-    How.MILLIS: "microseconds",
-    How.MILLIS_OF_NANOS: "microseconds and nanoseconds",
-    How.MICROS_OF_NANOS: "nanoseconds",
-    How.NANOS: "nothing from 1677 to 2262; other years have no nanoseconds in 64 bits, and stop the source",
-    How.ISO_OF_NANOS: "nothing of whole microseconds; a finer value is a dead letter of the sink",
-    How.JSON: "the type: it comes back as text",
+LOSSES: Mapping[ValueEncoding, str] = {
+    ValueEncoding.DOUBLE: "digits that a double has no room for",
+    ValueEncoding.BASE64: "the type: it comes back as text",
+    ValueEncoding.BASE64_URL: "the type: it comes back as text",
+    ValueEncoding.HEX: "the type: it comes back as text",
+    ValueEncoding.MILLIS_OF_MICROS: "microseconds",
+    ValueEncoding.MILLIS: "microseconds",
+    ValueEncoding.MILLIS_OF_NANOS: "microseconds and nanoseconds",
+    ValueEncoding.MICROS_OF_NANOS: "nanoseconds",
+    ValueEncoding.NANOS: "nothing from 1677 to 2262; other years have no nanoseconds in 64 bits, and stop the source",
+    ValueEncoding.ISO_OF_NANOS: "nothing of whole microseconds; a finer value is a dead letter of the sink",
+    ValueEncoding.JSON: "the type: it comes back as text",
 }
 """What a way of writing loses on the way from a table, through a schema, into a table of the same types; else nothing.
 """
 
-Decimals = Literal["precise", "double", "string"]
-Times = Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
-Binaries = Literal["bytes", "base64", "base64-url-safe", "hex"]
+DecimalMode = Literal["precise", "double", "string"]
+TimeMode = Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
+BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
 
 
 @frozen
-class Modes:
+class HandlingModes:
     """Debezium's handling modes, its defaults; `names` are those of schemas, `fields` those of columns."""
 
-    decimals: Decimals = "precise"
-    times: Times = "adaptive"
-    binaries: Binaries = "bytes"
+    decimals: DecimalMode = "precise"
+    times: TimeMode = "adaptive"
+    binaries: BinaryMode = "bytes"
     names: Adjustment = "none"
     fields: Adjustment = "none"
 
 
 @frozen
-class Form:
+class WireType:
     """A type on the wire: Connect type, semantic name and parameters (None, empty: a bare type), and how to write."""
 
     type: str
-    how: How = How.AS_IS
+    how: ValueEncoding = ValueEncoding.AS_IS
     name: str | None = None
     parameters: Mapping[str, str] = field(factory=dict)
 
 
-_ALWAYS: Mapping[str, Form] = {
-    "boolean": Form("boolean"),
-    "int": Form("int32"),
-    "long": Form("int64"),
-    "float": Form("float"),
-    "double": Form("double"),
-    "string": Form("string"),
-    "uuid": Form("string", name=_DATA + "Uuid"),
-    "variant": Form("string", How.JSON, _DATA + "Json"),
-    "timestamptz": Form("string", How.ISO, _TIME + "ZonedTimestamp"),
-    "timestamptz_ns": Form("string", How.ISO_OF_NANOS, _TIME + "ZonedTimestamp"),
+_ALWAYS: Mapping[str, WireType] = {
+    "boolean": WireType("boolean"),
+    "int": WireType("int32"),
+    "long": WireType("int64"),
+    "float": WireType("float"),
+    "double": WireType("double"),
+    "string": WireType("string"),
+    "uuid": WireType("string", name=_DATA + "Uuid"),
+    "variant": WireType("string", ValueEncoding.JSON, _DATA + "Json"),
+    "timestamptz": WireType("string", ValueEncoding.ISO, _TIME + "ZonedTimestamp"),
+    "timestamptz_ns": WireType("string", ValueEncoding.ISO_OF_NANOS, _TIME + "ZonedTimestamp"),
     # A column of type unknown holds nothing but nulls.
-    "unknown": Form("string"),
+    "unknown": WireType("string"),
 }
 
-_DATE = Form("int32", How.DAYS, _TIME + "Date")
-_MICRO_TIME = Form("int64", name=_TIME + "MicroTime")
-_MICRO_TIMESTAMP = Form("int64", How.MICROS, _TIME + "MicroTimestamp")
-_ADAPTIVE: Mapping[str, Form] = {
+_DATE = WireType("int32", ValueEncoding.DAYS, _TIME + "Date")
+_MICRO_TIME = WireType("int64", name=_TIME + "MicroTime")
+_MICRO_TIMESTAMP = WireType("int64", ValueEncoding.MICROS, _TIME + "MicroTimestamp")
+_ADAPTIVE: Mapping[str, WireType] = {
     "date": _DATE,
     "time": _MICRO_TIME,
     "timestamp": _MICRO_TIMESTAMP,
-    "timestamp_ns": Form("int64", name=_TIME + "NanoTimestamp"),
+    "timestamp_ns": WireType("int64", name=_TIME + "NanoTimestamp"),
 }
-_TEMPORAL: Mapping[str, Mapping[str, Form]] = {
+_TEMPORAL: Mapping[str, Mapping[str, WireType]] = {
     "adaptive": _ADAPTIVE,
     "adaptive_time_microseconds": _ADAPTIVE,
     "connect": {
-        "date": Form("int32", How.DAYS, _CONNECT + "Date"),
-        "time": Form("int32", How.MILLIS_OF_MICROS, _CONNECT + "Time"),
-        "timestamp": Form("int64", How.MILLIS, _CONNECT + "Timestamp"),
-        "timestamp_ns": Form("int64", How.MILLIS_OF_NANOS, _CONNECT + "Timestamp"),
+        "date": WireType("int32", ValueEncoding.DAYS, _CONNECT + "Date"),
+        "time": WireType("int32", ValueEncoding.MILLIS_OF_MICROS, _CONNECT + "Time"),
+        "timestamp": WireType("int64", ValueEncoding.MILLIS, _CONNECT + "Timestamp"),
+        "timestamp_ns": WireType("int64", ValueEncoding.MILLIS_OF_NANOS, _CONNECT + "Timestamp"),
     },
     "isostring": {
-        "date": Form("string", How.ISO_DATE, _TIME + "IsoDate"),
-        "time": Form("string", How.ISO_TIME, _TIME + "IsoTime"),
-        "timestamp": Form("string", How.ISO, _TIME + "IsoTimestamp"),
-        "timestamp_ns": Form("string", How.ISO_OF_NANOS, _TIME + "IsoTimestamp"),
+        "date": WireType("string", ValueEncoding.ISO_DATE, _TIME + "IsoDate"),
+        "time": WireType("string", ValueEncoding.ISO_TIME, _TIME + "IsoTime"),
+        "timestamp": WireType("string", ValueEncoding.ISO, _TIME + "IsoTimestamp"),
+        "timestamp_ns": WireType("string", ValueEncoding.ISO_OF_NANOS, _TIME + "IsoTimestamp"),
     },
     "microseconds": {
         "date": _DATE,
         "time": _MICRO_TIME,
         "timestamp": _MICRO_TIMESTAMP,
-        "timestamp_ns": Form("int64", How.MICROS_OF_NANOS, _TIME + "MicroTimestamp"),
+        "timestamp_ns": WireType("int64", ValueEncoding.MICROS_OF_NANOS, _TIME + "MicroTimestamp"),
     },
     "nanoseconds": {
         "date": _DATE,
-        "time": Form("int64", How.NANOS_OF_MICROS, _TIME + "NanoTime"),
-        "timestamp": Form("int64", How.NANOS, _TIME + "NanoTimestamp"),
-        "timestamp_ns": Form("int64", name=_TIME + "NanoTimestamp"),
+        "time": WireType("int64", ValueEncoding.NANOS_OF_MICROS, _TIME + "NanoTime"),
+        "timestamp": WireType("int64", ValueEncoding.NANOS, _TIME + "NanoTimestamp"),
+        "timestamp_ns": WireType("int64", name=_TIME + "NanoTimestamp"),
     },
 }
-_BINARY: Mapping[str, Form] = {
-    "bytes": Form("bytes"),
-    "base64": Form("string", How.BASE64),
-    "base64-url-safe": Form("string", How.BASE64_URL),
-    "hex": Form("string", How.HEX),
+_BINARY: Mapping[str, WireType] = {
+    "bytes": WireType("bytes"),
+    "base64": WireType("string", ValueEncoding.BASE64),
+    "base64-url-safe": WireType("string", ValueEncoding.BASE64_URL),
+    "hex": WireType("string", ValueEncoding.HEX),
 }
 
 
-def form(kind: Plain, modes: Modes) -> Form:
+def wire_type(kind: Primitive, modes: HandlingModes) -> WireType:
     """The form of a primitive type; ValueError for a type that has none (geometry, geography)."""
     made = _ALWAYS.get(kind.name) or _TEMPORAL[modes.times].get(kind.name)
     if made is not None:
         return made
     if kind.name == "decimal":
-        return _decimal(kind, modes.decimals)
+        return _decimal_type(kind, modes.decimals)
     if kind.name in {"fixed", "binary"}:
         return _BINARY[modes.binaries]
     raise ValueError(f"no form for type {kind.name}")
 
 
-def _decimal(kind: Plain, mode: Decimals) -> Form:
+def _decimal_type(kind: Primitive, mode: DecimalMode) -> WireType:
     if mode == "string":
-        return Form("string", How.TEXT)
+        return WireType("string", ValueEncoding.TEXT)
     if mode == "double":
-        return Form("double", How.DOUBLE)
+        return WireType("double", ValueEncoding.DOUBLE)
     parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
-    return Form("bytes", How.UNSCALED, _CONNECT + "Decimal", parameters)
+    return WireType("bytes", ValueEncoding.UNSCALED, _CONNECT + "Decimal", parameters)

@@ -12,27 +12,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
-from serde.arrays import Bytes, Ints, Mask, children, parts, valid_of
-from serde.events.cloudevents import is_cloud, opened
-from serde.events.event_kind import is_envelope, is_other
-from serde.events.source_positions import FIELDS, Columns, Places, placed
-from serde.faults import Fault
-from serde.messages import Block, Rows
+from serde.arrays import Bytes, Ints, Mask, children, valid_mask, view_bytes
+from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
+from serde.events.event_kind import is_envelope, is_other_event
+from serde.events.source_positions import POSITION_FIELDS, FindColumn, LogPositions, read_positions
+from serde.faults import RecordError
+from serde.messages import MessageBlock, Rows
 
-OPS = b"crudtm"
+KNOWN_OPS = b"crudtm"
 _DELETE, _MESSAGE = ord("d"), ord("m")
-DELETED = "__deleted"
+DELETED_COLUMN = "__deleted"
 Ops = Bytes
 _POSITION = frozenset(
-    {"op", "source.ts_ns", "source.ts_us", "source.ts_ms", "transaction.total_order", *(f"source.{n}" for n in FIELDS)}
+    {
+        "op",
+        "source.ts_ns",
+        "source.ts_us",
+        "source.ts_ms",
+        "transaction.total_order",
+        *(f"source.{n}" for n in POSITION_FIELDS),
+    }
 )
-ORIGIN = ("name", "db", "schema", "table")
+ORIGIN_FIELDS = ("name", "db", "schema", "table")
 """What names a source: its server (`topic.prefix`), database, schema where it has such, and table."""
 _UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
 
 
 @frozen
-class Unwrap:
+class UnwrapSettings:
     """How envelopes become rows: add.fields and its prefix; keep_before: the image of deletes is wanted."""
 
     add_fields: tuple[str, ...]
@@ -42,9 +49,9 @@ class Unwrap:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Paths of an envelope, images apart, that `changes` looks at."""
+        """Paths of an envelope, images apart, that `extract_changes` looks at."""
         paths = [term.partition(":")[0] for term in self.add_fields]
-        origin = {f"source.{name}" for name in ORIGIN}
+        origin = {f"source.{name}" for name in ORIGIN_FIELDS}
         return _POSITION | origin | set(paths) | {f"source.{path}" for path in paths if "." not in path}
 
 
@@ -65,55 +72,57 @@ class Changes:
     op: Ops
     deleted: Mask
     ts_ns: pa.Int64Array
-    place: Places
+    place: LogPositions
     total_order: pa.Int64Array
     optional: Mapping[str, bool]
     origin: pa.DictionaryArray
     documents: frozenset[str] = frozenset()
 
 
-def changes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
+def extract_changes(block: MessageBlock, unwrap: UnwrapSettings) -> tuple[Changes | None, tuple[RecordError, ...], int]:
     """The changes of a block, the events that cannot be one, and how many events are of another kind."""
-    if is_cloud(block.fields.type):
-        block = opened(block)
-    elif is_other(block):
+    if is_cloud_event(block.fields.type):
+        block = unwrap_cloud_events(block)
+    elif is_other_event(block):
         return None, (), len(block.rows)
     if is_envelope(block.fields.type):
-        return _envelopes(block, unwrap)
-    return _flattened(block, unwrap), (), 0
+        return _flatten_envelopes(block, unwrap)
+    return _read_flattened(block, unwrap), (), 0
 
 
-def _envelopes(block: Block, unwrap: Unwrap) -> tuple[Changes | None, tuple[Fault, ...], int]:
-    op = _op_codes(block.fields.field("op"))
-    after, before = _image(block, "after"), _image(block, "before")
+def _flatten_envelopes(
+    block: MessageBlock, unwrap: UnwrapSettings
+) -> tuple[Changes | None, tuple[RecordError, ...], int]:
+    op = _encode_ops(block.fields.field("op"))
+    after, before = _image_column(block, "after"), _image_column(block, "before")
     message = op == _MESSAGE
-    faults = _faults(block, op, after)
+    faults = _find_faults(block, op, after)
     keep = ~message
     keep[[fault[0] for fault in faults]] = False
-    told = tuple(Fault(int(block.rows[at]), "VALUE_CONVERTER", reason) for at, reason in faults)
+    told = tuple(RecordError(int(block.rows[at]), "VALUE_CONVERTER", reason) for at, reason in faults)
     if not keep.any():
         return None, told, int(message.sum())
-    image = _chosen(after, before if unwrap.keep_before else None, op)
-    row, optional = _with_added(block, image, op, unwrap)
-    origin = _origin([_at(block.fields, f"source.{name}") for name in ORIGIN], len(op))
-    order = _number(_at(block.fields, "transaction.total_order"), len(op))
-    place, origin = placed(lambda name: _at(block.fields, f"source.{name}"), order, origin)
-    ts_ns, rest = _nanoseconds(block.fields, "source."), (optional, origin, _below(block, row))
+    image = _choose_images(after, before if unwrap.keep_before else None, op)
+    row, optional = _add_fields(block, image, op, unwrap)
+    origin = _join_origin([_column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
+    order = _to_int64(_column_at(block.fields, "transaction.total_order"), len(op))
+    place, origin = read_positions(lambda name: _column_at(block.fields, f"source.{name}"), order, origin)
+    ts_ns, rest = _read_ts_ns(block.fields, "source."), (optional, origin, _image_documents(block, row))
     made = Changes(block.rows, row, op, op == _DELETE, ts_ns, place, order, *rest)
-    return (made if keep.all() else only(made, keep)), told, int(message.sum())
+    return (made if keep.all() else filter_changes(made, keep)), told, int(message.sum())
 
 
-def _op_codes(op: pa.StringArray) -> Ops:
+def _encode_ops(op: pa.StringArray) -> Ops:
     """First byte of each op that is one known letter, else 0."""
-    data, starts, ends = parts(op)
-    single = valid_of(op) & (ends - starts == 1)
+    data, starts, ends = view_bytes(op)
+    single = valid_mask(op) & (ends - starts == 1)
     codes = np.zeros(len(op), np.uint8)
     codes[single] = data[starts[single]]
-    codes[~np.isin(codes, np.frombuffer(OPS, np.uint8))] = 0
+    codes[~np.isin(codes, np.frombuffer(KNOWN_OPS, np.uint8))] = 0
     return codes
 
 
-def _image(block: Block, name: str) -> pa.StructArray | None:
+def _image_column(block: MessageBlock, name: str) -> pa.StructArray | None:
     """The column of an image; None when there is none in the whole block."""
     index = block.fields.type.get_field_index(name)
     if index < 0 or not pa.types.is_struct(block.fields.type.field(index).type):
@@ -121,17 +130,17 @@ def _image(block: Block, name: str) -> pa.StructArray | None:
     return block.fields.field(index)
 
 
-def _faults(block: Block, op: Ops, after: pa.StructArray | None) -> list[tuple[int, str]]:
-    there = valid_of(after) if after is not None else np.zeros(len(op), np.bool_)
+def _find_faults(block: MessageBlock, op: Ops, after: pa.StructArray | None) -> list[tuple[int, str]]:
+    there = valid_mask(after) if after is not None else np.zeros(len(op), np.bool_)
     bare = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there
     if not bare.any() and op.all():
         return []
-    text = valid_of(block.fields.field("op"))
+    text = valid_mask(block.fields.field("op"))
     faults = [(at, "envelope without op" if not text[at] else "unknown op") for at in np.flatnonzero(op == 0).tolist()]
     return sorted([*faults, *((at, "envelope without after image") for at in np.flatnonzero(bare).tolist())])
 
 
-def _chosen(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops) -> pa.StructArray:
+def _choose_images(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops) -> pa.StructArray:
     """The image of each event: after, for deletes before; columns of both where the two differ."""
     deletes = op == _DELETE
     if before is None or (after is not None and not deletes.any()):
@@ -139,51 +148,51 @@ def _chosen(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops
     if after is None:
         return before.take(pa.array(np.arange(len(op)), mask=~deletes))
     if after.type != before.type:
-        after, before = _aligned(after, before)
+        after, before = _align_images(after, before)
     chosen = np.arange(len(op)) + np.where(deletes, len(op), 0)
     return pa.concat_arrays([after, before]).take(pa.array(chosen))
 
 
-def _aligned(one: pa.StructArray, other: pa.StructArray) -> tuple[pa.StructArray, pa.StructArray]:
+def _align_images(one: pa.StructArray, other: pa.StructArray) -> tuple[pa.StructArray, pa.StructArray]:
     """Both images with the fields of both."""
-    kind = _joined(one.type, other.type)
+    kind = _merge_types(one.type, other.type)
     return one.cast(kind), other.cast(kind)
 
 
-def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def _merge_types(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         kinds: dict[str, pa.DataType] = {child.name: child.type for child in one}
         for child in other:
-            kinds[child.name] = _joined(kinds.get(child.name, child.type), child.type)
+            kinds[child.name] = _merge_types(kinds.get(child.name, child.type), child.type)
         return pa.struct(list(kinds.items()))
     if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_joined(one.value_type, other.value_type))
+        return pa.list_(_merge_types(one.value_type, other.value_type))
     return other if pa.types.is_null(one) else one
 
 
-def _alike(one: pa.DataType, other: pa.DataType) -> bool:
+def _is_compatible(one: pa.DataType, other: pa.DataType) -> bool:
     """True when no field is of one type here and of another there."""
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         mine = {child.name: child.type for child in one}
-        return all(_alike(mine.get(child.name, child.type), child.type) for child in other)
+        return all(_is_compatible(mine.get(child.name, child.type), child.type) for child in other)
     if pa.types.is_list(one) and pa.types.is_list(other):
-        return _alike(one.value_type, other.value_type)
+        return _is_compatible(one.value_type, other.value_type)
     return one == other or pa.types.is_null(one) or pa.types.is_null(other)
 
 
-def told_apart(block: Block) -> list[Block]:
+def split_images(block: MessageBlock) -> list[MessageBlock]:
     """The block; two where `before` and `after` have columns of different types: deletes are rows of the former."""
     if not is_envelope(block.fields.type):
         return [block]
-    after, before = _image(block, "after"), _image(block, "before")
-    if after is None or before is None or _alike(after.type, before.type):
+    after, before = _image_column(block, "after"), _image_column(block, "before")
+    if after is None or before is None or _is_compatible(after.type, before.type):
         return [block]
-    deletes = _op_codes(block.fields.field("op")) == _DELETE
+    deletes = _encode_ops(block.fields.field("op")) == _DELETE
     parts = [(mask, name) for mask, name in ((~deletes, "before"), (deletes, "after")) if mask.any()]
-    return [_without(block, mask, name) for mask, name in parts]
+    return [_drop_image(block, mask, name) for mask, name in parts]
 
 
-def _without(block: Block, mask: Mask, image: str) -> Block:
+def _drop_image(block: MessageBlock, mask: Mask, image: str) -> MessageBlock:
     """Some rows of a block, without an image that they do not need."""
     kept = [child.name for child in block.fields.type if child.name != image]
     columns = dict(zip((child.name for child in block.fields.type), children(block.fields), strict=True))
@@ -192,13 +201,15 @@ def _without(block: Block, mask: Mask, image: str) -> Block:
     return evolve(block, rows=block.rows[mask], fields=fields, optional=optional)
 
 
-def _with_added(block: Block, image: pa.StructArray, op: Ops, unwrap: Unwrap) -> tuple[pa.StructArray, dict[str, bool]]:
+def _add_fields(
+    block: MessageBlock, image: pa.StructArray, op: Ops, unwrap: UnwrapSettings
+) -> tuple[pa.StructArray, dict[str, bool]]:
     """The image with __deleted and the added fields; a column of the source with such a name stays what it is."""
     columns = {child.name: column for child, column in zip(image.type, children(image), strict=True)}
     side = "after." if any(path.startswith("after.") for path in block.optional) else "before."
     optional = {name: block.optional[side + name] for name in columns if side + name in block.optional}
     flag = pc.if_else(pa.array(op == _DELETE), "true", "false")
-    added = {DELETED: flag, **_added(block.fields, unwrap)}
+    added = {DELETED_COLUMN: flag, **_added_columns(block.fields, unwrap)}
     for name, column in added.items():
         if name not in columns:
             columns[name] = column
@@ -211,17 +222,17 @@ def _with_added(block: Block, image: pa.StructArray, op: Ops, unwrap: Unwrap) ->
     return row, optional
 
 
-def _below(block: Block, row: pa.StructArray) -> frozenset[str]:
+def _image_documents(block: MessageBlock, row: pa.StructArray) -> frozenset[str]:
     """The columns of the images that are JSON documents."""
     return frozenset(f.name for f in row.type if {f"after.{f.name}", f"before.{f.name}"} & block.documents)
 
 
-def _added(fields: pa.StructArray, unwrap: Unwrap) -> dict[str, pa.Array]:
+def _added_columns(fields: pa.StructArray, unwrap: UnwrapSettings) -> dict[str, pa.Array]:
     """Columns of add.fields by their new names; what the events do not have is left out."""
     out: dict[str, pa.Array] = {}
     for term in unwrap.add_fields:
         path, _, name = term.partition(":")
-        column = _at(fields, path) if "." in path else _envelope_or_source(fields, path)
+        column = _column_at(fields, path) if "." in path else _envelope_or_source(fields, path)
         if column is not None:
             out[unwrap.prefix + (name or path.replace(".", "_"))] = column
     return out
@@ -229,11 +240,11 @@ def _added(fields: pa.StructArray, unwrap: Unwrap) -> dict[str, pa.Array]:
 
 def _envelope_or_source(fields: pa.StructArray, name: str) -> pa.Array | None:
     """A name without a struct is the envelope's own field, else one of source."""
-    own = _at(fields, name)
-    return own if own is not None else _at(fields, f"source.{name}")
+    own = _column_at(fields, name)
+    return own if own is not None else _column_at(fields, f"source.{name}")
 
 
-def _at(array: pa.StructArray, path: str) -> pa.Array | None:
+def _column_at(array: pa.StructArray, path: str) -> pa.Array | None:
     """The column at a dotted path, nulls of the structs above included; None when there is none."""
     name, _, rest = path.partition(".")
     index = array.type.get_field_index(name)
@@ -242,59 +253,59 @@ def _at(array: pa.StructArray, path: str) -> pa.Array | None:
     if not rest:
         return array.flatten()[index] if array.null_count else array.field(index)
     below = array.field(index)
-    return _at(below, rest) if pa.types.is_struct(below.type) else None
+    return _column_at(below, rest) if pa.types.is_struct(below.type) else None
 
 
-def _number(column: pa.Array | None, count: int) -> pa.Int64Array:
+def _to_int64(column: pa.Array | None, count: int) -> pa.Int64Array:
     return column if column is not None and column.type == pa.int64() else pa.nulls(count, pa.int64())
 
 
-def _nanoseconds(fields: pa.StructArray, prefix: str) -> pa.Int64Array:
+def _read_ts_ns(fields: pa.StructArray, prefix: str) -> pa.Int64Array:
     """ts_ns, where it is missing ts_us, where that is missing ts_ms."""
     total: pa.Int64Array | None = None
     for unit, factor in _UNITS:
-        column = _at(fields, prefix + unit)
+        column = _column_at(fields, prefix + unit)
         if column is None or column.type != pa.int64():
             continue
-        scaled = column if factor == 1 else _scaled(column, factor)
+        scaled = column if factor == 1 else _multiply(column, factor)
         total = scaled if total is None else pc.coalesce(total, scaled)
         if not total.null_count:
             break
     return total if total is not None else pa.nulls(len(fields), pa.int64())
 
 
-def _scaled(column: pa.Int64Array, factor: int) -> pa.Int64Array:
+def _multiply(column: pa.Int64Array, factor: int) -> pa.Int64Array:
     """Times `factor`; null where that does not fit."""
     limit = (2**63 - 1) // factor
     fits = pc.and_(pc.less_equal(column, limit), pc.greater_equal(column, -limit))
     return pc.multiply(pc.if_else(fits, column, None), factor)
 
 
-def only(made: Changes, keep: Mask) -> Changes:
+def filter_changes(made: Changes, keep: Mask) -> Changes:
     """The changes under a mask."""
     mask = pa.array(keep)
-    return _picked(made, keep, lambda column: column.filter(mask))
+    return _map_columns(made, keep, lambda column: column.filter(mask))
 
 
-def taken(made: Changes, indices: Ints) -> Changes:
+def take_changes(made: Changes, indices: Ints) -> Changes:
     """The changes at indices, in their order."""
     places = pa.array(indices)
-    return _picked(made, indices, lambda column: column.take(places))
+    return _map_columns(made, indices, lambda column: column.take(places))
 
 
-def cut(made: Changes, start: int, stop: int) -> Changes:
+def slice_changes(made: Changes, start: int, stop: int) -> Changes:
     """The changes from `start` up to, not including, `stop`; nothing is copied."""
     part = slice(start, stop)
-    return _picked(made, part, lambda column: column[part])
+    return _map_columns(made, part, lambda column: column[part])
 
 
-def _picked(made: Changes, which: Mask | Ints | slice, pick: Callable[[pa.Array], pa.Array]) -> Changes:
+def _map_columns(made: Changes, which: Mask | Ints | slice, pick: Callable[[pa.Array], pa.Array]) -> Changes:
     columns = {name: pick(getattr(made, name)) for name in ("row", "ts_ns", "total_order", "origin")}
     numbers = {name: getattr(made, name)[which] for name in ("rows", "op", "deleted", "place")}
     return evolve(made, **columns, **numbers)
 
 
-def _origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:
+def _join_origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:
     """The parts of each event's source as one text."""
     names, codes = [""], np.zeros(count, np.int64)
     for place, column in enumerate(columns):
@@ -305,51 +316,55 @@ def _origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArra
         # One source in a block is the usual case: then nothing is sorted.
         same = not count or bool((codes == codes[0]).all())
         used, codes = (codes[:1], np.zeros(count, np.int64)) if same else np.unique(codes, return_inverse=True)
-        schema = ORIGIN[place] == "schema"
+        schema = ORIGIN_FIELDS[place] == "schema"
         parts = [(names[code // len(own)], own[code % len(own)]) for code in used.tolist()]
         names = [name if schema and not part else f"{name}{'.' if place else ''}{part}" for name, part in parts]
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
 
 
-def _flattened(block: Block, unwrap: Unwrap) -> Changes:
+def _read_flattened(block: MessageBlock, unwrap: UnwrapSettings) -> Changes:
     """Events that came flattened; op, position and deletion are read from the columns the transform added."""
     fields, count = block.fields, len(block.rows)
-    column = _at(fields, unwrap.op_field)
+    column = _column_at(fields, unwrap.op_field)
     text = column is not None and pa.types.is_string(column.type)
-    op = _op_codes(column) if text else np.zeros(count, np.uint8)
-    order = _first(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
+    op = _encode_ops(column) if text else np.zeros(count, np.uint8)
+    order = _first_number(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
     optional = {path: flag for path, flag in block.optional.items() if fields.type.get_field_index(path) >= 0}
-    deleted = (op == _DELETE) | _deleted(fields)
-    ts_ns = _nanoseconds(fields, f"{unwrap.prefix}source_")
-    place, origin = position_of_row(fields, unwrap.prefix)
+    deleted = (op == _DELETE) | _read_deleted(fields)
+    ts_ns = _read_ts_ns(fields, f"{unwrap.prefix}source_")
+    place, origin = read_row_position(fields, unwrap.prefix)
     return Changes(block.rows, fields, op, deleted, ts_ns, place, order, optional, origin, block.documents)
 
 
-def position_of_row(fields: pa.StructArray, prefix: str) -> tuple[Places, pa.DictionaryArray]:
+def read_row_position(fields: pa.StructArray, prefix: str) -> tuple[LogPositions, pa.DictionaryArray]:
     """Where flattened events, or rows of a table made of some, stand in their source's log, and whose it is."""
-    order = _first(fields, prefix, ("transaction_total_order", "total_order"))
-    return placed(_added_by(fields, prefix), order, _origin([_text(fields, prefix, n) for n in ORIGIN], len(fields)))
+    order = _first_number(fields, prefix, ("transaction_total_order", "total_order"))
+    return read_positions(
+        _find_added(fields, prefix),
+        order,
+        _join_origin([_find_text(fields, prefix, n) for n in ORIGIN_FIELDS], len(fields)),
+    )
 
 
-def _added_by(fields: pa.StructArray, prefix: str) -> Columns:
-    return lambda name: _text(fields, prefix, name)
+def _find_added(fields: pa.StructArray, prefix: str) -> FindColumn:
+    return lambda name: _find_text(fields, prefix, name)
 
 
-def _text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
+def _find_text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
     # Without a prefix a bare name is the row's own.
     names = (f"source_{name}", name) if prefix else (f"source_{name}",)
-    columns = (_at(fields, prefix + path) for path in names)
+    columns = (_column_at(fields, prefix + path) for path in names)
     return next((column for column in columns if column is not None), None)
 
 
-def _first(fields: pa.StructArray, prefix: str, names: tuple[str, ...]) -> pa.Int64Array:
-    columns = [column for name in names if (column := _at(fields, prefix + name)) is not None]
-    return _number(columns[0] if columns else None, len(fields))
+def _first_number(fields: pa.StructArray, prefix: str, names: tuple[str, ...]) -> pa.Int64Array:
+    columns = [column for name in names if (column := _column_at(fields, prefix + name)) is not None]
+    return _to_int64(columns[0] if columns else None, len(fields))
 
 
-def _deleted(fields: pa.StructArray) -> Mask:
+def _read_deleted(fields: pa.StructArray) -> Mask:
     """__deleted as the text "true" or as a boolean."""
-    index = fields.type.get_field_index(DELETED)
+    index = fields.type.get_field_index(DELETED_COLUMN)
     if index < 0:
         return np.zeros(len(fields), np.bool_)
     column = fields.field(index)

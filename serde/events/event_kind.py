@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
-from serde.arrays import Mask, valid_of
-from serde.events.cloudevents import MARKS
-from serde.messages import Block
+from serde.arrays import Mask, valid_mask
+from serde.events.cloudevents import CLOUD_EVENT_FIELDS
+from serde.messages import MessageBlock
 
 _OTHER_NAMES = (
     "TransactionMetadataValue",
@@ -29,31 +29,31 @@ _ENVELOPE = frozenset({"op", "source"})
 _IMAGES = frozenset({"before", "after"})
 
 
-def names_of(kind: pa.StructType) -> frozenset[str]:
+def field_names(kind: pa.StructType) -> frozenset[str]:
     """Names of the fields."""
     return frozenset(child.name for child in kind)
 
 
 def is_envelope(kind: pa.StructType) -> bool:
     """True when a struct has op (text), source (struct) and an image, or nothing but what a truncate leaves of them."""
-    names = names_of(kind)
+    names = field_names(kind)
     if not names >= _ENVELOPE or not pa.types.is_string(kind.field("op").type):
         return False
     return pa.types.is_struct(kind.field("source").type) and (bool(names & _IMAGES) or "message" not in names)
 
 
-def is_other(block: Block) -> bool:
+def is_other_event(block: MessageBlock) -> bool:
     """True for events that are no row changes: transactions, heartbeats, schema changes, notifications,
     logical messages.
     """
     if block.name is not None:
         return block.name.rsplit(".", 1)[-1] in _OTHER_NAMES
-    names = names_of(block.fields.type)
+    names = field_names(block.fields.type)
     return names == {"ts_ms"} or names >= _SCHEMA_CHANGE or _is_message(block.fields.type) or _is_transaction(block)
 
 
 def _is_message(kind: pa.StructType) -> bool:
-    names = names_of(kind)
+    names = field_names(kind)
     return (
         names >= _ENVELOPE
         and "message" in names
@@ -62,29 +62,33 @@ def _is_message(kind: pa.StructType) -> bool:
     )
 
 
-def _is_transaction(block: Block) -> bool:
-    names = names_of(block.fields.type)
+def _is_transaction(block: MessageBlock) -> bool:
+    names = field_names(block.fields.type)
     if not {"status", "id", "ts_ms"} <= names <= _TRANSACTION:
         return False
     status = block.fields.field("status")
     return pa.types.is_string(status.type) and pc.all(pc.is_in(status, pa.array(["BEGIN", "END"]))).as_py() is True
 
 
-def split_shapes(block: Block) -> list[Block]:
+def split_event_kinds(block: MessageBlock) -> list[MessageBlock]:
     """Messages without schema: envelopes, CloudEvents, rows and what is between, each in a block of its own."""
-    return [last for part in _split(block, sorted(_ENVELOPE)) for last in _split(part, sorted(MARKS))]
+    return [
+        last
+        for part in _split_by_fields(block, sorted(_ENVELOPE))
+        for last in _split_by_fields(part, sorted(CLOUD_EVENT_FIELDS))
+    ]
 
 
-def _split(block: Block, marks: list[str]) -> list[Block]:
+def _split_by_fields(block: MessageBlock, marks: list[str]) -> list[MessageBlock]:
     """The messages that have all of these fields, those that have none, and the others; rows in order."""
-    if not names_of(block.fields.type) >= set(marks):
+    if not field_names(block.fields.type) >= set(marks):
         return [block]
-    having = np.sum([valid_of(block.fields.field(name)) for name in marks], axis=0)
+    having = np.sum([valid_mask(block.fields.field(name)) for name in marks], axis=0)
     if (having == len(marks)).all():
         return [block]
     masks = (having == len(marks), having == 0, (having > 0) & (having < len(marks)))
-    return [_under(block, mask) for mask in masks if mask.any()]
+    return [_filter_block(block, mask) for mask in masks if mask.any()]
 
 
-def _under(block: Block, mask: Mask) -> Block:
+def _filter_block(block: MessageBlock, mask: Mask) -> MessageBlock:
     return evolve(block, rows=block.rows[np.flatnonzero(mask)], fields=block.fields.filter(pa.array(mask)))

@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Ints, Mask, parts, valid_of
+from serde.arrays import Ints, Mask, valid_mask, view_bytes
 
-NONE = np.iinfo(np.int64).min
+NO_VALUE = np.iinfo(np.int64).min
 """Stands for "not known"; real values are greater."""
 
-FIELDS = (
+POSITION_FIELDS = (
     "lsn",
     "gtid",
     "server_id",
@@ -45,17 +45,17 @@ FIELDS = (
 )
 """What a source says of its position; besides `ts_ms` and the place in the transaction."""
 
-Places = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+LogPositions = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 """A row per event: a number that names the source, and three that rise with its log, in order of their weight.
 
-The second is `NONE` where the event does not say where it stands.
+The second is `NO_VALUE` where the event does not say where it stands.
 """
-SOURCE, FIRST = 0, 1
-LOG = " @"
+SOURCE_COLUMN, FIRST_NUMBER = 0, 1
+LOG_SEPARATOR = " @"
 """Stands in the name of a source before what tells its logs apart."""
-_WIDTH = 4
+_MAX_NUMBERS = 4
 
-Columns = Callable[[str], pa.Array | None]
+FindColumn = Callable[[str], pa.Array | None]
 
 _GTID = r"^(?P<server>\d{1,10}-\d{1,10})-(?P<number>\d{1,18})$"
 _FILE = re.compile(r"(.*)\.(\d{1,9})")
@@ -64,18 +64,20 @@ _LSN_CHARS, _WIDE_LSN_CHARS = 22, 34
 _DIGIT = np.full(256, 255, np.int64)
 _DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 _DIGIT[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
-_LOW = 0xFFFFFFFF
+_LOW_32_BITS = 0xFFFFFFFF
 _SERIALS = 3
 
 
-def unplaced(count: int, source: int = 0) -> Places:
+def unknown_positions(count: int, source: int = 0) -> LogPositions:
     """The place of events that do not say it."""
-    places = np.zeros((count, _WIDTH), np.int64)
-    places[:, SOURCE], places[:, FIRST] = source, NONE
+    places = np.zeros((count, _MAX_NUMBERS), np.int64)
+    places[:, SOURCE_COLUMN], places[:, FIRST_NUMBER] = source, NO_VALUE
     return places
 
 
-def placed(column: Columns, order: pa.Array | None, origin: pa.DictionaryArray) -> tuple[Places, pa.DictionaryArray]:
+def read_positions(
+    column: FindColumn, order: pa.Array | None, origin: pa.DictionaryArray
+) -> tuple[LogPositions, pa.DictionaryArray]:
     """The place of each event, and who it is of: `origin`, and the server and files where only those compare.
 
     Args:
@@ -84,32 +86,32 @@ def placed(column: Columns, order: pa.Array | None, origin: pa.DictionaryArray) 
         origin: who the events are of.
     """
     count = len(origin)
-    found, more = _of_log(column, _whole(order, count), count)
-    named = origin if more is None else _joined(origin, more)
-    places = found if found is not None else unplaced(count)
-    places[:, SOURCE] = _sources(named)
+    found, more = _read_log_position(column, _to_int64(order, count), count)
+    named = origin if more is None else _join_origin(origin, more)
+    places = found if found is not None else unknown_positions(count)
+    places[:, SOURCE_COLUMN] = _number_sources(named)
     return places, named
 
 
-def _of_log(column: Columns, order: Ints, count: int) -> tuple[Places | None, pa.Array | None]:
+def _read_log_position(column: FindColumn, order: Ints, count: int) -> tuple[LogPositions | None, pa.Array | None]:
     """Take the first kind of position that an event has, and tell which server and files it is of."""
-    result: Places | None = None
+    result: LogPositions | None = None
     series: pa.Array | None = None
-    for read in (_postgres, _gtids, _binlog, _lsns, _scns, _mongo, _sequence):
+    for read in (_read_postgres, _gtids, _read_binlog, _read_lsns, _read_scns, _read_mongo, _read_sequence):
         made = read(column, order, count)
         if made is None:
             continue
         numbers, known, names = made
         if names is not None:
             series = names if series is None else pc.if_else(pc.equal(series, ""), names, series)
-        fresh = known if result is None else known & (result[:, FIRST] == NONE)
-        result = unplaced(count) if result is None else result
-        for place, values in enumerate(numbers, FIRST):
+        fresh = known if result is None else known & (result[:, FIRST_NUMBER] == NO_VALUE)
+        result = unknown_positions(count) if result is None else result
+        for place, values in enumerate(numbers, FIRST_NUMBER):
             result[:, place] = values if fresh.all() else np.where(fresh, values, result[:, place])
     return result, series
 
 
-class Read(NamedTuple):
+class PositionNumbers(NamedTuple):
     """Positions of one kind: their numbers, which are known, and where only those of one log compare, of which."""
 
     numbers: tuple[Ints, ...]
@@ -117,15 +119,15 @@ class Read(NamedTuple):
     series: pa.StringArray | None = None
 
 
-def _postgres(column: Columns, order: Ints, count: int) -> Read | None:
+def _read_postgres(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
     lsn = column("lsn")
     if lsn is None or not pa.types.is_integer(lsn.type):
         return None
-    first = _whole(lsn, count)
-    return Read((first, _or_zero(order)), first != NONE)
+    first = _to_int64(lsn, count)
+    return PositionNumbers((first, _or_zero(order)), first != NO_VALUE)
 
 
-def _gtids(column: Columns, order: Ints, count: int) -> Read | None:
+def _gtids(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
     # MySQL's are no such numbers: the members of a group share an id, and give theirs out in blocks.
     gtid = column("gtid")
     if gtid is None or not pa.types.is_string(gtid.type) or gtid.null_count == count:
@@ -135,27 +137,27 @@ def _gtids(column: Columns, order: Ints, count: int) -> Read | None:
     server, number = pc.extract_regex(gtid, pattern=_GTID).flatten()
     if number.null_count == count:
         return None
-    first = _whole(number, count)
+    first = _to_int64(number, count)
     # A transaction is of the server that it began in, whoever's log it is read from.
-    series = pc.binary_join_element_wise(LOG, server, "").fill_null("")
-    return Read((first, _or_zero(order)), first != NONE, series)
+    series = pc.binary_join_element_wise(LOG_SEPARATOR, server, "").fill_null("")
+    return PositionNumbers((first, _or_zero(order)), first != NO_VALUE, series)
 
 
-def _binlog(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG001 - one shape for all
+def _read_binlog(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
     # Not the row: the events of a compressed transaction all have its place, and each counts its rows from 0.
     file, pos = column("file"), column("pos")
     if file is None or pos is None or not pa.types.is_string(file.type):
         return None
     coded = file.dictionary_encode()
-    numbers = [int(found[2]) if (found := _FILE.fullmatch(name)) else NONE for name in coded.dictionary.to_pylist()]
-    number = np.array([*numbers, NONE], np.int64)[np.asarray(coded.indices.fill_null(len(numbers)), np.int64)]
-    at = _whole(pos, count)
-    known = (number != NONE) & (at >= 0) & (at >> _POS_BITS == 0)
-    first = np.where(known, number << _POS_BITS | at, NONE)
-    return Read((first,), known, _series(column, count))
+    numbers = [int(found[2]) if (found := _FILE.fullmatch(name)) else NO_VALUE for name in coded.dictionary.to_pylist()]
+    number = np.array([*numbers, NO_VALUE], np.int64)[np.asarray(coded.indices.fill_null(len(numbers)), np.int64)]
+    at = _to_int64(pos, count)
+    known = (number != NO_VALUE) & (at >= 0) & (at >> _POS_BITS == 0)
+    first = np.where(known, number << _POS_BITS | at, NO_VALUE)
+    return PositionNumbers((first,), known, _binlog_series(column, count))
 
 
-def _series(column: Columns, count: int) -> pa.StringArray:
+def _binlog_series(column: FindColumn, count: int) -> pa.StringArray:
     """The server and the name of its log files: what of another server, or another series, does not compare."""
     coded = column("file").dictionary_encode()  # type: ignore[union-attr]
     stems = pa.array([found[1] if (found := _FILE.fullmatch(n)) else "" for n in coded.dictionary.to_pylist()])
@@ -163,32 +165,35 @@ def _series(column: Columns, count: int) -> pa.StringArray:
     server = column("server_id")
     number = server is not None and (pa.types.is_integer(server.type) or pa.types.is_string(server.type))
     text = server.cast(pa.string()).fill_null("") if server is not None and number else pa.array([""] * count)
-    return pc.binary_join_element_wise(LOG, text, "/", stem, "")
+    return pc.binary_join_element_wise(LOG_SEPARATOR, text, "/", stem, "")
 
 
-def _lsns(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG001 - one shape for all
+def _read_lsns(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
     commit, change = column("commit_lsn"), column("change_lsn")
     if commit is None or not pa.types.is_string(commit.type):
         return None
-    top, slot = _hexadecimal(commit)
+    top, slot = _parse_hex_lsns(commit)
     if change is not None and pa.types.is_string(change.type):
-        high, low = _hexadecimal(change)
+        high, low = _parse_hex_lsns(change)
     else:
         high, low = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    serial = np.minimum(_or_zero(_whole(column("event_serial_no"), count)), _SERIALS)
-    known = (top != NONE) & (high != NONE)
+    serial = np.minimum(_or_zero(_to_int64(column("event_serial_no"), count)), _SERIALS)
+    known = (top != NO_VALUE) & (high != NO_VALUE)
     high = np.where(known, high, 0)
-    return Read((np.where(known, top, NONE), slot << 32 | high >> 32, (high & _LOW) << 18 | low << 2 | serial), known)
+    return PositionNumbers(
+        (np.where(known, top, NO_VALUE), slot << 32 | high >> 32, (high & _LOW_32_BITS) << 18 | low << 2 | serial),
+        known,
+    )
 
 
-def _hexadecimal(text: pa.StringArray) -> tuple[Ints, Ints]:
+def _parse_hex_lsns(text: pa.StringArray) -> tuple[Ints, Ints]:
     """The first 64 bits of "00000027:00000ac0:0002", and the 16 behind them; of Db2's longer form the last 64.
 
-    `NONE` for what is neither, or does not fit.
+    `NO_VALUE` for what is neither, or does not fit.
     """
-    data, starts, ends = parts(text)
-    top, low = np.full(len(text), NONE, np.int64), np.zeros(len(text), np.int64)
-    there = valid_of(text)
+    data, starts, ends = view_bytes(text)
+    top, low = np.full(len(text), NO_VALUE, np.int64), np.zeros(len(text), np.int64)
+    there = valid_mask(text)
     for chars, skipped in ((_LSN_CHARS, 0), (_WIDE_LSN_CHARS, 16)):
         rows = np.flatnonzero(there & (ends - starts == chars))
         if not len(rows):
@@ -203,49 +208,49 @@ def _hexadecimal(text: pa.StringArray) -> tuple[Ints, Ints]:
     return top, low
 
 
-def _scns(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG001 - one shape for all
+def _read_scns(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
     commit = column("commit_scn")
     if commit is None:
         return None
-    first = _whole(commit, count)
+    first = _to_int64(commit, count)
     # Not ssn: it counts anew in each redo record, and several of a transaction may share their scn.
-    return Read((first, _or_zero(_whole(column("scn"), count))), first != NONE)
+    return PositionNumbers((first, _or_zero(_to_int64(column("scn"), count))), first != NO_VALUE)
 
 
-def _mongo(column: Columns, order: Ints, count: int) -> Read | None:  # noqa: ARG001 - one shape for all
+def _read_mongo(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
     second, place = column("ts_ms"), column("ord")
     if second is None or place is None:
         return None
-    first, then = _whole(second, count), _whole(place, count)
-    known = (first != NONE) & (then != NONE)
-    return Read((np.where(known, first, NONE), then), known)
+    first, then = _to_int64(second, count), _to_int64(place, count)
+    known = (first != NO_VALUE) & (then != NO_VALUE)
+    return PositionNumbers((np.where(known, first, NO_VALUE), then), known)
 
 
-def _sequence(column: Columns, order: Ints, count: int) -> Read | None:
+def _read_sequence(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
     number = column("sequence_number")
     if number is None or not pa.types.is_integer(number.type):
         return None
-    first = _whole(number, count)
-    return Read((first, _or_zero(order)), first != NONE)
+    first = _to_int64(number, count)
+    return PositionNumbers((first, _or_zero(order)), first != NO_VALUE)
 
 
-def _whole(column: pa.Array | None, count: int) -> Ints:
-    """Whole numbers, also as texts of digits; `NONE` for what is none."""
+def _to_int64(column: pa.Array | None, count: int) -> Ints:
+    """Whole numbers, also as texts of digits; `NO_VALUE` for what is none."""
     if column is None:
-        return np.full(count, NONE, np.int64)
+        return np.full(count, NO_VALUE, np.int64)
     if pa.types.is_string(column.type):
         digits = pc.match_substring_regex(column, r"^\d{1,18}$").fill_null(False)
         column = pc.if_else(digits, column, pa.scalar(None, pa.string())).cast(pa.int64())
     if not pa.types.is_signed_integer(column.type):
-        return np.full(count, NONE, np.int64)
-    return np.asarray(column.cast(pa.int64()).fill_null(NONE), np.int64)
+        return np.full(count, NO_VALUE, np.int64)
+    return np.asarray(column.cast(pa.int64()).fill_null(NO_VALUE), np.int64)
 
 
 def _or_zero(numbers: Ints) -> Ints:
-    return np.where(numbers == NONE, 0, numbers)
+    return np.where(numbers == NO_VALUE, 0, numbers)
 
 
-def _joined(origin: pa.DictionaryArray, more: pa.StringArray) -> pa.DictionaryArray:
+def _join_origin(origin: pa.DictionaryArray, more: pa.StringArray) -> pa.DictionaryArray:
     """Who events are of, with what tells their logs apart."""
     coded = more.dictionary_encode()
     names, ends = origin.dictionary.to_pylist(), coded.dictionary.to_pylist()
@@ -255,14 +260,14 @@ def _joined(origin: pa.DictionaryArray, more: pa.StringArray) -> pa.DictionaryAr
     return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(texts, pa.string()))
 
 
-def _sources(origin: pa.DictionaryArray) -> Ints:
+def _number_sources(origin: pa.DictionaryArray) -> Ints:
     numbers = np.array([source_number(name) for name in origin.dictionary.to_pylist()], np.int64)
     return numbers[np.asarray(origin.indices)] if len(numbers) != 1 else np.full(len(origin), numbers[0])
 
 
-def one_log(name: str) -> str:
+def strip_log_name(name: str) -> str:
     """Give the name of a source without what tells its logs apart."""
-    return name.partition(LOG)[0]
+    return name.partition(LOG_SEPARATOR)[0]
 
 
 @lru_cache(maxsize=10_000)

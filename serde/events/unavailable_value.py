@@ -12,59 +12,61 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Ints, Mask, parts, valid_of
+from serde.arrays import Ints, Mask, valid_mask, view_bytes
 
 PLACEHOLDER = "__debezium_unavailable_value"
-_PAIR = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
-_TEXTS = (PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode(), _PAIR)
-_SIZES = tuple(len(text) for text in _TEXTS)
+_PAIR_PLACEHOLDER = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
+_PLACEHOLDERS = (PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode(), _PAIR_PLACEHOLDER)
+_PLACEHOLDER_SIZES = tuple(len(text) for text in _PLACEHOLDERS)
 
 
-def unavailable(column: pa.Array) -> Mask | None:
+def find_unavailable(column: pa.Array) -> Mask | None:
     """True where a value is the placeholder, None when none is. Cost: a look at the lengths, the bytes only of hits."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _sized(column)
+        return _match_texts(column)
     if pa.types.is_list(kind):
-        return _listed(column)
+        return _match_items(column)
     if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
-        return _one_below(column, column.keys)
+        return _match_single_items(column, column.keys)
     return None
 
 
-def _sized(column: pa.Array) -> Mask | None:
+def _match_texts(column: pa.Array) -> Mask | None:
     if not len(column):
         return None
-    _, starts, ends = parts(column)
+    _, starts, ends = view_bytes(column)
     sizes = ends - starts
-    likely = np.flatnonzero((sizes == _SIZES[0]) | (sizes == _SIZES[1]) | (sizes == _SIZES[2]))
+    likely = np.flatnonzero(
+        (sizes == _PLACEHOLDER_SIZES[0]) | (sizes == _PLACEHOLDER_SIZES[1]) | (sizes == _PLACEHOLDER_SIZES[2])
+    )
     if not len(likely):
         return None
-    words = pa.array(_TEXTS).cast(column.type)
+    words = pa.array(_PLACEHOLDERS).cast(column.type)
     hits = pc.is_in(column.take(pa.array(likely)), words).to_numpy(zero_copy_only=False)
-    return _mask(len(column), likely[hits])
+    return _build_mask(len(column), likely[hits])
 
 
-def _listed(column: pa.ListArray) -> Mask | None:
+def _match_items(column: pa.ListArray) -> Mask | None:
     if pa.types.is_integer(column.type.value_type):
         codes = [ord(letter) for letter in PLACEHOLDER]
         likely = np.flatnonzero(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False) == len(codes))
         values = column.take(pa.array(likely)).to_pylist() if len(likely) else []
-        return _mask(len(column), likely[[value == codes for value in values]] if len(likely) else likely)
-    return _one_below(column, column.values)
+        return _build_mask(len(column), likely[[value == codes for value in values]] if len(likely) else likely)
+    return _match_single_items(column, column.values)
 
 
-def _one_below(column: pa.ListArray | pa.MapArray, values: pa.Array) -> Mask | None:
+def _match_single_items(column: pa.ListArray | pa.MapArray, values: pa.Array) -> Mask | None:
     """Lists of one item, or maps of one pair, whose item or key is the placeholder."""
     if not len(column) or not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
         return None
     offsets = column.offsets.to_numpy().astype(np.int64)
-    single = np.flatnonzero((np.diff(offsets) == 1) & valid_of(column))
-    inner = unavailable(values.take(pa.array(offsets[single]))) if len(single) else None
-    return None if inner is None else _mask(len(column), single[inner])
+    single = np.flatnonzero((np.diff(offsets) == 1) & valid_mask(column))
+    inner = find_unavailable(values.take(pa.array(offsets[single]))) if len(single) else None
+    return None if inner is None else _build_mask(len(column), single[inner])
 
 
-def _mask(count: int, hits: Ints) -> Mask | None:
+def _build_mask(count: int, hits: Ints) -> Mask | None:
     if not len(hits):
         return None
     mask = np.zeros(count, np.bool_)

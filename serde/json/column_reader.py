@@ -18,8 +18,8 @@ from attrs import define, field
 from pyarrow import json as arrow_json
 
 from serde.arrays import Ints
-from serde.json.json_lines import Texts
-from serde.json.misread_rows import Doubts
+from serde.json.json_lines import TextWindows
+from serde.json.misread_rows import MisreadChecks
 
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 14
@@ -29,7 +29,7 @@ _AT_ROW = re.compile(r"in row (\d+)$")
 
 
 @define(eq=False)
-class Reading:
+class ReadResult:
     """What was read: parts (positions, wire rows), `failed` positions to be read one by one,
     `rest` not tried any more.
     """
@@ -40,28 +40,28 @@ class Reading:
 
 
 @define(eq=False)
-class Reader:
+class ColumnReader:
     """Reads texts as one struct type. strict: a field outside the type fails its row (else it is ignored)."""
 
-    texts: Texts
+    texts: TextWindows
     kind: pa.StructType
     strict: bool
     give_up: int | None = None
     """Stop after so many failed leaves and leave the remainder in `rest`: somebody wants to look at what failed."""
-    out: Reading = field(factory=Reading)
+    out: ReadResult = field(factory=ReadResult)
     cuts: int = 0
     leaves: int = 0
-    doubts: Doubts | None = None
+    doubts: MisreadChecks | None = None
 
-    def read(self) -> Reading:
+    def read(self) -> ReadResult:
         """Reads everything."""
-        self.doubts = Doubts.of(self.kind)
-        for low, high in _pieces(self.texts):
+        self.doubts = MisreadChecks.of(self.kind)
+        for low, high in _split_pieces(self.texts):
             self.cuts = 0
-            self._piece(low, high)
+            self._read_piece(low, high)
         return self.out
 
-    def _piece(self, low: int, high: int) -> None:
+    def _read_piece(self, low: int, high: int) -> None:
         """Reads [low, high), cutting out what fails; a stack, since bad rows may be many."""
         todo = [(low, high)]
         while todo:
@@ -69,14 +69,14 @@ class Reader:
             if self.give_up is not None and self.leaves >= self.give_up:
                 self.out.rest.append(np.arange(low, high))
                 continue
-            array, at = self._try(low, high)
+            array, at = self._try_read(low, high)
             if array is not None:
                 self._keep(low, high, array)
             elif high - low <= _LEAF_ROWS or self.cuts >= _MAX_CUTS:
-                self._fail(low, high)
+                self._add_failed(low, high)
             else:
                 self.cuts += 1
-                todo.extend(reversed(self._cut(low, high, at)))
+                todo.extend(reversed(self._cut_out(low, high, at)))
 
     def _keep(self, low: int, high: int, array: pa.StructArray) -> None:
         """Takes the rows of a piece, but those that may have been misread."""
@@ -90,19 +90,19 @@ class Reader:
         if not doubtful.all():
             self.out.parts.append((rows[~doubtful], array.filter(pa.array(~doubtful))))
 
-    def _cut(self, low: int, high: int, at: int | None) -> list[tuple[int, int]]:
+    def _cut_out(self, low: int, high: int, at: int | None) -> list[tuple[int, int]]:
         if at is not None and at < high - low:
-            self._fail(low + at, low + at + 1)
+            self._add_failed(low + at, low + at + 1)
             spans = [(low, low + at), (low + at + 1, high)]
         else:
             spans = [(low, (low + high) // 2), ((low + high) // 2, high)]
         return [span for span in spans if span[0] < span[1]]
 
-    def _fail(self, low: int, high: int) -> None:
+    def _add_failed(self, low: int, high: int) -> None:
         self.leaves += 1
         self.out.failed.append(np.arange(low, high))
 
-    def _try(self, low: int, high: int) -> tuple[pa.StructArray | None, int | None]:
+    def _try_read(self, low: int, high: int) -> tuple[pa.StructArray | None, int | None]:
         """The rows of a piece, or the row (from low) at which the reader stopped if it said so."""
         lines = self.texts.lines(low, high)
         try:
@@ -113,10 +113,10 @@ class Reader:
             return None, int(at[1]) if at else None
         if table.num_rows != high - low:
             return None, None
-        return _one_array(table, self.kind), None
+        return _to_struct_array(table, self.kind), None
 
 
-def _pieces(texts: Texts) -> list[tuple[int, int]]:
+def _split_pieces(texts: TextWindows) -> list[tuple[int, int]]:
     """Cuts the texts into runs of about a megabyte:
     what fits the processor's cache is read faster, and an error costs less.
     """
@@ -146,6 +146,6 @@ def _parse(lines: pa.Buffer, kind: pa.StructType, *, strict: bool) -> pa.Table:
     )
 
 
-def _one_array(table: pa.Table, kind: pa.StructType) -> pa.StructArray:
+def _to_struct_array(table: pa.Table, kind: pa.StructType) -> pa.StructArray:
     columns = [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
     return pa.StructArray.from_arrays(columns, fields=list(kind))

@@ -16,7 +16,7 @@ _INT32_MAX = 2**31 - 1
 
 
 @frozen(eq=False)
-class Texts:
+class TextWindows:
     """Byte strings as windows [starts, ends) into `data`; windows ascend and do not overlap."""
 
     data: pa.Buffer
@@ -40,13 +40,13 @@ class Texts:
         """One window as bytes (copies it)."""
         return bytes(self.data[int(self.starts[index]) : int(self.ends[index])])
 
-    def pick(self, index: Ints | Mask) -> Texts:
+    def pick(self, index: Ints | Mask) -> TextWindows:
         """The windows at `index` (ascending) or under a mask."""
-        return Texts(self.data, self.starts[index], self.ends[index])
+        return TextWindows(self.data, self.starts[index], self.ends[index])
 
-    def cut(self, head: int, tail: int) -> Texts:
+    def cut(self, head: int, tail: int) -> TextWindows:
         """Every window shortened by `head` bytes in front and `tail` behind."""
-        return Texts(self.data, self.starts + head, self.ends - tail)
+        return TextWindows(self.data, self.starts + head, self.ends - tail)
 
     def first(self) -> Bytes:
         """First byte of each window, 0 for an empty one."""
@@ -94,13 +94,13 @@ class Texts:
         if ends[-1] - starts[0] > _INT32_MAX - 1:
             return pa.py_buffer(b"\n".join(self.text(index) for index in range(low, high)))
         if len(starts) > 1 and ends[-1] < self.data.size and bool((starts[1:] > ends[:-1]).all()):
-            return _with_newlines(self.data, starts, ends + 1)
-        parts = windows(self.data, starts, ends)
+            return _join_with_newlines(self.data, starts, ends + 1)
+        parts = window_array(self.data, starts, ends)
         whole = pa.ListArray.from_arrays(pa.array([0, len(parts)], pa.int32()), parts)
         return pc.binary_join(whole, b"\n")[0].as_buffer()
 
 
-def windows(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.BinaryArray | pa.LargeBinaryArray:
+def window_array(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.BinaryArray | pa.LargeBinaryArray:
     """Windows of a buffer as a binary array; not copied when they touch each other."""
     count = len(starts)
     if not count:
@@ -119,9 +119,9 @@ def windows(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.BinaryArray | pa.La
     return mixed.take(pa.array(np.arange(0, 2 * count, 2)))
 
 
-def _with_newlines(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Buffer:
+def _join_with_newlines(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Buffer:
     """Copies windows whose last byte is free and overwrites that byte by a newline in the copy."""
-    parts = windows(data, starts, ends)
+    parts = window_array(data, starts, ends)
     copied = parts.buffers()[2]
     if not copied.is_mutable or copied.address == data.address + int(starts[0]):
         copied = pa.py_buffer(bytearray(copied))
@@ -130,7 +130,7 @@ def _with_newlines(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Buffer:
     return copied.slice(0, int(offsets[-1]))
 
 
-def texts_of(data: pa.Array | pa.ChunkedArray) -> tuple[Texts, Mask]:
+def text_windows(data: pa.Array | pa.ChunkedArray) -> tuple[TextWindows, Mask]:
     """Windows of a binary or string array (large or not, sliced or not) and its null mask."""
     flat = data.combine_chunks() if isinstance(data, pa.ChunkedArray) else data
     if pa.types.is_null(flat.type):
@@ -140,8 +140,8 @@ def texts_of(data: pa.Array | pa.ChunkedArray) -> tuple[Texts, Mask]:
         raise TypeError(f"messages must be binary, not {flat.type}")
     count = len(flat)
     if not count:
-        return Texts(pa.py_buffer(b""), np.zeros(0, np.int64), np.zeros(0, np.int64)), np.zeros(0, np.bool_)
+        return TextWindows(pa.py_buffer(b""), np.zeros(0, np.int64), np.zeros(0, np.int64)), np.zeros(0, np.bool_)
     raw = np.frombuffer(flat.buffers()[1], np.int64 if wide else np.int32)
     bounds: Ints = raw[flat.offset : flat.offset + count + 1].astype(np.int64)
     nulls = flat.is_null().to_numpy(zero_copy_only=False)
-    return Texts(flat.buffers()[2] or pa.py_buffer(b""), bounds[:-1], bounds[1:]), nulls
+    return TextWindows(flat.buffers()[2] or pa.py_buffer(b""), bounds[:-1], bounds[1:]), nulls

@@ -1,4 +1,4 @@
-"""Connect schema -> leaf of JSON: the table of types (`connect.type_table`) seen through what Kafka's JsonConverter writes.
+"""Connect schema -> leaf of JSON: `connect.type_table` seen through what Kafka's JsonConverter writes.
 
 Bytes are base64 text, reals may be words, integers and texts are themselves.
 """
@@ -14,20 +14,20 @@ from serde import arrays
 from serde.arrays import Mask
 from serde.connect import type_table
 from serde.connect.schema_node import Convert, Leaf, Node, Read
-from serde.connect.type_table import Kind, Parameters
+from serde.connect.type_table import Parameters, TypeMapping
 from serde.faults import Unfit
 from serde.json import scalars
 
 
-def _variable(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
+def _decode_variable_scale(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
     """The base64 inside of a VariableScaleDecimal -> bytes."""
     scale, value = array.flatten()
-    data, bad = arrays.binary(value)
+    data, bad = arrays.base64_to_binary(value)
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays([scale, data], ["scale", "value"], mask=mask), bad
 
 
-def after(first: Convert | None, second: Convert | None) -> Convert | None:
+def chain(first: Convert | None, second: Convert | None) -> Convert | None:
     """Both steps, one after the other; what is bad in either is bad."""
     if first is None or second is None:
         return first or second
@@ -42,44 +42,44 @@ def after(first: Convert | None, second: Convert | None) -> Convert | None:
     return both
 
 
-_SIZES: Mapping[str, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_INT_BITS: Mapping[str, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
-def leaf(kind: str, name: str | None, parameters: Parameters) -> Leaf | None:
+def find_leaf(kind: str, name: str | None, parameters: Parameters) -> Leaf | None:
     """The leaf of a schema type, its semantic name and parameters; None for an unknown type.
 
     ValueError where Arrow and Iceberg have no such type.
     """
-    found = type_table.find(kind, name, parameters)
-    return None if found is None else _leaf(kind, found)
+    found = type_table.find_type(kind, name, parameters)
+    return None if found is None else _make_leaf(kind, found)
 
 
-def _leaf(kind: str, row: Kind) -> Leaf:
+def _make_leaf(kind: str, row: TypeMapping) -> Leaf:
     label = row.name
-    if kind in _SIZES:
-        return Leaf(row.plain, row.logical, label, scalars.integer(label, _SIZES[kind]), row.step)
+    if kind in _INT_BITS:
+        return Leaf(row.plain, row.logical, label, scalars.integer_reader(label, _INT_BITS[kind]), row.step)
     if pa.types.is_floating(row.plain):
-        return Leaf(row.plain, row.logical, label, scalars.real(label, row.plain.bit_width), row.step)
+        return Leaf(row.plain, row.logical, label, scalars.float_reader(label, row.plain.bit_width), row.step)
     if kind == "boolean":
-        return Leaf(row.plain, row.logical, label, scalars.boolean(label), row.step)
+        return Leaf(row.plain, row.logical, label, scalars.boolean_reader(label), row.step)
     if kind == "string":
-        return Leaf(row.plain, row.logical, label, scalars.string(label), row.step)
-    convert = after(arrays.binary, row.step)
+        return Leaf(row.plain, row.logical, label, scalars.text_reader(label), row.step)
+    convert = chain(arrays.base64_to_binary, row.step)
     if pa.types.is_decimal(row.logical):
-        read = scalars.decimal(label, row.logical.scale)
+        read = scalars.decimal_reader(label, row.logical.scale)
         return Leaf(pa.string(), row.logical, label, read, convert, exact=True)
-    return Leaf(pa.string(), row.logical, label, scalars.string(label), convert)
+    return Leaf(pa.string(), row.logical, label, scalars.text_reader(label), convert)
 
 
-def structure(name: str | None) -> Node | None:
+def find_struct_leaf(name: str | None) -> Node | None:
     """The leaf of a struct that stands for one value, None for any other struct."""
-    row = type_table.STRUCTURES.get(name or "")
-    return None if row is None else _scaled(row)
+    row = type_table.STRUCT_TYPES.get(name or "")
+    return None if row is None else _variable_scale_leaf(row)
 
 
-def _scaled(row: Kind) -> Leaf:
+def _variable_scale_leaf(row: TypeMapping) -> Leaf:
     label = row.name
-    scale, text = scalars.integer(label, 32), scalars.string(label)
+    scale, text = scalars.integer_reader(label, 32), scalars.text_reader(label)
     wire = pa.struct([pa.field("scale", pa.int32()), pa.field("value", pa.string())])
 
     def read(value: object) -> object:
@@ -87,23 +87,23 @@ def _scaled(row: Kind) -> Leaf:
             raise Unfit(f"neither scale nor value ({label})")
         return {"scale": scale(value["scale"]), "value": text(value["value"])}
 
-    return Leaf(wire, row.logical, label, read, after(_variable, row.step))
+    return Leaf(wire, row.logical, label, read, chain(_decode_variable_scale, row.step))
 
 
-_READ: Read = scalars.nothing
-_ANY_TEXT = Leaf(pa.string(), pa.string(), "string", scalars.any_text("string"), exact=True)
-_WHOLE = Leaf(pa.int64(), pa.int64(), "int64", scalars.whole("int64"), exact=True)
+_REJECT: Read = scalars.reject_value
+_ANY_TEXT = Leaf(pa.string(), pa.string(), "string", scalars.any_text_reader("string"), exact=True)
+_WHOLE = Leaf(pa.int64(), pa.int64(), "int64", scalars.whole_number_reader("int64"), exact=True)
 
 
-def plain(kind: pa.DataType) -> Leaf:
+def inferred_leaf(kind: pa.DataType) -> Leaf:
     """The leaf of a wire type that was found without a schema block."""
     if pa.types.is_null(kind):
-        return Leaf(kind, kind, "null", _READ)
+        return Leaf(kind, kind, "null", _REJECT)
     if pa.types.is_string(kind):
         return _ANY_TEXT
     if pa.types.is_int64(kind):
         return _WHOLE
     if pa.types.is_decimal(kind):
-        return Leaf(kind, kind, "decimal", scalars.number("decimal", kind), exact=True)
+        return Leaf(kind, kind, "decimal", scalars.number_reader("decimal", kind), exact=True)
     name = {pa.float64(): "double", pa.bool_(): "boolean"}[kind]
-    return _leaf(name, evolve(type_table.PRIMITIVES[name], name=name))
+    return _make_leaf(name, evolve(type_table.PRIMITIVE_TYPES[name], name=name))

@@ -17,25 +17,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define
 
-from serde.arrays import Mask, children, valid_of
-from serde.json.json_lines import Texts, windows
+from serde.arrays import Mask, children, valid_mask
+from serde.json.json_lines import TextWindows, window_array
 
-_EXACT: Mapping[pa.DataType, float] = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
+_MAX_EXACT: Mapping[pa.DataType, float] = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 """Up to here every whole number is one of the type."""
 
 _END = r"\s*[,}\]]"
 _LONG = r"\s*-?[0-9]{8,}" + _END
 _ODD_DECIMAL = r'\s*(?:"[-+0-9eE]*"|-?[0-9.]*[eE][-+0-9]*|-?[0-9]{%d,}(?:\.[0-9]*)?)' + _END
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _ESCAPED = r'\\.[^"]*"\s*:'
 """The end of a name that is written with escapes: it may be any."""
 _ANY_NAME = r'"\s*:'
 _IN_LIST = r"[\[,]"
-_MOST_NAMES = 64
+_MAX_NAMES = 64
 
 
 @define(eq=False)
-class Doubts:
+class MisreadChecks:
     """What to look for in rows of one type."""
 
     floats: bool
@@ -43,24 +43,24 @@ class Doubts:
     decimal: str | None
 
     @classmethod
-    def of(cls, kind: pa.StructType) -> Doubts:
+    def of(cls, kind: pa.StructType) -> MisreadChecks:
         """The doubts about a type."""
-        floats, decimals = (_names(kind, test, None) for test in (pa.types.is_floating, pa.types.is_decimal))
+        floats, decimals = (_field_names(kind, test, None) for test in (pa.types.is_floating, pa.types.is_decimal))
         # With more whole digits than 38 leave beside the scale, Arrow gives other numbers.
-        odd = _ODD_DECIMAL % (_MOST_DIGITS + 1 - max(_scales(kind), default=0))
-        long, decimal = (_pattern(set(names), end) for names, end in ((floats, _LONG), (decimals, odd)))
+        odd = _ODD_DECIMAL % (_MAX_DIGITS + 1 - max(_scales(kind), default=0))
+        long, decimal = (_build_pattern(set(names), end) for names, end in ((floats, _LONG), (decimals, odd)))
         return cls(long is not None, long, decimal)
 
-    def about(self, array: pa.StructArray, texts: Texts) -> Mask | None:
+    def about(self, array: pa.StructArray, texts: TextWindows) -> Mask | None:
         """The rows in doubt, None when there are none. Cost: a look at floating columns, at texts where they say."""
         found: Mask | None = None
         if self.floats and not _all_exact(array):
-            found = _where(array, _endless)
-            large = np.flatnonzero(_where(array, _large) & ~found)
+            found = _find_rows(array, _is_infinite)
+            large = np.flatnonzero(_find_rows(array, _is_inexact) & ~found)
             if len(large) and self.long is not None:
-                found[large] = _matches(texts.pick(large), self.long)
+                found[large] = _match_texts(texts.pick(large), self.long)
         if self.decimal is not None:
-            odd = _matches(texts, self.decimal) | _where(array, _overfull, pa.types.is_decimal)
+            odd = _match_texts(texts, self.decimal) | _find_rows(array, _exceeds_precision, pa.types.is_decimal)
             found = odd if found is None else found | odd
         return found if found is not None and found.any() else None
 
@@ -72,31 +72,31 @@ def _scales(kind: pa.DataType) -> Iterator[int]:
         yield from _scales(kind.field(index).type)
 
 
-def _names(kind: pa.DataType, test: Callable[[pa.DataType], bool], name: str | None) -> Iterator[str | None]:
+def _field_names(kind: pa.DataType, test: Callable[[pa.DataType], bool], name: str | None) -> Iterator[str | None]:
     """Names of the fields of such types, None for items of lists."""
     if pa.types.is_struct(kind):
         for child in kind:
-            yield from _names(child.type, test, child.name)
+            yield from _field_names(child.type, test, child.name)
     elif pa.types.is_list(kind):
-        yield from _names(kind.value_type, test, None)
+        yield from _field_names(kind.value_type, test, None)
     elif test(kind):
         yield name
 
 
-def _pattern(names: set[str | None], end: str) -> str | None:
+def _build_pattern(names: set[str | None], end: str) -> str | None:
     """Values of these fields that end so."""
     if not names:
         return None
     told = sorted(name for name in names if name is not None)
     keys = [re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:" for name in told]
-    before = [_ANY_NAME] if len(keys) > _MOST_NAMES else keys
+    before = [_ANY_NAME] if len(keys) > _MAX_NAMES else keys
     before += [_ESCAPED] if keys else []
     before += [_IN_LIST] if None in names else []
     return f"(?:{'|'.join(before)}){end}"
 
 
-def _matches(texts: Texts, pattern: str) -> Mask:
-    data = windows(texts.data, texts.starts, texts.ends)
+def _match_texts(texts: TextWindows, pattern: str) -> Mask:
+    data = window_array(texts.data, texts.starts, texts.ends)
     found: Mask = pc.match_substring_regex(data, pattern).to_numpy(zero_copy_only=False)
     return found
 
@@ -104,30 +104,30 @@ def _matches(texts: Texts, pattern: str) -> Mask:
 def _all_exact(array: pa.Array) -> bool:
     """True when every floating number below is finite and of a size at which all whole numbers are held."""
     if pa.types.is_floating(array.type):
-        return pc.all(pc.less(pc.abs(array), _EXACT[array.type])).as_py() is not False
+        return pc.all(pc.less(pc.abs(array), _MAX_EXACT[array.type])).as_py() is not False
     if pa.types.is_struct(array.type):
         return all(_all_exact(child) for child in children(array))
     return _all_exact(array.values) if pa.types.is_list(array.type) else True
 
 
-def _endless(array: pa.Array) -> pa.Array:
+def _is_infinite(array: pa.Array) -> pa.Array:
     return pc.invert(pc.is_finite(array))
 
 
-def _large(array: pa.Array) -> pa.Array:
-    return pc.greater_equal(pc.abs(array), _EXACT[array.type])
+def _is_inexact(array: pa.Array) -> pa.Array:
+    return pc.greater_equal(pc.abs(array), _MAX_EXACT[array.type])
 
 
-def _overfull(array: pa.Array) -> pa.Array:
+def _exceeds_precision(array: pa.Array) -> pa.Array:
     """True for decimals of more digits than their type has; of 38 the text tells."""
     kind = array.type
-    if kind.precision == _MOST_DIGITS:
+    if kind.precision == _MAX_DIGITS:
         return pa.repeat(pa.scalar(False), len(array))
-    limit = pa.scalar(Decimal(1).scaleb(kind.precision - kind.scale), pa.decimal128(_MOST_DIGITS, kind.scale))
+    limit = pa.scalar(Decimal(1).scaleb(kind.precision - kind.scale), pa.decimal128(_MAX_DIGITS, kind.scale))
     return pc.greater_equal(pc.abs(array), limit)
 
 
-def _where(
+def _find_rows(
     array: pa.Array,
     test: Callable[[pa.Array], pa.Array],
     of_kind: Callable[[pa.DataType], bool] = pa.types.is_floating,
@@ -138,9 +138,9 @@ def _where(
         return np.asarray(test(array).fill_null(False))
     if pa.types.is_struct(array.type):
         for child in children(array):
-            found |= _where(child, test, of_kind)
+            found |= _find_rows(child, test, of_kind)
     elif pa.types.is_list(array.type):
-        sizes = np.where(valid_of(array), np.diff(array.offsets.to_numpy()), 0)
+        sizes = np.where(valid_mask(array), np.diff(array.offsets.to_numpy()), 0)
         owners = np.repeat(np.arange(len(array)), sizes)
-        found[owners[_where(array.flatten(), test, of_kind)]] = True
+        found[owners[_find_rows(array.flatten(), test, of_kind)]] = True
     return found

@@ -22,22 +22,22 @@ _LONG_NUMBER = re.compile(rb"[0-9]{20}|-[0-9]{19}")
 _FRACTION = re.compile(rb"[0-9][.eE]")
 
 
-def load(text: bytes, *, exact: bool = False) -> object:
+def parse_message(text: bytes, *, exact: bool = False) -> object:
     """Parses one message; integers of any length stay integers, and with `exact` fractions become Decimal.
     Raises Unfit.
     """
     try:
         document: object = orjson.loads(text)
         if _LONG_NUMBER.search(text) or (exact and _FRACTION.search(text)):
-            document = json.loads(text, parse_float=Decimal if exact else float, parse_constant=_refuse)
+            document = json.loads(text, parse_float=Decimal if exact else float, parse_constant=_reject_constant)
     except (ValueError, RecursionError, InvalidOperation) as error:
-        raise Unfit(_refusal(text)) from error
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(document) > MAX_DEPTH:
+        raise Unfit(_describe_invalid(text)) from error
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _nesting_depth(document) > MAX_DEPTH:
         raise Unfit(f"nested more than {MAX_DEPTH} deep")
     return document
 
 
-def _depth(document: object) -> int:
+def _nesting_depth(document: object) -> int:
     """How deep objects and arrays nest; counts level by level, since recursion is what a deep document breaks."""
     level, depth = [document], 0
     while level:
@@ -47,17 +47,17 @@ def _depth(document: object) -> int:
     return depth
 
 
-def _refusal(text: bytes) -> str:
+def _describe_invalid(text: bytes) -> str:
     if text[:1] == b"\0":
         return "not JSON: it starts as Avro of a schema registry does; the AvroConverter reads that"
     return "not JSON" if text.strip() else "empty message"
 
 
-def _refuse(_word: str) -> NoReturn:
+def _reject_constant(_word: str) -> NoReturn:
     raise ValueError
 
 
-def read(node: Node, value: object) -> object:
+def read_value(node: Node, value: object) -> object:
     """One JSON value as the wire value of its node; raises Unfit with the path of the field."""
     if value is None:
         return None
@@ -65,32 +65,32 @@ def read(node: Node, value: object) -> object:
         case Leaf():
             return node.read(value)
         case Struct():
-            return _struct(node, value)
+            return _read_struct(node, value)
         case List():
-            return _list(node, value)
+            return _read_list(node, value)
         case Map():
-            return _map(node, value)
+            return _read_map(node, value)
 
 
-def _struct(node: Struct, value: object) -> object:
+def _read_struct(node: Struct, value: object) -> object:
     if not isinstance(value, dict):
         raise Unfit("not an object (struct)")
     out: dict[str, object] = {}
     for field in node.fields:
         try:
-            out[field.name] = read(field.node, value.get(field.name))
+            out[field.name] = read_value(field.node, value.get(field.name))
         except Unfit as unfit:
             raise unfit.under(field.name) from None
     return out
 
 
-def _list(node: List, value: object) -> object:
+def _read_list(node: List, value: object) -> object:
     if not isinstance(value, list):
         raise Unfit("not an array (array)")
-    return [read(node.item, item) for item in value]
+    return [read_value(node.item, item) for item in value]
 
 
-def _map(node: Map, value: object) -> object:
+def _read_map(node: Map, value: object) -> object:
     if node.text_key and isinstance(value, dict):
         pairs: Sequence[object] = [list(pair) for pair in value.items()]
     elif not node.text_key and isinstance(value, list):
@@ -101,7 +101,7 @@ def _map(node: Map, value: object) -> object:
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != _PAIR or pair[0] is None:
             raise Unfit("not a pair of key and value (map)")
-        out.append((read(node.key, pair[0]), read(node.value, pair[1])))
+        out.append((read_value(node.key, pair[0]), read_value(node.value, pair[1])))
     return out
 
 

@@ -11,39 +11,39 @@ from math import isfinite
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import encode
+from serde.arrays import encode_unscaled
 from serde.connect.schema_node import Read
 from serde.faults import Unfit
 
-BEYOND = "number beyond the column's range"
-_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+OUT_OF_RANGE = "number beyond the column's range"
+_FLOAT_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _LONG = 2**63
-_MOST_DIGITS = 1000
+_MAX_DIGITS = 1000
 _SINGLE = 32
 _SINGLE_END = 2.0**128 - 2.0**103
 """From here on the nearest float is infinity."""
 _PLAIN_TEXT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
-def integer(label: str, bits: int) -> Read:
+def integer_reader(label: str, bits: int) -> Read:
     """Reads a whole number of `bits` bits."""
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
     def read(value: object) -> object:
         if isinstance(value, int) and not isinstance(value, bool):
             if value < low or value > high:
-                raise Unfit(f"{BEYOND} ({label})")
+                raise Unfit(f"{OUT_OF_RANGE} ({label})")
             return value
         if isinstance(value, float | Decimal):
-            raise Unfit(f"{BEYOND} ({label})" if not -_LONG < value < _LONG else f"not a whole number ({label})")
+            raise Unfit(f"{OUT_OF_RANGE} ({label})" if not -_LONG < value < _LONG else f"not a whole number ({label})")
         raise Unfit(f"not a number ({label})")
 
     return read
 
 
-def whole(label: str) -> Read:
+def whole_number_reader(label: str) -> Read:
     """Reads a whole number of 64 bits where no schema says how it is written: 1e3 and 1.0 are whole numbers too."""
-    of_integer = integer(label, 64)
+    of_integer = integer_reader(label, 64)
 
     def read(value: object) -> object:
         if isinstance(value, Decimal) and value.copy_abs() <= _LONG and value == value.to_integral_value():
@@ -53,7 +53,7 @@ def whole(label: str) -> Read:
     return read
 
 
-def held(number: int, bits: int) -> bool:
+def holds_exactly(number: int, bits: int) -> bool:
     """True when a floating number of so many bits is this whole number, or is written as it."""
     try:
         found = np.float32(number) if bits == _SINGLE else float(number)
@@ -62,28 +62,28 @@ def held(number: int, bits: int) -> bool:
     return bool(isfinite(found)) and number in (int(found), int(Decimal(str(found))))
 
 
-def real(label: str, bits: int = 64) -> Read:
+def float_reader(label: str, bits: int = 64) -> Read:
     """Reads a floating number: of a fraction the nearest, of a whole number itself.
 
     Java writes what has no number as the words NaN, Infinity and -Infinity.
     """
 
     def read(value: object) -> object:
-        if isinstance(value, str) and value in _WORDS:
-            return _WORDS[value]
+        if isinstance(value, str) and value in _FLOAT_WORDS:
+            return _FLOAT_WORDS[value]
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise Unfit(f"not a number ({label})")
-        if isinstance(value, int) and not held(value, bits):
-            raise Unfit(f"{BEYOND} ({label})")
+        if isinstance(value, int) and not holds_exactly(value, bits):
+            raise Unfit(f"{OUT_OF_RANGE} ({label})")
         number = float(value)
         if not isfinite(number) or (bits == _SINGLE and abs(number) >= _SINGLE_END):
-            raise Unfit(f"{BEYOND} ({label})")
+            raise Unfit(f"{OUT_OF_RANGE} ({label})")
         return number
 
     return read
 
 
-def boolean(label: str) -> Read:
+def boolean_reader(label: str) -> Read:
     """Reads true or false."""
 
     def read(value: object) -> object:
@@ -94,7 +94,7 @@ def boolean(label: str) -> Read:
     return read
 
 
-def string(label: str) -> Read:
+def text_reader(label: str) -> Read:
     """Reads a text (base64 of bytes included: the column step decodes it)."""
 
     def read(value: object) -> object:
@@ -105,12 +105,12 @@ def string(label: str) -> Read:
     return read
 
 
-def any_text(label: str) -> Read:
+def any_text_reader(label: str) -> Read:
     """Reads a text where no schema says so: numbers and booleans become their text, every digit of it."""
 
     def read(value: object) -> object:
         if isinstance(value, bool | int | float | Decimal):
-            return _text(value)
+            return _format_value(value)
         if not isinstance(value, str):
             raise Unfit(f"not a string ({label})")
         return value
@@ -118,7 +118,7 @@ def any_text(label: str) -> Read:
     return read
 
 
-def _text(value: float | Decimal) -> str:
+def _format_value(value: float | Decimal) -> str:
     """A number as a later cast of its double would write it, its own digits where no double has them."""
     if isinstance(value, int):
         return str(value).lower()
@@ -129,7 +129,7 @@ def _text(value: float | Decimal) -> str:
     return str(value)
 
 
-def number(label: str, kind: pa.Decimal128Type) -> Read:
+def number_reader(label: str, kind: pa.Decimal128Type) -> Read:
     """Reads a number into a known decimal, and a text of one that cannot be base64 (`decimal.handling.mode=string`)."""
 
     def read(value: object) -> object:
@@ -140,24 +140,24 @@ def number(label: str, kind: pa.Decimal128Type) -> Read:
             value = Decimal(value)
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise Unfit(f"not a number ({label})")
-        sign, digits, exponent = _digits(value, label)
-        unscaled = _unscaled(sign, digits, exponent, kind.scale, label)
+        sign, digits, exponent = _decimal_digits(value, label)
+        unscaled = _scale_digits(sign, digits, exponent, kind.scale, label)
         if abs(unscaled) >= 10**kind.precision:
-            raise Unfit(f"{BEYOND} ({label})")
+            raise Unfit(f"{OUT_OF_RANGE} ({label})")
         return Decimal(f"{unscaled}E-{kind.scale}")
 
     return read
 
 
-def _digits(value: int | Decimal, label: str) -> tuple[int, tuple[int, ...], object]:
+def _decimal_digits(value: int | Decimal, label: str) -> tuple[int, tuple[int, ...], object]:
     try:
         sign, digits, exponent = Decimal(value).as_tuple()
     except (ValueError, InvalidOperation) as error:
-        raise Unfit(f"{BEYOND} ({label})") from error
+        raise Unfit(f"{OUT_OF_RANGE} ({label})") from error
     return sign, digits, exponent
 
 
-def decimal(label: str, scale: int) -> Read:
+def decimal_reader(label: str, scale: int) -> Read:
     """Reads base64 text, or the JSON number of decimal.format=NUMERIC, which becomes the same base64."""
 
     def read(value: object) -> object:
@@ -165,14 +165,14 @@ def decimal(label: str, scale: int) -> Read:
             return value
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise Unfit(f"neither base64 nor a number ({label})")
-        return encode(_unscaled(*_digits(value, label), scale, label))
+        return encode_unscaled(_scale_digits(*_decimal_digits(value, label), scale, label))
 
     return read
 
 
-def _unscaled(sign: int, digits: tuple[int, ...], exponent: object, scale: int, label: str) -> int:
-    if not isinstance(exponent, int) or abs(exponent) > _MOST_DIGITS or len(digits) > _MOST_DIGITS:
-        raise Unfit(f"{BEYOND} ({label})")
+def _scale_digits(sign: int, digits: tuple[int, ...], exponent: object, scale: int, label: str) -> int:
+    if not isinstance(exponent, int) or abs(exponent) > _MAX_DIGITS or len(digits) > _MAX_DIGITS:
+        raise Unfit(f"{OUT_OF_RANGE} ({label})")
     number: int = int("".join(map(str, digits)) or "0")
     shift = exponent + scale
     if shift < 0 and number % 10**-shift:
@@ -181,6 +181,6 @@ def _unscaled(sign: int, digits: tuple[int, ...], exponent: object, scale: int, 
     return -number if sign else number
 
 
-def nothing(_value: object) -> object:
+def reject_value(_value: object) -> object:
     """Reads a column of which no value is known: any value is a surprise."""
     raise Unfit("not null (null)")

@@ -11,63 +11,63 @@ import pyarrow as pa
 from attrs import define, field, frozen
 
 from serde.arrays import Mask
-from serde.connect.connect_schema import Schema, parse, parse_document
-from serde.faults import Fault, Stage, Unfit
-from serde.json.json_lines import Texts
-from serde.json.row_reader import load
+from serde.connect.connect_schema import ConnectSchema, parse_document, parse_schema_block
+from serde.faults import RecordError, Stage, Unfit
+from serde.json.json_lines import TextWindows
+from serde.json.row_reader import parse_message
 from serde.messages import Rows
 
 Format = Literal["auto", "json", "json-schema"]
 _HEAD = b'{"schema":'
 _PAYLOAD = b',"payload":'
 _MAX_PREFIXES = 64
-_TRIES = 16
-_KEYS = {"schema", "payload"}
+_MAX_TRIES = 16
+_FRAME_KEYS = {"schema", "payload"}
 _FIELD = b'{"schema"'
 _PLAIN = np.frombuffer(b'"tf-[0123456789', np.uint8)
 """How a value may start that is no schema: a column of that name, in a message that is no frame."""
 
 
 @frozen(eq=False)
-class Part:
+class FramePart:
     """Payloads of one group that may be read by columns: `texts` belong to the input rows `rows`."""
 
     rows: Rows
-    texts: Texts
+    texts: TextWindows
 
 
 @define(eq=False)
-class Group:
+class SchemaGroup:
     """Messages of one schema (None: without one); `loose` rows must be read one by one."""
 
-    schema: Schema | None
-    parts: list[Part] = field(factory=list)
+    schema: ConnectSchema | None
+    parts: list[FramePart] = field(factory=list)
     loose: list[int] = field(factory=list)
 
-    def columnar(self) -> Part:
+    def columnar(self) -> FramePart:
         """All columnar payloads in one part, by row."""
         if len(self.parts) == 1:
             return self.parts[0]
         if not self.parts:
             none = np.zeros(0, np.int64)
-            return Part(none, Texts(pa.py_buffer(b""), none, none))
+            return FramePart(none, TextWindows(pa.py_buffer(b""), none, none))
         rows = np.concatenate([part.rows for part in self.parts])
         order = np.argsort(rows, kind="stable")
         starts = np.concatenate([part.texts.starts for part in self.parts])[order]
         ends = np.concatenate([part.texts.ends for part in self.parts])[order]
-        return Part(rows[order], Texts(self.parts[0].texts.data, starts, ends))
+        return FramePart(rows[order], TextWindows(self.parts[0].texts.data, starts, ends))
 
 
 @define(eq=False)
-class Frames:
+class MessageFramer:
     """The messages of one array sorted into groups, tombstones and faults."""
 
-    texts: Texts
+    texts: TextWindows
     format: Format
     stage: Stage
-    groups: dict[str, Group] = field(factory=dict)
+    groups: dict[str, SchemaGroup] = field(factory=dict)
     tombstones: list[Rows] = field(factory=list)
-    faults: list[Fault] = field(factory=list)
+    faults: list[RecordError] = field(factory=list)
 
     def sort(self, nulls: Mask) -> None:
         """Sorts every row; `nulls` are the absent values."""
@@ -79,14 +79,14 @@ class Frames:
         whole = self.texts.pick(rest)
         tidy = whole.is_object()
         if self.format == "json":
-            self._bare(rest[tidy], whole.pick(tidy))
+            self._add_bare(rest[tidy], whole.pick(tidy))
         else:
-            rest, tidy = self._blocks(rest, tidy)
-            self._others(rest[tidy])
+            rest, tidy = self._group_by_block(rest, tidy)
+            self._add_unframed(rest[tidy])
         for row in rest[~tidy].tolist():
-            self._loose(row)
+            self._parse_loose(row)
 
-    def _blocks(self, rows: Rows, tidy: Mask) -> tuple[Rows, Mask]:
+    def _group_by_block(self, rows: Rows, tidy: Mask) -> tuple[Rows, Mask]:
         """Takes out the messages that start with a schema block; returns what is left."""
         texts = self.texts.pick(rows)
         framed = tidy & (texts.starts_with(_HEAD + b"{") | texts.starts_with(_HEAD + b"null,"))
@@ -94,36 +94,36 @@ class Frames:
         for _ in range(_MAX_PREFIXES):
             if not len(todo):
                 break
-            todo = self._next_block(todo)
+            todo = self._take_next_block(todo)
         for row in todo.tolist():
-            self._loose(row)
+            self._parse_loose(row)
         return rows[~framed], tidy[~framed]
 
-    def _next_block(self, rows: Rows) -> Rows:
+    def _take_next_block(self, rows: Rows) -> Rows:
         """Groups all rows that share the first row's block; returns the others."""
         prefix = block_prefix(self.texts.text(int(rows[0])))
         if prefix is None:
-            self._loose(int(rows[0]))
+            self._parse_loose(int(rows[0]))
             return rows[1:]
         texts = self.texts.pick(rows)
         same = texts.starts_with(prefix)
         payloads = texts.pick(same).cut(len(prefix), 1)
-        self._payloads(prefix[len(_HEAD) : -len(_PAYLOAD)], rows[same], payloads)
+        self._add_payloads(prefix[len(_HEAD) : -len(_PAYLOAD)], rows[same], payloads)
         return rows[~same]
 
-    def _payloads(self, block: bytes, rows: Rows, payloads: Texts) -> None:
+    def _add_payloads(self, block: bytes, rows: Rows, payloads: TextWindows) -> None:
         absent = payloads.equals(b"null")
         if absent.any():
             self.tombstones.append(rows[absent])
             rows, payloads = rows[~absent], payloads.pick(~absent)
         tidy = payloads.is_object()
         if tidy.any():
-            group = self._group(parse(block) if block != b"null" else None)
-            group.parts.append(Part(rows[tidy], payloads.pick(tidy)))
+            group = self._group_of(parse_schema_block(block) if block != b"null" else None)
+            group.parts.append(FramePart(rows[tidy], payloads.pick(tidy)))
         for row in rows[~tidy].tolist():
-            self._loose(row)
+            self._parse_loose(row)
 
-    def _others(self, rows: Rows) -> None:
+    def _add_unframed(self, rows: Rows) -> None:
         """Objects without a leading schema block: bare payloads,
         unless the block hides behind spaces or another order.
         """
@@ -133,32 +133,32 @@ class Frames:
         odd |= (second != ord('"')) & (second != ord("}"))
         if self.format == "json-schema":
             odd[:] = True
-        self._bare(rows[~odd], texts.pick(~odd))
+        self._add_bare(rows[~odd], texts.pick(~odd))
         for row in rows[odd].tolist():
-            self._loose(row)
+            self._parse_loose(row)
 
-    def _bare(self, rows: Rows, texts: Texts) -> None:
+    def _add_bare(self, rows: Rows, texts: TextWindows) -> None:
         if len(rows):
-            self._group(None).parts.append(Part(rows, texts))
+            self._group_of(None).parts.append(FramePart(rows, texts))
 
-    def _loose(self, row: int) -> None:
+    def _parse_loose(self, row: int) -> None:
         """Parses one message to see where it belongs."""
         try:
-            schema, payload = self.unframe(load(self.texts.text(row)))
+            schema, payload = self.unframe(parse_message(self.texts.text(row)))
         except Unfit as unfit:
-            self.faults.append(Fault(row, self.stage, str(unfit)))
+            self.faults.append(RecordError(row, self.stage, str(unfit)))
             return
         if payload is None:
             self.tombstones.append(np.array([row], np.int64))
         else:
-            self._group(schema).loose.append(row)
+            self._group_of(schema).loose.append(row)
 
-    def _group(self, schema: Schema | None) -> Group:
-        return self.groups.setdefault(schema.id if schema else "", Group(schema))
+    def _group_of(self, schema: ConnectSchema | None) -> SchemaGroup:
+        return self.groups.setdefault(schema.id if schema else "", SchemaGroup(schema))
 
-    def unframe(self, document: object) -> tuple[Schema | None, object]:
+    def unframe(self, document: object) -> tuple[ConnectSchema | None, object]:
         """A parsed message as its schema and payload; raises Unfit where the format wants a block and there is none."""
-        framed = isinstance(document, dict) and set(document) == _KEYS and self.format != "json"
+        framed = isinstance(document, dict) and set(document) == _FRAME_KEYS and self.format != "json"
         if framed and isinstance(document, dict):
             block = document["schema"]
             if block is None:
@@ -170,7 +170,7 @@ class Frames:
         return None, document
 
 
-def _may_be_framed(texts: Texts) -> Mask:
+def _may_be_framed(texts: TextWindows) -> Mask:
     """True where a text starts with a field `schema`, however Java would have spaced it, that may be a schema block."""
     odd = texts.starts_with(_FIELD) & (texts.sizes > len(_HEAD))
     if odd.any():
@@ -185,12 +185,12 @@ def block_prefix(message: bytes) -> bytes | None:
     The block is a whole JSON value, so the first cut that parses is the right one.
     """
     at = -1
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         at = message.find(_PAYLOAD, at + 1)
         if at < 0:
             return None
         try:
-            load(message[len(_HEAD) : at])
+            parse_message(message[len(_HEAD) : at])
         except Unfit:
             continue
         return message[: at + len(_PAYLOAD)]

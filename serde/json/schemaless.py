@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field
 
-from serde.events.cloudevents import MARKS
+from serde.events.cloudevents import CLOUD_EVENT_FIELDS
 from serde.faults import Unfit
-from serde.json.column_reader import Reader, Reading
-from serde.json.json_lines import Texts
-from serde.json.row_reader import load
-from serde.json.schema_framing import Part
-from serde.json.type_inference import Seen, filled
+from serde.json.column_reader import ColumnReader, ReadResult
+from serde.json.json_lines import TextWindows
+from serde.json.row_reader import parse_message
+from serde.json.schema_framing import FramePart
+from serde.json.type_inference import ObservedTypes, fill_unknown
 
-WIRE: Mapping[str, pa.DataType] = {
+INFERRED_TYPES: Mapping[str, pa.DataType] = {
     "whole number": pa.int64(),
     "other number, and the words NaN and Infinity among numbers": pa.float64(),
     "true, false": pa.bool_(),
@@ -36,39 +36,39 @@ _ROUNDS = 12
 _GIVE_UP = 8
 _REMEMBERED = 16
 _IMAGES = frozenset({"before", "after"})
-_AROUND = frozenset({*_IMAGES, *MARKS, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns"})
-_ATTRIBUTES = frozenset({"id", "type", "time", "subject", "datacontenttype", "dataschema"})
-_ORIGIN = dict.fromkeys(("version", "connector", "name", "db", "schema", "table"), pa.string())
-_POSITION = dict.fromkeys(("ts_ns", "ts_us", "ts_ms", "lsn"), pa.int64())
-_ENVELOPE = {
+_ENVELOPE_FIELDS = frozenset({*_IMAGES, *CLOUD_EVENT_FIELDS, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns"})
+_CLOUD_ATTRIBUTES = frozenset({"id", "type", "time", "subject", "datacontenttype", "dataschema"})
+_ORIGIN_TYPES = dict.fromkeys(("version", "connector", "name", "db", "schema", "table"), pa.string())
+_POSITION_TYPES = dict.fromkeys(("ts_ns", "ts_us", "ts_ms", "lsn"), pa.int64())
+_ENVELOPE_TYPES = {
     "op": pa.string(),
-    "source": pa.struct(list({**_ORIGIN, **_POSITION}.items())),
+    "source": pa.struct(list({**_ORIGIN_TYPES, **_POSITION_TYPES}.items())),
     "transaction": pa.struct([("id", pa.string()), ("total_order", pa.int64())]),
 }
 """What surrounds the images: an event with another kind there must not spoil those beside it."""
 
 
 @define(eq=False)
-class Bare:
+class SchemalessReader:
     """Reads payloads without schema; remembers the types it found to start from them, never to decide by them."""
 
     found: list[pa.StructType] = field(factory=list)
 
     def read(
-        self, texts: Texts, part: Part, loose: list[int], expected: pa.StructType | None
-    ) -> tuple[Reading, pa.StructType]:
+        self, texts: TextWindows, part: FramePart, loose: list[int], expected: pa.StructType | None
+    ) -> tuple[ReadResult, pa.StructType]:
         """Wire rows of `part` and their type; `texts` are the whole messages by row, for those read one by one."""
-        seen = Seen()
+        seen = ObservedTypes()
         sample = np.unique(np.linspace(0, max(len(part.rows) - 1, 0), min(_SAMPLE, len(part.rows))).astype(np.int64))
-        _look(seen, texts, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
+        _observe_rows(seen, texts, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
         if expected is not None:
-            _expect(seen, expected)
+            _expect_columns(seen, expected)
         known = seen.type()
         hint = next((kind for kind in self.found if covers(kind, known)), None)
         if hint is not None:
             seen.expect(hint, fix=False)
-        _look(seen, texts, loose[_SAMPLE:])
-        reading, kind = _settle(seen, texts, part)
+        _observe_rows(seen, texts, loose[_SAMPLE:])
+        reading, kind = _read_widening(seen, texts, part)
         self._remember(kind)
         return reading, kind
 
@@ -76,117 +76,121 @@ class Bare:
         self.found = [kind, *(old for old in self.found if old != kind)][:_REMEMBERED]
 
 
-def _expect(seen: Seen, columns: pa.StructType) -> None:
+def _expect_columns(seen: ObservedTypes, columns: pa.StructType) -> None:
     """The known columns are those of a flattened event, of the images of an envelope."""
-    around = _around_images(seen)
+    around = _find_envelope(seen)
     if around is None:
         seen.expect(columns, fix=True)
         return
     for image in _IMAGES & around.fields.keys():
         around.fields[image].expect(columns, fix=True)
-    around_images = _AROUND | _ATTRIBUTES if seen.fields.keys() >= MARKS else _AROUND
+    around_images = (
+        _ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES if seen.fields.keys() >= CLOUD_EVENT_FIELDS else _ENVELOPE_FIELDS
+    )
     for column in columns:
         # Flattened events may stand between envelopes.
         if column.name in seen.fields and column.name not in around_images:
             seen.fields[column.name].expect(column.type, fix=True)
 
 
-def _around_images(seen: Seen) -> Seen | None:
+def _find_envelope(seen: ObservedTypes) -> ObservedTypes | None:
     """What holds the images of an envelope; None for a flattened event."""
     if {"op", "source"} <= seen.fields.keys():
         return seen if seen.fields.keys() & _IMAGES else None
-    if not seen.fields.keys() >= MARKS:
+    if not seen.fields.keys() >= CLOUD_EVENT_FIELDS:
         return None
     data = seen.fields["data"]
     return data.fields["payload"] if "payload" in data.fields and not data.fields.keys() & _IMAGES else data
 
 
-def _know_envelope(seen: Seen) -> None:
+def _expect_envelope(seen: ObservedTypes) -> None:
     """Expects of envelopes what all have; makes both images one, rows of one table that give a column one type."""
-    around = _around_images(seen)
+    around = _find_envelope(seen)
     if around is None:
         return
-    for name, kind in _ENVELOPE.items() if around is seen else ():
+    for name, kind in _ENVELOPE_TYPES.items() if around is seen else ():
         if name in seen.fields:
-            seen.fields[name].know(kind)
+            seen.fields[name].expect_nested(kind)
     images = [around.fields[name] for name in ("after", "before") if name in around.fields]
     for image in images:
-        image.know(pa.struct([]))
+        image.expect_nested(pa.struct([]))
     if len(images) > 1 and images[0] is not images[1] and all(image.kinds for image in images):
-        images[0].absorb(images[1])
+        images[0].merge_counts(images[1])
         around.fields["before"] = images[0]
 
 
-def _settle(seen: Seen, texts: Texts, part: Part) -> tuple[Reading, pa.StructType]:
+def _read_widening(seen: ObservedTypes, texts: TextWindows, part: FramePart) -> tuple[ReadResult, pa.StructType]:
     """Reads and widens until the type holds; what does not fit it then is left to be read one by one."""
     for _ in range(_ROUNDS):
-        kind = _struct(seen)
-        reading = _read(part.texts, kind, _GIVE_UP)
+        kind = _struct_type(seen)
+        reading = _read_columns(part.texts, kind, _GIVE_UP)
         if not reading.failed:
             return reading, kind
-        clash = _look(seen, texts, _rows(part, reading))
-        if not clash and _struct(seen) == kind:
+        clash = _observe_rows(seen, texts, _failed_rows(part, reading))
+        if not clash and _struct_type(seen) == kind:
             break
         if clash:
-            reading = _read(part.texts, kind, None)
-            seen = _recount(seen, texts, part, reading)
-            if _struct(seen) == kind:
+            reading = _read_columns(part.texts, kind, None)
+            seen = _recount_rows(seen, texts, part, reading)
+            if _struct_type(seen) == kind:
                 return reading, kind
-    kind = _struct(seen)
-    return _read(part.texts, kind, None), kind
+    kind = _struct_type(seen)
+    return _read_columns(part.texts, kind, None), kind
 
 
-def _rows(part: Part, reading: Reading) -> list[int]:
+def _failed_rows(part: FramePart, reading: ReadResult) -> list[int]:
     """Input rows that failed."""
     return [row for where in reading.failed for row in part.rows[where].tolist()]
 
 
-def _struct(seen: Seen) -> pa.StructType:
+def _struct_type(seen: ObservedTypes) -> pa.StructType:
     kind = seen.type()
     return kind if pa.types.is_struct(kind) else pa.struct([])
 
 
-def _read(texts: Texts, kind: pa.StructType, give_up: int | None) -> Reading:
+def _read_columns(texts: TextWindows, kind: pa.StructType, give_up: int | None) -> ReadResult:
     if not kind.num_fields or not len(texts):
-        return Reading(failed=[np.arange(len(texts))] if len(texts) else [])
-    return Reader(texts, filled(kind), True, give_up).read()
+        return ReadResult(failed=[np.arange(len(texts))] if len(texts) else [])
+    return ColumnReader(texts, fill_unknown(kind), True, give_up).read()
 
 
-def _look(seen: Seen, texts: Texts, rows: list[int]) -> bool:
+def _observe_rows(seen: ObservedTypes, texts: TextWindows, rows: list[int]) -> bool:
     """Counts the kinds of these rows; True when a field has kinds that exclude each other and none is expected."""
     for row in rows:
         try:
-            seen.look(payload_of(load(texts.text(row))))
+            seen.look(unwrap_payload(parse_message(texts.text(row))))
         except (Unfit, RecursionError):
             continue
-    _know_envelope(seen)
-    return _clashes(seen)
+    _expect_envelope(seen)
+    return _has_clashes(seen)
 
 
-def payload_of(document: object) -> object:
+def unwrap_payload(document: object) -> object:
     """The payload of {"schema":null,"payload":..}, any other document as it is."""
     if isinstance(document, dict) and document.keys() == {"schema", "payload"} and document["schema"] is None:
         return document["payload"]
     return document
 
 
-def _clashes(seen: Seen) -> bool:
-    if seen.clashes():
+def _has_clashes(seen: ObservedTypes) -> bool:
+    if seen.has_clashes():
         return True
-    return any(_clashes(child) for child in seen.fields.values()) or (seen.item is not None and _clashes(seen.item))
+    return any(_has_clashes(child) for child in seen.fields.values()) or (
+        seen.item is not None and _has_clashes(seen.item)
+    )
 
 
-def _recount(seen: Seen, texts: Texts, part: Part, reading: Reading) -> Seen:
+def _recount_rows(seen: ObservedTypes, texts: TextWindows, part: FramePart, reading: ReadResult) -> ObservedTypes:
     """Counts every row once, keeping what was expected: read rows by their columns, the others one by one."""
-    fresh = Seen()
+    fresh = ObservedTypes()
     _keep_fixed(seen, fresh)
     for _, array in reading.parts:
-        fresh.credit(array)
-    _look(fresh, texts, _rows(part, reading))
+        fresh.count_column(array)
+    _observe_rows(fresh, texts, _failed_rows(part, reading))
     return fresh
 
 
-def _keep_fixed(old: Seen, new: Seen) -> None:
+def _keep_fixed(old: ObservedTypes, new: ObservedTypes) -> None:
     new.fixed, new.numbers = old.fixed, old.numbers
     if old.fixed:
         new.kinds.update(dict.fromkeys(old.kinds, 0))

@@ -16,23 +16,23 @@ import pyarrow.compute as pc
 from attrs import define, field
 
 from serde.arrays import children
-from serde.events.cloudevents import MARKS
-from serde.json.scalars import held
+from serde.events.cloudevents import CLOUD_EVENT_FIELDS
+from serde.json.scalars import holds_exactly
 
-_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+_FLOAT_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 _NUMBERS = {"whole": pa.int64(), "real": pa.float64()}
-_ORDER = ("text", "object", "list", "number", "flag")
+_KIND_ORDER = ("text", "object", "list", "number", "flag")
 
 
 @define(eq=False)
-class Seen:
+class ObservedTypes:
     """Kinds of the values of one field: text, word, whole, wide (a whole number that no double holds), real, flag,
     object, list; null is not counted.
     """
 
     kinds: Counter[str] = field(factory=Counter)
-    fields: dict[str, Seen] = field(factory=dict)
-    item: Seen | None = None
+    fields: dict[str, ObservedTypes] = field(factory=dict)
+    item: ObservedTypes | None = None
     fixed: str | None = None
     """The kind that was expected beforehand and wins over all others."""
     numbers: pa.DataType | None = None
@@ -46,11 +46,11 @@ class Seen:
             case bool():
                 self.kinds["flag"] += 1
             case int():
-                self.kinds["whole" if held(value, 64) else "wide"] += 1
+                self.kinds["whole" if holds_exactly(value, 64) else "wide"] += 1
             case float():
                 self.kinds["real"] += 1
             case str():
-                self.kinds["word" if value in _WORDS else "text"] += 1
+                self.kinds["word" if value in _FLOAT_WORDS else "text"] += 1
             case dict():
                 self._object(value)
             case list():
@@ -66,19 +66,19 @@ class Seen:
         for child in value:
             self.items().look(child)
 
-    def child(self, name: str) -> Seen:
+    def child(self, name: str) -> ObservedTypes:
         """The field of this name, made when it is new."""
         if name not in self.fields:
-            self.fields[name] = Seen()
+            self.fields[name] = ObservedTypes()
         return self.fields[name]
 
-    def items(self) -> Seen:
+    def items(self) -> ObservedTypes:
         """The items of the list, made when they are new."""
         if self.item is None:
-            self.item = Seen()
+            self.item = ObservedTypes()
         return self.item
 
-    def credit(self, array: pa.Array) -> None:
+    def count_column(self, array: pa.Array) -> None:
         """Counts the values of a column that was read by a type; nothing in it can be of another kind."""
         count = len(array) - array.null_count
         if not count:
@@ -86,10 +86,10 @@ class Seen:
         if pa.types.is_struct(array.type):
             self.kinds["object"] += count
             for child, column in zip(array.type, children(array), strict=True):
-                self.child(child.name).credit(column)
+                self.child(child.name).count_column(column)
         elif pa.types.is_list(array.type):
             self.kinds["list"] += count
-            self.items().credit(array.flatten())
+            self.items().count_column(array.flatten())
         elif pa.types.is_floating(array.type):
             whole = pc.sum(pc.equal(pc.round(array), array)).as_py() or 0
             self.kinds.update({"whole": whole, "real": count - whole})
@@ -98,16 +98,16 @@ class Seen:
         elif (name := _kind_of(array.type)) is not None:
             self.kinds[name] += count
 
-    def absorb(self, other: Seen) -> None:
+    def merge_counts(self, other: ObservedTypes) -> None:
         """Adds what another field was seen with."""
         self.kinds.update(other.kinds)
         for name in other.kinds:
             self.kinds.setdefault(name, 0)
         self.fixed, self.numbers = self.fixed or other.fixed, self.numbers or other.numbers
         for name, child in other.fields.items():
-            self.child(name).absorb(child)
+            self.child(name).merge_counts(child)
         if other.item is not None:
-            self.items().absorb(other.item)
+            self.items().merge_counts(other.item)
 
     def expect(self, kind: pa.DataType, *, fix: bool) -> None:
         """Adds a type known before: `fix` makes its kinds win; types that JSON has no kind for say nothing."""
@@ -125,21 +125,21 @@ class Seen:
             if fix and name in _NUMBERS:
                 self.numbers = _NUMBERS[name]
 
-    def know(self, kind: pa.DataType) -> None:
+    def expect_nested(self, kind: pa.DataType) -> None:
         """Expects such a type here and below, as far as there are values of its kind at all."""
         name = "object" if pa.types.is_struct(kind) else _kind_of(kind)
-        if name is None or _family(name) not in map(_family, self.kinds):
+        if name is None or _kind_family(name) not in map(_kind_family, self.kinds):
             return
-        self.fixed = self.fixed or _family(name)
+        self.fixed = self.fixed or _kind_family(name)
         self.numbers = self.numbers or _NUMBERS.get(name)
         for child in kind if pa.types.is_struct(kind) else ():
             if child.name in self.fields:
-                self.fields[child.name].know(child.type)
+                self.fields[child.name].expect_nested(child.type)
 
     def _note(self, name: str, *, fix: bool) -> None:
         """A known type without `fix` is only a hint: it holds where nothing was seen, and real stays real."""
         if fix:
-            self.fixed = _family(name)
+            self.fixed = _kind_family(name)
         if fix or not self.kinds or name == "real":
             self.kinds[name] += 0
             self.kinds.setdefault(name, 0)
@@ -150,7 +150,7 @@ class Seen:
             return self.fixed
         families: Counter[str] = Counter()
         for kind, count in self.kinds.items():
-            families[_family(kind)] += count
+            families[_kind_family(kind)] += count
         if not families:
             return None
         if families.keys() == {"word"}:
@@ -158,16 +158,16 @@ class Seen:
         families.pop("word", None)
         if self.takes_text and not families.keys().isdisjoint({"number", "text"}):
             return "number" if "number" in families else "text"
-        return max(families, key=lambda family: (families[family], -_ORDER.index(family)))
+        return max(families, key=lambda family: (families[family], -_KIND_ORDER.index(family)))
 
     @property
     def takes_text(self) -> bool:
         """True for a known column of decimals: numbers and texts of numbers may stand in it side by side."""
         return self.numbers is not None and pa.types.is_decimal(self.numbers)
 
-    def clashes(self) -> bool:
+    def has_clashes(self) -> bool:
         """True when kinds that exclude each other were seen here and none was expected; below is not looked at."""
-        families = {_family(kind) for kind in self.kinds} - {"word"}
+        families = {_kind_family(kind) for kind in self.kinds} - {"word"}
         if self.takes_text:
             families -= {"text"}
         return not self.fixed and (len(families) > 1 or (self._whole() > 0 and self._real() > 0))
@@ -202,7 +202,7 @@ class Seen:
                 return pa.null()
 
 
-def _family(kind: str) -> str:
+def _kind_family(kind: str) -> str:
     return "number" if kind in ("whole", "wide", "real") else kind
 
 
@@ -216,24 +216,24 @@ def _kind_of(kind: pa.DataType) -> str | None:
     return "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
 
 
-def filled(kind: pa.DataType) -> pa.DataType:
+def fill_unknown(kind: pa.DataType) -> pa.DataType:
     """The type to read by: boolean where nothing is known (the reader mishandles null items),
     so true and false pass.
     """
     if pa.types.is_null(kind):
         return pa.bool_()
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(child.name, filled(child.type)) for child in kind])
-    return pa.list_(filled(kind.value_type)) if pa.types.is_list(kind) else kind
+        return pa.struct([pa.field(child.name, fill_unknown(child.type)) for child in kind])
+    return pa.list_(fill_unknown(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
-def pruned(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None = None) -> pa.StructArray:
+def prune_empty(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None = None) -> pa.StructArray:
     """The struct array without columns that hold nothing; `kind` is its type as far as it is known.
 
     known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
     also where it holds nothing: an empty object or list is another value than null, or one that does not fit.
     """
-    made = _pruned_struct(array, kind, None if known is None else _around(array, known))
+    made = _prune_struct(array, kind, None if known is None else _around(array, known))
     return pa.array([{}] * len(array), pa.struct([])) if made is None else made
 
 
@@ -243,7 +243,7 @@ def _around(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
     images = pa.struct([(name, columns) for name in ("before", "after")])
     if names >= {"op", "source"} and not names.isdisjoint(images.names):
         return images
-    if not names >= MARKS or not pa.types.is_struct(array.type.field("data").type):
+    if not names >= CLOUD_EVENT_FIELDS or not pa.types.is_struct(array.type.field("data").type):
         return columns
     inside = array.type.field("data").type.names
     if "payload" in inside and set(inside).isdisjoint(images.names):
@@ -251,20 +251,20 @@ def _around(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
     return pa.struct([("data", images)])
 
 
-def _emptied(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _null_column(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column of a known type without any value but structs, which are where they were."""
     if not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
         return pa.nulls(len(array), kind)
     below = dict(zip(array.type.names, children(array), strict=True))
-    fields = [_emptied(below.get(field.name, pa.nulls(len(array))), field.type) for field in kind]
-    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=_nulls(array))
+    fields = [_null_column(below.get(field.name, pa.nulls(len(array))), field.type) for field in kind]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=_null_mask(array))
 
 
-def _nulls(array: pa.Array) -> pa.BooleanArray | None:
+def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
     return array.is_null() if array.null_count else None
 
 
-def _pruned(array: pa.Array, kind: pa.DataType, known: pa.DataType | None) -> pa.Array | None:
+def _prune_column(array: pa.Array, kind: pa.DataType, known: pa.DataType | None) -> pa.Array | None:
     """The column, None where it holds nothing: only nulls, and where it is not known, empty objects, or lists of items
     of which nothing is known.
     """
@@ -273,41 +273,41 @@ def _pruned(array: pa.Array, kind: pa.DataType, known: pa.DataType | None) -> pa
     if pa.types.is_struct(array.type):
         if known is not None and not pa.types.is_struct(known):
             return array
-        made = _pruned_struct(array, kind, known)
-        return _emptied(array, known) if made is None and known is not None else made
+        made = _prune_struct(array, kind, known)
+        return _null_column(array, known) if made is None and known is not None else made
     if pa.types.is_list(array.type):
         if known is not None and not pa.types.is_list(known):
             return array
-        return _pruned_list(array, kind.value_type, None if known is None else known.value_type)
+        return _prune_list(array, kind.value_type, None if known is None else known.value_type)
     return array
 
 
-def _pruned_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None) -> pa.StructArray | None:
+def _prune_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None) -> pa.StructArray | None:
     kept: dict[str, pa.Array] = {}
     expected = {} if known is None else {field.name: field.type for field in known}
     for child, below, column in zip(array.type, kind, children(array), strict=True):
-        made = _pruned(column, below.type, expected.get(child.name))
+        made = _prune_column(column, below.type, expected.get(child.name))
         if made is not None:
             kept[child.name] = made
     fields = [pa.field(name, column.type) for name, column in kept.items()]
     if fields == list(array.type) and fields:
         return array
-    return pa.StructArray.from_arrays(list(kept.values()), fields=fields, mask=_nulls(array)) if kept else None
+    return pa.StructArray.from_arrays(list(kept.values()), fields=fields, mask=_null_mask(array)) if kept else None
 
 
-def _pruned_list(array: pa.ListArray, kind: pa.DataType, known: pa.DataType | None) -> pa.ListArray | None:
+def _prune_list(array: pa.ListArray, kind: pa.DataType, known: pa.DataType | None) -> pa.ListArray | None:
     items = array.flatten()
-    made = _pruned(items, kind, known)
+    made = _prune_column(items, kind, known)
     if made is None:
-        return None if known is None and _unknown(kind) else array
+        return None if known is None and _is_unknown(kind) else array
     if made.type == items.type:
         return array
     sizes = np.concatenate([[0], np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False))])
-    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), made, mask=_nulls(array))
+    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), made, mask=_null_mask(array))
 
 
-def _unknown(kind: pa.DataType) -> bool:
+def _is_unknown(kind: pa.DataType) -> bool:
     """True when no value below was ever seen."""
     if pa.types.is_struct(kind):
-        return all(_unknown(child.type) for child in kind)
-    return _unknown(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_null(kind))
+        return all(_is_unknown(child.type) for child in kind)
+    return _is_unknown(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_null(kind))

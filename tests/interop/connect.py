@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from connector.demo.servers.ports import LOOPBACK, free_ports
-from connector.demo.servers.process import Child
+from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
 from connector.errors import FatalError
-from connector.runtime.jvm.jars import jars
-from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.jars import fetch_jars
+from connector.runtime.jvm.java import find_java_home
 from tests.interop.lag import ends, lag, observer
 from tests.model.recordings import Record
 
@@ -86,19 +86,19 @@ class Connect(Server):
             if not _wait(done, timeout_s):
                 raise TimeoutError(f"connector {name} left {left} after {timeout_s} s:\n{self.log_end(30)}")
 
-    def _launch(self) -> Child:
+    def _launch(self) -> ChildProcess:
         _link_plugins(self.home / "plugins")
         self._port = free_ports(1)[0]
         config = self.home / "worker.properties"
         values = worker_properties(self.home, self.bootstrap_servers, self.url)
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
-        java = java_home(need_module=None) / "bin" / "java"
+        java = find_java_home(need_module=None) / "bin" / "java"
         options = (f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}")
-        class_path = os.pathsep.join(map(str, jars("connect")))
+        class_path = os.pathsep.join(map(str, fetch_jars("connect")))
         program = ("-cp", class_path, "org.apache.kafka.connect.cli.ConnectStandalone", str(config))
-        return Child((str(java), *options, *program), self.log)
+        return ChildProcess((str(java), *options, *program), self.log)
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
             self._call("GET", "/connectors")
         except (OSError, ConnectorFailed):
@@ -146,7 +146,7 @@ def _link_plugins(folder: Path) -> None:
     for component in PLUGINS:
         plugin = folder / component
         plugin.mkdir(parents=True, exist_ok=True)
-        for jar in jars(component):
+        for jar in fetch_jars(component):
             link = plugin / jar.name
             if not link.exists():
                 link.symlink_to(jar)

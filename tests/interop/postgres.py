@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from connector.demo.servers.ports import LOOPBACK, free_ports
-from connector.demo.servers.process import Child
+from connector.demo.servers.process import ChildProcess
 from connector.errors import FatalError
 
 OTHER_USERS = ("postgres", "nobody")
@@ -64,7 +64,7 @@ class Postgres:
         self._bin = programs()
         self._home = Path(tempfile.mkdtemp(prefix="icebridge-postgres-"))
         self._port = free_ports(1)[0]
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
 
     @property
     def jdbc_url(self) -> str:
@@ -81,7 +81,7 @@ class Postgres:
         _checked(self._as_owner(*initdb), cwd=self._home)
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         server = self._as_owner("postgres", "-D", str(data), "-p", str(self._port), *settings)
-        self._child = Child(server, self._home / "postgres.log")
+        self._child = ChildProcess(server, self._home / "postgres.log")
         self._wait_ready()
         return self
 

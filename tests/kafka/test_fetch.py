@@ -13,13 +13,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from confluent_kafka.cimpl import NewTopic
 
-from connector.demo.servers.kafka_broker import Broker
+from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.ports import LOOPBACK, free_ports
 from connector.errors import FatalError, GapError, RetriableError
-from connector.kafka.consumer import feed, fetcher
-from connector.kafka.consumer.broker_client import Address, client
+from connector.kafka.consumer import assign_ranges, fetcher
+from connector.kafka.consumer.broker_client import ClusterAddress, broker_client_for
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.record_sizes import Sizes
+from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.settings import KafkaSettings
 from tests.model.certificates import HOST, Certificates
 from tests.topics import Topics
@@ -36,10 +36,10 @@ def settings(servers: str, extra: Mapping[str, str] = MappingProxyType({})) -> K
 
 def read(kafka: KafkaSettings, topic: str, start: int, end: int, partition: int = 0) -> list[Row]:
     """Read a range as a batch's tasks do, all shares in turn."""
-    dealt = feed(kafka, {(topic, partition): start}, {(topic, partition): end}, 2)
+    dealt = assign_ranges(kafka, {(topic, partition): start}, {(topic, partition): end}, 2)
     return [
         row
-        for chunk in dealt.every()
+        for chunk in dealt.all_records()
         for row in zip(
             chunk.records.offset.tolist(), chunk.records.key.to_pylist(), chunk.records.value.to_pylist(), strict=True
         )
@@ -133,7 +133,7 @@ def test_sizes_are_known_from_a_few_records(topics: Topics) -> None:
     fill(topics.bootstrap_servers, "fetch-sizes", small, **{"compression.type": "gzip"})
     fill(topics.bootstrap_servers, "fetch-sizes", large)
     at = ("fetch-sizes", 0)
-    told = Sizes(settings(topics.bootstrap_servers)).at({at: [0, 400, 500, 549], ("fetch-nowhere", 0): [0]})
+    told = RecordSizeSampler(settings(topics.bootstrap_servers)).at({at: [0, 400, 500, 549], ("fetch-nowhere", 0): [0]})
     assert told.keys() == {at}
     assert [round(size, -2) for size in told[at]] == [100, 100, 5000, 5000]
 
@@ -153,13 +153,15 @@ def test_a_large_record_is_read_whole(topics: Topics) -> None:
 
 def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash of the broker within a range loses and doubles nothing; one that stays away is an error to try again."""
-    with Broker(tmp_path) as own:
+    with KafkaBroker(tmp_path) as own:
         own.create_topic("t", 1)
         rows = [(b"k", b"x" * 1000)] * 3000
         fill(own.bootstrap_servers, "t", rows, **{"batch.size": "20000"})
         small = settings(own.bootstrap_servers, {"max.partition.fetch.bytes": "50000"})
-        how = fetcher.Reading(partition_bytes=50_000)
-        chunks = fetcher.chunks(client(Address.of(small.client("consumer"))), OffsetRange("t", 0, 0, 3000), how)
+        how = fetcher.FetchSettings(partition_bytes=50_000)
+        chunks = fetcher.fetch_records(
+            broker_client_for(ClusterAddress.of(small.client("consumer"))), OffsetRange("t", 0, 0, 3000), how
+        )
         seen = next(chunks).records.offset.tolist()
         own.kill()
         again = threading.Timer(1.0, own.start)
@@ -168,7 +170,7 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytes
             seen += chunk.records.offset.tolist()
         again.join()
         assert seen == list(range(3000))
-        monkeypatch.setattr(fetcher, "_PATIENCE_S", 2.0)
+        monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 2.0)
         own.kill()
         with pytest.raises(RetriableError):
             read(small, "t", 0, 3000)
@@ -176,13 +178,13 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytes
 
 def test_a_topic_that_is_not_there_is_told(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leads a topic that does not exist."""
-    monkeypatch.setattr(fetcher, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 1.0)
     with pytest.raises(RetriableError, match=r"fetch-nowhere-0 stays unread.* has no leader"):
         read(settings(topics.bootstrap_servers), "fetch-nowhere", 0, 1)
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Certificates, int]]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBroker, Certificates, int]]:
     """A broker that speaks TLS with logins, beside its plain port."""
     home = tmp_path_factory.mktemp("guarded")
     made = Certificates.make(home / "certificates")
@@ -207,14 +209,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
         "listener.name.guarded.ssl.truststore.location": str(made.authority),
         "listener.name.guarded.ssl.client.auth": "required",
     }
-    with Broker(home / "broker", port=own, properties=properties) as broker:
+    with KafkaBroker(home / "broker", port=own, properties=properties) as broker:
         broker.create_topic("t", 1)
         fill(broker.bootstrap_servers, "t", [(b"k", b"v")])
         _add_scram_users(broker)
         yield broker, made, port
 
 
-def _add_scram_users(broker: Broker) -> None:
+def _add_scram_users(broker: KafkaBroker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         wanted = UserScramCredentialUpsertion("reader", ScramCredentialInfo(mechanism, 4096), b"let me in")
@@ -240,7 +242,7 @@ def login(mechanism: str, password: str, made: Certificates, **more: str) -> dic
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_logins_over_tls(guarded: tuple[Broker, Certificates, int], mechanism: str) -> None:
+def test_logins_over_tls(guarded: tuple[KafkaBroker, Certificates, int], mechanism: str) -> None:
     """With Java's settings of authority, own certificate and login a range is read; a wrong password is told."""
     _, made, port = guarded
     servers = f"{HOST}:{port}"
@@ -250,10 +252,10 @@ def test_logins_over_tls(guarded: tuple[Broker, Certificates, int], mechanism: s
 
 
 def test_a_certificate_of_another_authority_is_refused(
-    guarded: tuple[Broker, Certificates, int], monkeypatch: pytest.MonkeyPatch
+    guarded: tuple[KafkaBroker, Certificates, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that our authorities do not vouch for is no broker of ours."""
-    monkeypatch.setattr(fetcher, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 1.0)
     _, made, port = guarded
     other = login("PLAIN", "let me in", made, **{"ssl.truststore.location": str(made.other_authority)})
     with pytest.raises(RetriableError, match="CERTIFICATE_VERIFY_FAILED"):

@@ -14,8 +14,8 @@ import attrs
 import pytest
 
 from connector.errors import RetriableError
-from connector.kafka.admin import Cluster
-from connector.kafka.producer import Messages
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.producer import MessageProducer
 from connector.settings.source.settings import load
 from tests.servers import SharedBroker
 from tests.topics import Topics
@@ -70,8 +70,8 @@ def test_what_timed_out_is_never_written(broker: SharedBroker, topics: Topics, t
         "iceberg.catalog.warehouse=/w\n"
     )
     kafka = load([file], environ={}).kafka
-    near = Cluster(attrs.evolve(kafka, bootstrap_servers=broker.bootstrap_servers))
-    messages = Messages(kafka, near, flush_s=1.0)
+    near = KafkaAdmin(attrs.evolve(kafka, bootstrap_servers=broker.bootstrap_servers))
+    messages = MessageProducer(kafka, near, flush_s=1.0)
     for text in (b"BEGIN", b"heartbeat"):
         with pytest.raises(RetriableError):
             messages.send(topic, [(b"k", text)])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.demo.servers.opensearch_node import SearchNode
+from connector.demo.servers.opensearch_node import OpenSearchNode
 from tests.conftest import MakeWorkspace
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
@@ -45,7 +45,7 @@ def test_killed_again_and_again_every_document_is_the_sources(
     topics.replay(db.log)
     home: Path = tmp_path_factory.mktemp("struck-node")
     # One kill is the sink's.
-    with SearchNode(home) if count > 1 else nullcontext(search) as node:
+    with OpenSearchNode(home) if count > 1 else nullcontext(search) as node:
         extra = {
             "debezium.sink.type": "opensearch",
             "connection.url": node.url,
@@ -62,7 +62,7 @@ def test_killed_again_and_again_every_document_is_the_sources(
                 -6000:
             ]
             time.sleep(rng.uniform(0, 0.5))
-            if number % 2 and isinstance(node, SearchNode):
+            if number % 2 and isinstance(node, OpenSearchNode):
                 node.kill()
                 time.sleep(rng.uniform(0, 2))
                 node.start()

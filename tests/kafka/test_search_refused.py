@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.cli import dlq, sink_offsets
-from connector.demo.servers.opensearch_node import SearchNode
+from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.errors import FatalError, GapError, RetriableError
-from connector.sink.microbatch.processor import Report
+from connector.sink.microbatch.processor import BatchReport
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.events import START_NS, Database, row
@@ -76,7 +76,7 @@ def test_too_many_fields(topics: Topics, plain_workspace: MakeWorkspace, search:
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     """A node that takes small requests only."""
     home: Path = tmp_path_factory.mktemp("narrow")
-    node = SearchNode(home, heap_mb=256, settings={"http.max_content_length": "1mb"})
+    node = OpenSearchNode(home, heap_mb=256, settings={"http.max_content_length": "1mb"})
     node.start()
     yield Search(node.url)
     node.stop()
@@ -163,9 +163,9 @@ def test_dead_letters_are_put_through_again(
     assert sorted(search.documents(f"{name}.t")) == ["2"]
     settings = sink.settings()
     assert sink.lake
-    monkeypatch.setattr(dlq, "session", lambda _: nullcontext(spark))
+    monkeypatch.setattr(dlq, "open_session", lambda _: nullcontext(spark))
     monkeypatch.setenv("COLUMNS", "200")
-    letters = dlq._letters(settings)
+    letters = dlq._read_dead_letters(settings)
     for letter in letters:
         if letter.offset != 3:
             (tmp_path / f"{letter.id}.value").write_bytes((letter.value or b"").replace(b"no number", b"10"))
@@ -175,10 +175,10 @@ def test_dead_letters_are_put_through_again(
         assert told.count("later records") == 2, told
         assert ("still dead" in told) is execute, told
     assert {i: d["v"] for i, d in search.documents(f"{name}.t").items()} == {"1": "10", "2": "20"}
-    assert [letter.offset for letter in dlq._letters(settings) if not letter.replayed] == [3]
+    assert [letter.offset for letter in dlq._read_dead_letters(settings) if not letter.replayed] == [3]
 
 
-def _drained(sink: Inside, told: Callable[[Report], object], extra: dict[str, str]) -> None:
+def _drained(sink: Inside, told: Callable[[BatchReport], object], extra: dict[str, str]) -> None:
     running = sink.sink(extra, told)
     try:
         running.stream.run(once=True)
@@ -199,7 +199,7 @@ def test_an_index_that_is_deleted_stops_the_sink(
     sink, index = _sink(spark, plain_workspace, search, "dropped"), "dropped.t"
     deleted: list[object] = []
 
-    def drop(_: Report) -> None:
+    def drop(_: BatchReport) -> None:
         deleted.append(search.ask("DELETE", index))
 
     with pytest.raises(GapError, match=r"index dropped\.t is gone.*icebridge offsets reset"):
@@ -212,7 +212,7 @@ def test_an_index_that_is_deleted_stops_the_sink(
         sink.run()
     assert list(search.documents(index)) == ["9"], "nobody's documents are touched"
     search.ask("DELETE", index)
-    monkeypatch.setattr(sink_offsets, "session", lambda _: nullcontext(spark))
+    monkeypatch.setattr(sink_offsets, "open_session", lambda _: nullcontext(spark))
     sink_offsets.reset(sink.settings(), to="earliest", topics=(), execute=True)
     sink.run()
     assert sorted(search.documents(index)) == ["0", "1", "2", "3"]
@@ -226,7 +226,7 @@ def test_an_index_made_anew_between_two_batches_stops_the_sink(
     body = {"aliases": {"remade.t": {"is_write_index": True}}}
     search.ask("PUT", "remade-000001", body)
 
-    def remake(_: Report) -> None:
+    def remake(_: BatchReport) -> None:
         search.ask("DELETE", "remade-000001")
         search.ask("PUT", "remade-000001", body)
 

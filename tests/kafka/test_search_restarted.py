@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.demo.servers.opensearch_node import SearchNode
+from connector.demo.servers.opensearch_node import OpenSearchNode
 from tests.conftest import MakeWorkspace
 from tests.model.events import Database, row
 from tests.model.recordings import Record
@@ -68,7 +68,7 @@ def test_a_late_change_brings_no_deleted_document_back(
     deleted, truncated = _life("restarted.public.deleted"), _life("restarted.public.truncated")
     _truncated(truncated)
     home: Path = tmp_path_factory.mktemp("restarted-node")
-    with SearchNode(home) as node:
+    with OpenSearchNode(home) as node:
         names = f"{deleted.topic},{truncated.topic}"
         extra = {"debezium.sink.type": "opensearch", "connection.url": node.url, "topics": names}
         space = make_workspace("restarted", {**extra, "truncate.enabled": "true"})

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
 from connector.errors import GapError
-from connector.sink.microbatch.processor import Report
+from connector.sink.microbatch.processor import BatchReport
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.inside import Inside, run_until
 from tests.model.recordings import Record
@@ -76,7 +76,7 @@ def test_topics_are_read_by_their_whole_names(
         for topic in near:
             topics.replay(events(topic, 0, 1))
         inside = Inside(spark, plain_workspace(f"whole{number}", {**given, **PLAIN}))
-        reports: list[Report] = []
+        reports: list[BatchReport] = []
         sink = inside.sink(told=reports.append)
         for topic in (f"n{number}.c", f"n{number}.cc", f"xn{number}.c"):
             topics.replay(events(topic, 0, 1, 2))
@@ -93,7 +93,7 @@ def test_what_appears_while_the_sink_starts_is_picked_up(
     """Topics and partitions that a source makes between the sink's first look and its stream are just read."""
     topics.replay(events("start.first", 0, 1))
     inside = Inside(spark, plain_workspace("starts", {"topics.regex": r"start\..*", **PLAIN}))
-    reports: list[Report] = []
+    reports: list[BatchReport] = []
     sink = inside.sink(told=reports.append)
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     for future in admin.create_partitions([NewPartitions("start.first", 2)]).values():
@@ -135,10 +135,10 @@ def test_a_topic_that_is_deleted_stops_the_sink_by_name(
     """What it held unread is gone: the sink says which topic it was, and goes on without it when started again."""
     topics.replay([*events("fewer.a", 0, 1), *events("fewer.b", 0, 2)])
     inside = Inside(spark, plain_workspace("fewer", {"topics.regex": r"fewer\..*", **PLAIN}))
-    reports: list[Report] = []
+    reports: list[BatchReport] = []
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
 
-    def told(report: Report) -> None:
+    def told(report: BatchReport) -> None:
         reports.append(report)
         if len(reports) == 1:
             admin.delete_topics(["fewer.b"], request_timeout=TIMEOUT_S)["fewer.b"].result(TIMEOUT_S)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg.commit import commit as commits
-from connector.sink.model.micro_batch import Batch
+from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record
@@ -82,7 +82,7 @@ def test_a_crash_between_two_tables(
     """
     inside = Inside(spark, plain_workspace("two", {"topics": "two_a,two_b", **HARD}))
     topics.replay([_event(topic, "c", None, n, n) for topic in ("two_a", "two_b") for n in range(3)])
-    real = commits._update
+    real = commits._build_update
 
     def not_b(table: Any, *rest: Any) -> Any:
         if table.name.endswith("two_b"):
@@ -90,7 +90,7 @@ def test_a_crash_between_two_tables(
         return real(table, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(commits, "_update", not_b)
+        patched.setattr(commits, "_build_update", not_b)
         with pytest.raises(FatalError):
             inside.run()
     assert (len(inside.lake.rows("two_a")), len(inside.lake.rows("two_b"))) == (3, 0)
@@ -112,7 +112,7 @@ def test_a_table_does_not_grow_with_its_commits(
     topics.replay(_event(topic, "c", None, n, n) for n in range(16))
     sink = inside.sink()
     for n in range(16):
-        sink.batches.process(Batch(n, {(topic, 0): n}, {(topic, 0): n + 1}))
+        sink.batches.process(MicroBatch(n, {(topic, 0): n}, {(topic, 0): n + 1}))
     sink.close()
     assert sorted(r["n"] for r in inside.lake.rows(topic)) == list(range(16))
     assert len(inside.lake.summaries(topic)) <= 5

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 import connector.sink.destinations.iceberg.committer
 from connector.errors import FatalError
-from connector.sink.model.micro_batch import Batch
+from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.inside import Inside, LazySink
 from tests.model.events import Database, row
@@ -66,7 +66,7 @@ class Cut:
             }
             cut = {at: min(end, start[at] + span[at]) for at, end in ends.items()}
             try:
-                self.lazy.now.batches.process(Batch(0, start, cut))
+                self.lazy.now.batches.process(MicroBatch(0, start, cut))
             except Crashed:
                 self.crashes += 1
                 self.lazy.lose()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from connector.cli import sink_offsets
 from connector.errors import ConnectorError, GapError
-from connector.iceberg.state.offset_rows import StoredRows
+from connector.iceberg.state.offset_rows import OffsetRows
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record
@@ -66,7 +66,7 @@ ALL = {0: 2, 1: 2, 2: 1, 3: 1, 4: 1, 5: 1, 6: 2, 7: 2}
 
 def _reset(sink: Inside, monkeypatch: pytest.MonkeyPatch, to: Any) -> None:
     """Run `offsets reset --execute`, in the session that is there."""
-    monkeypatch.setattr(sink_offsets, "session", lambda _: _Session(sink.spark))
+    monkeypatch.setattr(sink_offsets, "open_session", lambda _: _Session(sink.spark))
     sink_offsets.reset(sink.settings(), to=to, topics=(), execute=True)
 
 
@@ -213,15 +213,15 @@ def _until_made(topics: Topics, name: str) -> None:
 def test_another_cluster_stops_the_sink(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets of another cluster are never applied to this one; `reset` takes this one's topics from their start."""
     sink = story("moved")
-    opened = StoredRows.own.fget
+    opened = OffsetRows.own.fget
     assert opened is not None
 
-    def of_another(rows: StoredRows) -> str | None:
+    def of_another(rows: OffsetRows) -> str | None:
         text = opened(rows)
         return None if text is None else json.dumps({**json.loads(text), "cluster-id": "another"})
 
     with monkeypatch.context() as patched:
-        patched.setattr(StoredRows, "own", property(of_another))
+        patched.setattr(OffsetRows, "own", property(of_another))
         _stops(sink, "cluster another")
     _reset(sink, monkeypatch, "earliest")
     sink.run()

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
 from connector.sink.factory import Sink
-from connector.sink.model.micro_batch import Batch
+from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside, LazySink
 from tests.model.recordings import Record
@@ -91,7 +91,7 @@ class Pond:
         """Let the sink take in everything, in one batch, its offsets saved."""
         sink = self.sink
         start = {at: offset for at, offset in sink.batches.position.offsets.items() if at[0] in self.ends}
-        sink.batches.process(Batch(0, start, {(topic, 0): end for topic, end in self.ends.items()}))
+        sink.batches.process(MicroBatch(0, start, {(topic, 0): end for topic, end in self.ends.items()}))
         sink.batches._settled()
 
     def check(self) -> None:

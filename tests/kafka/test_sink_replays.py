@@ -123,9 +123,9 @@ def test_own_tables_are_tidied_by_what_they_hold(
     """However short each run: many small files of deleted keys become one, or a day later; snapshots stay few; and no
     key is forgotten before time.
     """
-    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MANY_SNAPSHOTS", 5)
-    monkeypatch.setattr("connector.iceberg.state.system_tables.MANY_SNAPSHOTS", 4)
-    monkeypatch.setattr("connector.iceberg.state.system_tables.KEPT_SNAPSHOTS", 2)
+    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MAX_SNAPSHOTS", 5)
+    monkeypatch.setattr("connector.iceberg.state.system_tables.MAX_SNAPSHOTS", 4)
+    monkeypatch.setattr("connector.iceberg.state.system_tables.RETAINED_SNAPSHOTS", 2)
     db = Database("tidied", 1)
     extra = {"topics": "tidied", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
     sink = Inside(spark, plain_workspace("tidied", extra))

@@ -10,9 +10,9 @@ import attrs
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.kafka.admin import Cluster
-from connector.sink.microbatch.processor import Report
-from connector.sink.model.micro_batch import Batch
+from connector.kafka.admin import KafkaAdmin
+from connector.sink.microbatch.processor import BatchReport
+from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside, run_until
 from tests.model.events import START_NS, Database, row
@@ -68,7 +68,7 @@ def test_commits_hold_whole_transactions(
     inside = Inside(spark, plain_workspace("whole", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"}))
     named: list[str] = []
 
-    def told(report: Report) -> None:
+    def told(report: BatchReport) -> None:
         if report.tables:
             named.append(report.position.transaction)
             assert _found(inside) == source.after[named[-1]]
@@ -127,16 +127,16 @@ def test_each_transaction_is_waited_for_by_itself(
         spark, plain_workspace("wait", {"topics": "wait.public.t", "transaction.topic": "wait.transaction"})
     )
     sink = inside.sink({"transaction.wait.ms": "10000", "debezium.sink.iceberg.upsert-keep-deletes": "false"})
-    batches, cluster, at = sink.batches, Cluster(sink.stream.settings.kafka), dict(sink.stream.position.offsets)
+    batches, cluster, at = sink.batches, KafkaAdmin(sink.stream.settings.kafka), dict(sink.stream.position.offsets)
     transactions = batches.transactions
     assert transactions is not None
 
     def step(now: float, *records: Record) -> dict[int, int]:
         topics.replay(records, create=False)
         transactions._clock = lambda: now
-        batch = Batch(int(now * 10), dict(at), cluster.ends(at))
+        batch = MicroBatch(int(now * 10), dict(at), cluster.ends(at))
         at.update(batches.process(batch).end)
-        assert transactions.unread(attrs.evolve(batch, start=dict(at))).events == 0
+        assert transactions.find_unread(attrs.evolve(batch, start=dict(at))).events == 0
         return _found(inside, "wait_public_t")
 
     try:
@@ -164,9 +164,9 @@ def test_quiet_topics_are_let_through_too(topics: Topics, plain_workspace: MakeW
     whole, (*dead, _) = source.transaction(*_creates(1, 2)), source.transaction(*_creates(3, 4))
     topics.replay([*whole, *dead], create=False)
     extra = {"topics": "quiet.public.t", "transaction.topic": "quiet.transaction"}
-    inside, reports = Inside(spark, plain_workspace("quiet", extra)), list[Report]()
+    inside, reports = Inside(spark, plain_workspace("quiet", extra)), list[BatchReport]()
 
-    def told(report: Report) -> None:
+    def told(report: BatchReport) -> None:
         reports.append(report)
         now[0] += 100
 

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
-from connector.source.factory import build, opened
-from connector.source.poll_loop import Tables
-from connector.source.snapshots.next_step import Position
-from connector.source.snapshots.table_offset import Standing
-from connector.source.table_capture import Done
+from connector.source.factory import build_source, open_offsets
+from connector.source.poll_loop import PollLoop
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.table_offset import TableOffset
+from connector.source.table_capture import StepReport
 from tests.conftest import MakeWorkspace
 from tests.reading import Lake
 from tests.sources import Spring, in_order, payload, replica, spring
@@ -97,7 +97,7 @@ def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_spring: M
     before: list[Any] = []
 
     def keep() -> None:
-        before.append(opened(Catalog(source.spark, settings.catalog), settings).of("db.t"))
+        before.append(open_offsets(Catalog(source.spark, settings.catalog), settings).of("db.t"))
 
     keep()
     source.publish()
@@ -105,7 +105,7 @@ def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_spring: M
     source.sql("UPDATE T.t SET v = double('NaN') WHERE id % 2 = 0", "DELETE FROM T.t WHERE id % 3 = 0")
     source.publish()
     once, boundaries = source.records("t"), source.topics.read("replay.transaction")
-    opened(Catalog(source.spark, settings.catalog), settings).put("db.t", before[1])
+    open_offsets(Catalog(source.spark, settings.catalog), settings).put("db.t", before[1])
     source.publish()
     twice = source.records("t")
     # Everything after the full read is there twice, and nothing else.
@@ -189,13 +189,13 @@ def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring)
         source.sql(f"INSERT INTO T.t SELECT id FROM range({start}, {start + 50}, 1, 1)")
     source.identify("t", "id")
     settings = source.settings()
-    running: list[Tables] = []
+    running: list[PollLoop] = []
 
-    def halt(done: Done) -> None:
+    def halt(done: StepReport) -> None:
         if done.part == 2:
             running[0].stop()
 
-    running.append(build(source.spark, settings, halt))
+    running.append(build_source(source.spark, settings, halt))
     running[0].run(once=True)
     part_way = len(source.events("t"))
     assert 0 < part_way < 400
@@ -226,14 +226,17 @@ def test_a_second_source_of_the_same_name_is_noticed(make_spring: MakeSpring) ->
     """Whoever stores a position over one that another process stored meanwhile stops; another table's is no matter."""
     source = make_spring("twice")
     settings = source.settings()
-    first, second = (opened(Catalog(source.spark, settings.catalog), settings) for _ in range(2))
-    first.put("db.a", Standing(Position("u", 1), 5))
-    second.put("db.b", Standing(Position("u", 2), 5))
-    first.put("db.a", Standing(Position("u", 3), 5))
+    first, second = (open_offsets(Catalog(source.spark, settings.catalog), settings) for _ in range(2))
+    first.put("db.a", TableOffset(SnapshotOffset("u", 1), 5))
+    second.put("db.b", TableOffset(SnapshotOffset("u", 2), 5))
+    first.put("db.a", TableOffset(SnapshotOffset("u", 3), 5))
     with pytest.raises(FatalError, match="another source named twice is running"):
-        second.put("db.a", Standing(Position("u", 2), 5))
-    stored = opened(Catalog(source.spark, settings.catalog), settings)
-    assert (stored.of("db.a"), stored.of("db.b")) == (Standing(Position("u", 3), 5), Standing(Position("u", 2), 5))
+        second.put("db.a", TableOffset(SnapshotOffset("u", 2), 5))
+    stored = open_offsets(Catalog(source.spark, settings.catalog), settings)
+    assert (stored.of("db.a"), stored.of("db.b")) == (
+        TableOffset(SnapshotOffset("u", 3), 5),
+        TableOffset(SnapshotOffset("u", 2), 5),
+    )
 
 
 def test_the_sink_makes_a_replica_that_equals_the_source(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes
 
-from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.write.formats.avro import AvroFile
 from tests.model import avro_files
 from tests.running import draws
@@ -77,7 +77,7 @@ def tables(draw: st.DrawFn) -> tuple[Columns, list[list[dict[str, Any]]]]:
 def test_files_hold_the_rows(table: tuple[Columns, list[list[dict[str, Any]]]], skipped: int) -> None:
     """Rows in parts, slices of batches among them, are read back in order; no value is outside of its bounds."""
     columns, parts = table
-    schema = table_schema(pa.schema(list(columns.items())), (), frozenset(), nanoseconds=False)
+    schema = build_table_schema(pa.schema(list(columns.items())), (), frozenset(), nanoseconds=False)
     given_to, stream = layout(columns), io.BytesIO()
     file = AvroFile(stream, schema, given_to)
     for part in parts:

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from serde.avro import single_datum
 from serde.avro.converter import AvroConverter
-from serde.avro.datum_reader import read
-from serde.avro.encoder import datums
-from serde.avro.writer_schema import parse
+from serde.avro.datum_reader import read_datums
+from serde.avro.encoder import encode_datums
+from serde.avro.writer_schema import parse_writer_schema
 from serde.faults import Unfit
-from serde.json.json_lines import texts_of
-from serde.messages import Decoded
+from serde.json.json_lines import text_windows
+from serde.messages import DecodedMessages
 from tests.model import avro
 from tests.running import draws
 
@@ -37,13 +37,13 @@ def batches(draw: st.DrawFn) -> Batch:
     return schema, draw(st.lists(avro.values(schema), min_size=1, max_size=12))
 
 
-def decoded(schema: Any, datums: list[bytes]) -> Decoded:
+def decoded(schema: Any, datums: list[bytes]) -> DecodedMessages:
     """Datums of one schema, framed, through the converter."""
     messages = pa.array([avro.framed(datum) for datum in datums], pa.binary())
     return AvroConverter(avro.fetch(schema)).decode(messages, "VALUE_CONVERTER")
 
 
-def rows(outcome: Decoded) -> dict[int, Any]:
+def rows(outcome: DecodedMessages) -> dict[int, Any]:
     """Row -> value."""
     return {
         int(row): value
@@ -68,8 +68,8 @@ def test_rows_equal_columns(batch: Batch) -> None:
     """Read one by one, datums give what they give a column at a time."""
     schema, values = batch
     datums = [avro.written(schema, value) for value in values]
-    codec = parse(avro.fetch(schema)(avro.ID)).codec
-    alone = pa.array([single_datum.read(codec, datum) for datum in datums], codec.wire).to_pylist()
+    codec = parse_writer_schema(avro.fetch(schema)(avro.ID)).codec
+    alone = pa.array([single_datum.read_datum(codec, datum) for datum in datums], codec.wire).to_pylist()
     assert dict(enumerate(alone)) == rows(decoded(schema, datums))
 
 
@@ -79,11 +79,11 @@ def test_columns_are_written_as_fastavro_writes_rows(batch: Batch, skipped: int)
     """Columns, also a slice of some, become the very bytes that fastavro writes for their rows."""
     schema, values = batch
     expected = [avro.written(schema, value) for value in values]
-    codec = parse(avro.fetch(schema)(avro.ID)).codec
-    _, wire, faults = read(texts_of(pa.array(expected, pa.binary()))[0], codec)
+    codec = parse_writer_schema(avro.fetch(schema)(avro.ID)).codec
+    _, wire, faults = read_datums(text_windows(pa.array(expected, pa.binary()))[0], codec)
     assert not faults
-    assert datums(codec, wire).to_pylist() == expected
-    assert datums(codec, wire.slice(skipped)).to_pylist() == expected[skipped:]
+    assert encode_datums(codec, wire).to_pylist() == expected
+    assert encode_datums(codec, wire.slice(skipped)).to_pylist() == expected[skipped:]
 
 
 @st.composite
@@ -111,12 +111,12 @@ def check(schema: Any, good: list[bytes], bad: list[bytes]) -> None:
     outcome = decoded(schema, bad)
     found = rows(outcome)
     assert sorted([*found, *(fault.row for fault in outcome.faults)]) == list(range(len(bad)))
-    codec = parse(avro.fetch(schema)(avro.ID)).codec
+    codec = parse_writer_schema(avro.fetch(schema)(avro.ID)).codec
     for index, datum in enumerate(bad):
         if datum == good[index]:
             assert index in found
         try:
-            alone = pa.array([single_datum.read(codec, datum)], codec.wire)
+            alone = pa.array([single_datum.read_datum(codec, datum)], codec.wire)
         except Unfit:
             assert index not in found
             continue

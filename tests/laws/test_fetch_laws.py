@@ -12,10 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.kafka.consumer.offset_ranges import OffsetRange, shares
-from connector.kafka.consumer.record_batches import HEADER_BYTES, Aborted, Unreadable, batches, committed, unpacked
-from connector.kafka.consumer.record_columns import Section, records
-from connector.kafka.consumer.record_headers import headers
+from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
+from connector.kafka.consumer.record_batches import (
+    HEADER_BYTES,
+    AbortedTransaction,
+    UnreadableRecords,
+    decompress,
+    drop_aborted,
+    parse_batches,
+)
+from connector.kafka.consumer.record_columns import BatchSection
+from connector.kafka.consumer.record_columns import read_records as records
+from connector.kafka.consumer.record_headers import read_headers
 from tests.model.record_batches import (
     GZIP,
     LZ4,
@@ -40,7 +48,7 @@ class Made:
     """A fetch's bytes, what of it was given up, and the records that a reader may see."""
 
     data: bytes
-    aborted: tuple[Aborted, ...]
+    aborted: tuple[AbortedTransaction, ...]
     seen: list[Record]
 
 
@@ -51,7 +59,7 @@ def fetches(draw: Any) -> Made:
     data, seen = b"", []
     open_: dict[int, list[Record]] = {}
     first: dict[int, int] = {}
-    aborted: list[Aborted] = []
+    aborted: list[AbortedTransaction] = []
     for _ in range(draw(st.integers(0, 8))):
         producer = draw(st.sampled_from([1, 2, 3]))
         codec = draw(st.sampled_from([NONE, NONE, GZIP, SNAPPY, XERIAL, LZ4, ZSTD]))
@@ -59,7 +67,7 @@ def fetches(draw: Any) -> Made:
             marker = draw(st.sampled_from([0, 1]))
             data += batch([], at, at, producer=producer, transactional=True, marker=marker)
             if marker == 0:
-                aborted.append(Aborted(producer, first[producer]))
+                aborted.append(AbortedTransaction(producer, first[producer]))
                 gone = open_[producer]
                 seen = [record for record in seen if record not in gone]
             del open_[producer], first[producer]
@@ -81,18 +89,18 @@ def fetches(draw: Any) -> Made:
     # What a transaction that is still open wrote is behind the last stable offset: no broker sends it.
     for gone in open_.values():
         seen = [record for record in seen if record not in gone]
-    aborted += [Aborted(producer, offset) for producer, offset in first.items()]
+    aborted += [AbortedTransaction(producer, offset) for producer, offset in first.items()]
     return Made(data, tuple(aborted), seen)
 
 
 def read(made: Made, first: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
     """Read as the tasks do."""
     data = memoryview(made.data)
-    kept = committed(list(batches(data)), made.aborted, data)
-    parts = [unpacked(one, data) for one in kept]
+    kept = drop_aborted(list(parse_batches(data)), made.aborted, data)
+    parts = [decompress(one, data) for one in kept]
     sections, start = [], 0
     for one, part in zip(kept, parts, strict=True):
-        sections.append(Section(start, start + len(part), one.count, one.base))
+        sections.append(BatchSection(start, start + len(part), one.count, one.base))
         start += len(part)
     found = records(b"".join(parts), sections, first, end)
     return list(zip(found.offset.tolist(), found.key.to_pylist(), found.value.to_pylist(), strict=True))
@@ -109,8 +117,8 @@ def test_what_was_committed_comes_out(made: Made, first: int, span: int) -> None
 def test_a_cut_fetch_gives_whole_batches_only(made: Made, data: Any) -> None:
     """A fetch that ends within a batch gives the batches before it, and no half one."""
     cut = data.draw(st.integers(0, len(made.data)))
-    found = list(batches(memoryview(made.data)[:cut]))
-    assert found == [one for one in batches(memoryview(made.data)) if one.end <= cut]
+    found = list(parse_batches(memoryview(made.data)[:cut]))
+    assert found == [one for one in parse_batches(memoryview(made.data)) if one.end <= cut]
 
 
 @given(fetches(), st.data())
@@ -120,7 +128,7 @@ def test_garbage_is_an_error_and_never_other_records(made: Made, data: Any) -> N
     for _ in range(data.draw(st.integers(1, 3))):
         if changed:
             changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    with suppress(Unreadable):
+    with suppress(UnreadableRecords):
         found = {row[1:] for row in read(attrs.evolve(made, data=bytes(changed)), 0, 2**62)}
         assert found <= {row[1:] for row in read(attrs.evolve(made, aborted=()), 0, 2**62)}
 
@@ -156,15 +164,15 @@ def test_no_bytes_are_read_that_are_not_the_records(made: tuple[bytes, int]) -> 
     except ValueError:
         wanted = None
     try:
-        found = records(body, [Section(0, len(body), count, 0)], 0, 2**62)
-    except Unreadable:
+        found = records(body, [BatchSection(0, len(body), count, 0)], 0, 2**62)
+    except UnreadableRecords:
         assert wanted is None
         return
     assert wanted is not None
     read = zip(found.offset.tolist(), found.key.to_pylist(), found.value.to_pylist(), strict=True)
     assert list(read) == [(one.offset, one.key, one.value) for one in wanted]
     names = ["", "a", *{name.decode("utf-8", "ignore") for one in wanted for name, _ in one.headers or ()}]
-    told = headers(found, names)
+    told = read_headers(found, names)
     assert told.broken.tolist() == [one.headers is None for one in wanted]
     for name, column in zip(names, told.columns, strict=True):
         first = [dict(reversed(one.headers or ())).get(name.encode()) for one in wanted]
@@ -187,7 +195,7 @@ RANGES = st.lists(
 @given(RANGES, st.integers(1, 8))
 def test_shares_hold_every_offset_once_and_are_fair(ranges: list[OffsetRange], tasks: int) -> None:
     """However ranges are dealt out, each offset is in one share, and no share is more than twice the fair one."""
-    dealt = shares(ranges, tasks)
+    dealt = assign_to_tasks(ranges, tasks)
     offsets = sorted((r.topic, r.partition, o) for share in dealt for r in share for o in range(r.start, r.end))
     assert offsets == sorted((r.topic, r.partition, o) for r in ranges for o in range(r.start, r.end))
     assert len(dealt) <= tasks
@@ -207,7 +215,7 @@ def test_a_marker_that_compaction_emptied_is_passed_over() -> None:
 def test_whatever_a_batch_says_it_is_read_or_an_error(made: Made, data: Any) -> None:
     """Batches whose checksums are right and nothing else needs to be are read, or are an error that says so."""
     whole = bytearray(made.data)
-    found = list(batches(memoryview(made.data)))
+    found = list(parse_batches(memoryview(made.data)))
     if found:
         one = data.draw(st.sampled_from(found))
         begin = one.start - HEADER_BYTES
@@ -215,7 +223,7 @@ def test_whatever_a_batch_says_it_is_read_or_an_error(made: Made, data: Any) -> 
             # Behind length and format: attributes, counts, and what is packed.
             whole[data.draw(st.integers(begin + 21, one.end - 1))] = data.draw(st.integers(0, 255))
         struct.pack_into(">I", whole, begin + 17, google_crc32c.value(bytes(whole[begin + 21 : one.end])))
-    with suppress(Unreadable):
+    with suppress(UnreadableRecords):
         read(attrs.evolve(made, data=bytes(whole)), 0, 2**62)
 
 
@@ -224,7 +232,7 @@ def test_a_made_up_count_of_headers_is_not_counted_through() -> None:
     good = [written(Record(i, b"k", b"v", (("h", b"%d" % i),)), 0) for i in (0, 2)]
     fields = b"\0\0" + varint(1) + varint(1) + b"k" + varint(1) + b"v" + varint(2**62) + b"\0\0" * 9
     body = good[0] + varint(len(fields)) + fields + good[1]
-    told = headers(records(body, [Section(0, len(body), 3, 0)], 0, 9), ["h"])
+    told = read_headers(records(body, [BatchSection(0, len(body), 3, 0)], 0, 9), ["h"])
     assert told.broken.tolist() == [False, True, False]
     assert told.columns[0].to_pylist() == [b"0", None, b"2"]
 
@@ -234,7 +242,7 @@ def test_many_headers_of_a_record_are_read() -> None:
     sized = (varint(len(part)) + part for i in range(500_000) for part in (b"h%d" % (i % 400_000), b"%d" % i))
     fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(500_000) + b"".join(sized)
     body = varint(len(fields)) + fields + written(Record(1, b"k", b"v", (("h7", None),)), 0)
-    told = headers(records(body, [Section(0, len(body), 2, 0)], 0, 9), ["h7", "h399999", "h400000"])
+    told = read_headers(records(body, [BatchSection(0, len(body), 2, 0)], 0, 9), ["h7", "h399999", "h400000"])
     assert [column.to_pylist() for column in told.columns] == [[b"7", None], [b"399999", None], [None, None]]
     assert not told.broken.any()
 
@@ -244,7 +252,7 @@ def test_a_header_that_reaches_behind_its_record_is_not_read() -> None:
     for size in (40, 2**20, 2**31 - 1, 2**62, 2**63 - 1):
         fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(1) + varint(1) + b"h" + varint(size)
         body = varint(len(fields)) + fields + written(Record(1, b"k", b"secret" * 9), 0)
-        told = headers(records(body, [Section(0, len(body), 2, 0)], 0, 9), ["h"])
+        told = read_headers(records(body, [BatchSection(0, len(body), 2, 0)], 0, 9), ["h"])
         assert told.broken.tolist() == [True, False]
         assert told.columns[0].to_pylist() == [None, None]
 
@@ -252,20 +260,20 @@ def test_a_header_that_reaches_behind_its_record_is_not_read() -> None:
 def test_a_marker_that_is_none_is_an_error() -> None:
     """A control batch whose record has no end, or no type, is not read beyond."""
     for body in (b"\xff" * 8, b"\0\0\0\0\0\0"):
-        with pytest.raises(Unreadable, match="marker"):
+        with pytest.raises(UnreadableRecords, match="marker"):
             read(Made(framed(body, 1, 0x30), (), []), 0, 9)
 
 
 def test_a_block_that_lies_about_its_size_is_not_made_room_for() -> None:
     """Snappy's own size of a block is believed only as far as such a block can hold it."""
     for size in (varint(2**33), b"\xff" * 40):
-        with pytest.raises(Unreadable, match="block"):
+        with pytest.raises(UnreadableRecords, match="block"):
             read(Made(framed(size + b"\0" * 20, 1, SNAPPY), (), []), 0, 9)
 
 
 def test_a_batch_that_ends_before_it_begins_is_an_error() -> None:
     """Counts below zero are nobody's."""
-    with pytest.raises(Unreadable, match="says it has -1"):
+    with pytest.raises(UnreadableRecords, match="says it has -1"):
         read(Made(framed(b"", -1, 0), (), []), 0, 9)
 
 

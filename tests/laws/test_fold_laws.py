@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connector.sink.fold.winners import NONE, Decision, Order, images
-from connector.sink.model.event_age import dated, placed
-from serde.events.source_positions import source_number, unplaced
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder, Decision, find_row_images
+from connector.sink.model.event_age import select_proven_dates, select_proven_places
+from serde.events.source_positions import source_number, unknown_positions
 from tests.model import reference
 from tests.model.events import CLOCKS, Clock, Database, row
 from tests.model.life import Life
@@ -33,20 +33,20 @@ seeds = st.integers(0, 2**32 - 1)
 # --- the sink's fold as a function of events ---------------------------------------------------------------------
 
 
-def _order(events: Sequence[Event]) -> Order:
+def _order(events: Sequence[Event]) -> ChangeOrder:
     def column(values: Iterable[int | None]) -> Any:
-        return np.array([NONE if v is None else v for v in values], np.int64)
+        return np.array([NO_VALUE if v is None else v for v in values], np.int64)
 
     op = np.array([ord(e.op) if e.op else 0 for e in events], np.uint8)
     gone = np.array([e.kind != "row" for e in events], np.bool_)
     dedup = column(e.ts_ns for e in events)
-    place = unplaced(len(events))
+    place = unknown_positions(len(events))
     for at, event in enumerate(events):
         place[at, 0] = source_number(event.log)
         place[at, 1 : 1 + len(event.source or ())] = event.source or ()
     told = (dedup, op, gone, reference.SECOND_NS)
     where = (column(e.partition for e in events), column(e.offset for e in events))
-    return Order(*where, dedup, dated(*told), placed(place, *told), op)
+    return ChangeOrder(*where, dedup, select_proven_dates(*told), select_proven_places(place, *told), op)
 
 
 def _folded(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
@@ -56,7 +56,7 @@ def _folded(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
     order = _order(events)
     decision = Decision(codes, order)
     winning = decision.winners
-    standing = images(codes, order, winning, np.array([e.kind in {"row", "delete"} for e in events]))
+    standing = find_row_images(codes, order, winning, np.array([e.kind in {"row", "delete"} for e in events]))
     left = np.union1d(decision.kept(), standing[standing >= 0])
     return [events[i] for i in winning], [events[int(i)] for i in left]
 

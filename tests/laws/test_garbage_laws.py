@@ -13,8 +13,8 @@ import pytest
 from connector.sink.convert import decoder as decoding
 from connector.sink.convert import failing_records
 from connector.sink.convert.decoder import decode
-from connector.sink.convert.row_builder import Run
-from connector.sink.model.change_rows import fold, pack, survivors, unpack
+from connector.sink.convert.row_builder import ConsumerRecords
+from connector.sink.model.change_rows import fold, pack, select_rows_to_keep, unpack
 from connector.sink.model.plan import BatchPlan
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
@@ -138,7 +138,7 @@ PLANS: dict[str, Callable[[], BatchPlan]] = {
 @pytest.mark.parametrize("form", ["envelope", "row"])
 def test_garbage_never_raises_and_good_records_come_through(name: str, form: str, monkeypatch: Any) -> None:
     """Every record of a run is foreseen: the last line of defence is not needed; and the good ones are rows."""
-    monkeypatch.setattr(failing_records, "OF_CONTENT", ())
+    monkeypatch.setattr(failing_records, "CONTENT_ERRORS", ())
     for seed in range(20):
         chance = random.Random(f"{name} {form} {seed}")
         messages = [_message(chance) for _ in range(chance.choice([1, 2, 5, 40]))]
@@ -163,12 +163,12 @@ def test_garbage_never_raises_and_good_records_come_through(name: str, form: str
 def _fold(parts: Any, made: BatchPlan) -> None:
     table = made.tables[0]
     if table.mode == "upsert":
-        for part in survivors(fold(list(parts), table.identity), table.identity):
+        for part in select_rows_to_keep(fold(list(parts), table.identity), table.identity):
             assert len(unpack(pa.py_buffer(pack(part)), table.layout.rows)) == len(part)
 
 
 def _raising(guilty: set[bytes], error: Exception, whole: Callable[..., Any]) -> Callable[..., Any]:
-    def read(given: Run, plan: BatchPlan) -> Any:
+    def read(given: ConsumerRecords, plan: BatchPlan) -> Any:
         if guilty & set(given.value.to_pylist()):
             raise error
         return whole(given, plan)
@@ -200,7 +200,7 @@ def test_errors_of_the_world_around_stay_errors(monkeypatch: Any, error: Excepti
 def test_an_error_without_any_record_stays_an_error(monkeypatch: Any) -> None:
     """What raises for no record at all is a fault of the program: nothing goes to the dead letters for it."""
 
-    def read(given: Run, plan: BatchPlan) -> Any:
+    def read(given: ConsumerRecords, plan: BatchPlan) -> Any:
         raise KeyError("plan")
 
     monkeypatch.setattr(decoding, "_decode", read)

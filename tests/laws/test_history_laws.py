@@ -10,10 +10,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.sink.destinations.iceberg.write_modes.scd2_versions import as_part, brought_up
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Part, fold, gather
-from serde.events.source_positions import unplaced
+from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch, fold, gather
+from serde.events.source_positions import unknown_positions
 
 TIME = pa.timestamp("us", "UTC")
 COLUMNS = pa.schema(
@@ -31,15 +31,17 @@ Change = tuple[int, int, bool]
 Row = dict[str, Any]
 
 
-def _part(changes: list[Change]) -> Part:
+def _part(changes: list[Change]) -> ChangeBatch:
     count = len(changes)
     rows = [{"id": key, "name": f"{key}@{time}", "valid_from": time} for key, time, _ in changes]
-    unknown = np.full(count, NONE, np.int64)
+    unknown = np.full(count, NO_VALUE, np.int64)
     times = np.array([time for _, time, _ in changes], np.int64)
     op = np.array([ord("d") if gone else ord("u") for *_, gone in changes], np.uint8)
-    order = Order(np.zeros(count, np.int64), np.arange(count), times * 1000, unknown, unplaced(count), op)
+    order = ChangeOrder(
+        np.zeros(count, np.int64), np.arange(count), times * 1000, unknown, unknown_positions(count), op
+    )
     deleted = np.array([gone for *_, gone in changes], np.bool_)
-    return Part(pa.RecordBatch.from_pylist(rows, COLUMNS), order, deleted, np.ones(count, np.bool_))
+    return ChangeBatch(pa.RecordBatch.from_pylist(rows, COLUMNS), order, deleted, np.ones(count, np.bool_))
 
 
 def _expected(changes: list[Change]) -> list[tuple[Any, ...]]:
@@ -61,8 +63,8 @@ def _applied(table: dict[tuple[int, int], Row], batch: list[Change]) -> None:
     folded = fold([part], ("id", "valid_from"))
     keys = {key for key, *_ in batch}
     held = [row for row in table.values() if row["id"] in keys]
-    parts = [as_part(pa.RecordBatch.from_pylist(held, COLUMNS))] if held else []
-    replaced, rows = brought_up(gather(folded.parts, folded.winners), parts, ("id",), COLUMNS)
+    parts = [to_changes(pa.RecordBatch.from_pylist(held, COLUMNS))] if held else []
+    replaced, rows = update_versions(gather(folded.parts, folded.winners), parts, ("id",), COLUMNS)
     for row in replaced.to_pylist():
         table.pop((row["id"], row["valid_from"]), None)
     for row in rows.to_pylist():

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serde.connect.connect_schema import parse
-from serde.converter import converter
+from serde.connect.connect_schema import parse_schema_block
+from serde.converter import make_converter
 from serde.faults import Unfit
-from serde.json.row_reader import load, read, to_array
+from serde.json.row_reader import parse_message, read_value, to_array
 from tests.laws.test_serde_laws import batches
 from tests.running import draws
 
@@ -53,19 +53,19 @@ def _changed(draw: st.DrawFn, payload: bytes) -> bytes:
 def check(schema: bytes, payloads: list[bytes]) -> None:
     """Every message ends in one place; a row is what the row-by-row reader makes of the strictly parsed payload."""
     messages = [b'{"schema":' + schema + b',"payload":' + payload + b"}" for payload in payloads]
-    outcome = converter("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    outcome = make_converter("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
     rows: dict[int, Any] = {}
     for block in outcome.blocks:
         rows.update(zip(block.rows.tolist(), block.fields.to_pylist(), strict=True))
     places = [*rows, *outcome.tombstones.tolist(), *(fault.row for fault in outcome.faults)]
     assert sorted(places) == list(range(len(messages)))
-    node = parse(schema).node
+    node = parse_schema_block(schema).node
     for row, value in rows.items():
-        document = load(messages[row])
+        document = parse_message(messages[row])
         assert isinstance(document, dict)
         if document["schema"] == json.loads(schema):
             try:
-                wire = to_array([read(node, document["payload"])], node.wire)
+                wire = to_array([read_value(node, document["payload"])], node.wire)
             except Unfit as unfit:
                 raise AssertionError(f"accepted, but {unfit}: {messages[row]!r}") from unfit
             assert repr(wire.to_pylist()) == repr([value]) or _same_small(wire, value)
@@ -85,7 +85,7 @@ def test_spoilt_json_is_a_fault_or_what_it_says(case: tuple[bytes, list[bytes]])
 
 def places(messages: list[bytes], fmt: Any, stage: Any) -> dict[int, Any]:
     """The rows that messages became; each message is in exactly one place."""
-    outcome = converter(fmt).decode(pa.array(messages, pa.binary()), stage)
+    outcome = make_converter(fmt).decode(pa.array(messages, pa.binary()), stage)
     rows: dict[int, Any] = {}
     for block in outcome.blocks:
         rows.update(zip(block.rows.tolist(), block.fields.to_pylist(), strict=True))
@@ -98,7 +98,7 @@ def check_bare(payloads: list[bytes]) -> None:
     """Payloads without schema: what is accepted is one object of strict JSON, with no field that it does not have."""
     for fmt in ("json", "auto"):
         for row, value in places(payloads, fmt, "VALUE_CONVERTER").items():
-            document = load(payloads[row])
+            document = parse_message(payloads[row])
             assert isinstance(document, dict)
             assert {name for name, child in value.items() if child is not None} <= set(document)
 
@@ -119,7 +119,7 @@ def single_keys(draw: st.DrawFn) -> list[bytes]:
 def check_keys(keys: list[bytes]) -> None:
     """A key that is one value is that value, and nothing that surrounds it becomes a field."""
     for row, value in places(keys, "auto", "KEY_CONVERTER").items():
-        document = load(keys[row])
+        document = parse_message(keys[row])
         payload = document
         if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
             block = document["schema"]

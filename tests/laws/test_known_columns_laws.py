@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.iceberg.types.arrow_types import JSON
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
 from connector.sink.convert.decoder import decode
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
@@ -202,7 +202,7 @@ def test_a_variant_takes_what_holds_nothing_too(value: Any) -> None:
     """Empty objects and lists are documents, alone in their block or beside others; a null member is none."""
     for others in ([], [5, 5, 5], ["x"] * 3, [[1]] * 3, [{"a": 1}] * 3):
         events = [{"k": 0, "v": value}, *({"k": 1 + place, "v": other} for place, other in enumerate(others))]
-        outcome = decode(run(*events), plan(append(0, {"k": pa.int64(), "v": JSON}), variants=True))
+        outcome = decode(run(*events), plan(append(0, {"k": pa.int64(), "v": VARIANT_ARROW_TYPE}), variants=True))
         found = {row["k"]: row["v"] for row in rows(outcome)}
         assert orjson.loads(found[0]) == _without_nulls(value), others
 

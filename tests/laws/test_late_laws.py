@@ -18,19 +18,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.iceberg.commit.kafka_position import Position
-from connector.iceberg.state.deleted_keys_table import PLACE
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.state.deleted_keys_table import SOURCE_POSITION_COLUMNS
 from connector.settings import EventSettings
-from connector.sink.convert.row_builder import Run
-from connector.sink.destinations.iceberg.committer import come_to
-from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory, remembered
-from connector.sink.destinations.iceberg.lookups.late_events import is_older, set_aside
-from connector.sink.fold.watermarks import Seen, together
-from connector.sink.job.map_task import _Mapping
+from connector.sink.convert.row_builder import ConsumerRecords
+from connector.sink.destinations.iceberg.committer import build_table_position
+from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows
+from connector.sink.destinations.iceberg.lookups.late_events import is_older, split_late_candidates
+from connector.sink.fold.watermarks import SourceProgress, merge_progress
+from connector.sink.job.map_task import _MapTask
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import Folded, Part, fold, unpack
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, fold, unpack
 from connector.sink.model.plan import BatchPlan, TablePlan
-from serde.events.source_positions import unplaced
+from serde.events.source_positions import unknown_positions
 from tests.model import reference
 from tests.model.events import CLOCKS, Clock, Database, row
 from tests.model.life import Life
@@ -41,10 +41,10 @@ from tests.unit.sink_plans import DATED, layout, plan, upsert
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
 
 LIFE, PARTITIONS, TOPIC = Life(4, updated=0.4, again=0.0), 2, "late.public.t"
-MEMORY = Memory(layout({}), "late", 0)
+MEMORY = DeletedKeyLog(layout({}), "late", 0)
 Cell = tuple[int, Any, bool]
 Proof = tuple[int, tuple[int, ...]]
-UNPLACED = tuple(unplaced(1)[0].tolist())
+UNPLACED = tuple(unknown_positions(1)[0].tolist())
 
 
 def _cut(records: Sequence[Any], rng: random.Random, most: int) -> list[Sequence[Any]]:
@@ -70,7 +70,7 @@ class Model:
     partitions: int = PARTITIONS
     rows: dict[int, Cell] = attrs.field(factory=dict)
     gone: dict[str, list[Proof]] = attrs.field(factory=dict)
-    stored: Position = attrs.field(factory=Position)
+    stored: KafkaOffsets = attrs.field(factory=KafkaOffsets)
     late: int = 0
     tasks_of: Callable[[Sequence[Record], random.Random, int], list[Sequence[Record]]] = _cut
 
@@ -98,33 +98,35 @@ class Model:
         parts, seen = self._mapped(job, records)
         for bucket in sorted(parts):
             self._reduced(parts[bucket], table, job)
-        at = come_to(job, table, seen, Position("", {}, end))
-        self.stored = self.stored.advanced(at)
+        at = build_table_position(job, table, seen, KafkaOffsets("", {}, end))
+        self.stored = self.stored.advance(at)
 
-    def _mapped(self, job: BatchPlan, records: Sequence[Record]) -> tuple[dict[int, list[Part]], tuple[Seen, ...]]:
+    def _mapped(
+        self, job: BatchPlan, records: Sequence[Record]
+    ) -> tuple[dict[int, list[ChangeBatch]], tuple[SourceProgress, ...]]:
         """Run map tasks over pieces of each partition."""
-        parts: dict[int, list[Part]] = {}
-        seen: list[Seen] = []
+        parts: dict[int, list[ChangeBatch]] = {}
+        seen: list[SourceProgress] = []
         for number in range(self.partitions):
             lane = [r for r in records if r.partition == number]
             for piece in self.tasks_of(lane, self.rng, 2):
-                task = _Mapping(job)
+                task = _MapTask(job)
                 made = [*(p for run in _cut(piece, self.rng, 2) for p in task.take(_run(run))), *task.finish()]
                 for parcel in made:
                     if parcel.kind == task_output.CHANGES:
                         part = unpack(pa.py_buffer(parcel.payload), job.tables[0].layout.rows)
                         parts.setdefault(parcel.bucket, []).append(part)
                 seen += task._seen
-        return parts, together(seen)
+        return parts, merge_progress(seen)
 
-    def _reduced(self, parts: list[Part], table: TablePlan, job: BatchPlan) -> None:
-        rest, aside = set_aside(fold(parts, ("id",)), ("id",))
+    def _reduced(self, parts: list[ChangeBatch], table: TablePlan, job: BatchPlan) -> None:
+        rest, aside = split_late_candidates(fold(parts, ("id",)), ("id",))
         if rest is not None:
             self._write(rest, table, job)
         if aside is not None and (standing := self._standing(aside)):
             self._write(fold([standing], ("id",)), table, job)
 
-    def _standing(self, aside: Part) -> Part | None:
+    def _standing(self, aside: ChangeBatch) -> ChangeBatch | None:
         asked = np.flatnonzero(aside.suspect)
         lost = {_key(aside, at) for at in asked if self._is_older(aside, at)}
         self.late += len(lost)
@@ -132,14 +134,14 @@ class Model:
         keep = np.array([at for at, key in enumerate(keys) if key not in lost], np.int64)
         return aside.take(keep) if len(keep) else None
 
-    def _is_older(self, aside: Part, at: np.intp) -> bool:
+    def _is_older(self, aside: ChangeBatch, at: np.intp) -> bool:
         key, order = _key(aside, at), aside.order.take(np.array([at]))
         held = [(self.rows[key][0], UNPLACED)] if key in self.rows else []
         held += self.gone.get(str(key), [])
         return any(is_older(order.date, order.place, np.array([date]), np.array([place]))[0] for date, place in held)
 
-    def _write(self, folded: Folded, table: TablePlan, job: BatchPlan) -> None:
-        whole = Part.concat(folded.parts)
+    def _write(self, folded: FoldedChanges, table: TablePlan, job: BatchPlan) -> None:
+        whole = ChangeBatch.concat(folded.parts)
         for winner, image in zip(folded.winners, folded.images, strict=True):
             key = _key(whole, winner)
             if not whole.deleted[winner]:
@@ -149,26 +151,26 @@ class Model:
             elif image >= 0:
                 self.rows[key] = (_date(whole, image), _n(whole, image), True)
         if not self.keep:
-            for one in remembered(folded, table, job.ranks, MEMORY).to_pylist():
-                place = tuple(one[name] for name in PLACE)
+            for one in build_deleted_key_rows(folded, table, job.ranks, MEMORY).to_pylist():
+                place = tuple(one[name] for name in SOURCE_POSITION_COLUMNS)
                 self.gone.setdefault(one["key"], []).append((one["date"], place))
 
 
-def _key(part: Part, index: int) -> int:
+def _key(part: ChangeBatch, index: int) -> int:
     return int(part.rows.column("id")[int(index)].as_py())
 
 
-def _date(part: Part, index: int) -> int:
+def _date(part: ChangeBatch, index: int) -> int:
     return int(part.order.date[index])
 
 
-def _n(part: Part, index: int) -> Any:
+def _n(part: ChangeBatch, index: int) -> Any:
     return part.rows.column("n")[int(index)].as_py()
 
 
-def _run(records: Sequence[Record]) -> Run:
+def _run(records: Sequence[Record]) -> ConsumerRecords:
     at = (records[0].topic, records[0].partition)
-    return Run.of_records(at, [(r.offset, r.key, r.value) for r in records])
+    return ConsumerRecords.of_records(at, [(r.offset, r.key, r.value) for r in records])
 
 
 # --- streams -----------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pyiceberg.types import LongType, StringType
 
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.types.nested_columns import batch_of, columns_of, put
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Part, by_bucket, fold, pack, unpack
-from serde.events.source_positions import unplaced
+from connector.iceberg.types.nested_columns import read_batch, read_columns, set_column
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch, fold, pack, split_by_bucket, unpack
+from serde.events.source_positions import unknown_positions
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(120)]
 
@@ -33,11 +33,13 @@ def _flat(keys: list[tuple[int, str]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([dict(zip(NAMES, key, strict=True)) for key in keys], FLAT)
 
 
-def _part(rows: pa.RecordBatch, start: int) -> Part:
+def _part(rows: pa.RecordBatch, start: int) -> ChangeBatch:
     count = rows.num_rows
-    none, at = np.full(count, NONE), np.arange(start, start + count)
-    order = Order(np.zeros(count, np.int64), at, at, none, unplaced(count), np.full(count, ord("u"), np.uint8))
-    return Part(rows, order, np.zeros(count, np.bool_), np.ones(count, np.bool_))
+    none, at = np.full(count, NO_VALUE), np.arange(start, start + count)
+    order = ChangeOrder(
+        np.zeros(count, np.int64), at, at, none, unknown_positions(count), np.full(count, ord("u"), np.uint8)
+    )
+    return ChangeBatch(rows, order, np.zeros(count, np.bool_), np.ones(count, np.bool_))
 
 
 @given(st.lists(KEYS, min_size=1, max_size=3), st.integers(1, 5))
@@ -51,11 +53,11 @@ def test_they_fold_and_part_as_flat_keys(batches: list[list[tuple[int, str]]], b
     kinds = list(zip(NAMES, (LongType(), StringType()), strict=True))
     for one, other in zip(nested, flat, strict=True):
         parted = [
-            [(bucket, piece.order.offset.tolist()) for bucket, piece in by_bucket(part, kinds, buckets)]
+            [(bucket, piece.order.offset.tolist()) for bucket, piece in split_by_bucket(part, kinds, buckets)]
             for part in (one, other)
         ]
         assert parted[0] == parted[1]
-        assert KeyRanges.of(batch_of(one.rows, NAMES)) == KeyRanges.of(batch_of(other.rows, NAMES))
+        assert KeyRanges.of(read_batch(one.rows, NAMES)) == KeyRanges.of(read_batch(other.rows, NAMES))
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.text(max_size=2)), max_size=20), st.data())
@@ -65,7 +67,7 @@ def test_what_is_put_is_found(keys: list[tuple[int | None, str | None]], data: s
     columns = {"s": pa.array(before, STRUCT)}
     leaves = [pa.array([key[place] for key in keys], field.type) for place, field in enumerate(FLAT)]
     for path, leaf in zip(PATHS, leaves, strict=True):
-        put(columns, path, leaf)
+        set_column(columns, path, leaf)
     rows = pa.RecordBatch.from_arrays([columns["s"]], schema=NESTED)
-    assert [column.to_pylist() for column in columns_of(rows, NAMES)] == [leaf.to_pylist() for leaf in leaves]
+    assert [column.to_pylist() for column in read_columns(rows, NAMES)] == [leaf.to_pylist() for leaf in leaves]
     assert [row and row["more"] for row in columns["s"].to_pylist()] == ["m" if was else None for was in before]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from connector.sink.convert.decoder import Outcome, decode
-from serde.events.source_positions import FIRST
+from connector.sink.convert.decoder import DecodedRecords, decode
+from serde.events.source_positions import FIRST_NUMBER
 from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, rows, run
 
@@ -93,7 +93,7 @@ def _found(row: dict[str, Any], shape: str) -> Any:
     return value["n"] if shape == "struct" else value[0] if shape == "list" else value
 
 
-def _decoded(lexemes: list[str], column: pa.DataType, shape: str, *, evolve: bool) -> Outcome:
+def _decoded(lexemes: list[str], column: pa.DataType, shape: str, *, evolve: bool) -> DecodedRecords:
     messages = [SHAPES[shape](index, value).encode() for index, value in enumerate(lexemes)]
     columns = {"k": pa.int64(), "v": column, "__deleted": pa.string()}
     return decode(run(*messages), plan(append(0, columns), evolve=evolve))
@@ -163,6 +163,6 @@ def test_a_position_that_is_no_whole_number_takes_none_from_its_neighbours(place
     found = [
         value
         for part in outcome.parts
-        for value in (part.order.place[:, FIRST] if place == "lsn" else part.order.dedup)
+        for value in (part.order.place[:, FIRST_NUMBER] if place == "lsn" else part.order.dedup)
     ]
     assert found == [source[0], source[2]]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
 
-from connector.iceberg.keys.intervals import touching
-from connector.iceberg.keys.key_ranges import MOST_RANGES, KeyRanges
-from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.keys.intervals import group_overlapping
+from connector.iceberg.keys.key_ranges import MAX_RANGES, KeyRanges
+from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.write import deletion_vectors
 
 KEYS = st.lists(
@@ -44,7 +44,7 @@ def test_every_key_lies_in_a_range(tasks: list[list[tuple[int, str, date]]], fir
     ranges = KeyRanges.joined(map(KeyRanges.of, batches))
     assert all(_holds(ranges, row) for batch in batches for row in batch.to_pylist())
     assert ranges.count == sum(map(len, tasks))
-    assert len(ranges.ranges) <= MOST_RANGES
+    assert len(ranges.ranges) <= MAX_RANGES
 
 
 def test_ranges_leave_out_what_lies_between_groups_of_keys() -> None:
@@ -52,24 +52,26 @@ def test_ranges_leave_out_what_lies_between_groups_of_keys() -> None:
     keys = pa.record_batch({"id": pa.array([*range(100), *range(10_000, 10_100)])})
     ranges = KeyRanges.of(keys)
     assert not any(low <= 5_000 <= high for each in ranges.ranges for low, high in each.values())
-    schema = table_schema(pa.schema([("id", pa.int64())]), ("id",), frozenset(), nanoseconds=False)
+    schema = build_table_schema(pa.schema([("id", pa.int64())]), ("id",), frozenset(), nanoseconds=False)
     assert orjson.loads(ranges.filter(schema) or "")["type"] == "or"
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.time64("us"), pa.bool_()])
 def test_keys_without_an_order_in_bounds_may_be_anywhere(kind: pa.DataType) -> None:
     """A key of a type that bounds do not order leaves no file out."""
-    schema = table_schema(pa.schema([("k", kind)]), ("k",), frozenset(), nanoseconds=False)
+    schema = build_table_schema(pa.schema([("k", kind)]), ("k",), frozenset(), nanoseconds=False)
     assert KeyRanges.of(pa.record_batch({"k": pa.nulls(2, kind)})).filter(schema) is None
 
 
 @given(st.sets(st.integers(0, 2**40), min_size=1))
 def test_a_vector_comes_back_as_it_was_written(positions: set[int]) -> None:
     """Any set of positions survives, for us and for PyIceberg's reader of Puffin files."""
-    blob = deletion_vectors.encoded(BitMap64(positions))
-    assert set(deletion_vectors.decoded(blob)) == positions
-    place = deletion_vectors.Blob("file:/x.parquet", len(deletion_vectors.BEGIN), len(blob), len(positions))
-    puffin = PuffinFile(deletion_vectors.BEGIN + blob + deletion_vectors.footer([place]))
+    blob = deletion_vectors.encode_vector(BitMap64(positions))
+    assert set(deletion_vectors.decode_vector(blob)) == positions
+    place = deletion_vectors.VectorBlob(
+        "file:/x.parquet", len(deletion_vectors.PUFFIN_MAGIC), len(blob), len(positions)
+    )
+    puffin = PuffinFile(deletion_vectors.PUFFIN_MAGIC + blob + deletion_vectors.encode_footer([place]))
     found = puffin.footer.blobs[0]
     assert found.properties == {"referenced-data-file": "file:/x.parquet", "cardinality": str(len(positions))}
     assert puffin.get_blob_payload(found) == blob
@@ -78,17 +80,17 @@ def test_a_vector_comes_back_as_it_was_written(positions: set[int]) -> None:
 @given(st.integers(0, 60), st.integers(1, 255))
 def test_a_damaged_vector_is_refused(place: int, change: int) -> None:
     """One changed byte anywhere in a blob is noticed."""
-    blob = bytearray(deletion_vectors.encoded(BitMap64(range(0, 90, 2))))
+    blob = bytearray(deletion_vectors.encode_vector(BitMap64(range(0, 90, 2))))
     blob[place % len(blob)] ^= change
     with pytest.raises(ValueError, match="damaged"):
-        deletion_vectors.decoded(bytes(blob))
+        deletion_vectors.decode_vector(bytes(blob))
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))
 def test_groups_are_apart_and_touch_within(lengths: list[tuple[int, int]]) -> None:
     """Every span is in one group; between two groups is a gap, and in none is one."""
     spans = [(low, low + length) for low, length in lengths]
-    groups = touching(spans, lambda span: span)
+    groups = group_overlapping(spans, lambda span: span)
     assert sorted(span for group in groups for span in group) == sorted(spans)
     hulls = [(group[0][0], max(high for _, high in group)) for group in groups]
     assert all(one[1] < other[0] for one, other in pairwise(hulls))

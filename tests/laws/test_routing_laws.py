@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.settings.iceberg.routing import Routes
+from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
 from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run
@@ -24,7 +24,7 @@ def test_dynamic_routing_is_the_lower_case_of_the_value(values: list[str | None]
     """Each event is in the table that its value names, or dead: for no table by name, or for a refused one."""
     events = [{"id": i, "kind": value} for i, value in enumerate(values)]
     tables = [append(i, COLUMNS) for i, _ in enumerate(NAMES)]
-    known = routing(Routes("kind", dynamic=True), *NAMES, **dict.fromkeys(("b.none", "ab", "abc"), "none"))
+    known = routing(RouteSettings("kind", dynamic=True), *NAMES, **dict.fromkeys(("b.none", "ab", "abc"), "none"))
     outcome = decode(run(*events), plan(*tables, routing=known))
     for index, name in enumerate(NAMES):
         assert [row["id"] for row in rows(outcome, index)] == [
@@ -39,7 +39,7 @@ def test_static_routing_is_a_full_match(values: list[str | None], patterns: tupl
     """Each event is in every table whose expression fits the whole value, and in no other; none is dead."""
     events = [{"id": i, "kind": value} for i, value in enumerate(values)]
     tables = [append(i, COLUMNS) for i, _ in enumerate(NAMES)]
-    rule = Routes("kind", tuple(zip(NAMES, patterns, strict=True)))
+    rule = RouteSettings("kind", tuple(zip(NAMES, patterns, strict=True)))
     outcome = decode(run(*events), plan(*tables, routing=routing(rule, *NAMES)))
     for index, pattern in enumerate(patterns):
         fits = [i for i, v in enumerate(values) if v is not None and re.fullmatch(pattern, v)]

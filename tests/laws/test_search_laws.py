@@ -12,9 +12,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.opensearch.bulk.bulk_processor import Actions, pieces
-from connector.opensearch.documents.document_ids import MAX_BYTES, document_ids
-from connector.opensearch.documents.json_values import json_texts
+from connector.opensearch.bulk.bulk_processor import BulkActions, split_actions
+from connector.opensearch.documents.document_ids import MAX_ID_BYTES, build_document_ids
+from connector.opensearch.documents.json_values import to_json_texts
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8) | st.text("\\-e#a", max_size=6) | st.text("ä-", min_size=300)
 
@@ -22,17 +22,17 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=8) | st.text("\\-e#a", ma
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=30))
 def test_two_keys_never_share_an_id(keys: list[tuple[str, str]]) -> None:
     """Ids are as many as keys, whatever separators, escapes and lengths values have, never too long and never empty."""
-    ids = document_ids([pa.array([a for a, _ in keys]), pa.array([b for _, b in keys])]).to_pylist()
+    ids = build_document_ids([pa.array([a for a, _ in keys]), pa.array([b for _, b in keys])]).to_pylist()
     assert len(set(ids)) == len(set(keys))
-    assert all(0 < len(i.encode()) <= MAX_BYTES for i in ids)
+    assert all(0 < len(i.encode()) <= MAX_ID_BYTES for i in ids)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=30))
 def test_single_keys_never_share_an_id(keys: list[str]) -> None:
     """A key of one column is its own id but for what has to be escaped, and no two of them meet."""
-    ids = document_ids([pa.array(keys)]).to_pylist()
+    ids = build_document_ids([pa.array(keys)]).to_pylist()
     assert len(set(ids)) == len(set(keys))
-    assert all(0 < len(i.encode()) <= MAX_BYTES for i in ids)
+    assert all(0 < len(i.encode()) <= MAX_ID_BYTES for i in ids)
 
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -57,7 +57,7 @@ def test_every_value_reads_back_from_its_text(data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | VALUES[kind], max_size=12))
     start = data.draw(st.integers(0, len(values)))
     array = pa.array([list(v.items()) if pa.types.is_map(kind) and v is not None else v for v in values], kind)
-    texts = json_texts(array[start:]).to_pylist()
+    texts = to_json_texts(array[start:]).to_pylist()
     assert [json.loads(text) for text in texts] == [_plain(value, kind) for value in values[start:]]
 
 
@@ -72,7 +72,9 @@ def test_requests_hold_every_action_once_and_keep_their_limits(sizes: list[int],
     """Pieces are the actions in order, none lost, each within both limits or of one action, and count their deletes."""
     lines = ["x" * (size - 1) + "\n" for size in sizes]
     deletes = len(sizes) // 3
-    found = list(pieces(Actions(pa.array(lines, pa.string()), np.arange(len(sizes)), deletes), most, most_bytes))
+    found = list(
+        split_actions(BulkActions(pa.array(lines, pa.string()), np.arange(len(sizes)), deletes), most, most_bytes)
+    )
     assert b"".join(piece.body for piece in found).decode() == "".join(lines)
     assert [int(tag) for piece in found for tag in piece.tags] == list(range(len(sizes)))
     assert sum(piece.deletes for piece in found) == deletes

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.source.changes.rewrites import row_alignment
-from connector.source.changes.rewrites.file_alignment import Rewrite, Sighting, in_order, rewrites
+from connector.source.changes.rewrites.file_alignment import FileRewrite, RowGroupMatch, group_rewrites, is_in_order
 from tests.running import draws
 
 pytestmark = pytest.mark.laws
@@ -35,7 +35,7 @@ def _left(before: list[Row], after: list[Row], size: int) -> tuple[list[Row], li
     left: tuple[list[Row], list[Row]] = ([], [])
     windows = mock.patch.multiple(row_alignment, WINDOW_ROWS=4, LONGEST_ROWS=16)
     with windows:
-        walk = row_alignment.unequal(
+        walk = row_alignment.find_unequal_rows(
             _batches(before, size),
             _batches(after, size),
             SHAPE,
@@ -81,14 +81,16 @@ def test_nothing_is_equal_to_nothing(rows: list[Row], size: int) -> None:
 
 
 SIGHTINGS = st.lists(
-    st.builds(Sighting, st.integers(0, 5), st.integers(0, 2), st.integers(0, 4), st.integers(0, 99), st.integers(0, 99))
+    st.builds(
+        RowGroupMatch, st.integers(0, 5), st.integers(0, 2), st.integers(0, 4), st.integers(0, 99), st.integers(0, 99)
+    )
 )
 
 
 @given(SIGHTINGS)
-def test_every_file_is_in_one_group(sightings: list[Sighting]) -> None:
+def test_every_file_is_in_one_group(sightings: list[RowGroupMatch]) -> None:
     """Files that share rows are in one group, and no file is in two or in none."""
-    groups = rewrites(sightings, 6, 5)
+    groups = group_rewrites(sightings, 6, 5)
     assert sorted(i for g in groups for i in g.before) == list(range(6))
     assert sorted(i for g in groups for i in g.after) == list(range(5))
     for seen in sightings:
@@ -97,12 +99,12 @@ def test_every_file_is_in_one_group(sightings: list[Sighting]) -> None:
 
 def test_old_files_come_in_the_order_of_the_new_ones() -> None:
     """Old files are walked as their rows appear in the new file."""
-    seen = [Sighting(0, 0, 0, 500, 515), Sighting(2, 0, 0, 0, 15), Sighting(1, 0, 1, 0, 15)]
-    assert set(rewrites(seen, 3, 2)) == {Rewrite((2, 0), (0,)), Rewrite((1,), (1,))}
+    seen = [RowGroupMatch(0, 0, 0, 500, 515), RowGroupMatch(2, 0, 0, 0, 15), RowGroupMatch(1, 0, 1, 0, 15)]
+    assert set(group_rewrites(seen, 3, 2)) == {FileRewrite((2, 0), (0,)), FileRewrite((1,), (1,))}
 
 
 def test_scattered_rows_are_not_in_order() -> None:
     """Row groups whose first rows were spread over a new file speak against walking side by side."""
-    assert in_order([Sighting(i, 0, 0, i * 100, i * 100 + 15) for i in range(4)], 4)
-    assert not in_order([Sighting(i, 0, 0, 0, 9000) for i in range(4)], 4)
-    assert not in_order([], 4)
+    assert is_in_order([RowGroupMatch(i, 0, 0, i * 100, i * 100 + 15) for i in range(4)], 4)
+    assert not is_in_order([RowGroupMatch(i, 0, 0, 0, 9000) for i in range(4)], 4)
+    assert not is_in_order([], 4)

@@ -19,15 +19,19 @@ from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.ancestry import Noted
-from connector.iceberg.commit.kafka_position import Position
-from connector.iceberg.commit.manifest_repair import harm, mend
-from connector.iceberg.commit.snapshot_expiry import EXPIRES, MADE, expire
-from connector.iceberg.commit.truncate import emptied
-from connector.iceberg.state.deleted_keys_table import COLUMNS, DeletedKeys
+from connector.iceberg.commit.ancestry import StoredCommit
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.manifest_repair import find_misleading_bounds, remove_misleading_bounds
+from connector.iceberg.commit.snapshot_expiry import (
+    CREATED_TABLE_PROPERTIES,
+    EXPIRE_SNAPSHOTS_PROPERTY,
+    expire_snapshots,
+)
+from connector.iceberg.commit.truncate import truncate_table
+from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.iceberg.write.table_writer import TableWriter
-from connector.runtime.retry import retried
+from connector.runtime.retry import call_with_retries
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.settings.kafka.error_handling import ErrorSettings
@@ -102,7 +106,7 @@ def test_a_truncate_meets_a_fate(lagoon: Lagoon, fate: Fate, way: str) -> None:
         table.refresh()
         table.follow(branch)
     lagoon.rest.fates, lagoon.rest.met[:] = {("snapshot", name): fate}, []
-    retried(lambda: emptied(lagoon.spark, table, until, own, name="a sink"), ERRORS)
+    call_with_retries(lambda: truncate_table(lagoon.spark, table, until, own, name="a sink"), ERRORS)
     lagoon.spark.sql(
         f"INSERT INTO told.`default`.`{name}{'' if branch == 'main' else '`.`branch_audit'}` "
         "VALUES (10, 10, 'b'), (11, 11, 'c')"
@@ -116,17 +120,17 @@ def test_a_truncate_meets_a_fate(lagoon: Lagoon, fate: Fate, way: str) -> None:
 @FATES
 def test_tidying_the_deleted_keys_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgetting, merging, expiring: no key is lost but old ones, no file is missing, and the next keys come in."""
-    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MANY_SNAPSHOTS", 1)
-    monkeypatch.setattr("connector.iceberg.state.system_tables.KEPT_SNAPSHOTS", 4)
+    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MAX_SNAPSHOTS", 1)
+    monkeypatch.setattr("connector.iceberg.state.system_tables.RETAINED_SNAPSHOTS", 4)
     name = f"_keys_{fate.name.lower()}"
-    deleted = DeletedKeys(lagoon.spark, lagoon.catalog, name, "a sink", timedelta(days=1))
+    deleted = DeletedKeysTable(lagoon.spark, lagoon.catalog, name, "a sink", timedelta(days=1))
     for key in range(8):
         _remember(deleted, key, old=key == 0)
     for kind in ("snapshot", "replace", "expire"):
         lagoon.rest.fates[kind, name] = fate
-    retried(deleted.tidy, ERRORS)
+    call_with_retries(deleted.clean_up, ERRORS)
     _remember(deleted, 9)
-    deleted.tidy()
+    deleted.clean_up()
     lagoon.rest.end()
     met = {kind for kind, table, found in lagoon.rest.met if table == name and found is fate}
     assert met >= {"snapshot", "replace", "expire"}
@@ -137,11 +141,11 @@ def test_tidying_the_deleted_keys_meets_a_fate(lagoon: Lagoon, fate: Fate, monke
     deleted.close()
 
 
-def _remember(deleted: DeletedKeys, key: int, *, old: bool = False) -> None:
+def _remember(deleted: DeletedKeysTable, key: int, *, old: bool = False) -> None:
     noted = datetime.now(UTC) - timedelta(days=9 if old else 0)
     row = {"connector": "a sink", "table": "t", "key": str(key), "date": 1, "noted_at": noted}
     writer = TableWriter(deleted.layout, "told")
-    writer.rows(pa.RecordBatch.from_pylist([row], COLUMNS))
+    writer.rows(pa.RecordBatch.from_pylist([row], DELETED_KEYS_COLUMNS))
     deleted.add([*writer.close()])
 
 
@@ -149,7 +153,11 @@ def _remember(deleted: DeletedKeys, key: int, *, old: bool = False) -> None:
 def test_expiry_meets_a_fate(lagoon: Lagoon, fate: Fate) -> None:
     """Old snapshots go with their files, now or with the next expiry; the table keeps its rows and stays whole."""
     name = f"expired_{fate.name.lower()}"
-    properties = {**MADE, EXPIRES: "true", "history.expire.max-snapshot-age-ms": "0"}
+    properties = {
+        **CREATED_TABLE_PROPERTIES,
+        EXPIRE_SNAPSHOTS_PROPERTY: "true",
+        "history.expire.max-snapshot-age-ms": "0",
+    }
     properties["history.expire.min-snapshots-to-keep"] = "2"
     told = ", ".join(f"'{key}'='{value}'" for key, value in {"format-version": "2", **properties}.items())
     lagoon.spark.sql(f"CREATE TABLE told.`default`.`{name}` (id BIGINT) TBLPROPERTIES ({told})")
@@ -158,11 +166,11 @@ def test_expiry_meets_a_fate(lagoon: Lagoon, fate: Fate) -> None:
     table = lagoon.catalog.load(name)
     assert table is not None
     lagoon.rest.fates = {("expire", name): fate}
-    done = expire(table, properties)
+    done = expire_snapshots(table, properties)
     lagoon.rest.end()
     if not done:
         table.refresh()
-        assert expire(table, properties)
+        assert expire_snapshots(table, properties)
     assert not lagoon.rest.fates
     assert lagoon.ids(name) == [5]
     assert len(list(lagoon.truth.java(name).snapshots())) == 2
@@ -201,16 +209,16 @@ def _set(table: Table, key: str, value: str) -> None:
 def test_a_repair_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Misleading bounds are gone, the rows are right, and every file of the table is there."""
     case = Case(UUID, "equality-delete", 2, "parquet", None, list(Fate).index(fate), "told")
-    for module in ("footer", "parquet_file"):
-        monkeypatch.setattr(f"connector.iceberg.{module}.UNORDERED", ())
+    for module in ("parquet_footer", "parquet"):
+        monkeypatch.setattr(f"connector.iceberg.write.formats.{module}.UNORDERED_TYPES", ())
     written = fill(lagoon.spark, lagoon.catalog, case)
     monkeypatch.undo()
     lagoon.rest.fates = {("replace", case.name): fate}
-    retried(lambda: _repair(lagoon.spark, written.table), ERRORS)
+    call_with_retries(lambda: _repair(lagoon.spark, written.table), ERRORS)
     lagoon.rest.end()
     assert not lagoon.rest.fates
     written.table.refresh()
-    assert not harm(written.table).snapshots
+    assert not find_misleading_bounds(written.table).manifests
     rows = lagoon.truth.many(case.name)
     assert sorted(row["v"] for row in rows) == sorted(written.model.values())
     see_whole(lagoon.truth, case.name)
@@ -218,8 +226,8 @@ def test_a_repair_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.M
 
 def _repair(spark: SparkSession, table: Table) -> None:
     table.refresh()
-    found = harm(table)
-    assert found.snapshots and mend(spark, table, found)
+    found = find_misleading_bounds(table)
+    assert found.manifests and remove_misleading_bounds(spark, table, found)
 
 
 @FATES
@@ -227,14 +235,14 @@ def test_offsets_that_are_set_meet_a_fate(lagoon: Lagoon, fate: Fate) -> None:
     """They are exactly those that were given, and another connector's stay."""
     name = f"_offsets_{fate.name.lower()}"
     rival, own = (OffsetsTable(lagoon.catalog, name, who) for who in ("rival", "own"))
-    rival.save(Position(offsets={("t", 0): 9}), {})
-    own.save(Position(offsets={("t", 0): 1}), {"gone": Noted(Position())})
+    rival.save(KafkaOffsets(offsets={("t", 0): 9}), {})
+    own.save(KafkaOffsets(offsets={("t", 0): 1}), {"gone": StoredCommit(KafkaOffsets())})
     lagoon.rest.fates = {("snapshot", name): fate}
-    retried(lambda: own.replace(Position(offsets={("t", 0): 5}), {}), ERRORS)
+    call_with_retries(lambda: own.replace(KafkaOffsets(offsets={("t", 0): 5}), {}), ERRORS)
     lagoon.rest.end()
     assert not lagoon.rest.fates
-    own.save(Position(offsets={("t", 0): 6}), {})
+    own.save(KafkaOffsets(offsets={("t", 0): 6}), {})
     for who, at in (("own", 6), ("rival", 9)):
         found = OffsetsTable(lagoon.catalog, name, who)
-        assert found.position == Position(offsets={("t", 0): at}) and found.tables == {}
+        assert found.position == KafkaOffsets(offsets={("t", 0): at}) and found.tables == {}
     see_whole(lagoon.truth, name)

@@ -21,22 +21,22 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.commit import Pending, Stored, commit
-from connector.iceberg.commit.kafka_position import Position
-from connector.iceberg.java import jvm, strings
-from connector.iceberg.keys.key_bounds import KnownKeys, known_keys, widened
-from connector.iceberg.types.arrow_types import table_schema
-from connector.iceberg.types.single_values import as_json
+from connector.iceberg.commit.commit import LastCommit, PendingCommit, commit_files
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.java import jvm, to_string_array
+from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.settings.iceberg.write_mode import WriteMode
 from connector.sink.destinations.iceberg.file_writer import write_upserts
-from connector.sink.destinations.iceberg.write_modes.row_lookup import Asked, found
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Part, fold
+from connector.sink.destinations.iceberg.write_modes.row_lookup import KeyLookup, find_rows_to_replace
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch, fold
 from connector.sink.model.plan import TablePlan
-from serde.events.source_positions import unplaced
+from serde.events.source_positions import unknown_positions
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
 from tests.tiers import tiered
@@ -102,8 +102,8 @@ class Written:
     case: Case
     table: Table
     model: dict[Any, int]
-    known: KnownKeys = KnownKeys.nothing()
-    stored: Stored = Stored()
+    known: KeyBounds = KeyBounds.nothing()
+    stored: LastCommit = LastCommit()
 
     @property
     def layout(self) -> TableLayout:
@@ -119,7 +119,7 @@ class Written:
             "upsert",
             keep_deletes=False,
             base=self.table.snapshot_id,
-            known_keys=self.known if case.mode == "equality-delete" else KnownKeys(),
+            known_keys=self.known if case.mode == "equality-delete" else KeyBounds(),
             write_mode=case.mode,
         )
         folded = fold([self._part(changes, rng)], layout.keys)
@@ -127,30 +127,32 @@ class Written:
         handed = list(write_upserts(writer, folded, plan))
         files = list(writer.close())
         hits = None
-        if plan.finds:
-            hits, more = found(self.spark, self.table, plan, Asked.of(self.spark, handed))
+        if plan.needs_row_lookup:
+            hits, more = find_rows_to_replace(self.spark, self.table, plan, KeyLookup.of(self.spark, handed))
             files += more
-        pending = Pending(
-            files, Position("c", {}, {("t", 0): 1}), self.stored, plan.base, plan.known_keys.certain, True, {}, hits
+        pending = PendingCommit(
+            files, KafkaOffsets("c", {}, {("t", 0): 1}), self.stored, plan.base, plan.known_keys.certain, True, {}, hits
         )
-        self.stored = commit(self.table, pending, "test").stored
-        self.known = widened(self.known, layout, files)
+        self.stored = commit_files(self.table, pending, "test").stored
+        self.known = widen_bounds(self.known, layout, files)
         for key, value in changes.items():
             if value is None:
                 self.model.pop(key, None)
             else:
                 self.model[key] = value
 
-    def _part(self, changes: dict[Any, int | None], rng: Random) -> Part:
+    def _part(self, changes: dict[Any, int | None], rng: Random) -> ChangeBatch:
         count = len(changes)
         numbers = [0 if value is None else value for value in changes.values()]
         places = [rng.randrange(2) for _ in changes]
         keys = [-key if isinstance(key, float) and not key and value is None else key for key, value in changes.items()]
         columns = [self.case.kind.array(keys), pa.array(places, pa.int32()), pa.array(numbers, pa.int64())]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.layout.rows)
-        none, at = np.full(count, NONE), np.arange(count)
-        order = Order(np.zeros(count, np.int64), at, at, none, unplaced(count), np.full(count, ord("u"), np.uint8))
-        return Part(rows, order, np.array([v is None for v in changes.values()]), np.ones(count, np.bool_))
+        none, at = np.full(count, NO_VALUE), np.arange(count)
+        order = ChangeOrder(
+            np.zeros(count, np.int64), at, at, none, unknown_positions(count), np.full(count, ord("u"), np.uint8)
+        )
+        return ChangeBatch(rows, order, np.array([v is None for v in changes.values()]), np.ones(count, np.bool_))
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +168,7 @@ def fill(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
     """Make a table, and take in batches of changes."""
     rng = Random(f"{case.name}")
     columns = pa.schema([("k", case.kind.arrow), ("p", pa.int32()), ("v", pa.int64())])
-    schema = table_schema(columns, ("k",) if case.kind.identifies else (), frozenset(), nanoseconds=True)
+    schema = build_table_schema(columns, ("k",) if case.kind.identifies else (), frozenset(), nanoseconds=True)
     properties = {"format-version": str(case.version), "write.format.default": case.format}
     by = () if case.partition is None else (case.partition,)
     written = Written(spark, case, catalog.create(case.name, schema, by, properties), {})
@@ -183,7 +185,7 @@ def fill(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
 def values_by_iceberg(spark: SparkSession, lake: Lake, case: Case, where: Any = None) -> list[int]:
     """The values that Iceberg's generic reader gives."""
     java = jvm(spark).org.apache.iceberg
-    read = java.data.IcebergGenerics.read(lake.java(case.name)).select(strings(spark, ("v",)))
+    read = java.data.IcebergGenerics.read(lake.java(case.name)).select(to_string_array(spark, ("v",)))
     scan = (read if where is None else read.where(where)).build()
     found = java.relocated.com.google.common.collect.Lists.newArrayList(scan)
     scan.close()
@@ -197,7 +199,7 @@ def values_by_spark(spark: SparkSession, case: Case) -> list[int]:
 
 def _where(written: Written, key: Any) -> Any:
     """A filter for one key."""
-    value = as_json(written.layout.schema.find_type("k"), key)
+    value = encode_json(written.layout.schema.find_type("k"), key)
     return written.table.expression(orjson.dumps({"type": "eq", "term": "k", "value": value}).decode())
 
 
@@ -228,7 +230,7 @@ def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog,
     if case.kind.in_spark:
         assert values_by_spark(spark, case) == sorted(rows.values())
     if case.mode == "equality-delete":
-        assert known_keys(written.table, written.layout) == written.known
+        assert read_key_bounds(written.table, written.layout) == written.known
     for key in sorted(rows)[:: max(1, len(rows) // ASKED)] if case.kind.in_filters else ():
         assert values_by_iceberg(spark, lake, case, _where(written, key)) == [rows[key]]
         if case.mode == "copy-on-write" and case.format == "parquet" and case.kind.name in _IN_PYICEBERG:

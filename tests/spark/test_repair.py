@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.manifest_repair import harm, mend
+from connector.iceberg.commit.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from tests.host import Host
@@ -49,8 +49,8 @@ def opened(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ope
 @pytest.fixture
 def misleading(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Files have bounds of uuids, as they were written before; until it is undone."""
-    for module in ("footer", "parquet_file"):
-        monkeypatch.setattr(f"connector.iceberg.{module}.UNORDERED", ())
+    for module in ("parquet_footer", "parquet"):
+        monkeypatch.setattr(f"connector.iceberg.write.formats.{module}.UNORDERED_TYPES", ())
     return monkeypatch
 
 
@@ -58,11 +58,11 @@ def _mended(spark: SparkSession, lake: Lake, written: Written, case: Case) -> No
     """Mend a table: its rows are right, nothing is left to mend, and it goes on."""
     table = written.table
     table.refresh()
-    found = harm(table)
+    found = find_misleading_bounds(table)
     assert found.manifests
     ids = _row_ids(spark, case) if table.format_version > 2 else {}
-    assert mend(spark, table, found) == found.delete_files + found.data_files
-    assert not harm(table).manifests
+    assert remove_misleading_bounds(spark, table, found) == found.delete_files + found.data_files
+    assert not find_misleading_bounds(table).manifests
     right = sorted(written.model.values())
     assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == right
     if ids:
@@ -102,11 +102,11 @@ def test_another_writer_is_faster(spark: SparkSession, opened: Opened, misleadin
     misleading.undo()
     repairing = tables.load(case.name)
     assert repairing is not None
-    found = harm(repairing)
+    found = find_misleading_bounds(repairing)
     written.table.refresh()
     written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
     with pytest.raises(CommitRefused):
-        mend(spark, repairing, found)
+        remove_misleading_bounds(spark, repairing, found)
     written.table.refresh()
     assert written.table.java.currentSnapshot().operation() == "overwrite"
     _mended(spark, lake, written, case)
@@ -128,7 +128,7 @@ def test_deletes_that_were_left_out_apply(
     misleading.undo()
     right = sorted(written.model.values())
     assert len(values_by_spark(spark, case)) > len(right)
-    found = harm(written.table)
+    found = find_misleading_bounds(written.table)
     assert (found.columns, found.delete_files > 0, found.data_files > 0) == (("k",), True, True)
     before = written.table.snapshot_id
     places, ids = _places(spark, case), _row_ids(spark, case) if version > 2 else {}
@@ -139,7 +139,7 @@ def test_deletes_that_were_left_out_apply(
     lines["debezium.sink.iceberg.catalog-name"] = name
     file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     assert host.call("repair", str(file)).code == 0
-    assert harm(tables.load(case.name)) == found
+    assert find_misleading_bounds(tables.load(case.name)) == found
     said = host.call("repair", "--execute", "--table", case.name, str(file))
     assert said.code == 0, said.log
 
@@ -149,7 +149,7 @@ def test_deletes_that_were_left_out_apply(
     if version > 2:
         assert _row_ids(spark, case) == {value: ids[value] for value in right}
     written.table.refresh()
-    assert not harm(written.table).manifests
+    assert not find_misleading_bounds(written.table).manifests
     if version > 2:
         written.table.java.manageSnapshots().createBranch("audit", before).commit()
     lake.java(case.name).expireSnapshots().expireOlderThan(2**60).retainLast(1).commit()

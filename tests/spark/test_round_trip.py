@@ -1,7 +1,8 @@
 """Rows of a table -> the source's records -> the sink's decoding -> rows of a table of the same types: the law.
 
 Columns and rows are drawn by hypothesis, for every handling mode, as JSON with and without schema and as Avro. What a
-mode keeps comes back equal; what it loses (`emit.type_mapping.LOSES`) is no other value than the lossy one, or a fault.
+mode keeps comes back equal; what it loses (`emit.type_mapping.LOSSES`) is no other value than the lossy one, or a
+fault.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.spark_types import to_spark
 from connector.settings import EventSettings
 from connector.settings.converters.converter_classes import Format
-from connector.sink.convert.decoder import Outcome, Run, decode
+from connector.sink.convert.decoder import ConsumerRecords, DecodedRecords, decode
 from connector.sink.model.plan import TablePlan
-from connector.source.destinations.kafka_records import records
+from connector.source.destinations.kafka_records import to_kafka_records
 from connector.source.envelope import json_values, row_schema
-from connector.source.envelope.envelope import Wire
-from serde.emit.avro_datums import Avro
+from connector.source.envelope.envelope import EventFormat
+from serde.emit.avro_datums import AvroSerializer
 from serde.emit.avro_schema import avro_schema
 from serde.emit.connect_schema import Document
-from serde.emit.envelope import Origin
-from serde.emit.row_schema import Items, Kind, Pairs, Plain, Record
-from serde.emit.type_mapping import LOSES, Binaries, Decimals, Modes, Times, form
+from serde.emit.envelope import SourceInfo
+from serde.emit.row_schema import Primitive, RowList, RowMap, RowStruct, RowType
+from serde.emit.type_mapping import LOSSES, BinaryMode, DecimalMode, HandlingModes, TimeMode, wire_type
 from tests.tiers import crossed, tiered
 from tests.unit import sink_plans
 
@@ -58,7 +59,7 @@ FEW = [
 """Each format, and each way to write times, once."""
 REGISTERED: dict[int, str] = {}
 """Avro schemas by id, as a registry would hold them."""
-ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
 # Kinds that JSON without schema tells apart, or that a column of the table's type reads from JSON's text.
 BARE = frozenset({"boolean", "int", "long", "float", "double", "string", "uuid", "timestamptz"})
 # Iceberg's name of a type -> its Arrow type; decimals are drawn.
@@ -100,9 +101,9 @@ NOTHING_INSIDE = Drawn(
 
 @pytest.fixture(scope="module", autouse=True)
 def _settled(spark: SparkSession) -> Iterator[None]:
-    json_values.settle(spark)
+    json_values.configure_session(spark)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("connector.sink.convert.decoder._fetch", lambda _: lambda number: (REGISTERED[number],))
+        patch.setattr("connector.sink.convert.decoder._schema_fetcher", lambda _: lambda number: (REGISTERED[number],))
         yield
 
 
@@ -169,30 +170,30 @@ def _array(kind: pa.DataType, column: list[Any]) -> pa.Array:
     return pa.array(column, kind)
 
 
-def kept(kind: Kind, modes: Modes, *, schemas: bool) -> bool:
+def kept(kind: RowType, modes: HandlingModes, *, schemas: bool) -> bool:
     """Whether the modes promise that values of a type come back as they were."""
     match kind:
-        case Plain():
-            how = form(kind, modes).how
+        case Primitive():
+            how = wire_type(kind, modes).how
             if schemas:
-                return how not in LOSES
+                return how not in LOSSES
             return kind.name in BARE or (kind.name == "decimal" and modes.decimals == "string")
-        case Record():
+        case RowStruct():
             return all(kept(member.kind, modes, schemas=schemas) for member in kind.members)
-        case Items():
+        case RowList():
             return kept(kind.item, modes, schemas=schemas)
-        case Pairs():
+        case RowMap():
             return schemas and kept(kind.key, modes, schemas=True) and kept(kind.value, modes, schemas=True)
 
 
 def layout(drawn: Drawn) -> TableLayout:
     """A table of the drawn columns behind its key."""
     columns = pa.schema([("id", pa.int64()), *((f"c{i}", kind) for i, kind in enumerate(drawn.types))])
-    schema = table_schema(columns, ("id",), frozenset(), nanoseconds=True)
+    schema = build_table_schema(columns, ("id",), frozenset(), nanoseconds=True)
     return TableLayout("db.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
 
 
-def written(spark: SparkSession, table: pa.Table, wire: Wire) -> tuple[pa.Array, pa.Array]:
+def written(spark: SparkSession, table: pa.Table, wire: EventFormat) -> tuple[pa.Array, pa.Array]:
     """Keys and values of a create for each row, as the source writes them."""
     carried = pa.table([to_spark(column.combine_chunks()) for column in table.columns], names=table.schema.names)
     row = F.struct(*carried.schema.names)
@@ -203,28 +204,30 @@ def written(spark: SparkSession, table: pa.Table, wire: Wire) -> tuple[pa.Array,
         row.alias("after"),
         none.cast("long").alias("row_id"),
     )
-    made = records(frame, wire, reads=False).toArrow()
+    made = to_kafka_records(frame, wire, reads=False).toArrow()
     return tuple(made[name].combine_chunks().cast(pa.binary()) for name in ("key", "value"))
 
 
-def in_avro(wire: Wire) -> Wire:
+def in_avro(wire: EventFormat) -> EventFormat:
     """The same events in Avro."""
     key = wire.key_schema
     assert key is not None
     return attrs.evolve(wire, key_avro=_avro(key, {}), value_avro=_avro(wire.value_schema, wire.constant))
 
 
-def _avro(schema: Document, constant: dict[str, Any]) -> Avro:
+def _avro(schema: Document, constant: dict[str, Any]) -> AvroSerializer:
     number, text = len(REGISTERED) + 1, json.dumps(avro_schema(schema))
     REGISTERED[number] = text
-    return Avro(text, number, constant)
+    return AvroSerializer(text, number, constant)
 
 
-def read(keys: pa.Array, messages: pa.Array, target: TableLayout, fmt: Format, *, evolve: bool = False) -> Outcome:
+def read(
+    keys: pa.Array, messages: pa.Array, target: TableLayout, fmt: Format, *, evolve: bool = False
+) -> DecodedRecords:
     """What the sink makes of them for a table that exists."""
     table = TablePlan(0, target, "upsert", keep_deletes=False)
     plan = sink_plans.plan(table, events=EventSettings(fmt, fmt, (), "__"), evolve=evolve, max_letters=100)
-    return decode(Run("t", 0, np.arange(len(keys)), keys, messages), plan)
+    return decode(ConsumerRecords("t", 0, np.arange(len(keys)), keys, messages), plan)
 
 
 def plain(value: Any) -> Any:
@@ -242,29 +245,31 @@ def _comparable(column: pa.Array) -> list[Any]:
     return [plain(value) for value in to_spark(column).to_pylist()]
 
 
-def _modes(times: Times) -> st.SearchStrategy[Modes]:
-    decimals, binaries = st.sampled_from(Decimals.__args__), st.sampled_from(Binaries.__args__)
-    return st.builds(Modes, decimals=decimals, times=st.just(times), binaries=binaries)
+def _modes(times: TimeMode) -> st.SearchStrategy[HandlingModes]:
+    decimals, binaries = st.sampled_from(DecimalMode.__args__), st.sampled_from(BinaryMode.__args__)
+    return st.builds(HandlingModes, decimals=decimals, times=st.just(times), binaries=binaries)
 
 
-@pytest.mark.parametrize(("fmt", "times"), crossed(FORMATS, Times.__args__, FEW))
-def test_rows_come_back(spark: SparkSession, times: Times, fmt: Format) -> None:
+@pytest.mark.parametrize(("fmt", "times"), crossed(FORMATS, TimeMode.__args__, FEW))
+def test_rows_come_back(spark: SparkSession, times: TimeMode, fmt: Format) -> None:
     """Every column that its mode keeps comes back value for value; no row is lost for it."""
     schemas = fmt != "json"
 
-    @example(NOTHING_INSIDE, Modes(times=times))
+    @example(NOTHING_INSIDE, HandlingModes(times=times))
     @given(tables(), _modes(times))
     @settings(
         max_examples=4, database=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
     )
-    def law(drawn: Drawn, modes: Modes) -> None:
+    def law(drawn: Drawn, modes: HandlingModes) -> None:
         target = layout(drawn)
-        described = row_schema.record({"fields": _fields(target)})
+        described = row_schema.describe_row({"fields": _fields(target)})
         names = [m.name for m in described.members if m.name == "id" or kept(m.kind, modes, schemas=schemas)]
         given_columns = [pa.array(range(MANY), pa.int64()), *map(_array, drawn.types, drawn.columns)]
         table = pa.table(given_columns, names=target.columns.names).select(names)
         row = described.only(frozenset(names))
-        wire = Wire("t", row, row_schema.key(row, ("id",)), modes, ORIGIN, key_schemas=schemas, value_schemas=schemas)
+        wire = EventFormat(
+            "t", row, row_schema.describe_key(row, ("id",)), modes, ORIGIN, key_schemas=schemas, value_schemas=schemas
+        )
         wire = in_avro(wire) if fmt == "avro" else wire
         outcome = read(*written(spark, table, wire), target, fmt)
         assert (outcome.faults, outcome.needs) == ((), ())
@@ -278,16 +283,16 @@ def test_rows_come_back(spark: SparkSession, times: Times, fmt: Format) -> None:
     law()
 
 
-@pytest.mark.parametrize("times", tiered(Times.__args__, Times.__args__[:1]))
-def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
+@pytest.mark.parametrize("times", tiered(TimeMode.__args__, TimeMode.__args__[:1]))
+def test_nothing_comes_back_wrong(spark: SparkSession, times: TimeMode) -> None:
     """A column that no mode promises without a schema comes back as it was, or its row is a fault, or the table would
     have to change first; never else. (Where tables do not follow their events, the seed's table of conversions holds.)
     """
 
     @given(tables(), _modes(times))
     @settings(max_examples=3, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    def law(drawn: Drawn, modes: Modes) -> None:
-        whole = row_schema.record({"fields": _fields(layout(drawn))})
+    def law(drawn: Drawn, modes: HandlingModes) -> None:
+        whole = row_schema.describe_row({"fields": _fields(layout(drawn))})
         chosen = [m for m in whole.members if m.name != "id" and not kept(m.kind, modes, schemas=False)]
         chosen = [m for m in chosen if kept(m.kind, modes, schemas=True)][:1]
         if not chosen:
@@ -297,8 +302,10 @@ def test_nothing_comes_back_wrong(spark: SparkSession, times: Times) -> None:
         table = pa.table(
             [pa.array(range(MANY), pa.int64()), _array(drawn.types[place], drawn.columns[place])], ["id", "c0"]
         )
-        row = row_schema.record({"fields": _fields(target)})
-        wire = Wire("t", row, row_schema.key(row, ("id",)), modes, ORIGIN, key_schemas=False, value_schemas=False)
+        row = row_schema.describe_row({"fields": _fields(target)})
+        wire = EventFormat(
+            "t", row, row_schema.describe_key(row, ("id",)), modes, ORIGIN, key_schemas=False, value_schemas=False
+        )
         outcome = read(*written(spark, table, wire), target, "json", evolve=True)
         sent = _comparable(table.column("c0").combine_chunks())
         rows = sum(len(part) for part in outcome.parts)

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from connector.cli.reindex import reindex
 from connector.errors import FatalError, GapError
-from connector.opensearch.indexes.index_admin import Index, Indexes
+from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.settings.source.settings import load
-from connector.source.factory import build
+from connector.source.factory import build_source
 from tests.direct import Direct, index_of
 from tests.running import seeded
 from tests.searching import Search
@@ -167,7 +167,7 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
     direct.run(table)
     direct.search.ask("POST", f"{index}/_doc/stranger", {"v": "not of the table"})
     direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 1")
-    monkeypatch.setattr(reindexing, "session", lambda _: nullcontext(direct.spark))
+    monkeypatch.setattr(reindexing, "open_session", lambda _: nullcontext(direct.spark))
     reindex(direct.settings(table))
     assert sorted(direct.search.documents(index)) == ["2"]
     behind = list(direct.search.ask("GET", f"_alias/{index}"))
@@ -292,7 +292,7 @@ def test_an_index_that_is_deleted_stops_the_table(direct: Direct, monkeypatch: p
     with pytest.raises(GapError, match=rf"table {table}: index {index} was deleted and made again"):
         direct.run(table)
     assert list(direct.search.documents(index)) == ["9"], "nobody's documents are touched"
-    monkeypatch.setattr(reindexing, "session", lambda _: nullcontext(direct.spark))
+    monkeypatch.setattr(reindexing, "open_session", lambda _: nullcontext(direct.spark))
     reindex(direct.settings(table))
     direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 1")
     direct.run(table)
@@ -308,14 +308,14 @@ def test_an_index_that_is_deleted_while_documents_are_sent_stops_the_table(
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b')")
     direct.run(table)
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'c')")
-    stayed = Indexes.stayed
+    stayed = IndexAdmin.stayed
 
-    def undermined(own: Indexes, known: Index) -> Index:
+    def undermined(own: IndexAdmin, known: IndexInfo) -> IndexInfo:
         direct.search.ask("DELETE", index)
         direct.search.ask("PUT", f"{index}/_doc/3", {"id": 3})
         return stayed(own, known)
 
-    monkeypatch.setattr(Indexes, "stayed", undermined)
+    monkeypatch.setattr(IndexAdmin, "stayed", undermined)
     with pytest.raises(GapError, match=rf"index {index} was deleted and made again"):
         direct.run(table)
     monkeypatch.undo()
@@ -354,7 +354,7 @@ def test_two_tables_whose_names_differ_by_capitals(direct: Direct) -> None:
         direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, '{table}')")
     settings = load([direct.file("twins", tables)], environ={})
     with pytest.raises(FatalError, match=r"table db\.twin: its index lake\.db\.twin is also that of table db\.Twin"):
-        build(direct.spark, settings, lambda _: None).run(once=True)
+        build_source(direct.spark, settings, lambda _: None).run(once=True)
     with pytest.raises(FatalError, match=r"has the documents of lake\.db\.Twin, and lake\.db\.twin comes to the same"):
         direct.run("db.twin")
     assert direct.search.documents("lake.db.twin") == {"1": {"id": 1, "v": "db.Twin"}}

@@ -18,7 +18,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from connector.demo.servers.opensearch_node import SearchNode
+from connector.demo.servers.opensearch_node import OpenSearchNode
 from tests.direct import Direct, index_of
 from tests.running import JAVA_OPTIONS, SHORT_LIVED, Line, Sink, kills, seeded
 from tests.searching import Search
@@ -61,7 +61,7 @@ class Struck:
     """The tables, the node, and the source's processes; `hits` tells who was killed in the middle of a step."""
 
     direct: Direct
-    node: SearchNode | None
+    node: OpenSearchNode | None
     stories: list[Crowded]
     rng: random.Random
     starts: list[Sink] = field(factory=list)
@@ -179,10 +179,10 @@ def test_killed_again_and_again_each_index_is_its_table(
     use_catalog(spark, home, name)
     # One kill is the source's.
     struck_ones = {"source"} if count == 1 else {"node", "source"}
-    with SearchNode(tmp_path_factory.mktemp(f"{name}-node")) if count > 1 else nullcontext(search) as node:
+    with OpenSearchNode(tmp_path_factory.mktemp(f"{name}-node")) if count > 1 else nullcontext(search) as node:
         direct = Direct(spark, home, Search(node.url), name)
         stories = [_story(spark, kind, rng, name) for kind in list(KINDS)[-count:]]
-        struck = Struck(direct, node if isinstance(node, SearchNode) else None, stories, rng)
+        struck = Struck(direct, node if isinstance(node, OpenSearchNode) else None, stories, rng)
         with struck:
             # More often where no kill fell into the middle of a step: such a run would prove nothing.
             for number in range(count // 2 + 5):

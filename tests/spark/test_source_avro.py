@@ -15,20 +15,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import FatalError
-from connector.source.changes.read_errors import reading
-from connector.source.destinations.kafka_records import records
+from connector.source.changes.read_errors import translate_read_errors
+from connector.source.destinations.kafka_records import to_kafka_records
 from connector.source.envelope import json_values
-from connector.source.envelope.envelope import Wire
-from connector.source.envelope.row_schema import key
-from serde.emit.avro_datums import Avro
+from connector.source.envelope.envelope import EventFormat
+from connector.source.envelope.row_schema import describe_key
+from serde.emit.avro_datums import AvroSerializer
 from serde.emit.avro_schema import avro_schema
-from serde.emit.envelope import Origin
-from serde.emit.name_adjustment import field_name
-from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
-from serde.emit.type_mapping import Modes
+from serde.emit.envelope import SourceInfo
+from serde.emit.name_adjustment import adjust_field_name
+from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
+from serde.emit.type_mapping import HandlingModes
 
 pytestmark = pytest.mark.spark
-ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
 PLAINS = {
     "boolean": "true",
     "int": "-7",
@@ -51,18 +51,20 @@ PLAINS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _settled(spark: SparkSession) -> None:
-    json_values.settle(spark)
+    json_values.configure_session(spark)
 
 
-def registered(wire: Wire) -> Wire:
+def registered(wire: EventFormat) -> EventFormat:
     """The wire with both sides Avro, as a registry with ids 1 and 2 would have it."""
     key_text, value_text = (
         json.dumps(avro_schema(schema)) for schema in (wire.key_schema, wire.value_schema) if schema
     )
-    return attrs.evolve(wire, key_avro=Avro(key_text, 1), value_avro=Avro(value_text, 2, wire.constant))
+    return attrs.evolve(
+        wire, key_avro=AvroSerializer(key_text, 1), value_avro=AvroSerializer(value_text, 2, wire.constant)
+    )
 
 
-def decoded(avro: Avro | None, message: bytes | None) -> Any:
+def decoded(avro: AvroSerializer | None, message: bytes | None) -> Any:
     assert avro is not None
     if message is None:
         return None
@@ -90,14 +92,14 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def renamed(envelope: Any, modes: Modes) -> Any:
+def renamed(envelope: Any, modes: HandlingModes) -> Any:
     """An envelope in JSON with the names that Avro gives to fields which no mode has adjusted."""
     if modes.fields != "none":
         return envelope
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
-            return {field_name(name, "avro"): plain(item) for name, item in value.items()}
+            return {adjust_field_name(name, "avro"): plain(item) for name, item in value.items()}
         return [plain(item) for item in value] if isinstance(value, list) else value
 
     return {**envelope, "before": plain(envelope["before"]), "after": plain(envelope["after"])}
@@ -106,25 +108,30 @@ def renamed(envelope: Any, modes: Modes) -> Any:
 @pytest.mark.parametrize(
     "modes",
     [
-        Modes(),
-        Modes("string", "isostring", "hex", "avro", "avro"),
-        Modes("double", "connect", "base64", "avro_unicode", "avro_unicode"),
-        Modes("precise", "nanoseconds", "base64-url-safe"),
+        HandlingModes(),
+        HandlingModes("string", "isostring", "hex", "avro", "avro"),
+        HandlingModes("double", "connect", "base64", "avro_unicode", "avro_unicode"),
+        HandlingModes("precise", "nanoseconds", "base64-url-safe"),
     ],
     ids=lambda modes: modes.times,
 )
-def test_avro_says_what_json_says(spark: SparkSession, modes: Modes) -> None:
+def test_avro_says_what_json_says(spark: SparkSession, modes: HandlingModes) -> None:
     """Every type in every mode, nested and null, tombstones and numbered events: Avro holds what the JSON holds."""
-    row = Record(
+    row = RowStruct(
         (
-            Member("id", Plain("long"), False),
-            *(Member(f"{name} 1.x", Plain(name)) for name in PLAINS),
-            Member("small", Plain("decimal", 9, 2)),
-            Member("wide", Plain("decimal", 38, 10)),
-            Member("pairs", Pairs(Plain("date"), Record((Member("d", Plain("decimal", 5, 2)),)))),
-            Member("texts", Pairs(Plain("string"), Plain("binary"))),
-            Member("list", Items(Record((Member("a.b", Plain("timestamp")), Member("c", Items(Plain("string"))))))),
-            Member("plain", Items(Record((Member("a b", Plain("int")),)))),
+            RowField("id", Primitive("long"), False),
+            *(RowField(f"{name} 1.x", Primitive(name)) for name in PLAINS),
+            RowField("small", Primitive("decimal", 9, 2)),
+            RowField("wide", Primitive("decimal", 38, 10)),
+            RowField("pairs", RowMap(Primitive("date"), RowStruct((RowField("d", Primitive("decimal", 5, 2)),)))),
+            RowField("texts", RowMap(Primitive("string"), Primitive("binary"))),
+            RowField(
+                "list",
+                RowList(
+                    RowStruct((RowField("a.b", Primitive("timestamp")), RowField("c", RowList(Primitive("string")))))
+                ),
+            ),
+            RowField("plain", RowList(RowStruct((RowField("a b", Primitive("int")),)))),
         )
     )
     columns = [f"{sql} AS `{name} 1.x`" for name, sql in PLAINS.items()]
@@ -148,40 +155,45 @@ def test_avro_says_what_json_says(spark: SparkSession, modes: Modes) -> None:
         nothing.alias("row_id"),
         order.alias("total_order"),
     )
-    wire = Wire("p-1.t", row, key(row, ("id",)), modes, ORIGIN, ordered=True, key_schemas=False, value_schemas=False)
+    wire = EventFormat(
+        "p-1.t", row, describe_key(row, ("id",)), modes, ORIGIN, ordered=True, key_schemas=False, value_schemas=False
+    )
     avro = registered(wire)
-    found, expected = records(frame, avro, reads=False).collect(), records(frame, wire, reads=False).collect()
+    found, expected = (
+        to_kafka_records(frame, avro, reads=False).collect(),
+        to_kafka_records(frame, wire, reads=False).collect(),
+    )
     assert len(found) == 8
     for ours, plain in zip(found, expected, strict=True):
         assert as_json(decoded(avro.key_avro, ours.key)) == json.loads(plain.key)
         value = as_json(decoded(avro.value_avro, ours.value))
         assert value == (None if plain.value is None else renamed(json.loads(plain.value), modes))
     # One side alone may be Avro.
-    mixed = records(frame, attrs.evolve(wire, value_avro=avro.value_avro), reads=False).collect()
+    mixed = to_kafka_records(frame, attrs.evolve(wire, value_avro=avro.value_avro), reads=False).collect()
     assert [(r.key, r.value) for r in mixed] == [(p.key, m.value) for p, m in zip(expected, found, strict=True)]
 
 
 def test_a_key_with_a_null_is_refused(spark: SparkSession) -> None:
     """No Avro key says that a column of it is null, where its schema allows that too: in reads and in changes."""
-    row = Record((Member("id", Plain("long")),))
+    row = RowStruct((RowField("id", Primitive("long")),))
     image = "STRUCT<id: BIGINT>"
     frame = spark.createDataFrame(
         [("c", None, (None,), None)], f"op STRING, before {image}, after {image}, row_id BIGINT"
     )
-    avro = registered(Wire("p.t", row, key(row, ("id",)), Modes(), ORIGIN))
+    avro = registered(EventFormat("p.t", row, describe_key(row, ("id",)), HandlingModes(), ORIGIN))
     for wire in (avro, attrs.evolve(avro, value_avro=None)):
         for reads in (False, True):
-            with pytest.raises(FatalError, match="null in column id"), reading("db.t", 5):
-                records(frame, wire, reads=reads).collect()
+            with pytest.raises(FatalError, match="null in column id"), translate_read_errors("db.t", 5):
+                to_kafka_records(frame, wire, reads=reads).collect()
 
 
 def test_a_change_of_key_and_records_without_key(spark: SparkSession) -> None:
     """Headers hold the keys as JSON, as Connect's own converter writes them; without key there is no key message."""
-    row = Record((Member("id", Plain("long"), False),))
+    row = RowStruct((RowField("id", Primitive("long"), False),))
     image = "STRUCT<id: BIGINT>"
     frame = spark.createDataFrame([("u", (2,), (3,), None)], f"op STRING, before {image}, after {image}, row_id BIGINT")
-    wire = registered(Wire("p.t", row, key(row, ("id",)), Modes(), ORIGIN, moves=True))
-    found = records(frame, wire, reads=False).collect()
+    wire = registered(EventFormat("p.t", row, describe_key(row, ("id",)), HandlingModes(), ORIGIN, moves=True))
+    found = to_kafka_records(frame, wire, reads=False).collect()
     assert [(decoded(wire.key_avro, r.key), decoded(wire.value_avro, r.value)) for r in found[1:2]] == [
         ({"id": 2}, None)
     ]
@@ -191,18 +203,18 @@ def test_a_change_of_key_and_records_without_key(spark: SparkSession) -> None:
         ("__debezium.oldkey", b'{"id":2}'),
     ]
     bare = attrs.evolve(wire, key=None, moves=False)
-    assert [r.key for r in records(frame, bare, reads=False).collect()] == [None]
+    assert [r.key for r in to_kafka_records(frame, bare, reads=False).collect()] == [None]
 
 
 def test_a_null_that_the_schema_has_not_is_named(spark: SparkSession) -> None:
     """A null in a column that may have none ends the table with the column's name."""
-    row = Record((Member("id", Plain("long"), False),))
+    row = RowStruct((RowField("id", Primitive("long"), False),))
     image = "STRUCT<id: BIGINT>"
     frame = spark.createDataFrame(
         [("c", None, (None,), None)], f"op STRING, before {image}, after {image}, row_id BIGINT"
     )
-    wire = Wire("p.t", row, None, Modes(), ORIGIN)
-    avro = Avro(json.dumps(avro_schema(wire.value_schema)), 2, wire.constant)
+    wire = EventFormat("p.t", row, None, HandlingModes(), ORIGIN)
+    avro = AvroSerializer(json.dumps(avro_schema(wire.value_schema)), 2, wire.constant)
     said = r"table t, snapshot 5: a row cannot be written as Avro: field id: a null where the schema has none"
-    with pytest.raises(FatalError, match=said), reading("t", 5):
-        records(frame, attrs.evolve(wire, value_avro=avro), reads=False).collect()
+    with pytest.raises(FatalError, match=said), translate_read_errors("t", 5):
+        to_kafka_records(frame, attrs.evolve(wire, value_avro=avro), reads=False).collect()

@@ -20,20 +20,27 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import is_delete
-from connector.iceberg.commit.kafka_position import MADE_BY, Position, is_ours
-from connector.iceberg.commit.truncate import emptied
-from connector.iceberg.read.scan_planning import Task, planned
-from connector.iceberg.read.table_reader import FILE, POSITION, ROW_ID, SEQUENCE, Reader, release
-from connector.iceberg.state.deleted_keys_table import COLUMNS as REMEMBERED
-from connector.iceberg.state.deleted_keys_table import DeletedKeys
-from connector.iceberg.state.offset_rows import StoredRows
-from connector.iceberg.state.schema_history_table import SchemaLog
+from connector.iceberg.commit.commit import is_delete_file
+from connector.iceberg.commit.kafka_position import CREATED_BY, KafkaOffsets, is_icebridge_commit
+from connector.iceberg.commit.truncate import truncate_table
+from connector.iceberg.read.scan_planning import FileScanTask, plan_files
+from connector.iceberg.read.table_reader import (
+    FILE_COLUMN,
+    POSITION_COLUMN,
+    ROW_ID_COLUMN,
+    SEQUENCE_COLUMN,
+    TableReader,
+    release_reads,
+)
+from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS as REMEMBERED
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.write.position_deletes import PositionDeleteWriter
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.sink.destinations.iceberg.write_modes.row_lookup import with_lineage
-from connector.source.changes.row_key import KeyKind, Keys, Same
+from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from tests.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
 from tests.tiers import tiered
 
@@ -49,7 +56,7 @@ KINDS = [
     for version in (2, 3)
     for partitioned, identifiers in ((False, True), (True, False))
 ]
-BY_ROW = Keys(KeyKind.IDENTIFIERS, ("id",), Same.ROW_ID)
+BY_ROW = RowKey(KeyKind.IDENTIFIERS, ("id",), RowIdentity.ROW_ID)
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +89,23 @@ class Commit:
         self.subject, self.table = subject, subject.table()
         self.layout, self.v3 = self.table.layout(), self.table.format_version > 2
         newest = self.table.snapshot_id
-        self.tasks = [] if newest is None else sorted(planned(subject.spark, self.table, newest), key=lambda t: t.path)
+        self.tasks = (
+            [] if newest is None else sorted(plan_files(subject.spark, self.table, newest), key=lambda t: t.path)
+        )
         self.delta = self.table.java.newRowDelta()
         if newest is not None:
             self.delta.validateFromSnapshot(newest)
 
-    def rows(self, task: Task) -> list[Row]:
+    def rows(self, task: FileScanTask) -> list[Row]:
         """The rows of a file that live."""
         schema = SnapshotSchema(self.layout.schema_json)
-        found = Reader(self.subject.spark, self.table, schema).live([task], lineage=self.v3).collect()
-        release(self.subject.spark, self.table)
-        lineage = [(row[ROW_ID], row[SEQUENCE]) if self.v3 else (None, None) for row in found]
-        return [Row(r.c0, r.c1, r.c2, *ids, (r[FILE], r[POSITION])) for r, ids in zip(found, lineage, strict=True)]
+        found = TableReader(self.subject.spark, self.table, schema).live([task], lineage=self.v3).collect()
+        release_reads(self.subject.spark, self.table)
+        lineage = [(row[ROW_ID_COLUMN], row[SEQUENCE_COLUMN]) if self.v3 else (None, None) for row in found]
+        return [
+            Row(r.c0, r.c1, r.c2, *ids, (r[FILE_COLUMN], r[POSITION_COLUMN]))
+            for r, ids in zip(found, lineage, strict=True)
+        ]
 
     def add(self, rows: Sequence[Row], *, lineage: bool = True) -> None:
         """Write rows, with the ids that they have."""
@@ -106,11 +118,11 @@ class Commit:
             writer.rows(pa.RecordBatch.from_arrays(arrays, schema=layout.columns))
         self._take(writer.close())
 
-    def remove(self, task: Task) -> None:
+    def remove(self, task: FileScanTask) -> None:
         """Take a file out."""
         self.delta.removeRows(task.java().file())
 
-    def strike(self, task: Task, rows: Sequence[Row], *, merged: bool = True) -> None:
+    def strike(self, task: FileScanTask, rows: Sequence[Row], *, merged: bool = True) -> None:
         """Delete rows of a file by position; without `merged`, what was deleted by position before lives again."""
         place = task.place if merged else attrs.evolve(task.place, deletes=())
         self.lift(task)
@@ -119,7 +131,7 @@ class Commit:
         self._take(writer.take(pa.array([task.path] * len(at)), pa.array(at, pa.int64())))
         self._take(writer.close())
 
-    def lift(self, task: Task) -> None:
+    def lift(self, task: FileScanTask) -> None:
         """Take the deletes by position away that are about this file alone."""
         for file in task.java().deletes():
             if file.referencedDataFile() is not None:
@@ -135,7 +147,7 @@ class Commit:
     def _take(self, descriptions: Any) -> None:
         for description in descriptions:
             [file] = self.table.content_files([description])
-            if is_delete(description):
+            if is_delete_file(description):
                 self.delta.addDeletes(file)
             else:
                 self.delta.addRows(file)
@@ -167,7 +179,7 @@ class History:
         commit.commit()
         return told
 
-    def rewrite(self, commit: Commit, task: Task) -> None:
+    def rewrite(self, commit: Commit, task: FileScanTask) -> None:
         """Some rows go, some change, some change their key; the others stay what they are."""
         rows = commit.rows(task)
         commit.remove(task)
@@ -175,14 +187,14 @@ class History:
         made = [self._changed(row) if self.random.random() < 0.3 else row for row in kept]
         commit.add(made, lineage=self.random.random() < 0.8)
 
-    def touch(self, commit: Commit, task: Task) -> None:
+    def touch(self, commit: Commit, task: FileScanTask) -> None:
         """Some rows go by position, and some of those come again in another file, changed or as they were."""
         rows = [row for row in commit.rows(task) if self.random.random() < 0.5]
         if rows:
             commit.strike(task, rows)
             commit.add([self.random.choice((row, self._changed(row))) for row in rows if self.random.random() < 0.5])
 
-    def lift(self, commit: Commit, task: Task) -> None:
+    def lift(self, commit: Commit, task: FileScanTask) -> None:
         """Rows that were deleted by position live again, all of them or some."""
         rows = commit.rows(task)[:1] if self.random.random() < 0.5 else []
         if rows:
@@ -190,7 +202,7 @@ class History:
         else:
             commit.lift(task)
 
-    def remove(self, commit: Commit, task: Task) -> None:
+    def remove(self, commit: Commit, task: FileScanTask) -> None:
         """A file goes."""
         commit.remove(task)
 
@@ -205,7 +217,7 @@ class History:
         return [Row(self.next - n, self.random.choice("ab"), self.random.choice("xyz")) for n in range(count)]
 
 
-def _keys(kind: Kind) -> Keys | None:
+def _keys(kind: Kind) -> RowKey | None:
     return BY_ROW if kind.identifiers and kind.version > 2 else None
 
 
@@ -257,7 +269,7 @@ def _filled(session: SparkSession, kind: Kind) -> tuple[Subject, Table]:
     return subject, subject.table()
 
 
-def _of(commit: Commit, first: int) -> tuple[Task, list[Row]]:
+def _of(commit: Commit, first: int) -> tuple[FileScanTask, list[Row]]:
     """The file whose rows begin with this id."""
     pairs = [(task, commit.rows(task)) for task in commit.tasks]
     return next((task, rows) for task, rows in pairs if min(row.id for row in rows) == first)
@@ -303,21 +315,21 @@ def test_truncates_tell_who_made_them(session: SparkSession) -> None:
     subject.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, id FROM range(10)")
     table = Table(session, subject.short, subject.table().java, {})
     for until, left in ((("ts", 4), 5), (None, 0)):
-        emptied(session, table, until, name="a sink")
+        truncate_table(session, table, until, name="a sink")
         assert session.table(subject.name).count() == left
         summary = dict(table.java.currentSnapshot().summary())
-        assert is_ours(summary) and summary[MADE_BY] == "a sink"
-        assert Position.of_summary(summary, "a sink") is None
+        assert is_icebridge_commit(summary) and summary[CREATED_BY] == "a sink"
+        assert KafkaOffsets.from_summary(summary, "a sink") is None
 
 
 def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets, schemas and deleted keys, their tidying too: a source that skips own commits passes over them."""
-    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MANY_SNAPSHOTS", 1)
+    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MAX_SNAPSHOTS", 1)
     catalog = Catalog(session, CatalogSettings(CATALOG, {}, ("db",), {}))
-    offsets = StoredRows(catalog, "own_offsets", "a sink")
+    offsets = OffsetRows(catalog, "own_offsets", "a sink")
     offsets.put("{}", {"t": "{}"})
     offsets.put("{}", {"t": "{1}"})
-    deleted = DeletedKeys(session, catalog, "own_deleted", "a sink", timedelta(days=1))
+    deleted = DeletedKeysTable(session, catalog, "own_deleted", "a sink", timedelta(days=1))
     for old in (True, *[False] * 5):
         row = {"connector": "a sink", "table": "t", "key": "1", "date": 1, "noted_at": datetime.now(UTC)}
         if old:
@@ -325,8 +337,10 @@ def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeyp
         writer = TableWriter(deleted.layout, "own")
         writer.rows(pa.RecordBatch.from_pylist([row], REMEMBERED))
         deleted.add([*writer.close()])
-    deleted.tidy()
-    SchemaLog(catalog, "own_schemas", "a sink").note([found for found in [catalog.load("own_offsets")] if found])
+    deleted.clean_up()
+    SchemaHistoryTable(catalog, "own_schemas", "a sink").note(
+        [found for found in [catalog.load("own_offsets")] if found]
+    )
     for name, operations in {
         "own_offsets": ["append", "overwrite"],
         "own_deleted": [*["append"] * 6, "delete", "replace"],
@@ -335,4 +349,4 @@ def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeyp
         told = session.sql(f"SELECT operation, summary FROM {CATALOG}.db.{name}.snapshots ORDER BY committed_at")
         made = [(operation, summary) for operation, summary in told.collect()]
         assert [operation for operation, _ in made] == operations
-        assert all(is_ours(summary) and summary[MADE_BY] == "a sink" for _, summary in made)
+        assert all(is_icebridge_commit(summary) and summary[CREATED_BY] == "a sink" for _, summary in made)

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
-from connector.iceberg.read.scan_planning import planned
-from connector.iceberg.read.table_reader import Reader, release
+from connector.iceberg.read.scan_planning import plan_files
+from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.iceberg.write.table_writer import TableWriter
 from connector.source.changes.rewrites import file_diff
 from tests.source_tables import Kind, Subject, upsert, use_catalog
@@ -84,7 +84,7 @@ def test_files_of_several_schemas_are_rewritten(
 ) -> None:
     """A rewrite of files from before and after a change of columns gives the rows that changed, however many there
     are."""
-    monkeypatch.setattr(file_diff, "SMALLEST_ROWS", 0 if walked else 1 << 60)
+    monkeypatch.setattr(file_diff, "MIN_REWRITTEN_ROWS", 0 if walked else 1 << 60)
     _rewrite_after(Subject(session, KEYED, FLAT), EVOLUTIONS[change])
 
 
@@ -164,13 +164,13 @@ def test_equality_deletes_by_columns_of_then(session: SparkSession, change: str,
     document = SnapshotSchema(now.layout().schema_json).document
     for names in (["id"], [field["name"] for field in document["fields"]]):
         fields = [field for field in document["fields"] if field["name"] in names]
-        reader = Reader(session, now, SnapshotSchema(orjson.dumps({**document, "fields": fields}).decode()))
-        live = reader.live(planned(session, now, now.snapshot_id or 0))
+        reader = TableReader(session, now, SnapshotSchema(orjson.dumps({**document, "fields": fields}).decode()))
+        live = reader.live(plan_files(session, now, now.snapshot_id or 0))
         for name in Path(str(now.java.location()).removeprefix("file:")).glob("metadata/*.metadata.json"):
             name.unlink()
         assert {row.c0 for row in live.collect()} == set(range(40)) - {3, 5, 6, 7}
         assert live.count() == 36
-    release(session, now)
+    release_reads(session, now)
 
 
 def _delete_by(subject: Subject, columns: tuple[str, ...], keys: list[dict[str, Any]]) -> None:
@@ -209,7 +209,7 @@ def test_defaults_of_added_columns(session: SparkSession, case: str) -> None:
     assert event[:3] == ("u", (2, "y", value), (2, "z", None))
     table = subject.table()
     java = table.java.newOverwrite()
-    for task in planned(session, table, table.snapshot_id or 0):
+    for task in plan_files(session, table, table.snapshot_id or 0):
         java.deleteFile(task.java().file())
     layout = table.layout()
     writer = TableWriter(layout, "test")

@@ -108,7 +108,7 @@ def test_copy_on_write_agrees_with_the_changelog_view(
 ) -> None:
     """Spark's own changelog view gives the same changes of each snapshot, also where files are walked side by side."""
     if kind.identifiers:
-        monkeypatch.setattr(file_diff, "SMALLEST_ROWS", 0)
+        monkeypatch.setattr(file_diff, "MIN_REWRITTEN_ROWS", 0)
     for number in range(HISTORIES):
         story = Story(_subject(session, kind), 1000 + SEED + number)
         story.settle = partial(_agree, story)

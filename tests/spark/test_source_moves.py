@@ -8,16 +8,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.source.changes.key_changes import moved
-from connector.source.changes.row_key import KeyKind, Keys, Same
-from connector.source.envelope.transaction_order import numbered
+from connector.source.changes.key_changes import pair_key_changes
+from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
+from connector.source.envelope.transaction_order import number_changes
 from tests.source_tables import Kind, Subject, use_catalog
 from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
 COW, MOR = "copy-on-write", "merge-on-read"
-BY_ROW = Keys(KeyKind.IDENTIFIERS, ("id",), Same.ROW_ID)
-BY_ID = Keys(KeyKind.CONFIGURED, ("v",), Same.IDENTIFIERS, ("id",))
+BY_ROW = RowKey(KeyKind.IDENTIFIERS, ("id",), RowIdentity.ROW_ID)
+BY_ID = RowKey(KeyKind.CONFIGURED, ("v",), RowIdentity.IDENTIFIERS, ("id",))
 COLUMNS = "id bigint NOT NULL, p string, v string"
 NESTED = f"{COLUMNS}, s struct<x: array<int>>"
 Found = list[tuple[str, Any, Any]]
@@ -57,7 +57,7 @@ def test_only_what_stands_alone_is_one_row(session: SparkSession) -> None:
         ("u", (10,), (11,), 4, True),
         ("c", None, (12,), 4, True),
     ]
-    made = moved(frame(session, *rows), [F.col("row_id")])
+    made = pair_key_changes(frame(session, *rows), [F.col("row_id")])
     assert made.columns == ["op", "before", "after", "row_id"]
     found = {(r.op, r.before and r.before.a, r.after and r.after.a) for r in made.collect()}
     assert found == {
@@ -136,7 +136,7 @@ def test_without_ids_a_changed_key_is_two_rows(session: SparkSession) -> None:
 
 def test_a_walk_over_large_files_finds_it_too(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that are walked side by side give the ids of their rows, those held in the file and those counted."""
-    monkeypatch.setattr("connector.source.changes.rewrites.file_diff.SMALLEST_ROWS", 1)
+    monkeypatch.setattr("connector.source.changes.rewrites.file_diff.MIN_REWRITTEN_ROWS", 1)
     subject = Subject(session, Kind(3, COW, partitioned=False, identifiers=True), COLUMNS)
     subject.sql("INSERT INTO {t} SELECT id, 'a', concat('v', id) FROM range(0, 3000, 1, 1)")
     subject.follow(BY_ROW)
@@ -156,7 +156,7 @@ def test_numbered_changes_of_a_key_stay_together(session: SparkSession) -> None:
     try:
         rows = session.range(3_000).selectExpr("id % 2 AS k", "IF(id % 3 = 0, 'u', 'd') AS op", "id AS v")
         key, rank = F.col("k"), F.when(F.col("op") == "d", 0).otherwise(1)
-        with numbered(rows, [key, rank, F.col("v")], [key]) as found:
+        with number_changes(rows, [key, rank, F.col("v")], [key]) as found:
             assert found.count == 3_000
             placed = found.changes.withColumn("task", F.spark_partition_id()).orderBy("total_order").collect()
     finally:

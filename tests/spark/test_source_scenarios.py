@@ -14,16 +14,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, GapError
-from connector.iceberg.catalog.snapshot_schema import snapshot_schema
-from connector.iceberg.catalog.snapshots import Snapshots
-from connector.iceberg.read.scan_planning import file_changes
-from connector.iceberg.read.table_reader import Reader
-from connector.source.changes.initial_snapshot import parts, rows
-from connector.source.changes.read_errors import reading
-from connector.source.changes.row_key import KeyKind, Keys
-from connector.source.changes.snapshot_diff import Diff, changes
-from connector.source.snapshots.next_step import Head, Idle, Position, SnapshotMode, Stop, decide
-from connector.source.snapshots.table_history import head, history
+from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
+from connector.iceberg.catalog.snapshots import SnapshotHistory
+from connector.iceberg.read.scan_planning import read_file_changes
+from connector.iceberg.read.table_reader import TableReader
+from connector.source.changes.initial_snapshot import plan_parts, read_part
+from connector.source.changes.read_errors import translate_read_errors
+from connector.source.changes.row_key import KeyKind, RowKey
+from connector.source.changes.snapshot_diff import SnapshotDiff, read_changes
+from connector.source.snapshots.next_step import Fail, Idle, SnapshotMode, SnapshotOffset, TableHead, decide_next_step
+from connector.source.snapshots.table_history import read_head, read_history
 from tests.source_tables import Kind, Subject, plain, use_catalog
 
 pytestmark = pytest.mark.spark
@@ -79,7 +79,7 @@ def test_deleted_files_need_no_shuffle(session: SparkSession, kind: Kind) -> Non
     subject = _filled(session, kind, "(1, 'a', 'x'), (2, 'a', 'y'), (3, 'b', 'z')")
     assert _one(subject, "DELETE FROM {t} WHERE p = 'a'") == [("d", (1, "a", "x"), None), ("d", (2, "a", "y"), None)]
     table = subject.table()
-    frame = changes(session, table, table.snapshot_id or 0, Keys())
+    frame = read_changes(session, table, table.snapshot_id or 0, RowKey())
     assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
 
 
@@ -88,7 +88,7 @@ def test_appends_need_no_shuffle(session: SparkSession) -> None:
     subject = _filled(session, V2_COW_KEYED, "(1, 'a', 'x')")
     assert _one(subject, "INSERT INTO {t} VALUES (2, 'b', NULL)") == [("c", None, (2, "b", None))]
     table = subject.table()
-    frame = changes(session, table, table.snapshot_id or 0, Keys(KeyKind.IDENTIFIERS, ("id",)))
+    frame = read_changes(session, table, table.snapshot_id or 0, RowKey(KeyKind.IDENTIFIERS, ("id",)))
     assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
 
 
@@ -143,7 +143,7 @@ def test_configured_columns_pair_updates(session: SparkSession) -> None:
     """Rows without identifier columns are paired by the configured ones, nulls too."""
     subject = _filled(session, V2_COW, "(1,'a','x'), (2,NULL,'y')")
     subject.sql("UPDATE {t} SET v = 'n'")
-    (found,) = subject.follow(Keys(KeyKind.CONFIGURED, ("p",)))
+    (found,) = subject.follow(RowKey(KeyKind.CONFIGURED, ("p",)))
     assert sorted(op for op, *_ in found) == ["u", "u"]
 
 
@@ -178,7 +178,7 @@ def test_odd_column_names(session: SparkSession) -> None:
     subject = _filled(session, V2_COW_KEYED, "(1, 'x', 'y')", "id bigint NOT NULL, `the.value` string, `a b``c` string")
     assert _one(subject, "UPDATE {t} SET `the.value` = 'z'") == [("u", (1, "x", "y"), (1, "z", "y"))]
     table = subject.table()
-    frame = changes(session, table, table.snapshot_id or 0, Keys(KeyKind.CONFIGURED, ("the.value",)))
+    frame = read_changes(session, table, table.snapshot_id or 0, RowKey(KeyKind.CONFIGURED, ("the.value",)))
     assert frame.schema["after"].dataType.names == ["id", "the.value", "a b`c"]
     assert sorted(row.op for row in frame.collect()) == ["c", "d"]
 
@@ -268,12 +268,12 @@ def test_initial_read_in_parts(session: SparkSession, kind: Kind) -> None:
     table = subject.table()
     pinned = table.snapshot_id or 0
     subject.sql("DELETE FROM {t} WHERE id > 5")
-    found = parts(session, subject.table(), pinned, part_bytes=1500)
+    found = plan_parts(session, subject.table(), pinned, part_bytes=1500)
     assert len(found) > 1
     assert [[t.path for t in p.tasks] for p in found] == [
-        [t.path for t in p.tasks] for p in parts(session, table, pinned, part_bytes=1500)
+        [t.path for t in p.tasks] for p in plan_parts(session, table, pinned, part_bytes=1500)
     ]
-    read = [row for part in found for row in rows(session, subject.table(), pinned, part, Keys()).collect()]
+    read = [row for part in found for row in read_part(session, subject.table(), pinned, part, RowKey()).collect()]
     assert sorted(row.after.id for row in read) == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
     assert {(row.op, row.before) for row in read} == {("r", None)}
 
@@ -284,9 +284,9 @@ def test_v1_table_is_refused(session: SparkSession) -> None:
     subject.sql("INSERT INTO {t} VALUES (1, 'a', 'x')")
     table = subject.table()
     with pytest.raises(FatalError, match=r"format version 1.*'format-version'='2'"):
-        changes(session, table, table.snapshot_id or 0, Keys())
+        read_changes(session, table, table.snapshot_id or 0, RowKey())
     with pytest.raises(FatalError, match="format version 1"):
-        head(table, Snapshots(session, table))
+        read_head(table, SnapshotHistory(session, table))
 
 
 def test_rollback_and_expiry_stop(session: SparkSession) -> None:
@@ -299,13 +299,13 @@ def test_rollback_and_expiry_stop(session: SparkSession) -> None:
     subject.call("rollback_to_snapshot", f", snapshot_id => {first}")
     assert subject.next() is None
     table = subject.table()
-    snapshots = Snapshots(session, table)
-    now = head(table, snapshots)
-    stop = decide(subject.name, subject.position, SnapshotMode.INITIAL, now, lambda: history(snapshots))
-    assert isinstance(stop, Stop) and str(lost) in stop.reason and "rolled back" in stop.reason
+    snapshots = SnapshotHistory(session, table)
+    now = read_head(table, snapshots)
+    stop = decide_next_step(subject.name, subject.position, SnapshotMode.INITIAL, now, lambda: read_history(snapshots))
+    assert isinstance(stop, Fail) and str(lost) in stop.reason and "rolled back" in stop.reason
     subject.call("expire_snapshots", ", older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1")
     with pytest.raises(GapError, match=str(lost)):
-        changes(session, subject.table(), lost or 0, Keys())
+        read_changes(session, subject.table(), lost or 0, RowKey())
 
 
 @pytest.mark.parametrize("which", ["data", "delete"])
@@ -318,8 +318,8 @@ def test_missing_file_is_named(session: SparkSession, which: str) -> None:
     path = session.table(f"{subject.name}.{suffix}s").collect()[0].file_path
     Path(path).unlink()
     Path(path).with_name(f".{Path(path).name}.crc").unlink(missing_ok=True)
-    with pytest.raises(FatalError) as caught, reading(subject.name, table.snapshot_id or 0):
-        changes(session, table, table.snapshot_id or 0, Keys()).collect()
+    with pytest.raises(FatalError) as caught, translate_read_errors(subject.name, table.snapshot_id or 0):
+        read_changes(session, table, table.snapshot_id or 0, RowKey()).collect()
     for part in (subject.name, str(table.snapshot_id), Path(path).name):
         assert part in str(caught.value)
 
@@ -330,8 +330,8 @@ def test_broken_file_is_named(session: SparkSession) -> None:
     subject.sql("INSERT INTO {t} VALUES (2,'a','x')")
     table = subject.table()
     snapshot_id = table.snapshot_id or 0
-    with pytest.raises(FatalError) as caught, reading(subject.name, snapshot_id):
-        frame = changes(session, table, snapshot_id, Keys())
+    with pytest.raises(FatalError) as caught, translate_read_errors(subject.name, snapshot_id):
+        frame = read_changes(session, table, snapshot_id, RowKey())
         for file in session.table(f"{subject.name}.data_files").collect():
             Path(file.file_path).write_bytes(b"x" * file.file_size_in_bytes)
             Path(file.file_path).with_name(f".{Path(file.file_path).name}.crc").unlink(missing_ok=True)
@@ -346,12 +346,12 @@ def test_branch_is_followed(session: SparkSession) -> None:
     main = table.snapshot_id
     table.java.manageSnapshots().createBranch("audit", main).commit()
     subject.spark.sql(f"INSERT INTO {subject.name}.branch_audit VALUES (2,'a','x')")
-    branch = Snapshots(session, subject.table(), "audit")
+    branch = SnapshotHistory(session, subject.table(), "audit")
     assert branch.poll() not in (None, main)
     assert [found["snapshot-id"] for found in branch.ancestors()] == [main, branch.newest()]
-    assert Snapshots(session, subject.table()).poll() == main
+    assert SnapshotHistory(session, subject.table()).poll() == main
     with pytest.raises(FatalError, match="no branch other"):
-        Snapshots(session, subject.table(), "other").poll()
+        SnapshotHistory(session, subject.table(), "other").poll()
 
 
 def test_times_and_nanoseconds(session: SparkSession) -> None:
@@ -374,7 +374,7 @@ def test_times_and_nanoseconds(session: SparkSession) -> None:
     pq.write_table(pa.Table.from_arrays(arrays, schema=columns), path)
     _append(subject, path)
     table = subject.table()
-    found = changes(session, table, table.snapshot_id or 0, Keys(KeyKind.ROW_ID)).orderBy("row_id").collect()
+    found = read_changes(session, table, table.snapshot_id or 0, RowKey(KeyKind.ROW_ID)).orderBy("row_id").collect()
     uuid = "01010101-0101-0101-0101-010101010101"
     assert [tuple(row.after) for row in found] == [
         (1, 3_723_000_004, 1_234_567_890_123_456_789, uuid),
@@ -413,11 +413,13 @@ def test_idle_poll_of_a_long_history(session: SparkSession) -> None:
     for checksum in folder.glob(".*.crc"):
         checksum.unlink()
     table = subject.table()
-    snapshots = Snapshots(session, table)
-    position = Position(table.uuid, head(table, snapshots).snapshot_id)
+    snapshots = SnapshotHistory(session, table)
+    position = SnapshotOffset(table.uuid, read_head(table, snapshots).snapshot_id)
     unread = partial(pytest.fail, "the history was read")
-    assert isinstance(decide(subject.name, position, SnapshotMode.INITIAL, head(table, snapshots), unread), Idle)
-    assert len(history(snapshots).ancestors) == 10_000
+    assert isinstance(
+        decide_next_step(subject.name, position, SnapshotMode.INITIAL, read_head(table, snapshots), unread), Idle
+    )
+    assert len(read_history(snapshots).ancestors) == 10_000
 
 
 def test_files_without_partners_are_not_shuffled(session: SparkSession) -> None:
@@ -437,9 +439,9 @@ def test_files_without_partners_are_not_shuffled(session: SparkSession) -> None:
     ]
     table = subject.table()
     snapshot_id = table.snapshot_id or 0
-    reader = Reader(session, table, snapshot_schema(session, table, snapshot_id))
-    keys = Keys(KeyKind.IDENTIFIERS, ("id",))
-    apart, rest = Diff(reader, file_changes(session, table, snapshot_id), keys, snapshot_id)._apart()
+    reader = TableReader(session, table, load_snapshot_schema(session, table, snapshot_id))
+    keys = RowKey(KeyKind.IDENTIFIERS, ("id",))
+    apart, rest = SnapshotDiff(reader, read_file_changes(session, table, snapshot_id), keys, snapshot_id)._split_files()
     assert [(len(part.removed), len(part.added)) for part in apart] == [(1, 0), (0, 1)]
     assert rest is not None and (len(rest.files.removed), len(rest.files.added)) == (1, 1)
 
@@ -451,7 +453,9 @@ def test_position_of_another_table(session: SparkSession) -> None:
     subject.sql("DROP TABLE {t}")
     subject.sql(f"CREATE TABLE {{t}} ({COLUMNS}) USING iceberg")
     table = subject.table()
-    snapshots = Snapshots(session, table)
-    stop = decide(subject.name, old, SnapshotMode.INITIAL, head(table, snapshots), lambda: history(snapshots))
-    assert isinstance(stop, Stop) and "replaced" in stop.reason
-    assert Position(table.uuid, None) != old and isinstance(Head(table.uuid, None), Head)
+    snapshots = SnapshotHistory(session, table)
+    stop = decide_next_step(
+        subject.name, old, SnapshotMode.INITIAL, read_head(table, snapshots), lambda: read_history(snapshots)
+    )
+    assert isinstance(stop, Fail) and "replaced" in stop.reason
+    assert SnapshotOffset(table.uuid, None) != old and isinstance(TableHead(table.uuid, None), TableHead)

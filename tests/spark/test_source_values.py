@@ -17,37 +17,37 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from connector.errors import FatalError
-from connector.source.changes.read_errors import reading
-from connector.source.destinations.kafka import order, together
-from connector.source.destinations.kafka_records import records
+from connector.source.changes.read_errors import translate_read_errors
+from connector.source.destinations.kafka import order_columns, partition_columns
+from connector.source.destinations.kafka_records import to_kafka_records
 from connector.source.envelope import json_values as values
-from connector.source.envelope.envelope import ROW_ID, Wire, events
-from connector.source.envelope.row_schema import key
-from connector.source.envelope.transaction_order import numbered
-from serde.converter import converter
-from serde.emit.envelope import Origin
-from serde.emit.row_schema import Items, Kind, Member, Pairs, Plain, Record
-from serde.emit.type_mapping import Modes
+from connector.source.envelope.envelope import ROW_ID_KEY, EventFormat, events_per_change
+from connector.source.envelope.row_schema import describe_key
+from connector.source.envelope.transaction_order import number_changes
+from serde.converter import make_converter
+from serde.emit.envelope import SourceInfo
+from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct, RowType
+from serde.emit.type_mapping import HandlingModes
 
 pytestmark = pytest.mark.spark
 
 LONGS = [0, 1, -1, 127, 128, -128, -129, 255, 256, 32767, -32768, -32769, 10**17, -(10**17), 10**18 - 1, 1 - 10**18]
 WIDE = [2**63, -(2**63), 2**64, -(2**64), 2**64 - 1, -(2**64) - 1, 10**38 - 1, 1 - 10**38, 2**126, -(2**126), 2**71]
-ORIGIN = Origin("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _settled(spark: SparkSession) -> None:
-    values.settle(spark)
+    values.configure_session(spark)
 
 
-DEFAULTS = Modes()
+DEFAULTS = HandlingModes()
 REFUSED = r"table db\.t, snapshot 5: .*(null in column|no _row_id)"
 
 
-def text(frame: DataFrame, kind: Kind, modes: Modes = DEFAULTS) -> list[Any]:
+def text(frame: DataFrame, kind: RowType, modes: HandlingModes = DEFAULTS) -> list[Any]:
     """The JSON value of column `v`, row by row."""
-    made = frame.select(values.json_text(F.struct("v"), Record((Member("v", kind),)), modes).alias("j"))
+    made = frame.select(values.json_text(F.struct("v"), RowStruct((RowField("v", kind),)), modes).alias("j"))
     return [json.loads(row.j, parse_float=str)["v"] for row in made.collect()]
 
 
@@ -59,12 +59,12 @@ def test_decimals_are_their_shortest_twos_complement(spark: SparkSession, precis
     exact = [Decimal((n < 0, tuple(map(int, str(abs(n)))), -scale)) for n in numbers]
     schema = T.StructType([T.StructField("v", T.DecimalType(precision, scale))])
     frame = spark.createDataFrame([(d,) for d in exact], schema)
-    kind = Plain("decimal", precision, scale)
+    kind = Primitive("decimal", precision, scale)
     for number, encoded in zip(numbers, text(frame, kind), strict=True):
         raw = base64.b64decode(encoded)
         assert int.from_bytes(raw, "big", signed=True) == number
         assert len(raw) == (number if number >= 0 else ~number).bit_length() // 8 + 1
-    assert text(frame, kind, Modes("string")) == [f"{d:f}" for d in exact]
+    assert text(frame, kind, HandlingModes("string")) == [f"{d:f}" for d in exact]
 
 
 @pytest.mark.parametrize(
@@ -110,18 +110,18 @@ def test_values_are_written_as_debezium_does(
     spark: SparkSession, sql: str, kind: str, modes: dict[str, Any], expected: object
 ) -> None:
     """Each type in each mode gives the very value that Debezium's connectors give."""
-    assert text(spark.sql(f"SELECT {sql} AS v"), Plain(kind), Modes(**modes)) == [expected]
+    assert text(spark.sql(f"SELECT {sql} AS v"), Primitive(kind), HandlingModes(**modes)) == [expected]
 
 
 def test_nesting_of_any_depth_is_written(spark: SparkSession) -> None:
     """Lists, structs and maps hold converted values; a map whose keys are no texts is an array of pairs."""
-    inner = Record((Member("d", Plain("decimal", 5, 2)), Member("when", Plain("date"))))
-    kind = Record(
+    inner = RowStruct((RowField("d", Primitive("decimal", 5, 2)), RowField("when", Primitive("date"))))
+    kind = RowStruct(
         (
-            Member("pairs", Pairs(Plain("int"), inner)),
-            Member("texts", Pairs(Plain("string"), Plain("binary"))),
-            Member("list", Items(inner)),
-            Member("deep", Items(Pairs(Plain("date"), Items(Plain("string"))))),
+            RowField("pairs", RowMap(Primitive("int"), inner)),
+            RowField("texts", RowMap(Primitive("string"), Primitive("binary"))),
+            RowField("list", RowList(inner)),
+            RowField("deep", RowList(RowMap(Primitive("date"), RowList(Primitive("string"))))),
         )
     )
     value = "named_struct('d', 1.25BD, 'when', date'1970-01-02')"
@@ -135,9 +135,11 @@ def test_nesting_of_any_depth_is_written(spark: SparkSession) -> None:
     ]
 
 
-def wire(**changed: Any) -> Wire:
-    row = Record((Member("id", Plain("long"), False), Member("v", Plain("double"))))
-    made = Wire("p.db.t", row, key(row, ("id",)), Modes(), ORIGIN, key_schemas=False, value_schemas=False)
+def wire(**changed: Any) -> EventFormat:
+    row = RowStruct((RowField("id", Primitive("long"), False), RowField("v", Primitive("double"))))
+    made = EventFormat(
+        "p.db.t", row, describe_key(row, ("id",)), HandlingModes(), ORIGIN, key_schemas=False, value_schemas=False
+    )
     return attrs.evolve(made, **changed)
 
 
@@ -160,7 +162,7 @@ def brief(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 def test_a_change_of_key_is_delete_tombstone_create(spark: SparkSession) -> None:
     """Where keys can change, the old key leaves with a tombstone and the new one arrives, each naming the other."""
-    assert brief(records(changes(spark), wire(moves=True), reads=False)) == [
+    assert brief(to_kafka_records(changes(spark), wire(moves=True), reads=False)) == [
         ('{"id":1}', "u", []),
         ('{"id":2}', "d", [("__debezium.newkey", '{"id":3}')]),
         ('{"id":2}', None, [("__debezium.newkey", '{"id":3}')]),
@@ -174,9 +176,9 @@ def test_a_change_of_key_is_delete_tombstone_create(spark: SparkSession) -> None
 def test_both_events_of_a_change_of_key_are_numbered(spark: SparkSession) -> None:
     """A change of key takes two numbers, its delete and its create; each holds the image of its own key alone."""
     made = wire(moves=True, ordered=True, tombstones=False)
-    with numbered(changes(spark), order(made), together(made), events(made)) as found:
+    with number_changes(changes(spark), order_columns(made), partition_columns(made), events_per_change(made)) as found:
         assert found.count == 5
-        values = [json.loads(r.value) for r in records(found.changes, made, reads=False).collect()]
+        values = [json.loads(r.value) for r in to_kafka_records(found.changes, made, reads=False).collect()]
     ids = [[image and image["id"] for image in (value["before"], value["after"])] for value in values]
     told = [(v["op"], v["transaction"]["total_order"], *pair) for v, pair in zip(values, ids, strict=True)]
     assert told == [("u", 1, 1, 1), ("d", 2, 2, None), ("c", 3, None, 3), ("d", 4, 4, None), ("c", 5, None, 5)]
@@ -185,12 +187,12 @@ def test_both_events_of_a_change_of_key_are_numbered(spark: SparkSession) -> Non
 def test_tombstones_keys_and_operations_follow_the_settings(spark: SparkSession) -> None:
     """No tombstones when switched off or without key; skipped operations give nothing; a row id can be the key."""
     frame = changes(spark)
-    plain = [(k, op) for k, op, _ in brief(records(frame, wire(tombstones=False), reads=False))]
+    plain = [(k, op) for k, op, _ in brief(to_kafka_records(frame, wire(tombstones=False), reads=False))]
     assert plain == [('{"id":1}', "u"), ('{"id":3}', "u"), ('{"id":4}', "d"), ('{"id":5}', "c")]
-    assert [op for _, op, _ in brief(records(frame, wire(key=None), reads=False))] == ["u", "u", "d", "c"]
-    assert [op for _, op, _ in brief(records(frame, wire(skipped=frozenset("ud")), reads=False))] == ["c"]
-    by_row = wire(key=ROW_ID, by_row_id=True, tombstones=False)
-    assert {k for k, _, _ in brief(records(frame, by_row, reads=False))} == {'{"_row_id":9}'}
+    assert [op for _, op, _ in brief(to_kafka_records(frame, wire(key=None), reads=False))] == ["u", "u", "d", "c"]
+    assert [op for _, op, _ in brief(to_kafka_records(frame, wire(skipped=frozenset("ud")), reads=False))] == ["c"]
+    by_row = wire(key=ROW_ID_KEY, by_row_id=True, tombstones=False)
+    assert {k for k, _, _ in brief(to_kafka_records(frame, by_row, reads=False))} == {'{"_row_id":9}'}
 
 
 @pytest.mark.parametrize("reads", [False, True])
@@ -200,13 +202,13 @@ def test_a_record_key_with_a_null_is_refused(spark: SparkSession, reads: bool) -
     shape = f"op STRING, before {image}, after {image}, row_id BIGINT"
     nameless = spark.createDataFrame([("r", None, (None, 1.0), None)], shape)
     half = spark.createDataFrame([("r", None, (1, None), None)], shape)
-    both = wire(key=key(wire().row, ("id", "v")))
-    for frame, made in [(nameless, wire()), (half, both), (nameless, wire(key=ROW_ID, by_row_id=True))]:
-        with pytest.raises(FatalError, match=REFUSED), reading("db.t", 5):
-            records(frame, made, reads=reads).collect()
+    both = wire(key=describe_key(wire().row, ("id", "v")))
+    for frame, made in [(nameless, wire()), (half, both), (nameless, wire(key=ROW_ID_KEY, by_row_id=True))]:
+        with pytest.raises(FatalError, match=REFUSED), translate_read_errors("db.t", 5):
+            to_kafka_records(frame, made, reads=reads).collect()
     arrives = spark.createDataFrame([("u", (1, 1.0), (None, 1.0), None)], shape)
-    with pytest.raises(FatalError, match=REFUSED), reading("db.t", 5):
-        records(arrives, wire(moves=True), reads=False).collect()
+    with pytest.raises(FatalError, match=REFUSED), translate_read_errors("db.t", 5):
+        to_kafka_records(arrives, wire(moves=True), reads=False).collect()
 
 
 def test_both_zeros_are_one_key(spark: SparkSession) -> None:
@@ -214,20 +216,24 @@ def test_both_zeros_are_one_key(spark: SparkSession) -> None:
     rows = [("c", None, (1, -0.0), None), ("c", None, (1, 0.0), None)]
     image = "STRUCT<id: BIGINT, v: DOUBLE>"
     frame = spark.createDataFrame(rows, f"op STRING, before {image}, after {image}, row_id BIGINT")
-    made = records(frame, wire(key=key(wire().row, ("v",))), reads=False).collect()
+    made = to_kafka_records(frame, wire(key=describe_key(wire().row, ("v",))), reads=False).collect()
     assert [r.key for r in made] == ['{"v":0.0}'] * 2
 
 
 def test_our_reader_takes_what_is_written(spark: SparkSession) -> None:
     """Envelopes and keys with schema blocks come back through our own decoder as the rows they were."""
     frame = changes(spark)
-    made = records(frame, wire(key_schemas=True, value_schemas=True), reads=False).filter("value IS NOT NULL").toArrow()
-    decoded = converter("json-schema").decode(made["value"].combine_chunks().cast(pa.binary()), "value")
+    made = (
+        to_kafka_records(frame, wire(key_schemas=True, value_schemas=True), reads=False)
+        .filter("value IS NOT NULL")
+        .toArrow()
+    )
+    decoded = make_converter("json-schema").decode(made["value"].combine_chunks().cast(pa.binary()), "value")
     assert not decoded.faults
     (block,) = decoded.blocks
     assert block.name == "p.db.t.Envelope"
     assert block.fields.field("after").to_pylist()[1:] == [{"id": 3, "v": 2.0}, None, {"id": 5, "v": None}]
-    keys = converter("json-schema").decode(made["key"].combine_chunks().cast(pa.binary()), "key")
+    keys = make_converter("json-schema").decode(made["key"].combine_chunks().cast(pa.binary()), "key")
     assert keys.blocks[0].fields.to_pylist() == [{"id": 1}, {"id": 3}, {"id": 4}, {"id": 5}]
 
 
@@ -236,9 +242,9 @@ def test_events_are_numbered_in_one_order(spark: SparkSession) -> None:
     frame = spark.range(5000, numPartitions=7).selectExpr("(id * 7919) % 5000 AS id")
     by_id = [F.col("id")]
     for _ in range(2):
-        with numbered(frame, by_id, by_id) as found:
+        with number_changes(frame, by_id, by_id) as found:
             rows = found.changes.collect()
         assert found.count == 5000
         assert all(row.total_order == row.id + 1 for row in rows)
-    with numbered(frame.filter("false"), by_id, by_id) as nothing:
+    with number_changes(frame.filter("false"), by_id, by_id) as nothing:
         assert (nothing.count, nothing.changes.collect()) == (0, [])

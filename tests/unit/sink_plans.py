@@ -10,13 +10,13 @@ import orjson
 import pyarrow as pa
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import table_schema
-from connector.kafka.consumer import feed
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.kafka.consumer import assign_ranges
 from connector.settings import EventSettings, KafkaSettings
-from connector.settings.iceberg.routing import Routes
-from connector.sink.convert.decoder import Outcome, Run
+from connector.settings.iceberg.routing import RouteSettings
+from connector.sink.convert.decoder import ConsumerRecords, DecodedRecords
 from connector.sink.convert.routing import FieldRoutes
-from connector.sink.destinations.iceberg.table_writer import Files
+from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.model.plan import BatchPlan, TablePlan
 
 Columns = Mapping[str, pa.DataType]
@@ -33,7 +33,7 @@ DATED: Columns = {
 
 def layout(columns: Columns, keys: tuple[str, ...] = (), required: Iterable[str] = (), **more: Any) -> TableLayout:
     """A table of these columns that no catalog knows."""
-    schema = table_schema(pa.schema(list(columns.items())), keys, frozenset(required), nanoseconds=False)
+    schema = build_table_schema(pa.schema(list(columns.items())), keys, frozenset(required), nanoseconds=False)
     spec = '{"spec-id":0,"fields":[]}'
     return TableLayout("d.t", "u", "/nowhere", schema.model_dump_json(), spec, 0, {}, {}, **more)
 
@@ -61,27 +61,29 @@ def plan(*tables: TablePlan, **changed: Any) -> BatchPlan:
         "routes": {"t": 0} if tables and "routing" not in changed else {},
         "refused": {},
         "ranks": {("t", 0): 0},
-        "feed": feed(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
-        "outlet": Files(),
+        "feed": assign_ranges(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
+        "outlet": IcebergWriterFactory(),
         "reducers": 1,
         "max_letters": 10,
     }
     return BatchPlan(**{**values, **changed})
 
 
-def routing(rule: Routes, *known: str, **refused: str) -> FieldRoutes:
+def routing(rule: RouteSettings, *known: str, **refused: str) -> FieldRoutes:
     """Routes by the events themselves, over tables of these names."""
     return FieldRoutes(rule, {name: index for index, name in enumerate(known)}, refused)
 
 
-def run(*values: Any, keys: Iterable[Any] | None = None, topic: str = "t") -> Run:
+def run(*values: Any, keys: Iterable[Any] | None = None, topic: str = "t") -> ConsumerRecords:
     """Records of one topic-partition from offset 100 on; a value of None is a tombstone."""
     given = list(keys) if keys is not None else [None] * len(values)
     offsets = np.arange(100, 100 + len(values))
-    return Run(topic, 0, offsets, pa.array(map(_raw, given), pa.binary()), pa.array(map(_raw, values), pa.binary()))
+    return ConsumerRecords(
+        topic, 0, offsets, pa.array(map(_raw, given), pa.binary()), pa.array(map(_raw, values), pa.binary())
+    )
 
 
-def rows(outcome: Outcome, table: int = 0) -> list[dict[str, Any]]:
+def rows(outcome: DecodedRecords, table: int = 0) -> list[dict[str, Any]]:
     """The rows for one table, in order of their records."""
     found = [
         (int(offset), row)
@@ -92,7 +94,7 @@ def rows(outcome: Outcome, table: int = 0) -> list[dict[str, Any]]:
     return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 
-def dead(outcome: Outcome) -> dict[int, str]:
+def dead(outcome: DecodedRecords) -> dict[int, str]:
     """Reasons by record."""
     return {fault.row: fault.reason for fault in outcome.faults}
 

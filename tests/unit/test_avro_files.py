@@ -19,9 +19,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.keys.key_bounds import KnownKeys, widened
-from connector.iceberg.types.arrow_types import JSON, table_schema
-from connector.iceberg.write.formats.avro_schema import file_schema
+from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
+from connector.iceberg.write.formats.avro_schema import build_file_schema
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg import file_format_checks
 from serde.avro.object_file import BLOCK_BYTES
@@ -62,7 +62,7 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def _layout(columns: dict[str, pa.DataType], place: Path, **more: str) -> TableLayout:
-    schema = table_schema(pa.schema(list(columns.items())), (), frozenset(), nanoseconds=True)
+    schema = build_table_schema(pa.schema(list(columns.items())), (), frozenset(), nanoseconds=True)
     properties = {**AVRO, **more}
     return evolve(layout({}), location=str(place), properties=properties, schema_json=schema.model_dump_json())
 
@@ -119,7 +119,7 @@ def test_uuids_inside_of_others(tmp_path: Path) -> None:
 def test_a_required_column_is_no_union(tmp_path: Path) -> None:
     """Only what may be null is a union, null first, as Iceberg's spec has it."""
     schema = Schema(NestedField(1, "a", LongType(), required=True), NestedField(2, "b", StringType(), required=False))
-    fields = json.loads(file_schema(schema.model_dump_json()).text)["fields"]
+    fields = json.loads(build_file_schema(schema.model_dump_json()).text)["fields"]
     assert [field["type"] for field in fields] == ["long", ["null", "string"]]
 
 
@@ -139,7 +139,7 @@ def test_blocks_are_compressed_as_the_table_says(codec: str, named: str, tmp_pat
 def test_an_unknown_codec_is_refused(tmp_path: Path) -> None:
     """A codec that is not written is an error that names the property."""
     with pytest.raises(FatalError, match=r"write\.avro\.compression-codec is lz4"):
-        file_format_checks.check(
+        file_format_checks.check_layout(
             _layout({"v": pa.int64()}, tmp_path, **{"write.avro.compression-codec": "LZ4"}), upsert=False
         )
 
@@ -174,10 +174,10 @@ def test_keys_are_known_by_avro_files(tmp_path: Path) -> None:
     """Bounds of key columns prune look-ups; without them every key may be there."""
     keyed = evolve(layout({"id": pa.int64()}, ("id",)), location=str(tmp_path), properties={**AVRO})
     made = json.dumps(_written(keyed, [{"id": 3}, {"id": 8}])).encode()
-    assert widened(KnownKeys.nothing(), keyed, [made]).bounds == {"id": (3, 8)}
+    assert widen_bounds(KeyBounds.nothing(), keyed, [made]).bounds == {"id": (3, 8)}
     blind = evolve(keyed, properties={**AVRO, "write.metadata.metrics.default": "none"})
     made = json.dumps(_written(blind, [{"id": 3}])).encode()
-    assert not widened(KnownKeys.nothing(), keyed, [made]).certain
+    assert not widen_bounds(KeyBounds.nothing(), keyed, [made]).certain
 
 
 def test_delete_files_stay_parquet(tmp_path: Path) -> None:
@@ -194,36 +194,38 @@ def test_orc_is_refused(tmp_path: Path) -> None:
     """A table whose property asks for ORC is refused with the property that would win over it."""
     table = evolve(layout({"id": pa.int64()}), location=str(tmp_path), properties={"write.format.default": "ORC"})
     with pytest.raises(FatalError, match=r"d\.t: write\.format\.default is orc.*iceberg\.tables\.write-props"):
-        file_format_checks.check(table, upsert=False)
+        file_format_checks.check_layout(table, upsert=False)
 
 
 @pytest.mark.parametrize("kind", [pa.time64("us"), pa.list_(pa.timestamp("ns")), pa.timestamp("ns", "UTC")])
 def test_what_spark_does_not_read_is_not_upserted(kind: pa.DataType, tmp_path: Path) -> None:
     """Times and nanoseconds are appended as Avro; tables that look rows up are refused, there or to be made."""
     table = _layout({"v": kind}, tmp_path)
-    file_format_checks.check(table, upsert=False)
+    file_format_checks.check_layout(table, upsert=False)
     with pytest.raises(FatalError, match=r"\(v.*set write\.format\.default to parquet"):
-        file_format_checks.check(table, upsert=True)
+        file_format_checks.check_layout(table, upsert=True)
     with pytest.raises(DataFault, match=r"d\.n: .*set write\.format\.default to parquet"):
-        file_format_checks.check_new("d.n", table.columns, "AVRO", version=3, upsert=True)
-    file_format_checks.check_new("d.n", table.columns, "parquet", version=3, upsert=True)
+        file_format_checks.check_new_table("d.n", table.columns, "AVRO", version=3, upsert=True)
+    file_format_checks.check_new_table("d.n", table.columns, "parquet", version=3, upsert=True)
 
 
 def test_nanoseconds_are_none_in_version_2() -> None:
     """Tables of version 2 have microseconds for them, which Spark reads from Avro files."""
-    file_format_checks.check_new("d.n", pa.schema([("v", pa.timestamp("ns"))]), "avro", version=2, upsert=True)
+    file_format_checks.check_new_table("d.n", pa.schema([("v", pa.timestamp("ns"))]), "avro", version=2, upsert=True)
 
 
 def test_variants_are_not_written() -> None:
     """A variant column, at any depth, is refused for Avro files, appended or not."""
     with pytest.raises(DataFault, match=r"not written to Avro files \(a\)"):
-        file_format_checks.check_new("d.n", pa.schema([("a", JSON)]), "avro", version=3, upsert=False)
+        file_format_checks.check_new_table(
+            "d.n", pa.schema([("a", VARIANT_ARROW_TYPE)]), "avro", version=3, upsert=False
+        )
     there = {"id": 1, "name": "a", "required": False, "type": {"type": "list", "element-id": 2, "element": "variant"}}
     table = evolve(layout({}), properties=AVRO, schema_json=json.dumps({"type": "struct", "fields": [there]}))
     with pytest.raises(FatalError, match=r"not written to Avro files \(a\.element\)"):
-        file_format_checks.check(table, upsert=False)
+        file_format_checks.check_layout(table, upsert=False)
     with pytest.raises(TypeError, match="no Avro type"):
-        file_schema('{"type":"struct","fields":[{"id":1,"name":"a","required":false,"type":"unknown"}]}')
+        build_file_schema('{"type":"struct","fields":[{"id":1,"name":"a","required":false,"type":"unknown"}]}')
 
 
 def _by_id(told: dict[str, list[Any]]) -> dict[int, Any]:

@@ -6,9 +6,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.errors import FatalError, RetriableError
-from connector.runtime.failure_causes import Cause, is_for_good, is_passing
-from connector.runtime.spark.task_errors import of_tasks
-from connector.source.changes.read_errors import reading
+from connector.runtime.failure_causes import Cause, is_permanent, is_transient
+from connector.runtime.spark.task_errors import raise_task_errors
+from connector.source.changes.read_errors import translate_read_errors
 
 FOR_GOOD = {
     "no jar": [
@@ -48,22 +48,22 @@ def _causes(chain: list[tuple[str, str]]) -> list[Cause]:
 @pytest.mark.parametrize("what", FOR_GOOD)
 def test_some_failures_last(what: str) -> None:
     """What is missing, denied or unknown for good is not tried again, wherever in the chain it is said."""
-    assert is_for_good(_causes(FOR_GOOD[what]))
-    assert not is_passing(_causes(FOR_GOOD[what]))
+    assert is_permanent(_causes(FOR_GOOD[what]))
+    assert not is_transient(_causes(FOR_GOOD[what]))
 
 
 @pytest.mark.parametrize("what", PASSING)
 def test_some_failures_pass(what: str) -> None:
     """A store or database that is away or busy is tried again."""
-    assert is_passing(_causes(PASSING[what]))
-    assert not is_for_good(_causes(PASSING[what]))
+    assert is_transient(_causes(PASSING[what]))
+    assert not is_permanent(_causes(PASSING[what]))
 
 
 def test_other_failures_are_for_their_callers_to_judge() -> None:
     """Conflicts and failures without a story are neither."""
     for name, message in (("CommitFailedException", "metadata has changed"), ("RuntimeIOException", "Failed to read")):
-        assert not is_for_good([Cause(name, message)])
-        assert not is_passing([Cause(name, message)])
+        assert not is_permanent([Cause(name, message)])
+        assert not is_transient([Cause(name, message)])
 
 
 _REPORT = """An error occurred while calling o1.collectToPython.
@@ -87,13 +87,13 @@ _REPORT = """An error occurred while calling o1.collectToPython.
 def test_a_store_within_a_task_is_told_apart(told: str, kind: type[Exception]) -> None:
     """What a store says within a task, of the sink or under the source's frame, is tried again or ends the run."""
     report = _REPORT.format("x", told)
-    with pytest.raises(kind), of_tasks():
+    with pytest.raises(kind), raise_task_errors():
         raise PySparkException(report)
-    with pytest.raises(kind, match=r"^table a\.t, snapshot 5: "), reading("a.t", 5):
+    with pytest.raises(kind, match=r"^table a\.t, snapshot 5: "), translate_read_errors("a.t", 5):
         raise PySparkException(report)
 
 
 def test_other_failures_of_tasks_go_through() -> None:
     """A fault of the program is no store's."""
-    with pytest.raises(PySparkException), of_tasks():
+    with pytest.raises(PySparkException), raise_task_errors():
         raise PySparkException(_REPORT.format("x", "ValueError: 3 is no size"))

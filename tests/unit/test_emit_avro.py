@@ -9,10 +9,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from serde.emit.avro_schema import adjusted, avro_schema
+from serde.emit.avro_schema import adjust_name, avro_schema
 from serde.emit.envelope import key_schema, value_schema
-from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
-from serde.emit.type_mapping import Modes
+from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
+from serde.emit.type_mapping import HandlingModes
 from tests.model.recordings import FIXTURES
 
 PLAINS = (
@@ -53,21 +53,24 @@ def test_schemas_are_the_registered_ones() -> None:
 @pytest.mark.parametrize("times", ["adaptive", "connect", "isostring", "nanoseconds"])
 def test_every_type_has_an_avro_schema(times: Any) -> None:
     """Whatever the types and modes, nested ones and odd names too, Avro's own parser takes the schema."""
-    members = (*(Member(f"{i} c", Plain(name)) for i, name in enumerate(PLAINS)), Member("d", Plain("decimal", 9, 2)))
-    inner = Record(members)
-    row = Record(
+    members = (
+        *(RowField(f"{i} c", Primitive(name)) for i, name in enumerate(PLAINS)),
+        RowField("d", Primitive("decimal", 9, 2)),
+    )
+    inner = RowStruct(members)
+    row = RowStruct(
         (
             *members,
-            Member("l", Items(inner), False),
-            Member("m", Pairs(Plain("string"), inner)),
-            Member("n", Pairs(Plain("int"), Items(inner))),
-            Member("o", Pairs(Plain("date"), Plain("fixed"))),
+            RowField("l", RowList(inner), False),
+            RowField("m", RowMap(Primitive("string"), inner)),
+            RowField("n", RowMap(Primitive("int"), RowList(inner))),
+            RowField("o", RowMap(Primitive("date"), Primitive("fixed"))),
         )
     )
-    fastavro.parse_schema(avro_schema(value_schema("p-1.2db.t", row, Modes(times=times))))
-    fastavro.parse_schema(avro_schema(key_schema("p-1.2db.t", inner, Modes(times=times))))
+    fastavro.parse_schema(avro_schema(value_schema("p-1.2db.t", row, HandlingModes(times=times))))
+    fastavro.parse_schema(avro_schema(key_schema("p-1.2db.t", inner, HandlingModes(times=times))))
 
 
 def test_names_are_adjusted_as_debezium_does() -> None:
     """What Avro does not allow in a name becomes an underscore, part by part; no part begins with a digit."""
-    assert adjusted("my-prefix.1st.Weird Table.Value") == "my_prefix._1st.Weird_Table.Value"
+    assert adjust_name("my-prefix.1st.Weird Table.Value") == "my_prefix._1st.Weird_Table.Value"

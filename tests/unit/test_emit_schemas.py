@@ -11,21 +11,26 @@ import pytest
 from serde.connect import connect_schema as reading
 from serde.emit import envelope, schema_change, side_topics
 from serde.emit.connect_schema import schema
-from serde.emit.envelope import Origin
-from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
-from serde.emit.type_mapping import Modes, form
+from serde.emit.envelope import SourceInfo
+from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
+from serde.emit.type_mapping import HandlingModes, wire_type
 from tests.model.recordings import FIXTURES
 
 PLAINS = [
     *map(
-        Plain, ("boolean", "int", "long", "float", "double", "string", "uuid", "variant", "date", "time", "timestamp")
+        Primitive,
+        ("boolean", "int", "long", "float", "double", "string", "uuid", "variant", "date", "time", "timestamp"),
     ),
-    *map(Plain, ("timestamptz", "timestamp_ns", "timestamptz_ns", "fixed", "binary", "unknown")),
-    Plain("decimal", 10, 2),
+    *map(Primitive, ("timestamptz", "timestamp_ns", "timestamptz_ns", "fixed", "binary", "unknown")),
+    Primitive("decimal", 10, 2),
 ]
 TIMES = ["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
-FULL_PK = Record(
-    (Member("id", Plain("int"), False), Member("v", Plain("string")), Member("n", Plain("decimal", 10, 2)))
+FULL_PK = RowStruct(
+    (
+        RowField("id", Primitive("int"), False),
+        RowField("v", Primitive("string")),
+        RowField("n", Primitive("decimal", 10, 2)),
+    )
 )
 
 
@@ -38,13 +43,13 @@ def recorded(topic: str, side_of: str) -> dict[str, Any]:
 
 def test_key_schema_is_the_recorded_one() -> None:
     """A key's schema block is that of a real Debezium for the same columns, byte for byte."""
-    made = envelope.key_schema("js.public.full_pk", FULL_PK.only(frozenset({"id"})), Modes())
+    made = envelope.key_schema("js.public.full_pk", FULL_PK.only(frozenset({"id"})), HandlingModes())
     assert orjson.dumps(made) == orjson.dumps(recorded("js.public.full_pk", "key"))
 
 
 def test_envelope_schema_is_the_recorded_one() -> None:
     """An envelope's schema block is that of a real Debezium, byte for byte, but for the connector's own `source`."""
-    made = envelope.value_schema("js.public.full_pk", FULL_PK, Modes())
+    made = envelope.value_schema("js.public.full_pk", FULL_PK, HandlingModes())
     found = recorded("js.public.full_pk", "value")
     ours, theirs = made["fields"].pop(2), found["fields"].pop(2)
     assert orjson.dumps(made) == orjson.dumps(found)
@@ -74,52 +79,56 @@ def test_transaction_messages_are_the_recorded_ones() -> None:
 @pytest.mark.parametrize("binaries", ["bytes", "base64", "base64-url-safe", "hex"])
 def test_every_form_is_read_back(times: Any, decimals: Any, binaries: Any) -> None:
     """Whatever the modes, our own reader takes the schema of every type, nested ones too."""
-    modes = Modes(decimals, times, binaries)
-    members = [Member(f"c{i}", plain) for i, plain in enumerate(PLAINS)]
-    nested = Record(
-        (*members, Member("l", Items(Record(tuple(members)))), Member("m", Pairs(Plain("int"), PLAINS[-1])))
+    modes = HandlingModes(decimals, times, binaries)
+    members = [RowField(f"c{i}", plain) for i, plain in enumerate(PLAINS)]
+    nested = RowStruct(
+        (
+            *members,
+            RowField("l", RowList(RowStruct(tuple(members)))),
+            RowField("m", RowMap(Primitive("int"), PLAINS[-1])),
+        )
     )
     document = envelope.value_schema("p.db.t", nested, modes)
-    assert reading.parse(orjson.dumps(document)).fault is None
+    assert reading.parse_schema_block(orjson.dumps(document)).fault is None
 
 
 @pytest.mark.parametrize(
     ("kind", "modes", "expected"),
     [
-        (Plain("timestamp"), Modes(), ("int64", "io.debezium.time.MicroTimestamp")),
-        (Plain("timestamp"), Modes(times="connect"), ("int64", "org.apache.kafka.connect.data.Timestamp")),
-        (Plain("timestamp"), Modes(times="isostring"), ("string", "io.debezium.time.IsoTimestamp")),
-        (Plain("timestamp"), Modes(times="nanoseconds"), ("int64", "io.debezium.time.NanoTimestamp")),
-        (Plain("timestamptz"), Modes(times="connect"), ("string", "io.debezium.time.ZonedTimestamp")),
-        (Plain("timestamp_ns"), Modes(), ("int64", "io.debezium.time.NanoTimestamp")),
-        (Plain("time"), Modes(), ("int64", "io.debezium.time.MicroTime")),
-        (Plain("time"), Modes(times="connect"), ("int32", "org.apache.kafka.connect.data.Time")),
-        (Plain("date"), Modes(), ("int32", "io.debezium.time.Date")),
-        (Plain("date"), Modes(times="isostring"), ("string", "io.debezium.time.IsoDate")),
-        (Plain("decimal", 5, 2), Modes(decimals="string"), ("string", None)),
-        (Plain("decimal", 5, 2), Modes(decimals="double"), ("double", None)),
-        (Plain("fixed"), Modes(), ("bytes", None)),
-        (Plain("binary"), Modes(binaries="hex"), ("string", None)),
-        (Plain("uuid"), Modes(), ("string", "io.debezium.data.Uuid")),
-        (Plain("variant"), Modes(), ("string", "io.debezium.data.Json")),
+        (Primitive("timestamp"), HandlingModes(), ("int64", "io.debezium.time.MicroTimestamp")),
+        (Primitive("timestamp"), HandlingModes(times="connect"), ("int64", "org.apache.kafka.connect.data.Timestamp")),
+        (Primitive("timestamp"), HandlingModes(times="isostring"), ("string", "io.debezium.time.IsoTimestamp")),
+        (Primitive("timestamp"), HandlingModes(times="nanoseconds"), ("int64", "io.debezium.time.NanoTimestamp")),
+        (Primitive("timestamptz"), HandlingModes(times="connect"), ("string", "io.debezium.time.ZonedTimestamp")),
+        (Primitive("timestamp_ns"), HandlingModes(), ("int64", "io.debezium.time.NanoTimestamp")),
+        (Primitive("time"), HandlingModes(), ("int64", "io.debezium.time.MicroTime")),
+        (Primitive("time"), HandlingModes(times="connect"), ("int32", "org.apache.kafka.connect.data.Time")),
+        (Primitive("date"), HandlingModes(), ("int32", "io.debezium.time.Date")),
+        (Primitive("date"), HandlingModes(times="isostring"), ("string", "io.debezium.time.IsoDate")),
+        (Primitive("decimal", 5, 2), HandlingModes(decimals="string"), ("string", None)),
+        (Primitive("decimal", 5, 2), HandlingModes(decimals="double"), ("double", None)),
+        (Primitive("fixed"), HandlingModes(), ("bytes", None)),
+        (Primitive("binary"), HandlingModes(binaries="hex"), ("string", None)),
+        (Primitive("uuid"), HandlingModes(), ("string", "io.debezium.data.Uuid")),
+        (Primitive("variant"), HandlingModes(), ("string", "io.debezium.data.Json")),
     ],
     ids=str,
 )
-def test_modes_choose_the_form(kind: Plain, modes: Modes, expected: tuple[str, str | None]) -> None:
+def test_modes_choose_the_form(kind: Primitive, modes: HandlingModes, expected: tuple[str, str | None]) -> None:
     """Each handling mode gives the type and semantic name that Debezium documents."""
-    made = form(kind, modes)
+    made = wire_type(kind, modes)
     assert (made.type, made.name) == expected
 
 
 def test_a_type_without_form_is_refused() -> None:
     """A geometry has no form on the wire, and is not bent into one."""
     with pytest.raises(ValueError, match="geometry"):
-        schema(Plain("geometry"), Modes(), "t", optional=True)
+        schema(Primitive("geometry"), HandlingModes(), "t", optional=True)
 
 
 def test_source_block_has_what_sinks_read() -> None:
     """The source block's fields are those of its schema, in order; its times are the snapshot's."""
-    origin = Origin("1", "p", "c", "a.b", "t", 1_700_000_000_123_456_789, False, 7, None, 3)
+    origin = SourceInfo("1", "p", "c", "a.b", "t", 1_700_000_000_123_456_789, False, 7, None, 3)
     document = origin.document()
     assert list(document) == [field["field"] for field in envelope.source_schema()["fields"]]
     assert (document["ts_ms"], document["ts_us"]) == (1_700_000_000_123, 1_700_000_000_123_456)
@@ -135,9 +144,9 @@ def test_heartbeat_is_debeziums() -> None:
 
 def test_a_schema_change_names_every_column() -> None:
     """A schema change event fits its own schema, and names columns, types and key as they are."""
-    origin = Origin("1", "p", "c", "a", "t", 5_000_000, False, 7, 6, 3)
+    origin = SourceInfo("1", "p", "c", "a", "t", 5_000_000, False, 7, 6, 3)
     made = schema_change.schema_change(origin, FULL_PK, ["id"], creates=True)
-    assert reading.parse(orjson.dumps(made.schema)).fault is None
+    assert reading.parse_schema_block(orjson.dumps(made.schema)).fault is None
     assert made.schema["name"].endswith(".SchemaChangeValue")
     assert list(made.payload) == [field["field"] for field in made.schema["fields"]]
     (change,) = made.payload["tableChanges"]

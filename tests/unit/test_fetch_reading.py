@@ -10,9 +10,9 @@ import pytest
 
 from connector.errors import GapError, RetriableError
 from connector.kafka.consumer import fetcher, protocol
-from connector.kafka.consumer.broker_client import Clients
+from connector.kafka.consumer.broker_client import BrokerClient
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.protocol import Answer
+from connector.kafka.consumer.protocol import ResponseReader
 from tests.model.record_batches import Record, batch
 
 HOST = ("broker", 1)
@@ -26,11 +26,11 @@ class Broker:
         self._asked: list[tuple[int, int]] = []
         self.forgotten = 0
 
-    def leader(self, at: protocol.At) -> tuple[str, int]:
+    def leader(self, at: protocol.TopicPartitionKey) -> tuple[str, int]:
         """It leads everything."""
         return HOST
 
-    def forget(self, at: protocol.At) -> None:
+    def forget(self, at: protocol.TopicPartitionKey) -> None:
         """Counts how often somebody doubts that."""
         self.forgotten += 1
 
@@ -46,12 +46,12 @@ class Broker:
         """Takes a question."""
         self._asked.append(kind)
 
-    def receive(self) -> Answer:
+    def receive(self) -> ResponseReader:
         """Gives the next answer of that kind."""
         left = self._answers[self._asked.pop(0)]
-        return Answer(memoryview(left.pop(0) if len(left) > 1 else left[0]))
+        return ResponseReader(memoryview(left.pop(0) if len(left) > 1 else left[0]))
 
-    def ask(self, kind: tuple[int, int], body: bytes) -> Answer:
+    def ask(self, kind: tuple[int, int], body: bytes) -> ResponseReader:
         """Both in one."""
         self.send(kind, body)
         return self.receive()
@@ -59,18 +59,20 @@ class Broker:
 
 def fetched(error: int, data: bytes = b"") -> bytes:
     """An answer to a fetch of t-0."""
-    head = struct.pack(">ihii", 0, 0, 0, 1) + protocol.text("t") + struct.pack(">i", 1)
+    head = struct.pack(">ihii", 0, 0, 0, 1) + protocol.encode_text("t") + struct.pack(">i", 1)
     return head + struct.pack(">ihqqqiii", 0, error, 9, 9, 0, 0, -1, len(data)) + data
 
 
 def listed(error: int, offset: int) -> bytes:
     """An answer to who asks where the log of t-0 begins."""
-    return struct.pack(">ii", 0, 1) + protocol.text("t") + struct.pack(">iihqq", 1, 0, error, -1, offset)
+    return struct.pack(">ii", 0, 1) + protocol.encode_text("t") + struct.pack(">iihqq", 1, 0, error, -1, offset)
 
 
 def read(broker: Broker, start: int, end: int) -> list[int]:
     """The offsets of what is read."""
-    chunks = fetcher.chunks(cast("Clients", cast("Any", broker)), OffsetRange("t", 0, start, end), fetcher.Reading())
+    chunks = fetcher.fetch_records(
+        cast("BrokerClient", cast("Any", broker)), OffsetRange("t", 0, start, end), fetcher.FetchSettings()
+    )
     return [offset for chunk in chunks for offset in chunk.records.offset.tolist()]
 
 
@@ -98,6 +100,6 @@ def test_what_the_leader_has_removed_is_a_gap() -> None:
 
 def test_a_broker_that_stays_at_it_is_an_error_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is taken for lost that the leader does not call lost; after half a minute the batch is tried anew."""
-    monkeypatch.setattr(fetcher, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", -1.0)
     with pytest.raises(RetriableError, match=r"out of range, though the log begins at offset 2"):
         read(Broker([OUT_OF_RANGE], [(0, 2)]), 5, 7)

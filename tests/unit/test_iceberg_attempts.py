@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from connector.errors import CommitRefused, CommitUnknown, RetriableError
-from connector.iceberg.commit.commit_attempts import _Attempts
+from connector.iceberg.commit.commit_attempts import _CommitAttempts
 from connector.settings import ErrorSettings
 
 ERRORS = ErrorSettings("all", "t", -1, 0.1, 1, 5_000, 1)
@@ -105,9 +105,9 @@ class _Table:
             raise _Thrown(answer)
 
 
-def _attempts(table: _Table, found: Iterator[bool]) -> _Attempts:
-    made = _Attempts(table, "id", lambda: table, None)  # type: ignore[arg-type, return-value]
-    made._is_in = lambda: next(found)  # type: ignore[method-assign]
+def _attempts(table: _Table, found: Iterator[bool]) -> _CommitAttempts:
+    made = _CommitAttempts(table, "id", lambda: table, None)  # type: ignore[arg-type, return-value]
+    made._is_committed = lambda: next(found)  # type: ignore[method-assign]
     return made
 
 

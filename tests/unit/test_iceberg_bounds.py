@@ -19,14 +19,14 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, VoidTransform
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.keys.key_bounds import KnownKeys, widened
+from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.types.arrow_types import table_schema
-from connector.iceberg.types.single_values import as_bytes, as_json, stored
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.single_values import encode_bytes, encode_json, to_stored_values
 from connector.iceberg.write.formats.avro import AvroFile
-from connector.iceberg.write.formats.column_metrics import Metrics
+from connector.iceberg.write.formats.column_metrics import FileMetrics
 from connector.iceberg.write.formats.parquet import ParquetFile
-from connector.iceberg.write.partitioning import split
+from connector.iceberg.write.partitioning import split_by_partition
 from connector.sink.destinations.iceberg.file_writer import may_exist
 from tests.model.key_types import EXACT, KEY_TYPES, KeyType
 
@@ -40,7 +40,7 @@ class _Stream(io.BytesIO):
 
 
 def _layout(kind: KeyType, **properties: str) -> TableLayout:
-    schema = table_schema(pa.schema([("k", kind.arrow)]), (), frozenset(), nanoseconds=True)
+    schema = build_table_schema(pa.schema([("k", kind.arrow)]), (), frozenset(), nanoseconds=True)
     return TableLayout("d.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, properties, {})
 
 
@@ -79,9 +79,9 @@ def test_no_value_lies_outside(kind: KeyType) -> None:
     for told in _told(kind, groups)[:2]:
         assert told["null_value_counts"] == {1: 3}
         assert told["record_count"] == told["value_counts"][1] == len(values) + 3
-        for value in stored(kind.array(values)).to_pylist():
+        for value in to_stored_values(kind.array(values)).to_pylist():
             number = int(value.scaleb(kind.arrow.scale, EXACT)) if pa.types.is_decimal(kind.arrow) else value
-            raw = _order(kind, as_bytes(schema.find_type("k"), number))
+            raw = _order(kind, encode_bytes(schema.find_type("k"), number))
             low, high = told["lower_bounds"].get(1), told["upper_bounds"].get(1)
             assert low is None or _order(kind, low) <= raw
             assert high is None or _order(kind, high) >= raw
@@ -110,8 +110,8 @@ def test_numbers_that_are_none_are_no_bounds() -> None:
     """Bounds of floats leave them out, and hold both zeros."""
     kind = next(kind for kind in KEY_TYPES if kind.name == "double")
     for told in _told(kind, [[float("nan")], [0.0, 1.0], [float("nan")]])[:2]:
-        assert told["lower_bounds"] == {1: as_bytes(_layout(kind).schema.find_type("k"), -0.0)}
-        assert told["upper_bounds"] == {1: as_bytes(_layout(kind).schema.find_type("k"), 1.0)}
+        assert told["lower_bounds"] == {1: encode_bytes(_layout(kind).schema.find_type("k"), -0.0)}
+        assert told["upper_bounds"] == {1: encode_bytes(_layout(kind).schema.find_type("k"), 1.0)}
 
 
 @pytest.mark.parametrize("name", ["float", "double"])
@@ -141,10 +141,10 @@ def test_bounds_that_cannot_be_read_are_not_known() -> None:
             }
         )
 
-    nothing = KnownKeys.nothing()
-    assert widened(nothing, keyed, [file(b"a", "é".encode())]) == KnownKeys(True, {"k": ("a", "é")})
-    assert widened(nothing, keyed, [file(b"a", "é".encode()[:1])]) == KnownKeys()
-    assert widened(nothing, keyed, [file(b"b", b"a")]) == KnownKeys()
+    nothing = KeyBounds.nothing()
+    assert widen_bounds(nothing, keyed, [file(b"a", "é".encode())]) == KeyBounds(True, {"k": ("a", "é")})
+    assert widen_bounds(nothing, keyed, [file(b"a", "é".encode()[:1])]) == KeyBounds()
+    assert widen_bounds(nothing, keyed, [file(b"b", b"a")]) == KeyBounds()
 
 
 @pytest.mark.parametrize(
@@ -156,41 +156,48 @@ def test_ranges_of_times_of_any_year(kind: KeyType) -> None:
     keys = pa.record_batch({"k": kind.array(kind.extreme)})
     document = KeyRanges.of(keys).filter(schema)
     assert document is not None
-    assert as_json(schema.find_type("k"), kind.extreme[-1]) in document
+    assert encode_json(schema.find_type("k"), kind.extreme[-1]) in document
 
 
 def test_fields_dropped_in_format_version_1_are_null() -> None:
     """A partition has a value for each field of its spec, the dropped ones too."""
-    schema = table_schema(pa.schema([("id", pa.int64())]), (), frozenset(), nanoseconds=False)
+    schema = build_table_schema(pa.schema([("id", pa.int64())]), (), frozenset(), nanoseconds=False)
     dropped = PartitionField(source_id=7, field_id=1000, transform=VoidTransform(), name="gone")
     bucket = PartitionField(source_id=1, field_id=1001, transform=BucketTransform(4), name="b")
     rows = pa.record_batch({"id": pa.array([1, 2, 3])})
-    [(only, _)] = split(rows, PartitionSpec(dropped), schema)
+    [(only, _)] = split_by_partition(rows, PartitionSpec(dropped), schema)
     assert (only.path, only.json) == ("", (None,))
-    assert {len(partition.json) for partition, _ in split(rows, PartitionSpec(dropped, bucket), schema)} == {2}
-    assert all(partition.path.startswith("b=") for partition, _ in split(rows, PartitionSpec(dropped, bucket), schema))
+    assert {
+        len(partition.json) for partition, _ in split_by_partition(rows, PartitionSpec(dropped, bucket), schema)
+    } == {2}
+    assert all(
+        partition.path.startswith("b=")
+        for partition, _ in split_by_partition(rows, PartitionSpec(dropped, bucket), schema)
+    )
 
 
 def test_names_of_folders_are_short() -> None:
     """A long value makes no name that a store refuses; two of them keep apart."""
     spec = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform="identity", name="k"))
     rows = pa.record_batch({"k": ["x" * 5000, "x" * 5001]})
-    paths = {partition.path for partition, _ in split(rows, spec, _layout(STRING).schema)}
+    paths = {partition.path for partition, _ in split_by_partition(rows, spec, _layout(STRING).schema)}
     assert len(paths) == 2
     assert max(map(len, paths)) < 255
 
 
 def test_metrics_of_no_rows() -> None:
     """A file without rows has no bounds."""
-    assert Metrics.of(_layout(STRING).schema, ()).told()["lower_bounds"] == {}
+    assert FileMetrics.of(_layout(STRING).schema, ()).told()["lower_bounds"] == {}
 
 
 def test_only_keys_are_known() -> None:
     """Where fewer columns than the identifier fields tell rows apart, the bounds of these are known, and no others."""
-    schema = table_schema(pa.schema([("a", pa.int64()), ("b", pa.int64())]), ("a", "b"), frozenset(), nanoseconds=False)
+    schema = build_table_schema(
+        pa.schema([("a", pa.int64()), ("b", pa.int64())]), ("a", "b"), frozenset(), nanoseconds=False
+    )
     narrow = TableLayout("d.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {}, ("b",))
     told = {"keys": [1, 2], "values": [(7).to_bytes(8, "little").hex(), (9).to_bytes(8, "little").hex()]}
     file = orjson.dumps({"content": "data", "lower-bounds": told, "upper-bounds": told})
-    known = widened(KnownKeys.nothing(), narrow, [file])
+    known = widen_bounds(KeyBounds.nothing(), narrow, [file])
     assert known.bounds == {"b": (9, 9)}
     assert may_exist({"b": pa.array([8, 9])}, known).tolist() == [False, True]

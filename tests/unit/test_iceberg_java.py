@@ -9,7 +9,7 @@ import pytest
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 
-from connector.iceberg.java import jvm, may_pass, vended
+from connector.iceberg.java import is_transient_java_error, jvm, vended_credentials
 
 
 @pytest.mark.parametrize("name", ["java.util.HashMap", "org.apache.iceberg.util.JsonUtil", "java.lang.String"])
@@ -53,14 +53,14 @@ def test_vended_credentials_are_those_of_the_longest_prefix() -> None:
         ]
     )
     io = SimpleNamespace(credentials=lambda: credentials)
-    assert vended(io, "s3://b/w/t/data") == {"s3.session-token": "near"}
-    assert vended(io, "s3://b/x") == {"s3.session-token": "wide"}
-    assert vended(io, "gs://b/x") == {}
+    assert vended_credentials(io, "s3://b/w/t/data") == {"s3.session-token": "near"}
+    assert vended_credentials(io, "s3://b/x") == {"s3.session-token": "wide"}
+    assert vended_credentials(io, "gs://b/x") == {}
 
     def refused() -> Any:
         raise Py4JError("Method credentials([]) does not exist")
 
-    assert vended(SimpleNamespace(credentials=refused), "s3://b") == {}
+    assert vended_credentials(SimpleNamespace(credentials=refused), "s3://b") == {}
 
 
 class _Java:
@@ -96,4 +96,4 @@ def test_what_spark_wraps_is_found(names: tuple[str, ...], passes: bool) -> None
         java = _Java(name, java)
     error = RuntimeError()
     error._origin = java  # type: ignore[attr-defined]
-    assert may_pass(error) is passes
+    assert is_transient_java_error(error) is passes

@@ -15,7 +15,12 @@ from pyiceberg.io import load_file_io
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.write.position_deletes import DataFilePlace, PositionDeletes, PositionDeleteWriter, deleted
+from connector.iceberg.write.position_deletes import (
+    DataFileDeletes,
+    PositionDeletes,
+    PositionDeleteWriter,
+    read_deleted_positions,
+)
 from tests.unit.sink_plans import layout
 
 ONE, TWO = "file:/data/one.parquet", "file:/data/two.parquet"
@@ -26,7 +31,7 @@ def _layout(tmp_path: Path) -> TableLayout:
 
 
 def _written(
-    tmp_path: Path, places: dict[str, DataFilePlace], *rows: tuple[str, int], as_vectors: bool
+    tmp_path: Path, places: dict[str, DataFileDeletes], *rows: tuple[str, int], as_vectors: bool
 ) -> list[dict[str, Any]]:
     """Delete these places, given in batches of two, and give the descriptions."""
     writer = PositionDeleteWriter(_layout(tmp_path), "x", places, as_vectors=as_vectors)
@@ -41,13 +46,13 @@ def _written(
 def _positions(description: dict[str, Any]) -> list[int]:
     offset, size = description.get("content-offset"), description.get("content-size-in-bytes")
     file = PositionDeletes(description["file-path"], True, offset, size)
-    return list(deleted(load_file_io({}, file.path), file, description["referenced-data-file"]))
+    return list(read_deleted_positions(load_file_io({}, file.path), file, description["referenced-data-file"]))
 
 
 @pytest.mark.parametrize("as_vectors", [False, True])
 def test_each_data_file_gets_one_that_holds_all_its_positions(tmp_path: Path, as_vectors: bool) -> None:
     """Positions of a file that come in several batches, twice and unsorted end in one delete file or vector."""
-    places = {ONE: DataFilePlace(3, ("a",)), TWO: DataFilePlace(0, ())}
+    places = {ONE: DataFileDeletes(3, ("a",)), TWO: DataFileDeletes(0, ())}
     rows = [(ONE, 5), (ONE, 1), (ONE, 5), (ONE, 2**33), (TWO, 0)]
     one, two = _written(tmp_path, places, *rows, as_vectors=as_vectors)
     assert [_positions(one), _positions(two)] == [[1, 5, 2**33], [0]]
@@ -58,7 +63,7 @@ def test_each_data_file_gets_one_that_holds_all_its_positions(tmp_path: Path, as
 
 def test_what_older_deletes_hold_is_taken_in(tmp_path: Path) -> None:
     """A vector takes in the file's own vector and older delete files, also those that are about other files too."""
-    place = DataFilePlace(0, ())
+    place = DataFileDeletes(0, ())
     (old,) = _written(tmp_path, {ONE: place}, (ONE, 1), as_vectors=False)
     (vector,) = _written(tmp_path, {ONE: place}, (ONE, 2), as_vectors=True)
     shared = tmp_path / "data" / "shared.parquet"
@@ -78,6 +83,6 @@ def test_what_older_deletes_hold_is_taken_in(tmp_path: Path) -> None:
 
 def test_an_older_delete_file_of_another_format_is_refused(tmp_path: Path) -> None:
     """Avro and ORC delete files are not read: the error names the file and the way out."""
-    place = DataFilePlace(0, (), (PositionDeletes("file:/data/old-deletes.avro", False),))
+    place = DataFileDeletes(0, (), (PositionDeletes("file:/data/old-deletes.avro", False),))
     with pytest.raises(FatalError, match="rewrite_position_delete_files"):
         _written(tmp_path, {ONE: place}, (ONE, 9), as_vectors=True)

@@ -10,21 +10,22 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.manifest_repair import harm
-from connector.iceberg.keys.intervals import span_of
-from connector.iceberg.keys.key_bounds import KnownKeys, known_keys
-from connector.iceberg.read.column_bounds import changed_bounds
-from connector.iceberg.state.offset_rows import StoredRows
-from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.commit.manifest_repair import find_misleading_bounds
+from connector.iceberg.keys.intervals import parse_interval
+from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds
+from connector.iceberg.read.column_bounds import read_changed_bounds
+from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.types.arrow_types import build_table_schema
 
 AWAY = OSError("When reading information for key 'm': AWS Error NETWORK_CONNECTION during GetObject operation")
-SCHEMA = table_schema(
+SCHEMA = build_table_schema(
     pa.schema([("k", pa.int64()), ("s", pa.string()), ("u", pa.uuid())]), ("k",), frozenset(), nanoseconds=True
 )
 LAYOUT = TableLayout("d.t", "u", "/", SCHEMA.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
@@ -68,7 +69,9 @@ class _Broken(Table):
             raise AWAY
 
         snapshot = SimpleNamespace(manifests=raise_away)
+        main = SimpleNamespace(snapshot_id=1, snapshot_ref_type=SnapshotRefType.BRANCH)
         return SimpleNamespace(
+            refs=lambda: {"main": main},
             io=None,
             snapshot_by_id=lambda _: snapshot,
             current_snapshot=lambda: snapshot,
@@ -85,10 +88,10 @@ def _table(kind: type[Table], *places: str) -> Table:
 READS: dict[str, Callable[[], object]] = {
     "metadata": lambda: _table(Table, "s3://b/v1.json").metadata(),
     "ancestors": lambda: list(_table(Table, "s3://b/v1.json").ancestors()),
-    "known keys": lambda: known_keys(_table(_Broken, "s3://b/v1.json"), LAYOUT),
-    "stored rows": lambda: StoredRows(cast("Catalog", SimpleNamespace(load=lambda _: _BROKEN)), "d.t", "a"),
-    "bounds": lambda: changed_bounds(_table(Table, "s3://b/v1.json"), 7, SCHEMA, ["k"]),
-    "misleading bounds": lambda: harm(_BROKEN),
+    "known keys": lambda: read_key_bounds(_table(_Broken, "s3://b/v1.json"), LAYOUT),
+    "stored rows": lambda: OffsetRows(cast("Catalog", SimpleNamespace(load=lambda _: _BROKEN)), "d.t", "a"),
+    "bounds": lambda: read_changed_bounds(_table(Table, "s3://b/v1.json"), 7, SCHEMA, ["k"]),
+    "misleading bounds": lambda: find_misleading_bounds(_BROKEN),
 }
 _BROKEN = _table(_Broken, "s3://b/v1.json")
 
@@ -110,7 +113,7 @@ def test_a_file_that_went_with_a_newer_commit() -> None:
 
 def test_rows_are_forgotten_only_for_others() -> None:
     """Rows that could not be read again stay as they were: stored again without them they would be lost."""
-    rows = StoredRows.__new__(StoredRows)
+    rows = OffsetRows.__new__(OffsetRows)
     rows._table, rows._name, rows._rows = _BROKEN, "a", {"a": "own"}
     rows._foreign, rows._files, rows._seen = [], [b"file"], 6
     with pytest.raises(RetriableError):
@@ -130,7 +133,7 @@ def test_rows_are_forgotten_only_for_others() -> None:
 )
 def test_bounds_that_tell_nothing_are_unknown(low: bytes | None, high: bytes | None, expected: Any) -> None:
     """A bound that is not there, that is cut within a letter or beyond the other is none."""
-    assert span_of(cast("Any", SCHEMA.find_type("s")), low, high) == expected
+    assert parse_interval(cast("Any", SCHEMA.find_type("s")), low, high) == expected
 
 
 def test_bounds_of_another_type_are_unknown() -> None:
@@ -152,7 +155,7 @@ def test_bounds_of_another_type_are_unknown() -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("connector.iceberg.read.column_bounds.read_manifest_list", lambda _: [manifest])
         patched.setattr(Away, "new_input", lambda *_: None)
-        found = changed_bounds(_table(Table, "s3://b/v1.json"), 7, SCHEMA, ["k"])
+        found = read_changed_bounds(_table(Table, "s3://b/v1.json"), 7, SCHEMA, ["k"])
     assert found == {"good": {"k": (9, 9)}, "short": {}, "empty": {}}
 
 
@@ -166,4 +169,4 @@ def test_keys_behind_bounds_of_another_type_may_be_anywhere() -> None:
     with pytest.MonkeyPatch.context() as patched:
         metadata = SimpleNamespace(io=None, snapshot_by_id=lambda _: snapshot)
         patched.setattr(_Broken, "metadata", lambda _: metadata)
-        assert known_keys(table, LAYOUT) == KnownKeys()
+        assert read_key_bounds(table, LAYOUT) == KeyBounds()

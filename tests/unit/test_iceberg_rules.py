@@ -14,14 +14,14 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import Position
-from connector.iceberg.keys.key_bounds import KnownKeys, widened
-from connector.iceberg.types.arrow_types import arrow_schema, table_schema
-from connector.iceberg.types.conversion import converted
-from connector.iceberg.types.schema_evolution import grown, union
-from connector.iceberg.write.partitioning import UNPARTITIONED, split
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
+from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_schema
+from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.schema_evolution import evolve, union_shapes
+from connector.iceberg.write.partitioning import UNPARTITIONED, split_by_partition
 from connector.iceberg.write.rolling_file import FileKind, RollingFile
-from connector.iceberg.write.table_writer import OPEN_FILES, TableWriter
+from connector.iceberg.write.table_writer import MAX_OPEN_FILES, TableWriter
 
 I32, I64, TEXT, WIDE = pa.int32(), pa.int64(), pa.string(), pa.decimal128(12, 4)
 
@@ -46,8 +46,8 @@ def _struct(**fields: pa.DataType) -> pa.StructType:
 def test_a_new_table_holds_every_shape_seen_before(one: pa.DataType, other: pa.DataType, both: pa.DataType) -> None:
     """Two types of one column meet in a type that holds both, whichever comes first."""
     shapes = [_struct(c=one), _struct(c=other)]
-    assert union(shapes).field("c").type == both
-    assert {f.name for f in union(reversed(shapes))} == {"c"}
+    assert union_shapes(shapes).field("c").type == both
+    assert {f.name for f in union_shapes(reversed(shapes))} == {"c"}
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_a_new_table_holds_every_shape_seen_before(one: pa.DataType, other: pa.D
 )
 def test_a_column_grows_only_as_iceberg_allows(column: pa.DataType, event: pa.DataType, after: pa.DataType) -> None:
     """An existing column is promoted or left as it is, and its scale is never changed."""
-    assert grown(pa.schema([("c", column)]), _struct(c=event), add=True).field("c").type == after
+    assert evolve(pa.schema([("c", column)]), _struct(c=event), add=True).field("c").type == after
 
 
 def test_new_columns_come_last_and_unknown_types_wait() -> None:
     """A column that is null in every event so far is not made yet."""
     table = pa.schema([("a", I32)])
-    after = grown(table, _struct(b=TEXT, n=pa.null(), s=_struct(), a=I32), add=True)
+    after = evolve(table, _struct(b=TEXT, n=pa.null(), s=_struct(), a=I32), add=True)
     assert after.names == ["a", "b"]
-    assert grown(table, _struct(b=TEXT), add=False) == table
+    assert evolve(table, _struct(b=TEXT), add=False) == table
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_conversion_is_exact_or_names_the_row(
     values: list[Any], source: pa.DataType, target: pa.DataType, expected: list[Any], bad: list[int]
 ) -> None:
     """A value that the column cannot hold exactly is null there and marked; the others are converted."""
-    column, mask = converted(pa.array(values, source), target)
+    column, mask = convert(pa.array(values, source), target)
     assert column.type == target
     assert column.to_pylist() == expected
     assert ([] if mask is None else mask.nonzero()[0].tolist()) == bad
@@ -132,8 +132,10 @@ def test_conversion_is_exact_or_names_the_row(
 
 def test_field_ids_reach_the_files() -> None:
     """Arrow fields carry their Iceberg ids, nested ones too, where Parquet writers look for them."""
-    schema = table_schema(pa.schema([("id", I32), ("l", pa.list_(TEXT))]), ("id",), frozenset(), nanoseconds=False)
-    columns = arrow_schema(schema)
+    schema = build_table_schema(
+        pa.schema([("id", I32), ("l", pa.list_(TEXT))]), ("id",), frozenset(), nanoseconds=False
+    )
+    columns = to_arrow_schema(schema)
     assert schema.identifier_field_ids == [1]
     assert not columns.field("id").nullable
     assert columns.field("l").metadata[b"PARQUET:field_id"] == b"2"
@@ -142,7 +144,7 @@ def test_field_ids_reach_the_files() -> None:
 
 def _layout(tmp_path: Any, spec: PartitionSpec, **properties: str) -> TableLayout:
     columns = pa.schema([("id", I64), ("region", TEXT), ("at", pa.timestamp("us", "UTC"))])
-    schema = table_schema(columns, ("id",), frozenset(), nanoseconds=False)
+    schema = build_table_schema(columns, ("id",), frozenset(), nanoseconds=False)
     return TableLayout(
         name="d.t",
         uuid="u",
@@ -169,7 +171,7 @@ def test_rows_are_split_by_icebergs_transforms(tmp_path: Any) -> None:
     """Partition values are those of the spec: the day as a date, buckets by murmur3, null a partition of its own."""
     spec = _spec((2, "region", IdentityTransform()), (3, "at_day", DayTransform()), (1, "b", BucketTransform(4)))
     layout = _layout(tmp_path, spec)
-    parts = dict(split(_rows(layout, [1, 1, 1], ["eu/x", None, "eu/x"]), layout.spec, layout.schema))
+    parts = dict(split_by_partition(_rows(layout, [1, 1, 1], ["eu/x", None, "eu/x"]), layout.spec, layout.schema))
     assert {p.json for p in parts} == {("eu/x", "1970-01-01", 0), (None, "1970-01-01", 0)}
     assert {p.path for p in parts} == {
         "region=eu%2Fx/at_day=1970-01-01/b=0",
@@ -195,9 +197,9 @@ def test_open_files_are_capped(tmp_path: Any) -> None:
     """However many partitions a task meets, only so many files are open at once; no row is lost by that."""
     layout = _layout(tmp_path, _spec((1, "id", IdentityTransform())))
     writer = TableWriter(layout, "x")
-    ids = list(range(OPEN_FILES * 3))
+    ids = list(range(MAX_OPEN_FILES * 3))
     writer.rows(_rows(layout, ids, ["r"] * len(ids)))
-    assert len(writer._open) == OPEN_FILES
+    assert len(writer._open) == MAX_OPEN_FILES
     done = [orjson.loads(d) for d in writer.close()]
     assert sorted(d["partition"][0] for d in done) == ids
 
@@ -218,22 +220,22 @@ def test_key_bounds_widen_with_each_commit(tmp_path: Any) -> None:
     file = RollingFile(layout, FileKind.data(layout), UNPARTITIONED, "x")
     file.write(_rows(layout, [5, 9], ["r", "r"]))
     files = list(file.close())
-    known = widened(KnownKeys.nothing(), layout, files)
+    known = widen_bounds(KeyBounds.nothing(), layout, files)
     assert known.bounds == {"id": (5, 9)}
     blind = {**orjson.loads(files[0]), "lower-bounds": {"keys": [], "values": []}}
-    assert not widened(known, layout, [orjson.dumps(blind)]).certain
+    assert not widen_bounds(known, layout, [orjson.dumps(blind)]).certain
 
 
 def test_positions_survive_summary_and_table() -> None:
     """A position reads back as it was written, from a summary and from the offsets table."""
-    position = Position("cluster", {"a.b": "id"}, {("a.b", 0): 7, ("a.b", 11): 2**40})
-    assert Position.parse(position.json()) == position
-    assert Position.of_summary(position.summary("me", "c"), "me") == position
-    assert Position.of_summary(position.summary("me", "c"), "another") is None
+    position = KafkaOffsets("cluster", {"a.b": "id"}, {("a.b", 0): 7, ("a.b", 11): 2**40})
+    assert KafkaOffsets.parse(position.json()) == position
+    assert KafkaOffsets.from_summary(position.summary("me", "c"), "me") == position
+    assert KafkaOffsets.from_summary(position.summary("me", "c"), "another") is None
 
 
 def test_a_position_knows_what_it_is_behind_of() -> None:
     """Only topic-partitions with a lower offset, or none, are behind."""
-    here = Position("c", {}, {("t", 0): 5, ("t", 1): 5})
-    there = Position("c", {}, {("t", 0): 5, ("t", 1): 6, ("t", 2): 1})
+    here = KafkaOffsets("c", {}, {("t", 0): 5, ("t", 1): 5})
+    there = KafkaOffsets("c", {}, {("t", 0): 5, ("t", 1): 6, ("t", 2): 1})
     assert here.behind(there) == [("t", 1), ("t", 2)]

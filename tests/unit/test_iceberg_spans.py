@@ -8,8 +8,8 @@ from pyiceberg import types as iceberg
 from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 
-from connector.iceberg.keys.intervals import ORDERED, is_ordered
-from connector.iceberg.types.arrow_types import arrow_schema
+from connector.iceberg.keys.intervals import ORDERED_TYPES, is_ordered_type
+from connector.iceberg.types.arrow_types import to_arrow_schema
 
 pytestmark = pytest.mark.unit
 
@@ -36,8 +36,8 @@ TYPES = (
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_iceberg_and_arrow_agree_on_what_is_ordered(kind: iceberg.PrimitiveType) -> None:
     """A type has an order by Iceberg's name for it where it has one by Arrow's."""
-    arrow: pa.DataType = arrow_schema(Schema(iceberg.NestedField(1, "it", kind))).field(0).type
-    assert isinstance(kind, ORDERED) == is_ordered(arrow)
+    arrow: pa.DataType = to_arrow_schema(Schema(iceberg.NestedField(1, "it", kind))).field(0).type
+    assert isinstance(kind, ORDERED_TYPES) == is_ordered_type(arrow)
 
 
 def test_bounds_of_a_file_from_before_its_column_was_widened() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.spark_producer import mapped, options
+from connector.kafka.spark_producer import map_publish_errors, producer_options
 from connector.settings.source.settings import load
 
 BASE = "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
@@ -21,7 +21,7 @@ def test_the_producer_is_safe_by_default_and_takes_overrides(tmp_path: Path) -> 
         BASE + "security.protocol=SSL\nproducer.override.linger.ms=5\nproducer.override.enable.idempotence=false\n"
         "producer.override.bootstrap.servers=other:2\n"
     )
-    made = options(load([file], environ={}).kafka)
+    made = producer_options(load([file], environ={}).kafka)
     assert (made["acks"], made["enable.idempotence"], made["linger.ms"]) == ("all", "true", "5")
     assert (made["security.protocol"], made["bootstrap.servers"]) == ("SSL", "other:2")
 
@@ -39,6 +39,6 @@ def test_the_producer_is_safe_by_default_and_takes_overrides(tmp_path: Path) -> 
 )  # fmt: skip
 def test_a_failed_job_is_the_clusters_fault_or_the_tables(text: str, expected: type[Exception]) -> None:
     """A broker that is away may come back, a refusal will not; what is not Kafka's stays as it is."""
-    with pytest.raises(expected) as caught, mapped("publishing to t"):
+    with pytest.raises(expected) as caught, map_publish_errors("publishing to t"):
         raise PySparkException(text)
     assert type(caught.value) is expected

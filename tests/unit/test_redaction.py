@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from connector import redaction
 from connector.cli.main import main
-from connector.redaction import SPARK_REGEX, redacted, shown
-from connector.runtime.jvm.gateway import written
+from connector.redaction import SPARK_REGEX, redact, redact_login
+from connector.runtime.jvm.gateway import write_settings
 
 KAFKA = {"bootstrap.servers": "h:1", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 MARK = "mArk3r-0f-secret"
@@ -40,7 +40,7 @@ MARK = "mArk3r-0f-secret"
 )
 def test_secrets_are_masked_by_where_they_stand(text: str, left: str) -> None:
     """Passwords of URLs, and what stands behind a name that means a secret, do not get through."""
-    assert redacted(text) == left
+    assert redact(text) == left
 
 
 @pytest.mark.parametrize(
@@ -55,19 +55,19 @@ def test_secrets_are_masked_by_where_they_stand(text: str, left: str) -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     """A container's name before a host, a port, a parser's token: messages stay readable."""
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 def test_values_that_were_given_are_masked_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A secret of the configuration is masked where nothing around it tells; short words and plain settings are not."""
     monkeypatch.setattr(redaction, "_known", set())
-    redaction.remember("x.credential", f"id:{MARK}")
-    redaction.remember("uri", "jdbc:mysql://u:in-the-url@h/d")
-    redaction.remember("sasl.jaas.config", 'x required username="u" password="in-the-login";')
-    redaction.remember("jdbc.password", "pw")
-    redaction.remember("client.credentials-provider", "org.x.Provider")
+    redaction.remember_secret("x.credential", f"id:{MARK}")
+    redaction.remember_secret("uri", "jdbc:mysql://u:in-the-url@h/d")
+    redaction.remember_secret("sasl.jaas.config", 'x required username="u" password="in-the-login";')
+    redaction.remember_secret("jdbc.password", "pw")
+    redaction.remember_secret("client.credentials-provider", "org.x.Provider")
     told = f"Bad {MARK}, in-the-url, in-the-login, pw, org.x.Provider"
-    assert redacted(told) == "Bad ***, ***, ***, pw, org.x.Provider"
+    assert redact(told) == "Bad ***, ***, ***, pw, org.x.Provider"
 
 
 def test_spark_hides_by_name_or_value() -> None:
@@ -104,9 +104,9 @@ def test_validate_prints_no_secret(given: dict[str, str], tmp_path: Path) -> Non
 
 def test_shown_values_lose_what_is_before_an_at() -> None:
     """What may be user and password is masked, even where slashes are in it."""
-    assert shown(f"u:{MARK}/x@h:9092") == "***@h:9092"
-    assert shown(f"s3://k:{MARK}@b/w") == "s3://***@b/w"
-    assert shown("plain") == "plain"
+    assert redact_login(f"u:{MARK}/x@h:9092") == "***@h:9092"
+    assert redact_login(f"s3://k:{MARK}@b/w") == "s3://***@b/w"
+    assert redact_login("plain") == "plain"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -115,8 +115,8 @@ def test_no_way_to_standard_error_shows_a_secret(terminal: bool) -> None:
     code = f"""
 import logging, threading
 import structlog
-from connector.runtime.monitoring.logs import configure
-configure(terminal={terminal})
+from connector.runtime.monitoring.logs import configure_logging
+configure_logging(terminal={terminal})
 def fail():
     held = "{MARK}-local"
     raise ValueError("Cannot open jdbc:mysql://root:{MARK}@db/x?password={MARK}")
@@ -142,7 +142,7 @@ fail()
 def test_settings_go_to_the_jvm_by_private_files(tmp_path: Path) -> None:
     """Settings, and Java's options with a secret in them, stand in files of their owner alone, and read back."""
     conf = {"spark.a": "ü = \\x", "spark.driver.extraJavaOptions": f"-Xss4m -Dx.password='{MARK} \"q'"}
-    arguments = written(conf, tmp_path)
+    arguments = write_settings(conf, tmp_path)
     assert MARK not in " ".join(arguments)
     files = {file.name: file for file in tmp_path.iterdir()}
     assert {file.stat().st_mode & 0o777 for file in files.values()} == {0o600}

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from connector.demo.servers.kafka_broker import Broker, server_properties
-from connector.demo.servers.ports import LOOPBACK, answers, free_ports, is_free
-from connector.demo.servers.process import Child
+from connector.demo.servers.kafka_broker import KafkaBroker, server_properties
+from connector.demo.servers.ports import LOOPBACK, free_ports, is_answering, is_free
+from connector.demo.servers.process import ChildProcess
 from connector.errors import FatalError
 
 SLEEP = "/bin/sleep"
@@ -44,25 +44,25 @@ def test_free_ports_differ_and_are_free() -> None:
         server.bind((LOOPBACK, first))
         server.listen()
         assert not is_free(first)
-        assert answers(first)
+        assert is_answering(first)
     assert is_free(first)
-    assert not answers(first)
+    assert not is_answering(first)
 
 
 def test_child_ends_with_its_signal(tmp_path: Path) -> None:
     """Stop and kill end the child and leave its signal as exit code."""
-    child = Child([SLEEP, "60"], tmp_path / "log")
+    child = ChildProcess([SLEEP, "60"], tmp_path / "log")
     assert child.returncode is None
     child.stop(5)
     assert child.returncode == -signal.SIGTERM
-    other = Child([SLEEP, "60"], tmp_path / "log")
+    other = ChildProcess([SLEEP, "60"], tmp_path / "log")
     other.kill()
     assert other.returncode == -signal.SIGKILL
 
 
 def test_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     """After the time limit SIGKILL follows SIGTERM."""
-    child = Child(["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"], tmp_path / "log")
+    child = ChildProcess(["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"], tmp_path / "log")
     while "ready" not in (tmp_path / "log").read_text():
         time.sleep(0.02)
     child.stop(0.2)
@@ -71,8 +71,8 @@ def test_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 def test_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     """A child started by a short-lived thread stays until it is stopped."""
-    made: list[Child] = []
-    thread = threading.Thread(target=lambda: made.append(Child([SLEEP, "60"], tmp_path / "log")))
+    made: list[ChildProcess] = []
+    thread = threading.Thread(target=lambda: made.append(ChildProcess([SLEEP, "60"], tmp_path / "log")))
     thread.start()
     thread.join()
     assert not made[0].wait(0.5)
@@ -84,8 +84,9 @@ def test_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
 def test_child_dies_with_a_killed_parent(tmp_path: Path, end: signal.Signals) -> None:
     """A Python process that is killed leaves no child behind."""
     code = (
-        "import sys,time,pathlib; from connector.demo.servers.process import Child\n"
-        f"child = Child(['{SLEEP}', '60'], pathlib.Path(sys.argv[1])); print(child.pid, flush=True); time.sleep(60)"
+        "import sys,time,pathlib; from connector.demo.servers.process import ChildProcess\n"
+        f"child = ChildProcess(['{SLEEP}', '60'], pathlib.Path(sys.argv[1])); "
+        "print(child.pid, flush=True); time.sleep(60)"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", code, str(tmp_path / "log")]
@@ -107,7 +108,7 @@ def test_overrides_win() -> None:
 
 def test_a_broker_that_was_not_started_has_no_address(tmp_path: Path) -> None:
     """Asking for the address too early is an error that says what to call; stopping is allowed."""
-    broker = Broker(tmp_path)
+    broker = KafkaBroker(tmp_path)
     broker.stop()
     with pytest.raises(FatalError, match=r"start\(\)"):
         _ = broker.bootstrap_servers

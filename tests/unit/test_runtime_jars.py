@@ -15,9 +15,9 @@ import pytest
 
 from connector.errors import FatalError
 from connector.runtime.jvm import jars as jars_module
-from connector.runtime.jvm.jars import chosen, fetch, jars
-from connector.runtime.jvm.lock import join
-from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse, render
+from connector.runtime.jvm.jars import choose_components, fetch_artifacts, fetch_jars
+from connector.runtime.jvm.lock import join_artifacts
+from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse_lockfile, render_lockfile
 
 
 def _artifact(name: str, version: str = "1.0", content: bytes = b"jar", **more: str) -> Artifact:
@@ -62,13 +62,13 @@ def _use_registry(tmp_path: Path, port: int) -> None:
 def test_text_form_reads_back() -> None:
     """What is rendered parses to the same value, classifier and packaging included."""
     components = {"a": (_artifact("x"), _artifact("y", classifier="all", packaging="tar.gz")), "b": (_artifact("z"),)}
-    assert parse(render(components)) == components
+    assert parse_lockfile(render_lockfile(components)) == components
 
 
 def test_committed_lock_is_exact() -> None:
     """Every locked jar has a full checksum, no component two versions of an artifact, no host is named."""
     text = LOCK_FILE.read_text()
-    components = parse(text)
+    components = parse_lockfile(text)
     assert {"spark", "broker"} <= set(components)
     for artifacts in components.values():
         assert all(re.fullmatch("[0-9a-f]{64}", artifact.sha256) for artifact in artifacts)
@@ -78,7 +78,7 @@ def test_committed_lock_is_exact() -> None:
 
 def test_each_component_has_the_kafka_clients_it_was_built_for() -> None:
     """The broker and Spark's Kafka source need different versions of kafka-clients; a plugin takes its worker's."""
-    components = parse(LOCK_FILE.read_text())
+    components = parse_lockfile(LOCK_FILE.read_text())
     versions = {n: a.version for n, artifacts in components.items() for a in artifacts if a.name == "kafka-clients"}
     assert versions == {"spark": "3.9.1", "broker": "4.2.0", "connect": "4.2.0"}
 
@@ -91,9 +91,9 @@ def test_file_names_follow_maven() -> None:
 
 def test_join_refuses_two_versions() -> None:
     """Parts that bring different versions of one artifact cannot be one class path."""
-    assert join([[_artifact("a")], [_artifact("a"), _artifact("b")]], frozenset({"b"})) == (_artifact("a"),)
+    assert join_artifacts([[_artifact("a")], [_artifact("a"), _artifact("b")]], frozenset({"b"})) == (_artifact("a"),)
     with pytest.raises(FatalError, match=r"a:1\.0 and .*a:2\.0"):
-        join([[_artifact("a")], [_artifact("a", "2.0")]], frozenset())
+        join_artifacts([[_artifact("a")], [_artifact("a", "2.0")]], frozenset())
 
 
 def test_present_jars_are_checked_once(maven: Path, tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_present_jars_are_checked_once(maven: Path, tmp_path: Path) -> None:
     artifacts = [_artifact(f"n{i}", content=b"x" * 1_000_000) for i in range(10)]
     files = tuple(_put(maven, artifact, b"x" * 1_000_000) for artifact in artifacts)
     stamp = tmp_path / "stamp.json"
-    assert fetch(artifacts, stamp, lambda _: None) == files
+    assert fetch_artifacts(artifacts, stamp, lambda _: None) == files
     checked: list[Artifact] = []
-    assert fetch(artifacts, stamp, checked.append) == files
+    assert fetch_artifacts(artifacts, stamp, checked.append) == files
     assert checked == []
 
 
@@ -111,16 +111,16 @@ def test_a_changed_jar_is_noticed(maven: Path, tmp_path: Path) -> None:
     """A file that changes after its check is checked again and not used."""
     artifact, stamp = _artifact("n"), tmp_path / "stamp.json"
     file = _put(maven, artifact, b"jar")
-    fetch([artifact], stamp, lambda _: None)
+    fetch_artifacts([artifact], stamp, lambda _: None)
     file.write_bytes(b"bad")
     with pytest.raises(FatalError, match=r"org.example.x:n:1.0: not to be had"):
-        fetch([artifact], stamp, lambda _: None)
+        fetch_artifacts([artifact], stamp, lambda _: None)
 
 
 def test_registry_out_of_reach(maven: Path, tmp_path: Path) -> None:
     """A missing jar and no registry: the error names the artifact and what to do, and leaves nothing behind."""
     with pytest.raises(FatalError, match=r"org.example.x:n:1.0: not to be had.*check the network"):
-        fetch([_artifact("n")], tmp_path / "stamp.json", lambda _: None)
+        fetch_artifacts([_artifact("n")], tmp_path / "stamp.json", lambda _: None)
     assert [file for file in maven.rglob("*") if file.is_file()] == []
 
 
@@ -130,7 +130,7 @@ def test_missing_jars_are_fetched(maven: Path, registry: Path, tmp_path: Path) -
     for artifact in artifacts:
         _put(registry, artifact, b"jar")
     _put(maven, artifacts[0], b"half")
-    files = fetch(artifacts, tmp_path / "stamp.json", lambda _: None)
+    files = fetch_artifacts(artifacts, tmp_path / "stamp.json", lambda _: None)
     assert [file.read_bytes() for file in files] == [b"jar"] * 5
     assert sorted(file for file in maven.rglob("*") if file.is_file()) == sorted(files)
 
@@ -140,7 +140,7 @@ def test_registry_with_another_file(maven: Path, registry: Path, tmp_path: Path)
     artifact = _artifact("n")
     _put(registry, artifact, b"other")
     with pytest.raises(FatalError, match=r"SHA-256 .* do not use it"):
-        fetch([artifact], tmp_path / "stamp.json", lambda _: None)
+        fetch_artifacts([artifact], tmp_path / "stamp.json", lambda _: None)
     assert not (maven / artifact.relative).exists()
 
 
@@ -151,20 +151,20 @@ def test_a_broken_memory_is_forgotten(maven: Path, tmp_path: Path, text: str) ->
     stamp.write_text(text)
     artifact = _artifact("n")
     file = _put(maven, artifact, b"jar")
-    assert fetch([artifact], stamp, lambda _: None) == (file,)
+    assert fetch_artifacts([artifact], stamp, lambda _: None) == (file,)
 
 
 @pytest.mark.usefixtures("maven")
 def test_unknown_component() -> None:
     """An unknown component is an error that lists the known ones."""
     with pytest.raises(FatalError, match=r"adls, broker, connect, gcs, jdbc-sink, .*registry, s3, search, spark"):
-        jars("nothing")
+        fetch_jars("nothing")
 
 
 def test_test_equipment_is_fetched_only_when_named() -> None:
     """Without names everyone's components are fetched; the interop tests' only by name, and a wrong name is refused."""
-    known = parse(LOCK_FILE.read_text())
-    assert chosen([], known) == ("spark", "broker", "search")
-    assert chosen(["jdbc-sink"], known) == ("jdbc-sink",)
+    known = parse_lockfile(LOCK_FILE.read_text())
+    assert choose_components([], known) == ("spark", "broker", "search")
+    assert choose_components(["jdbc-sink"], known) == ("jdbc-sink",)
     with pytest.raises(FatalError, match="no component sink in"):
-        chosen(["sink"], known)
+        choose_components(["sink"], known)

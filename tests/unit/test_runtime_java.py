@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from connector.runtime.jvm.java import VECTOR_MODULE, Choice, Java, choose, executables, parse_java, shim
+from connector.runtime.jvm.java import (
+    VECTOR_MODULE,
+    Java,
+    JavaChoice,
+    choose_java,
+    find_executables,
+    make_shim,
+    parse_java,
+)
 
 PLAIN = frozenset({"java.base"})
 WHOLE = frozenset({"java.base", VECTOR_MODULE})
@@ -22,27 +30,27 @@ WHEEL = Java(Path("/wheel"), 21, PLAIN)
 @pytest.mark.parametrize(
     ("installed", "need", "expected"),
     [
-        ((JAVA_17, JAVA_21), VECTOR_MODULE, Choice(JAVA_17)),
-        ((JAVA_21, JAVA_17), VECTOR_MODULE, Choice(JAVA_21)),
-        ((JAVA_11, JAVA_17), VECTOR_MODULE, Choice(JAVA_17)),
-        ((JAVA_25, JAVA_17), VECTOR_MODULE, Choice(JAVA_17)),
-        ((JAVA_17_PLAIN, JAVA_21), VECTOR_MODULE, Choice(JAVA_21)),
-        ((JAVA_17_PLAIN,), VECTOR_MODULE, Choice(WHEEL, VECTOR_MODULE)),
-        ((JAVA_17_PLAIN,), None, Choice(JAVA_17_PLAIN)),
-        ((JAVA_11,), VECTOR_MODULE, Choice(WHEEL, VECTOR_MODULE)),
-        ((), VECTOR_MODULE, Choice(WHEEL, VECTOR_MODULE)),
-        ((), None, Choice(WHEEL)),
+        ((JAVA_17, JAVA_21), VECTOR_MODULE, JavaChoice(JAVA_17)),
+        ((JAVA_21, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_21)),
+        ((JAVA_11, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_17)),
+        ((JAVA_25, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_17)),
+        ((JAVA_17_PLAIN, JAVA_21), VECTOR_MODULE, JavaChoice(JAVA_21)),
+        ((JAVA_17_PLAIN,), VECTOR_MODULE, JavaChoice(WHEEL, VECTOR_MODULE)),
+        ((JAVA_17_PLAIN,), None, JavaChoice(JAVA_17_PLAIN)),
+        ((JAVA_11,), VECTOR_MODULE, JavaChoice(WHEEL, VECTOR_MODULE)),
+        ((), VECTOR_MODULE, JavaChoice(WHEEL, VECTOR_MODULE)),
+        ((), None, JavaChoice(WHEEL)),
     ],
 )
-def test_first_fitting_java_wins(installed: tuple[Java, ...], need: str | None, expected: Choice) -> None:
+def test_first_fitting_java_wins(installed: tuple[Java, ...], need: str | None, expected: JavaChoice) -> None:
     """The first installed Java in range that has the module is taken, else the wheel's less the module."""
-    assert choose(installed, WHEEL, 17, 21, need) == expected
+    assert choose_java(installed, WHEEL, 17, 21, need) == expected
 
 
 def test_nothing_fits() -> None:
     """Without the wheel, or with a minimum above it, there is no choice."""
-    assert choose((JAVA_11, JAVA_17_PLAIN), None, 17, 21, VECTOR_MODULE) is None
-    assert choose((JAVA_17,), WHEEL, 25, None, None) is None
+    assert choose_java((JAVA_11, JAVA_17_PLAIN), None, 17, 21, VECTOR_MODULE) is None
+    assert choose_java((JAVA_17,), WHEEL, 25, None, None) is None
 
 
 def test_answer_of_java_is_read() -> None:
@@ -72,16 +80,16 @@ def test_candidates_in_order(tmp_path: Path) -> None:
     """JAVA_HOME comes before PATH; a JAVA_HOME that is no Java and a PATH without one give nothing."""
     home, other = tmp_path / "home", tmp_path / "other"
     first, second = _stand_in(home), _stand_in(other)
-    assert executables(str(home), f"/nowhere:{second.parent}") == (first, second)
-    assert executables("/garbage", str(second.parent)) == (second,)
-    assert executables("", "") == ()
-    assert executables(None, None) == ()
+    assert find_executables(str(home), f"/nowhere:{second.parent}") == (first, second)
+    assert find_executables("/garbage", str(second.parent)) == (second,)
+    assert find_executables("", "") == ()
+    assert find_executables(None, None) == ()
 
 
 def test_shim_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
     """Only the module's argument goes; spaces, quotes, empty and starred arguments arrive as they were."""
     real = _stand_in(tmp_path / "it's java", '#!/bin/sh\nfor a in "$@"; do printf "<%s>" "$a"; done\n')
-    home = shim(Java(real.parent.parent, 21, PLAIN), VECTOR_MODULE, tmp_path / "cache")
+    home = make_shim(Java(real.parent.parent, 21, PLAIN), VECTOR_MODULE, tmp_path / "cache")
     arguments = ["-cp", "a b", f"--add-modules={VECTOR_MODULE}", "", "*", "-Dx='\"$HOME", "--add-modules=java.sql"]
     done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert done.stdout == "<-cp><a b><><*><-Dx='\"$HOME><--add-modules=java.sql>"
@@ -89,5 +97,5 @@ def test_shim_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
 
 def test_shim_is_made_once_per_runtime(tmp_path: Path) -> None:
     """The same runtime gives the same private home, another runtime another one."""
-    assert shim(WHEEL, VECTOR_MODULE, tmp_path) == shim(WHEEL, VECTOR_MODULE, tmp_path)
-    assert shim(WHEEL, VECTOR_MODULE, tmp_path) != shim(JAVA_21, VECTOR_MODULE, tmp_path)
+    assert make_shim(WHEEL, VECTOR_MODULE, tmp_path) == make_shim(WHEEL, VECTOR_MODULE, tmp_path)
+    assert make_shim(WHEEL, VECTOR_MODULE, tmp_path) != make_shim(JAVA_21, VECTOR_MODULE, tmp_path)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.opensearch.bulk.actions import Style, written
-from connector.opensearch.bulk.bulk_processor import Actions, Bulk, Counts
+from connector.opensearch.bulk.actions import WriteOptions, index_documents
+from connector.opensearch.bulk.bulk_processor import BulkActions, BulkProcessor, DocumentCounts
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 
 QUICK = BulkSettings(retries=2, backoff_ms=1)
@@ -45,15 +45,17 @@ def _server(answer: Callable[[list[str]], Answer]) -> Iterator[ConnectionSetting
         server.shutdown()
 
 
-def _actions(*texts: str, create: bool = False) -> Actions:
+def _actions(*texts: str, create: bool = False) -> BulkActions:
     ids = pa.array([f"k{place}" for place in range(len(texts))])
     versions = None if create else np.arange(len(texts))
-    return written(Style("i", create=create), ["v"], [pa.array(texts)], ids, versions, np.arange(len(texts)))
+    return index_documents(
+        WriteOptions("i", create=create), ["v"], [pa.array(texts)], ids, versions, np.arange(len(texts))
+    )
 
 
-def _sent(connection: ConnectionSettings, actions: Actions) -> tuple[Counts, dict[int, str]]:
+def _sent(connection: ConnectionSettings, actions: BulkActions) -> tuple[DocumentCounts, dict[int, str]]:
     dead: dict[int, str] = {}
-    bulk = Bulk(connection, QUICK, dead.__setitem__)
+    bulk = BulkProcessor(connection, QUICK, dead.__setitem__)
     bulk.send(actions)
     return bulk.finish(), dead
 
@@ -156,7 +158,7 @@ def test_an_answer_for_another_document_blames_none() -> None:
 def test_a_missing_line_is_never_sent() -> None:
     """A null among the lines would shift all answers behind it: nothing is sent."""
     asked: list[object] = []
-    holed = Actions(pa.array(['{"delete":{"_index":"i","_id":"a"}}\n', None]), np.arange(2), 2)
+    holed = BulkActions(pa.array(['{"delete":{"_index":"i","_id":"a"}}\n', None]), np.arange(2), 2)
     with (
         _server(lambda lines: (asked.append(lines), (200, {}))[1]) as connection,
         pytest.raises(FatalError, match="no text"),

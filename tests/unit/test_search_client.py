@@ -16,8 +16,8 @@ from opensearchpy.exceptions import (
 from opensearchpy.exceptions import ConnectionError as NoConnection
 
 from connector.errors import ConfigError, FatalError, RetriableError
-from connector.opensearch.client import client, mapped
-from connector.opensearch.sigv4 import Signer
+from connector.opensearch.client import map_opensearch_errors, opensearch_client
+from connector.opensearch.sigv4 import RequestSigner
 from connector.settings import load
 from connector.settings.opensearch.sink import ConnectionSettings
 
@@ -45,7 +45,7 @@ debezium.sink.iceberg.warehouse=warehouse
 )
 def test_errors_are_classed_by_what_to_do(error: Exception, wanted: type[Exception], text: str) -> None:
     """Away and busy are tried again; wrong credentials, no rights and refusals stop with what to do."""
-    with pytest.raises(wanted, match=text), mapped("asking"):
+    with pytest.raises(wanted, match=text), map_opensearch_errors("asking"):
         raise error
 
 
@@ -53,14 +53,14 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A CA file that cannot be read stops the sink with its name."""
     settings = ConnectionSettings(("https://a:9200",), ca=str(tmp_path / "no.pem"))
     with pytest.raises(FatalError, match=r"no\.pem"):
-        client(settings)
+        opensearch_client(settings)
 
 
 def test_a_signature_is_awss() -> None:
     """AWS's own example (test suite, get-vanilla) gets AWS's own signature."""
     at = calendar.timegm((2015, 8, 30, 12, 36, 0))
     secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-    signer = Signer("us-east-1", "AKIDEXAMPLE", secret, None, "service", content=False, now=lambda: at)
+    signer = RequestSigner("us-east-1", "AKIDEXAMPLE", secret, None, "service", content=False, now=lambda: at)
     told = signer("GET", "https://example.amazonaws.com/", None)["Authorization"]
     assert told.endswith("Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31")
     assert secret not in repr(signer)

@@ -16,27 +16,32 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import table_schema
-from connector.iceberg.types.nested_columns import columns_of
-from connector.iceberg.types.schema_evolution import union
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.nested_columns import read_columns
+from connector.iceberg.types.schema_evolution import union_shapes
 from connector.opensearch.bulk import document_sender
-from connector.opensearch.bulk.actions import Style
-from connector.opensearch.bulk.bulk_processor import Actions, Counts
-from connector.opensearch.documents.document_lookup import Held
+from connector.opensearch.bulk.actions import WriteOptions
+from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts
+from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
-from connector.sink.convert.decoder import Run, decode
-from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory, key_text
+from connector.sink.convert.decoder import ConsumerRecords, decode
+from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, keys_to_text
 from connector.sink.destinations.iceberg.lookups.late_events import is_older, proof
 from connector.sink.destinations.opensearch import document_writer
-from connector.sink.destinations.opensearch.document_writer import LATE, Documents, DocumentWriters, Target
+from connector.sink.destinations.opensearch.document_writer import (
+    DEFERRED_PREFIX,
+    IndexTarget,
+    OpenSearchTaskWriter,
+    OpenSearchWriterFactory,
+)
 from connector.sink.destinations.table_schema import with_keys
-from connector.sink.fold.watermarks import Seen, risen, together
-from connector.sink.job.map_task import _Mapping, _Reducing
+from connector.sink.fold.watermarks import SourceProgress, advance_watermarks, merge_progress
+from connector.sink.job.map_task import _MapTask, _ReduceTask
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import pack, unpack
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.task_output import Parcel
-from serde.events.source_positions import unplaced
+from connector.sink.model.task_output import TaskOutput
+from serde.events.source_positions import unknown_positions
 from tests.model import recordings, truth
 from tests.model.events import CLOCKS, START_NS, Clock, Database, row
 from tests.model.life import Life
@@ -84,20 +89,20 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
         def __init__(self, *_: object) -> None:
             pass
 
-        def send(self, actions: Actions) -> None:
+        def send(self, actions: BulkActions) -> None:
             made.take(actions.body)
 
         def settle(self) -> None:
             pass
 
-        def finish(self) -> Counts:
-            return Counts()
+        def finish(self) -> DocumentCounts:
+            return DocumentCounts()
 
-    def held(_: object, __: str, ids: Sequence[str], fields: Sequence[str]) -> Iterator[Held | None]:
+    def held(_: object, __: str, ids: Sequence[str], fields: Sequence[str]) -> Iterator[StoredDocument | None]:
         for one in ids:
             found = made.held.get(one)
             kept = None if found is None else {name: found[1][name] for name in fields if name in found[1]}
-            yield None if found is None or kept is None else Held(found[0], kept)
+            yield None if found is None or kept is None else StoredDocument(found[0], kept)
 
     class Writer:
         def __init__(self, *_: object) -> None:
@@ -110,85 +115,85 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
             return []
 
     monkeypatch.setattr(document_writer, "TableWriter", Writer)
-    monkeypatch.setattr(document_sender, "Bulk", Bulk)
-    monkeypatch.setattr(document_sender, "held", held)
+    monkeypatch.setattr(document_sender, "BulkProcessor", Bulk)
+    monkeypatch.setattr(document_sender, "fetch_documents", held)
     return made
 
 
-def _runs(records: Sequence[Record]) -> list[Run]:
+def _runs(records: Sequence[Record]) -> list[ConsumerRecords]:
     runs = []
     for at in sorted({(r.topic, r.partition) for r in records}):
         own = [r for r in records if (r.topic, r.partition) == at]
         raw = [[r.key for r in own], [r.value for r in own]]
         raw += [[dict(r.headers).get(name) for r in own] for name in HEADERS]
         columns = [pa.array(column, pa.binary()) for column in raw]
-        runs.append(Run(*at, np.array([r.offset for r in own], np.int64), *columns))
+        runs.append(ConsumerRecords(*at, np.array([r.offset for r in own], np.int64), *columns))
     return runs
 
 
 def _plan(
-    runs: Sequence[Run], buckets: int, *, tombstones: bool = False, remembers: bool = False, **more: Any
+    runs: Sequence[ConsumerRecords], buckets: int, *, tombstones: bool = False, remembers: bool = False, **more: Any
 ) -> BatchPlan:
-    target = Target(Style("i"), "offset" if tombstones else "source")
-    memory = Memory(layout({}), "documents", 0) if remembers else None
-    outlet = Documents(ConnectionSettings(()), BulkSettings(), {"i": target}, memory)
+    target = IndexTarget(WriteOptions("i"), "offset" if tombstones else "source")
+    memory = DeletedKeyLog(layout({}), "documents", 0) if remembers else None
+    outlet = OpenSearchWriterFactory(ConnectionSettings(()), BulkSettings(), {"i": target}, memory)
     ranks = {(run.topic, run.partition): rank for rank, run in enumerate(runs)}
     empty = plan(routes={}, ranks=ranks, outlet=outlet)
     needs = [need for run in runs for need in decode(run, empty).needs]
     keys = tuple(next(need.key for need in needs if need.key is not None).names)
-    columns = with_keys(union(need.row for need in needs), needs, keys)
-    schema = table_schema(columns, keys, frozenset(), nanoseconds=True).model_dump_json()
-    made, deletes = TableLayout.of_rows("i", schema), "delete" if tombstones else "skip"
+    columns = with_keys(union_shapes(need.row for need in needs), needs, keys)
+    schema = build_table_schema(columns, keys, frozenset(), nanoseconds=True).model_dump_json()
+    made, deletes = TableLayout.for_rows("i", schema), "delete" if tombstones else "skip"
     kept = {"keep_deletes": False, "tombstones": deletes, "numbered": not tombstones, "remembers": remembers, **more}
     table = TablePlan(0, made, "upsert", buckets=buckets, **kept)
     return attrs.evolve(empty, tables=(table,), routes={runs[0].topic: 0})
 
 
-def _brought_in(batch: BatchPlan, runs: Sequence[Run], known: Sequence[Row] = ()) -> BatchPlan:
+def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequence[Row] = ()) -> BatchPlan:
     """One batch: a map task for each run, one reduce task for each bucket; gives the plan of the next one.
 
     `known` is what the table of deleted keys has; those that may be late are compared with it, as the join does.
     """
-    handed: list[Parcel] = []
-    seen: list[Seen] = []
+    handed: list[TaskOutput] = []
+    seen: list[SourceProgress] = []
     for run in runs:
-        work = _Mapping(batch)
+        work = _MapTask(batch)
         handed += [*work.take(run), *work.finish()]
         seen += work._seen
     (table,) = batch.tables
     told = _reduced(batch, handed, judged=False)
-    asked = [p for p in told if p.kind == task_output.SUSPECT]
+    asked = [p for p in told if p.kind == task_output.LATE_CANDIDATES]
     stand = [part for p in asked for part in _standing(p, known, table)]
-    told += _reduced(batch, [*stand, *(p for p in told if p.kind == task_output.ELSEWHERE)], judged=True)
-    writers = DocumentWriters(batch.outlet, batch, "000001")
+    told += _reduced(batch, [*stand, *(p for p in told if p.kind == task_output.KEY_CHANGES)], judged=True)
+    writers = OpenSearchTaskWriter(batch.outlet, batch, "000001")
     for parcel in told:
-        if parcel.payload.startswith(LATE):
+        if parcel.payload.startswith(DEFERRED_PREFIX):
             writers.late(batch.tables[0], parcel.payload)
-    marks = {**table.watermarks, **risen(table.watermarks, together(seen))}
+    marks = {**table.watermarks, **advance_watermarks(table.watermarks, merge_progress(seen))}
     return attrs.evolve(batch, tables=(attrs.evolve(table, watermarks=marks),))
 
 
-def _reduced(batch: BatchPlan, handed: Sequence[Parcel], *, judged: bool) -> list[Parcel]:
-    reducing = _Reducing(batch, judged=judged)
-    kept = [p for p in handed if p.kind in (task_output.CHANGES, task_output.ELSEWHERE)]
-    told: list[Parcel] = []
+def _reduced(batch: BatchPlan, handed: Sequence[TaskOutput], *, judged: bool) -> list[TaskOutput]:
+    reducing = _ReduceTask(batch, judged=judged)
+    kept = [p for p in handed if p.kind in (task_output.CHANGES, task_output.KEY_CHANGES)]
+    told: list[TaskOutput] = []
     for parcel in sorted(kept, key=lambda p: p.bucket):
         told += reducing.take(parcel.kind, parcel.table, parcel.bucket, pa.py_buffer(parcel.payload))
     return told + list(reducing.finish())
 
 
-def _standing(asked: Parcel, known: Sequence[Row], table: TablePlan) -> Iterator[Parcel]:
+def _standing(asked: TaskOutput, known: Sequence[Row], table: TablePlan) -> Iterator[TaskOutput]:
     part = unpack(pa.py_buffer(asked.payload), table.layout.rows)
-    keys = key_text(columns_of(part.rows, table.layout.keys)).to_pylist()
+    keys = keys_to_text(read_columns(part.rows, table.layout.keys)).to_pylist()
     lost = set()
     for at in np.flatnonzero(part.suspect):
         own = proof(part.order.take(np.array([at])), table)
         gone = [np.array([one["date"]]) for one in known if one["key"] == keys[at]]
-        if any(is_older(*own, date, unplaced(1))[0] for date in gone):
+        if any(is_older(*own, date, unknown_positions(1))[0] for date in gone):
             lost.add(keys[at])
     stands = np.flatnonzero([key not in lost for key in keys])
     if len(stands):
-        yield Parcel(task_output.CHANGES, pack(part.take(stands)), asked.table, asked.bucket)
+        yield TaskOutput(task_output.CHANGES, pack(part.take(stands)), asked.table, asked.bucket)
 
 
 def _batches(records: Sequence[Record], size: int, *, swapped: bool) -> Iterator[list[Record]]:

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError
-from connector.opensearch.bulk.actions import Style, deleting, indexing
-from connector.opensearch.bulk.item_results import verdict
-from connector.opensearch.documents.document_ids import document_ids, place_ids
-from connector.opensearch.documents.json_values import json_texts
-from connector.opensearch.indexes.field_names import aliases, fields
-from connector.opensearch.indexes.index_names import index_of
-from connector.opensearch.indexes.mapping import added, properties
-from connector.sink.fold.document_versions import own_numbers
-from connector.sink.fold.winners import NONE
+from connector.opensearch.bulk.actions import WriteOptions, delete_documents, index_rows
+from connector.opensearch.bulk.item_results import classify_item
+from connector.opensearch.documents.document_ids import build_document_ids, build_record_ids
+from connector.opensearch.documents.json_values import to_json_texts
+from connector.opensearch.indexes.field_names import assign_field_names, find_aliases
+from connector.opensearch.indexes.index_names import to_index_name
+from connector.opensearch.indexes.mapping import map_columns, missing_properties
+from connector.sink.fold.document_versions import derive_versions
+from connector.sink.fold.winners import NO_VALUE
 
 TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 SEED = [
@@ -43,22 +43,22 @@ SEED = [
 @pytest.mark.parametrize(("kind", "wanted"), SEED)
 def test_the_seeds_type_mapping(kind: pa.DataType, wanted: str) -> None:
     """RFC "Event format and type mapping": each Iceberg type has the OpenSearch type of the seed's table."""
-    assert properties([("c", kind)])["c"]["type"] == wanted
+    assert map_columns([("c", kind)])["c"]["type"] == wanted
 
 
 def test_a_double_keeps_its_range() -> None:
     """RFC "Event format and type mapping" says float for double, as dynamic mapping does; a float refuses 1e300."""
-    assert properties([("c", pa.float64())])["c"]["type"] == "double"
+    assert map_columns([("c", pa.float64())])["c"]["type"] == "double"
 
 
 def test_text_is_searched_by_words_and_as_a_whole() -> None:
     """RFC "Event format and type mapping": text and uuids are text with a keyword below."""
-    assert properties([("c", pa.string())])["c"] == TEXT
+    assert map_columns([("c", pa.string())])["c"] == TEXT
 
 
 def test_structs_are_objects_and_maps_do_not_make_fields_without_end() -> None:
     """RFC "Event format and type mapping": structs are objects; a map is one flat object, its keys are no fields."""
-    made = properties([("s", pa.struct([("a", pa.int64())])), ("m", pa.map_(pa.string(), pa.string()))])
+    made = map_columns([("s", pa.struct([("a", pa.int64())])), ("m", pa.map_(pa.string(), pa.string()))])
     assert made == {"s": {"properties": {"a": {"type": "long"}}}, "m": {"type": "flat_object"}}
 
 
@@ -68,29 +68,29 @@ def _columns(**ids: int) -> dict[str, Any]:
 
 def test_names_that_columns_had_are_free_for_others() -> None:
     """v becomes w, then x, and a new column is called w: it has a field of its own, to which w leads from then on."""
-    named = fields(_columns(v=1), {})
+    named = assign_field_names(_columns(v=1), {})
     first = named.aliases(_columns(w=1))
     assert first == {"w": {"type": "alias", "path": "v"}}
     schema = _columns(x=1, w=2)
-    made = fields(schema, named.names, aliases(first))
+    made = assign_field_names(schema, named.names, find_aliases(first))
     assert made.columns(schema) == ["v", "w_2"]
     wanted = made.aliases(schema)
     assert wanted == {"x": {"type": "alias", "path": "v"}, "w": {"type": "alias", "path": "w_2"}}
-    assert added({"v": {"type": "text"}, **first}, wanted) == wanted
-    assert added({"v": {"type": "text"}, **wanted}, wanted) == {}
+    assert missing_properties({"v": {"type": "text"}, **first}, wanted) == wanted
+    assert missing_properties({"v": {"type": "text"}, **wanted}, wanted) == {}
 
 
 def test_no_two_columns_have_one_field() -> None:
     """The field of a column that has to give way is none that another column has."""
     schema = _columns(w_3=1, w=3)
-    assert fields(schema, {2: "w"}).columns(schema) == ["w_3", "w_3_3"]
+    assert assign_field_names(schema, {2: "w"}).columns(schema) == ["w_3", "w_3_3"]
 
 
 def test_only_new_fields_are_added() -> None:
     """A field that an index has stays as it is, whatever its type; new ones are added, inside of objects too."""
     there = {"a": {"type": "keyword"}, "s": {"properties": {"x": {"type": "long"}}}}
     wanted = {"a": TEXT, "b": TEXT, "s": {"properties": {"x": TEXT, "y": TEXT}}}
-    assert added(there, wanted) == {"b": TEXT, "s": {"properties": {"y": TEXT}}}
+    assert missing_properties(there, wanted) == {"b": TEXT, "s": {"properties": {"y": TEXT}}}
 
 
 ISO = [
@@ -108,12 +108,12 @@ ISO = [
 @pytest.mark.parametrize(("value", "kind", "text"), ISO)
 def test_values_that_json_has_no_form_for_are_texts(value: Any, kind: pa.DataType, text: str) -> None:
     """RFC "Event format and type mapping": dates ISO 8601, decimals with all digits, bytes base64."""
-    assert json.loads(json_texts(pa.array([value], kind))[0].as_py()) == text
+    assert json.loads(to_json_texts(pa.array([value], kind))[0].as_py()) == text
 
 
 def test_a_year_beyond_iso_stays_a_number() -> None:
     """A date that has no ISO form keeps its number of days rather than Arrow's words for it."""
-    assert json_texts(pa.array([20_000_000], pa.int32()).cast(pa.date32())).to_pylist() == ['"20000000"']
+    assert to_json_texts(pa.array([20_000_000], pa.int32()).cast(pa.date32())).to_pylist() == ['"20000000"']
 
 
 @pytest.mark.parametrize(
@@ -131,26 +131,26 @@ def test_a_year_beyond_iso_stays_a_number() -> None:
 )
 def test_a_document_id_is_made_of_the_keys_values(columns: list[list[Any]], wanted: str) -> None:
     """RFC "Event format", document_id: the values of the key with - between them, escaped so that none collide."""
-    assert document_ids([pa.array(column) for column in columns]).to_pylist() == [wanted]
+    assert build_document_ids([pa.array(column) for column in columns]).to_pylist() == [wanted]
 
 
 def test_a_long_id_is_hashed() -> None:
     """An id over 512 bytes becomes a hash that no plain id can be."""
-    (long,) = document_ids([pa.array(["x" * 513])]).to_pylist()
+    (long,) = build_document_ids([pa.array(["x" * 513])]).to_pylist()
     assert long.startswith("\\#") and len(long) == 66
-    assert document_ids([pa.array([long])]).to_pylist() != [long]
+    assert build_document_ids([pa.array([long])]).to_pylist() != [long]
 
 
 def test_a_key_with_a_null_names_no_document() -> None:
     """A null in any part of a key is refused, not sent as a missing line."""
     for keys in ([pa.array([1, None])], [pa.array([1, 2]), pa.array(["a", None])]):
         with pytest.raises(FatalError, match="key has a null"):
-            document_ids(keys)
+            build_document_ids(keys)
 
 
 def test_records_without_key_are_named_by_their_place() -> None:
     """`key.ignore`: topic+partition+offset, as Aiven's sink names documents."""
-    assert place_ids("t", 2, pa.array([5])).to_pylist() == ["t+2+5"]
+    assert build_record_ids("t", 2, pa.array([5])).to_pylist() == ["t+2+5"]
 
 
 @pytest.mark.parametrize(
@@ -175,30 +175,30 @@ def test_records_without_key_are_named_by_their_place() -> None:
 )
 def test_verdicts(status: int, kind: str | None, wanted: str) -> None:
     """Each item of a bulk response is judged alone: an older version is success, a busy node is asked again."""
-    assert verdict(status, kind) == wanted
-    assert verdict(status, kind, creates=True) == ("done" if wanted == "stale" else wanted)
+    assert classify_item(status, kind) == wanted
+    assert classify_item(status, kind, creates=True) == ("done" if wanted == "stale" else wanted)
 
 
 def test_lines_of_a_bulk_request() -> None:
     """An action names index, id and version in one line, its document stands in the next."""
     rows = pa.RecordBatch.from_pydict({"a": [1], 'q"': ["x\n"]})
-    (made,) = indexing(Style("i"), rows, pa.array(["k"]), np.array([7]), np.array([0]))
+    (made,) = index_rows(WriteOptions("i"), rows, pa.array(["k"]), np.array([7]), np.array([0]))
     head, document = made.body.decode().splitlines()
     told = {"_index": "i", "_id": "k", "version": 7, "version_type": "external_gte"}
     assert (json.loads(head), json.loads(document)) == ({"index": told}, {"a": 1, 'q"': "x\n"})
-    gone = deleting(Style("i"), pa.array(["k"]), np.array([8]), np.array([0]))
+    gone = delete_documents(WriteOptions("i"), pa.array(["k"]), np.array([8]), np.array([0]))
     assert json.loads(gone.body) == {"delete": {**told, "version": 8}}
 
 
 def test_names_are_what_opensearch_allows() -> None:
     """Small letters, dots kept, forbidden characters replaced, no leading -, _ or +."""
-    assert index_of("Shop.Public.Orders") == "shop.public.orders"
-    assert index_of('_-a/b*c "d"') == "a_b_c__d_"
-    assert index_of("___") == "index"
+    assert to_index_name("Shop.Public.Orders") == "shop.public.orders"
+    assert to_index_name('_-a/b*c "d"') == "a_b_c__d_"
+    assert to_index_name("___") == "index"
 
 
 def test_changes_of_one_transaction_have_versions_in_their_order() -> None:
     """A version is the dedup value; its free digits hold the place in the transaction, a finer clock keeps its own."""
-    dedup, places = np.array([5_000, 5_000, 5_007, 5_000, NONE]), np.array([1, 2_000, 3, NONE, 4])
-    assert own_numbers(dedup, places, nanoseconds=True).tolist() == [5_001, 5_999, 5_007, 5_000, NONE]
-    assert own_numbers(dedup, places, nanoseconds=False).tolist() == dedup.tolist(), "others have no free digits"
+    dedup, places = np.array([5_000, 5_000, 5_007, 5_000, NO_VALUE]), np.array([1, 2_000, 3, NO_VALUE, 4])
+    assert derive_versions(dedup, places, nanoseconds=True).tolist() == [5_001, 5_999, 5_007, 5_000, NO_VALUE]
+    assert derive_versions(dedup, places, nanoseconds=False).tolist() == dedup.tolist(), "others have no free digits"

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from connector.opensearch.bulk import document_sender
-from connector.opensearch.bulk.actions import Style
-from connector.opensearch.bulk.bulk_processor import Actions, Counts, Stale
-from connector.opensearch.bulk.document_sender import Sender
-from connector.opensearch.documents.document_lookup import Held
+from connector.opensearch.bulk.actions import WriteOptions
+from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts, OnStale
+from connector.opensearch.bulk.document_sender import DocumentSender
+from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 from tests.tiers import tiered
 
@@ -52,10 +52,10 @@ class Alias:
     seen: list[set[str]] = attrs.field(factory=list)
 
     @property
-    def style(self) -> Style:
+    def style(self) -> WriteOptions:
         """How documents are written now."""
         names = tuple(map(str, range(len(self.shelves))))
-        return Style(names[-1], over="all" if len(names) > 1 else None, behind=names if len(names) > 1 else ())
+        return WriteOptions(names[-1], over="all" if len(names) > 1 else None, behind=names if len(names) > 1 else ())
 
     @property
     def documents(self) -> list[tuple[str, str]]:
@@ -86,10 +86,10 @@ def alias(monkeypatch: pytest.MonkeyPatch) -> Alias:
 
     class Bulk:
         def __init__(self, *told: object) -> None:
-            self.counts = Counts()
-            self.stale: Stale = told[3] if len(told) > 3 else lambda _: None  # type: ignore[assignment]
+            self.counts = DocumentCounts()
+            self.stale: OnStale = told[3] if len(told) > 3 else lambda _: None  # type: ignore[assignment]
 
-        def send(self, actions: Actions) -> None:
+        def send(self, actions: BulkActions) -> None:
             for tag, done in zip(actions.tags.tolist(), made.take(actions.body), strict=True):
                 if not done:
                     self.counts.stale += 1
@@ -98,33 +98,39 @@ def alias(monkeypatch: pytest.MonkeyPatch) -> Alias:
         def settle(self) -> None:
             pass
 
-        def finish(self) -> Counts:
+        def finish(self) -> DocumentCounts:
             return self.counts
 
     def homes(_: object, __: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         return {one: own for one in ids if (own := tuple(str(i) for i, seen in enumerate(made.seen) if one in seen))}
 
-    def held(_: object, index: str | Sequence[str], ids: Sequence[str], fields: Sequence[str]) -> Iterator[Held | None]:
+    def held(
+        _: object, index: str | Sequence[str], ids: Sequence[str], fields: Sequence[str]
+    ) -> Iterator[StoredDocument | None]:
         for place, one in zip([index] * len(ids) if isinstance(index, str) else index, ids, strict=True):
             found = made.shelves[int(place)].held.get(one)
-            yield None if found is None else Held(found[0], {name: json.loads(found[1])[name] for name in fields})
+            yield (
+                None
+                if found is None
+                else StoredDocument(found[0], {name: json.loads(found[1])[name] for name in fields})
+            )
 
-    monkeypatch.setattr(document_sender, "Bulk", Bulk)
-    monkeypatch.setattr(document_sender, "homes", homes)
-    monkeypatch.setattr(document_sender, "held", held)
-    monkeypatch.setattr(document_sender, "refresh", lambda *_: made.refresh())
+    monkeypatch.setattr(document_sender, "BulkProcessor", Bulk)
+    monkeypatch.setattr(document_sender, "find_indexes", homes)
+    monkeypatch.setattr(document_sender, "fetch_documents", held)
+    monkeypatch.setattr(document_sender, "refresh_indexes", lambda *_: made.refresh())
     return made
 
 
-def _sender(stale: Stale = lambda _: None) -> Sender:
-    return Sender(ConnectionSettings(()), BulkSettings(), lambda *_: None, stale)
+def _sender(stale: OnStale = lambda _: None) -> DocumentSender:
+    return DocumentSender(ConnectionSettings(()), BulkSettings(), lambda *_: None, stale)
 
 
 Change = tuple[str, int, bool]
 """Key, version, whether it deletes."""
 
 
-def _send(alias: Alias, changes: Sequence[Change], *, style: Style | None = None) -> Counts:
+def _send(alias: Alias, changes: Sequence[Change], *, style: WriteOptions | None = None) -> DocumentCounts:
     """One task's changes, one for each key."""
     sender, style = _sender(), style or alias.style
     for deletes in (False, True):
@@ -198,7 +204,7 @@ def test_what_is_only_added_is_left_out_where_it_is(alias: Alias) -> None:
     """A data stream has each document once, whichever of its indexes took it."""
     alias.shelves = [Shelf({"a": (0, "{}")}), Shelf()]
     sender = _sender()
-    style = Style("all", create=True, over="all")
+    style = WriteOptions("all", create=True, over="all")
     sender.put(style, {"v": pa.array(["1", "2"])}, pa.array(["a", "b"]), None, np.arange(2))
     assert sender.finish().indexed >= 1
     assert alias.documents == [("a", "{}"), ("b", '{"v":2}')]

@@ -11,35 +11,35 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError, RetriableError
-from connector.opensearch.bulk.actions import Style
-from connector.opensearch.indexes.index_admin import Index, Indexes, found, meta, requests
-from connector.opensearch.indexes.index_identity import lost, noted, read
-from connector.opensearch.indexes.index_name_dates import Pattern
-from connector.opensearch.indexes.index_templates import united
-from connector.sink.destinations.opensearch.timestamps import Dating
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Part
-from serde.events.source_positions import unplaced
+from connector.opensearch.bulk.actions import WriteOptions
+from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo, encode_meta, join_names, parse_index
+from connector.opensearch.indexes.index_identity import decode_ids, encode_ids, explain_loss
+from connector.opensearch.indexes.index_name_dates import IndexNamePattern
+from connector.opensearch.indexes.index_templates import merge_properties
+from connector.sink.destinations.opensearch.timestamps import TimestampRule
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch
+from serde.events.source_positions import unknown_positions
 
 NOTED = {"versions": "source"}
 
 
 def _index(created: int, aliases: dict[str, Any] | None = None, *, noted: bool = False, **more: Any) -> dict[str, Any]:
-    mappings = {"properties": {f"f{created}": {"type": "long"}}, **({"_meta": meta(NOTED)} if noted else {})}
+    mappings = {"properties": {f"f{created}": {"type": "long"}}, **({"_meta": encode_meta(NOTED)} if noted else {})}
     settings = {"index": {"creation_date": str(created), "uuid": f"u{created}"}}
     return {"aliases": aliases or {}, "mappings": mappings, "settings": settings, **more}
 
 
 def test_an_index_is_written_by_its_name() -> None:
     """What is an index itself is written as ever, and no look-up is needed."""
-    index = found("a", {"a": _index(1, noted=True)})
-    assert (index.style(partial=False), index.noted) == (Style("a"), NOTED)
+    index = parse_index("a", {"a": _index(1, noted=True)})
+    assert (index.style(partial=False), index.noted) == (WriteOptions("a"), NOTED)
 
 
 def test_an_alias_of_one_index_is_written_by_the_indexs_name() -> None:
     """So that a rollover in the middle of a batch parts no documents that are looked for in one place."""
-    index = found("a", {"a-1": _index(1, {"a": {}})})
-    assert index.style(partial=True) == Style("a-1", partial=True)
+    index = parse_index("a", {"a-1": _index(1, {"a": {}})})
+    assert index.style(partial=True) == WriteOptions("a-1", partial=True)
 
 
 def test_a_rolled_over_alias() -> None:
@@ -49,28 +49,28 @@ def test_a_rolled_over_alias() -> None:
         "a-1": _index(1, {"a": {"is_write_index": False}}),
         "a-2": _index(2, {"a": {"is_write_index": False}}, noted=True),
     }
-    index = found("a", told)
-    assert index.style(partial=False) == Style("a-3", over="a", behind=("a-1", "a-2", "a-3"))
+    index = parse_index("a", told)
+    assert index.style(partial=False) == WriteOptions("a-3", over="a", behind=("a-1", "a-2", "a-3"))
     assert (index.noted, index.properties, index.rolled) == (NOTED, {"f3": {"type": "long"}}, {"f2": {"type": "long"}})
-    told["a-3"]["mappings"]["_meta"] = meta(NOTED)
-    assert found("a", told).rolled is None
+    told["a-3"]["mappings"]["_meta"] = encode_meta(NOTED)
+    assert parse_index("a", told).rolled is None
 
 
-class _Now(Indexes):
+class _Now(IndexAdmin):
     """A cluster in which an alias stands for something else by now."""
 
-    def __init__(self, now: Index) -> None:
+    def __init__(self, now: IndexInfo) -> None:
         self._now = now
 
-    def current(self, index: Index) -> Index:
+    def current(self, index: IndexInfo) -> IndexInfo:
         return index if not index.behind else self._now
 
 
 def test_an_index_that_leaves_its_alias_sends_the_batch_again() -> None:
     """What was sent to it is behind no alias; an index that came, or a name without alias, is all right."""
-    before, rolled, dropped = (Index("a", {}, {}, behind=tuple(names)) for names in ("12", "123", "23"))
+    before, rolled, dropped = (IndexInfo("a", {}, {}, behind=tuple(names)) for names in ("12", "123", "23"))
     _Now(rolled).stayed(before)
-    _Now(rolled).stayed(Index("a", {}, {}))
+    _Now(rolled).stayed(IndexInfo("a", {}, {}))
     with pytest.raises(RetriableError, match="1 left alias a"):
         _Now(dropped).stayed(before)
 
@@ -87,32 +87,34 @@ def test_an_index_that_leaves_its_alias_sends_the_batch_again() -> None:
 def test_aliases_that_documents_cannot_be_kept_behind(aliases: list[dict[str, Any]], text: str) -> None:
     """Without an index that takes documents, or with a part of them hidden, the sink stops and says what to do."""
     with pytest.raises(FatalError, match=text):
-        found("a", {f"a-{n}": _index(n, {"a": told}) for n, told in enumerate(aliases)})
+        parse_index("a", {f"a-{n}": _index(n, {"a": told}) for n, told in enumerate(aliases)})
 
 
 def test_a_data_stream() -> None:
     """A stream is only added to, and its indexes are looked through under its name."""
     told = {".ds-s-000001": _index(1, data_stream="s"), ".ds-s-000002": _index(2, data_stream="s", noted=True)}
-    assert found("s", told).style(partial=False) == Style("s", create=True, over="s")
+    assert parse_index("s", told).style(partial=False) == WriteOptions("s", create=True, over="s")
 
 
 def test_names_with_a_time() -> None:
     """The time is UTC's; the expression fits the indexes of one name, and not those of a longer one."""
-    pattern = Pattern("${topic}-${timestamp}", "yyyy.MM.dd-HH")
+    pattern = IndexNamePattern("${topic}-${timestamp}", "yyyy.MM.dd-HH")
     times = pa.array([datetime(2024, 2, 29, 23, 59, tzinfo=UTC), None], pa.timestamp("us", "UTC"))
     assert pattern.indexes("Shop.Orders", times).to_pylist() == ["shop.orders-2024.02.29-23", None]
     fits = pattern.regexp("shop").fullmatch
     assert [bool(fits(n)) for n in ("shop-2024.02.29-23", "shop-items-2024.02.29-23", "shop-x")] == [True, False, False]
-    assert Pattern("${timestamp}_${topic}", "yyyy").any_of("a") == "*_a"
+    assert IndexNamePattern("${timestamp}_${topic}", "yyyy").wildcard("a") == "*_a"
 
 
-def _part(dedup: list[int], **columns: Any) -> Part:
-    none, rows = np.full(len(dedup), NONE), pa.RecordBatch.from_pydict({"id": list(range(len(dedup))), **columns})
-    order = Order(none, none, np.array(dedup), none, unplaced(len(dedup)), np.zeros(len(dedup), np.uint8))
-    return Part(rows, order, np.zeros(len(dedup), np.bool_), np.ones(len(dedup), np.bool_))
+def _part(dedup: list[int], **columns: Any) -> ChangeBatch:
+    none, rows = np.full(len(dedup), NO_VALUE), pa.RecordBatch.from_pydict({"id": list(range(len(dedup))), **columns})
+    order = ChangeOrder(
+        none, none, np.array(dedup), none, unknown_positions(len(dedup)), np.zeros(len(dedup), np.uint8)
+    )
+    return ChangeBatch(rows, order, np.zeros(len(dedup), np.bool_), np.ones(len(dedup), np.bool_))
 
 
-def _days(dating: Dating, part: Part, dedup_column: str = "__source_ts_ns") -> list[str | None]:
+def _days(dating: TimestampRule, part: ChangeBatch, dedup_column: str = "__source_ts_ns") -> list[str | None]:
     return [None if t is None else f"{t:%Y-%m-%d}" for t in dating.times(part, dedup_column).to_pylist()]
 
 
@@ -120,16 +122,16 @@ def test_the_time_of_a_row() -> None:
     """The first field that has one; the time at the source where that may stand in; none where there is none."""
     millis = 1_700_000_000_000
     part = _part(
-        [millis * 10**6, NONE, NONE, NONE],
+        [millis * 10**6, NO_VALUE, NO_VALUE, NO_VALUE],
         n=[None, millis, None, 2**62],
         d=[date(2024, 1, 1), date(2024, 1, 2), None, None],
         text=["2024-03-01T00:30:00+01:00", "soon", "2024-03-03 10:00:00", None],
     )
-    assert _days(Dating(("n", "d"), source=False), part) == ["2024-01-01", "2023-11-14", None, None]
-    assert _days(Dating(("absent", "text"), source=True), part) == ["2024-02-29", None, "2024-03-03", None]
-    assert _days(Dating((), source=True), part) == ["2023-11-14", None, None, None]
-    assert _days(Dating((), source=True), part, "lsn") == [None] * 4
-    assert _days(Dating((), source=False), part) == [None] * 4
+    assert _days(TimestampRule(("n", "d"), source=False), part) == ["2024-01-01", "2023-11-14", None, None]
+    assert _days(TimestampRule(("absent", "text"), source=True), part) == ["2024-02-29", None, "2024-03-03", None]
+    assert _days(TimestampRule((), source=True), part) == ["2023-11-14", None, None, None]
+    assert _days(TimestampRule((), source=True), part, "lsn") == [None] * 4
+    assert _days(TimestampRule((), source=False), part) == [None] * 4
 
 
 def test_fields_of_a_template_are_added_to() -> None:
@@ -137,7 +139,7 @@ def test_fields_of_a_template_are_added_to() -> None:
     known = {"a": {"type": "long"}, "o": {"properties": {"x": {"type": "long"}}}}
     wanted = {"a": {"type": "text"}, "b": {"type": "text"}, "o": {"properties": {"y": {"type": "text"}}}}
     inner = {"x": {"type": "long"}, "y": {"type": "text"}}
-    assert united(known, wanted) == {"a": {"type": "long"}, "b": {"type": "text"}, "o": {"properties": inner}}
+    assert merge_properties(known, wanted) == {"a": {"type": "long"}, "b": {"type": "text"}, "o": {"properties": inner}}
 
 
 @pytest.mark.parametrize(
@@ -157,14 +159,14 @@ def test_fields_of_a_template_are_added_to() -> None:
 )
 def test_what_tells_that_documents_are_gone(before: dict[str, str], now: dict[str, str], text: str | None) -> None:
     """A name without index, another index of the same name; an alias may roll over, lose old indexes, take a name."""
-    reason = lost("a", read(noted(before)), now)
+    reason = explain_loss("a", decode_ids(encode_ids(before)), now)
     assert reason is None if text is None else reason is not None and text in reason
 
 
 def test_many_names_are_asked_for_in_few_requests() -> None:
     """Each name once, in order, in lines that a node takes, also when each of its letters is escaped."""
     names = [f"{'é' * 100}{number}" for number in range(40)] + ["a"] * 3
-    lines = list(requests(names))
+    lines = list(join_names(names))
     assert ",".join(lines).split(",") == names
     assert all(len(quote(line)) < 4_000 for line in lines) and len(lines) < 12
-    assert list(requests([])) == []
+    assert list(join_names([])) == []

@@ -14,16 +14,16 @@ import pytest
 
 from serde.avro import single_datum as one_by_one
 from serde.avro.converter import AvroConverter
-from serde.avro.schema_source import Texts, UnknownSchema
-from serde.converter import converter
-from serde.messages import Decoded
+from serde.avro.schema_source import SchemaTexts, UnknownSchema
+from serde.converter import make_converter
+from serde.messages import DecodedMessages
 from tests.model import avro, recordings
 from tests.model.avro import framed, written
 
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 
 
-def decode(schema: Any, *messages: bytes | None, wanted: frozenset[str] | None = None) -> Decoded:
+def decode(schema: Any, *messages: bytes | None, wanted: frozenset[str] | None = None) -> DecodedMessages:
     """Whole messages through a converter whose registry has one schema."""
     return AvroConverter(avro.fetch(schema), wanted).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
 
@@ -59,7 +59,7 @@ def test_recorded_images_are_those_of_json(table: str) -> None:
     schemas = recordings.writer_schemas()
     told = {
         recordings.AVRO: AvroConverter(lambda number: (schemas[number],)),
-        "json_schema_envelope": converter("json-schema"),
+        "json_schema_envelope": make_converter("json-schema"),
     }
     images = []
     for variant, reader in told.items():
@@ -264,7 +264,7 @@ def test_an_unknown_id_is_a_fault_of_its_messages() -> None:
     """What the registry does not have is a fault; other messages are read."""
     schema = record(("a", "int"))
 
-    def fetch(number: int) -> Texts:
+    def fetch(number: int) -> SchemaTexts:
         if number != avro.ID:
             raise UnknownSchema("gone")
         return (json.dumps(schema),)
@@ -278,7 +278,7 @@ def test_an_unknown_id_is_a_fault_of_its_messages() -> None:
 def test_a_registry_that_is_away_is_no_fault() -> None:
     """Any other error of the registry leaves the decoder: no message is to blame."""
 
-    def fetch(number: int) -> Texts:
+    def fetch(number: int) -> SchemaTexts:
         raise TimeoutError(number)
 
     with pytest.raises(TimeoutError):
@@ -296,8 +296,8 @@ def test_schemas_that_refer_to_others() -> None:
 def test_long_lists_beside_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few datums with very many items among many with few are read as exactly, and only they one by one."""
     single: list[object] = []
-    read = one_by_one.read
-    monkeypatch.setattr(one_by_one, "read", lambda *datum: single.append(datum) or read(*datum))
+    read = one_by_one.read_datum
+    monkeypatch.setattr(one_by_one, "read_datum", lambda *datum: single.append(datum) or read(*datum))
     schema = record(("a", {"type": "array", "items": ["null", "long"]}), ("b", "string"))
     values = [{"a": [("long", n) for n in range(index % 3)], "b": "x"} for index in range(1000)]
     values[500] = {"a": [("long", n) if n % 7 else None for n in range(50_000)], "b": "long"}
@@ -330,13 +330,13 @@ def test_slices_and_large_arrays() -> None:
 
 def test_avro_taken_for_json_says_so() -> None:
     """Without a converter named, such a message is a dead letter that tells which one reads it."""
-    outcome = converter("auto").decode(pa.array([framed(b"\x02")], pa.binary()), "VALUE_CONVERTER")
+    outcome = make_converter("auto").decode(pa.array([framed(b"\x02")], pa.binary()), "VALUE_CONVERTER")
     assert [fault.reason for fault in outcome.faults] == [
         "not JSON: it starts as Avro of a schema registry does; the AvroConverter reads that"
     ]
 
 
-def _keys(expected: pa.StructType | None, schema: Any, *values: Any) -> Decoded:
+def _keys(expected: pa.StructType | None, schema: Any, *values: Any) -> DecodedMessages:
     messages = pa.array([framed(written(schema, value)) for value in values], pa.binary())
     return AvroConverter(avro.fetch(schema)).decode(messages, "KEY_CONVERTER", expected)
 

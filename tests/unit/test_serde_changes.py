@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.converter import converter
-from serde.events.changes import Changes, Unwrap, changes
-from serde.events.source_positions import NONE
-from serde.faults import Fault
+from serde.converter import make_converter
+from serde.events.changes import Changes, UnwrapSettings, extract_changes
+from serde.events.source_positions import NO_VALUE
+from serde.faults import RecordError
 from tests.unit.test_serde_json import decode, dump, framed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-UNWRAP = Unwrap(("op", "table", "source.ts_ns", "db", "ts_ms"))
+UNWRAP = UnwrapSettings(("op", "table", "source.ts_ns", "db", "ts_ms"))
 SOURCE = {"ts_ms": 5, "ts_us": 5001, "ts_ns": 5001002, "db": "d", "schema": "s", "table": "t", "lsn": 77}
 
 
@@ -27,10 +27,10 @@ def envelope(op: Any, before: Any = None, after: Any = None, **more: Any) -> byt
     return dump({**document, **more})
 
 
-def one(*messages: bytes, unwrap: Unwrap = UNWRAP) -> tuple[Changes, tuple[Fault, ...], int]:
+def one(*messages: bytes, unwrap: UnwrapSettings = UNWRAP) -> tuple[Changes, tuple[RecordError, ...], int]:
     """The changes of messages that make one block."""
     (block,) = decode(*messages).blocks
-    made, faults, other = changes(block, unwrap)
+    made, faults, other = extract_changes(block, unwrap)
     assert made is not None
     return made, faults, other
 
@@ -76,7 +76,7 @@ def test_images_that_differ_are_brought_together() -> None:
 def test_without_keep_before_a_delete_has_no_row() -> None:
     """Where only the key counts the image is not made."""
     made, _, _ = one(
-        envelope("c", after={"id": 1}), envelope("d", before={"id": 2}), unwrap=Unwrap((), keep_before=False)
+        envelope("c", after={"id": 1}), envelope("d", before={"id": 2}), unwrap=UnwrapSettings((), keep_before=False)
     )
     assert made.row.is_null().to_pylist() == [False, True] and made.deleted.tolist() == [False, True]
 
@@ -117,7 +117,7 @@ def test_flattened_event_is_read_by_its_added_columns() -> None:
         b'{"id":3}',
     )
     assert made.op.tolist() == [ord("d"), ord("u"), 0] and made.deleted.tolist() == [True, False, False]
-    assert made.ts_ns.to_pylist() == [7, 9, None] and made.place[:, 1].tolist() == [8, 10, NONE]
+    assert made.ts_ns.to_pylist() == [7, 9, None] and made.place[:, 1].tolist() == [8, 10, NO_VALUE]
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_flattened_event_is_read_by_its_added_columns() -> None:
 def test_other_kinds_of_events_never_become_rows(message: bytes) -> None:
     """Transactions, heartbeats, logical messages and schema changes are counted, not written."""
     (block,) = decode(message).blocks
-    assert changes(block, UNWRAP) == (None, (), 1)
+    assert extract_changes(block, UNWRAP) == (None, (), 1)
 
 
 def test_optional_flags_are_those_of_the_image() -> None:
     """A schema block tells which columns may be null; added columns may."""
     record = _records("json_schema_envelope/js.public.order_lines.jsonl", "value")
-    (block,) = converter("auto").decode(record, "VALUE_CONVERTER").blocks
-    made, _, _ = changes(block, UNWRAP)
+    (block,) = make_converter("auto").decode(record, "VALUE_CONVERTER").blocks
+    made, _, _ = extract_changes(block, UNWRAP)
     assert made is not None and {name: made.optional[name] for name in ("order_id", "price", "__op")} == {
         "order_id": False,
         "price": True,
@@ -167,11 +167,11 @@ _EXOTIC = {
 def test_recorded_events_decode(path: str) -> None:
     """Every recorded key and value decodes; side topics become no table."""
     for part, stage in (("key", "KEY_CONVERTER"), ("value", "VALUE_CONVERTER")):
-        decoded = converter("auto").decode(_records(path, part), stage)  # type: ignore[arg-type]
+        decoded = make_converter("auto").decode(_records(path, part), stage)  # type: ignore[arg-type]
         reasons = {fault.reason for fault in decoded.faults}
         assert reasons <= (_EXOTIC if "exotic" in path and "schema" in path else set())
         if part == "value":
-            made = [changes(block, UNWRAP) for block in decoded.blocks]
+            made = [extract_changes(block, UNWRAP) for block in decoded.blocks]
             assert not any(faults for _, faults, _ in made)
             side = "transaction" in path or ".message." in path
             assert all((change is None) is side for change, _, _ in made)
@@ -181,10 +181,10 @@ def test_recorded_events_decode(path: str) -> None:
 def test_reading_only_what_is_wanted_changes_nothing(path: str) -> None:
     """The changes are the same when the rest of the envelope is not read."""
     records = _records(path, "value")
-    whole = converter("auto").decode(records, "VALUE_CONVERTER")
-    narrow = converter("auto", UNWRAP.wanted).decode(records, "VALUE_CONVERTER")
+    whole = make_converter("auto").decode(records, "VALUE_CONVERTER")
+    narrow = make_converter("auto", UNWRAP.wanted).decode(records, "VALUE_CONVERTER")
     for one, other in zip(whole.blocks, narrow.blocks, strict=True):
-        mine, yours = changes(one, UNWRAP)[0], changes(other, UNWRAP)[0]
+        mine, yours = extract_changes(one, UNWRAP)[0], extract_changes(other, UNWRAP)[0]
         assert mine is not None and yours is not None
         assert repr(mine.row.to_pylist()) == repr(yours.row.to_pylist())  # NaN equals NaN there
         assert mine.ts_ns.equals(yours.ts_ns) and mine.total_order.equals(yours.total_order)
@@ -240,7 +240,7 @@ def test_cloud_events_with_schema() -> None:
     names = ["id", "source", "specversion", "iodebeziumop", "iodebeziumtsms"]
     fields = [*({"type": "string", "optional": True, "field": name} for name in names), data]
     (block,) = decode(framed(fields, cloud(1, after={"id": 5}))).blocks
-    made, _, _ = changes(block, UNWRAP)
+    made, _, _ = extract_changes(block, UNWRAP)
     assert made is not None
     assert (made.row.type.field("id").type, made.optional["id"]) == (pa.int32(), False)
 
@@ -249,6 +249,6 @@ def test_expected_columns_are_those_of_the_images() -> None:
     """The table's columns are expected of the images, not of the attributes that have the same names."""
     expected = pa.struct([("id", pa.int64()), ("source", pa.int64())])
     (block,) = decode(dump(cloud(1, after={"id": 5, "source": None})), expected=expected).blocks
-    made, faults, _ = changes(block, UNWRAP)
+    made, faults, _ = extract_changes(block, UNWRAP)
     assert made is not None
     assert made.row.to_pylist()[0]["id"] == 5 and not faults

@@ -10,12 +10,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types.conversion import converted
-from connector.iceberg.types.variants import as_text, decoded, encoded
-from connector.opensearch.documents.document_ids import document_ids
+from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.variants import decode_variants, encode_variants, to_json_text
+from connector.opensearch.documents.document_ids import build_document_ids
 from connector.sink.convert.decoder import decode
-from connector.sink.destinations.iceberg.lookups.deleted_keys import key_text
-from serde.converter import converter
+from connector.sink.destinations.iceberg.lookups.deleted_keys import keys_to_text
+from serde.converter import make_converter
 from tests.tiers import tiered
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
@@ -69,7 +69,7 @@ def test_a_whole_number_that_a_floating_column_cannot_hold_is_a_fault(kind: str,
     texts = [str(good), str(bad), "0.1", f"{bad}.0", "1e400" if kind == "double" else "1e39"]
     messages = [front + f'{{"v":{text},"a":[]}}}}'.encode() for text in texts]
     messages += [front + f'{{"v":null,"a":[1.5,{text}]}}}}'.encode() for text in texts]
-    outcome = converter("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    outcome = make_converter("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
     assert [fault.row for fault in outcome.faults] == [1, 4, 6, 9]
     (block,) = outcome.blocks
     made = pa.array([float(good), 0.1, float(bad)], pa.float32() if kind == "float" else pa.float64()).to_pylist()
@@ -147,7 +147,7 @@ NUMBERS: list[tuple[pa.DataType, list[Any], pa.DataType, list[Any]]] = [
 @pytest.mark.parametrize(("source", "values", "target", "expected"), NUMBERS)
 def test_conversion_loses_no_digit(source: pa.DataType, values: list[Any], target: pa.DataType, expected: Any) -> None:
     """A number goes into a column that holds it, inside of lists and maps too; the others are named."""
-    made, bad = converted(pa.array(values, source), target)
+    made, bad = convert(pa.array(values, source), target)
     assert bad is not None or target == pa.string()
     lost = [] if bad is None else bad.tolist()
     kept = [None if lost and lost[at] else value for at, value in enumerate(made.to_pylist())]
@@ -161,7 +161,7 @@ def test_a_decimal_goes_into_every_scale_that_holds_it(scale: int, more: int) ->
     most = 10 ** (38 - more)
     units = [0, -1, 320, most - 1, 1 - most, *([most, -5 * most] if more else [])]
     values = pa.array([Decimal(f"{unit}E-{scale}") for unit in units], pa.decimal128(38, scale))
-    made, bad = converted(values, pa.decimal128(38, scale + more))
+    made, bad = convert(values, pa.decimal128(38, scale + more))
     fits = [abs(unit) < most for unit in units]
     assert made.to_pylist() == [value if fit else None for value, fit in zip(values.to_pylist(), fits, strict=True)]
     assert all(fits) if bad is None else bad.tolist() == [not fit for fit in fits]
@@ -190,9 +190,9 @@ def test_a_decimal_is_one_text_whatever_its_size() -> None:
     values = [Decimal(0), Decimal("-0.0"), Decimal("1E-10"), Decimal("-1.5E-8"), Decimal("123456.5")]
     keys = pa.array(values, pa.decimal128(20, 10))
     texts = ["0.0000000000", "0.0000000000", "0.0000000001", "-0.0000000150", "123456.5000000000"]
-    assert document_ids([keys]).to_pylist() == texts
-    assert key_text([keys]).to_pylist() == texts
-    assert document_ids([pa.array(["a"] * 5), keys]).to_pylist() == [
+    assert build_document_ids([keys]).to_pylist() == texts
+    assert keys_to_text([keys]).to_pylist() == texts
+    assert build_document_ids([pa.array(["a"] * 5), keys]).to_pylist() == [
         f"a-{text.replace('-', chr(92) + '-')}" for text in texts
     ]
 
@@ -223,7 +223,7 @@ WIDE = [
 @pytest.mark.parametrize("number", WIDE)
 def test_a_variant_keeps_every_digit(number: str) -> None:
     """What was written as a variant is read back as the same number, as it is when rows are copied."""
-    (text,) = decoded(encoded(pa.chunked_array([[f'{{"a":[{number}]}}']]))).to_pylist()
+    (text,) = decode_variants(encode_variants(pa.chunked_array([[f'{{"a":[{number}]}}']]))).to_pylist()
     assert json.loads(text, parse_float=Decimal, parse_int=Decimal) == {"a": [Decimal(number)]}
 
 
@@ -231,11 +231,11 @@ def test_a_variant_keeps_every_digit(number: str) -> None:
 def test_a_document_that_a_variant_cannot_hold_stays_text(number: str) -> None:
     """A number that a variant has no room for does not become another one: the document is a text there."""
     document = f'{{"a":{number}}}'
-    (text,) = decoded(encoded(pa.chunked_array([[document]]))).to_pylist()
+    (text,) = decode_variants(encode_variants(pa.chunked_array([[document]]))).to_pylist()
     assert json.loads(text) == document
 
 
 def test_no_number_in_a_document_is_a_word() -> None:
     """NaN and the infinities have no form in JSON: in documents they are Java's words, not null."""
     column = pa.array([{"a": float("nan"), "b": [float("inf"), float("-inf")]}])
-    assert json.loads(as_text(column, keep_nulls=True)[0].as_py()) == {"a": "NaN", "b": ["Infinity", "-Infinity"]}
+    assert json.loads(to_json_text(column, keep_nulls=True)[0].as_py()) == {"a": "NaN", "b": ["Infinity", "-Infinity"]}

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from serde.avro.converter import AvroConverter
-from serde.converter import converter
+from serde.converter import make_converter
 from serde.emit.avro_schema import avro_schema
-from serde.emit.type_mapping import Binaries, Decimals, Times
-from serde.messages import Decoded
+from serde.emit.type_mapping import BinaryMode, DecimalMode, TimeMode
+from serde.messages import DecodedMessages
 from tests.model import avro
 from tests.unit.test_serde_json import framed
 
@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Case, ...]] = {
 }
 
 
-def _found(decoded: Decoded) -> tuple[Any, pa.DataType]:
+def _found(decoded: DecodedMessages) -> tuple[Any, pa.DataType]:
     assert decoded.faults == ()
     (block,) = decoded.blocks
     column = block.fields.field("f")
@@ -136,7 +136,7 @@ def test_mode(mode: str, case: Case) -> None:
     kind, name, more, value, expected, arrow = case
     schema = {"type": kind, "optional": True, **({"name": name} if name else {}), **more, "field": "f"}
     json_message = pa.array([framed([schema], {"f": value})], pa.binary())
-    assert _found(converter("json-schema").decode(json_message, "VALUE_CONVERTER")) == (expected, arrow), mode
+    assert _found(make_converter("json-schema").decode(json_message, "VALUE_CONVERTER")) == (expected, arrow), mode
     row = {"type": "struct", "name": "t.Value", "optional": False, "fields": [schema]}
     writer = avro_schema(row)
     datum = avro.written(_bare(writer), {"f": _datum(value, schema)})
@@ -156,6 +156,6 @@ def _bare(schema: Any) -> Any:
 
 def test_every_mode_is_here() -> None:
     """The modes that the source can write are all read."""
-    told = {"decimal": Decimals, "time": Times, "binary": Binaries}
+    told = {"decimal": DecimalMode, "time": TimeMode, "binary": BinaryMode}
     option = {"decimal": "decimal.handling.mode", "time": "time.precision.mode", "binary": "binary.handling.mode"}
     assert {f"{option[k]}={mode}" for k, modes in told.items() for mode in get_args(modes)} <= set(CASES)

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.converter import converter
-from serde.events.changes import Changes, Unwrap, changes
-from serde.events.source_positions import NONE
+from serde.converter import make_converter
+from serde.events.changes import Changes, UnwrapSettings, extract_changes
+from serde.events.source_positions import NO_VALUE
 
-UNWRAP = Unwrap(("op",))
+UNWRAP = UnwrapSettings(("op",))
 
 
 def _changes(*sources: dict[str, Any], order: int | None = None) -> Changes:
@@ -24,8 +24,8 @@ def _changes(*sources: dict[str, Any], order: int | None = None) -> Changes:
 
 def _made(values: list[dict[str, Any]]) -> Changes:
     raw = pa.array([json.dumps(value).encode() for value in values], pa.binary())
-    (block,) = converter("auto", UNWRAP.wanted).decode(raw, "VALUE_CONVERTER").blocks
-    made, faults, _ = changes(block, UNWRAP)
+    (block,) = make_converter("auto", UNWRAP.wanted).decode(raw, "VALUE_CONVERTER").blocks
+    made, faults, _ = extract_changes(block, UNWRAP)
     assert made is not None and not faults
     return made
 
@@ -87,7 +87,7 @@ def test_places_rise_with_the_log(connector: str, flattened: bool) -> None:
     rows = [{"id": 1, "__op": "u", **{f"__source_{name}": v for name, v in source.items()}} for source in sources]
     made = _made(rows) if flattened else _changes(*sources)
     places = [tuple(place) for place in made.place[:, 1:].tolist()]
-    assert places == sorted(set(places)) and all(place[0] != NONE for place in places)
+    assert places == sorted(set(places)) and all(place[0] != NO_VALUE for place in places)
     assert len(set(made.place[:, 0].tolist())) == 1
 
 
@@ -97,7 +97,7 @@ def test_a_server_may_be_anything(server: Any, flattened: bool) -> None:
     """What is no number of a server ends no task."""
     source = {**_mysql(), "server_id": server}
     row = {"id": 1, "__op": "u", **{f"__source_{name}": value for name, value in source.items()}}
-    assert (_made([row]) if flattened else _changes(source)).place[0, 1] != NONE
+    assert (_made([row]) if flattened else _changes(source)).place[0, 1] != NO_VALUE
 
 
 def test_places_of_one_lsn_rise_with_the_transaction() -> None:
@@ -167,4 +167,4 @@ def test_a_number_of_a_transaction_may_be_anything(gtid: Any, flattened: bool) -
 )
 def test_what_is_no_position_is_none(source: dict[str, Any]) -> None:
     """A source that tells none, or one of another shape, is compared by nothing."""
-    assert _changes({"name": "s", **source}).place[:, 1].tolist() == [NONE]
+    assert _changes({"name": "s", **source}).place[:, 1].tolist() == [NO_VALUE]

@@ -11,7 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from serde.arrays import encode
+from serde.arrays import encode_unscaled
 from tests.unit.test_serde_json import decode, framed, rows
 
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
@@ -178,7 +178,7 @@ def test_decimal(text: str) -> None:
     """Base64 two's complement with scale and precision in text parameters."""
     number = Decimal(text)
     parameters = {"scale": "2", "connect.decimal.precision": "12"}
-    value = encode(int(number.scaleb(2)))
+    value = encode_unscaled(int(number.scaleb(2)))
     assert one("bytes", CONNECT + "Decimal", value, parameters=parameters) == (number, pa.decimal128(12, 2))
 
 
@@ -193,7 +193,7 @@ def test_decimal_without_precision_is_38_wide() -> None:
 def test_decimal_beyond_its_precision_is_a_fault() -> None:
     """A number that has more digits than declared is not cut."""
     outcome, _ = one(
-        "bytes", CONNECT + "Decimal", encode(1000), parameters={"scale": "0", "connect.decimal.precision": "3"}
+        "bytes", CONNECT + "Decimal", encode_unscaled(1000), parameters={"scale": "0", "connect.decimal.precision": "3"}
     )
     assert "cannot be represented" in outcome
 
@@ -215,7 +215,7 @@ def test_decimal_as_json_number_is_exact() -> None:
 def test_variable_scale_decimal_is_exact_text(scale: int, unscaled: int, text: str) -> None:
     """The scale differs per value, so the number travels as text."""
     fields = [{"type": "int32", "field": "scale"}, {"type": "bytes", "field": "value"}]
-    value = {"scale": scale, "value": encode(unscaled)}
+    value = {"scale": scale, "value": encode_unscaled(unscaled)}
     assert one("struct", DATA + "VariableScaleDecimal", value, fields=fields) == (text, pa.string())
 
 

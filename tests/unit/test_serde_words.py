@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serde.avro.converter import AvroConverter
-from serde.connect.iso_text import EVERY, WORDS, civil
-from serde.connect.type_table import NAMED
-from serde.converter import converter
-from serde.events.changes import Unwrap, changes
-from serde.messages import Decoded
+from serde.connect.iso_text import ALL_COLUMNS, TEXT_CONVERSIONS, format_date
+from serde.connect.type_table import SEMANTIC_TYPES
+from serde.converter import make_converter
+from serde.events.changes import UnwrapSettings, extract_changes
+from serde.messages import DecodedMessages
 from tests.model import avro, recordings
 from tests.unit.test_serde_json import framed
 
@@ -26,7 +26,7 @@ _EPOCH = date(1970, 1, 1)
 def one(kind: str, name: str, value: Any, *, columns: frozenset[str] = frozenset({"f"})) -> Any:
     """The text of one field, read from JSON and from Avro alike; the reason where it is a fault."""
     schema = {"type": kind, "optional": True, "field": "f", "name": name}
-    told = converter("json-schema", words=columns).decode(
+    told = make_converter("json-schema", words=columns).decode(
         pa.array([framed([schema], {"f": value})], pa.binary()), "VALUE_CONVERTER"
     )
     own = {"int32": "int", "int64": "long", "string": "string"}[kind]
@@ -37,7 +37,7 @@ def one(kind: str, name: str, value: Any, *, columns: frozenset[str] = frozenset
     return _outcome(told)
 
 
-def _outcome(decoded: Decoded) -> Any:
+def _outcome(decoded: DecodedMessages) -> Any:
     if decoded.faults:
         return decoded.faults[0].reason
     return decoded.blocks[0].fields.to_pylist()[0]["f"]
@@ -75,7 +75,7 @@ def _outcome(decoded: Decoded) -> Any:
 def test_text(kind: str, name: str, value: Any, text: str) -> None:
     """Every value has one text, the numbers that stand for infinity its word."""
     assert one(kind, name, value) == text
-    assert one(kind, name, value, columns=frozenset({EVERY})) == text
+    assert one(kind, name, value, columns=frozenset({ALL_COLUMNS})) == text
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ def test_what_means_nothing_is_still_a_fault(kind: str, name: str, value: int) -
 
 def test_other_columns_keep_their_types() -> None:
     """Only the columns that were named become text, in both images of an envelope, and what nests in them."""
-    wanted = Unwrap(("op",)).wanted
+    wanted = UnwrapSettings(("op",)).wanted
     records = recordings.load("json_schema_envelope", "exotic")
     data = pa.array([r.value for r in records], pa.binary())
-    decoded = converter("json-schema", wanted, words=frozenset({"ts", "tz", "dt", "tm", "da"})).decode(
+    decoded = make_converter("json-schema", wanted, words=frozenset({"ts", "tz", "dt", "tm", "da"})).decode(
         data, "VALUE_CONVERTER"
     )
     assert decoded.faults == ()
     (block,) = decoded.blocks
-    made, _, _ = changes(block, Unwrap(("op",)))
+    made, _, _ = extract_changes(block, UnwrapSettings(("op",)))
     assert made is not None
     types = {field.name: field.type for field in made.row.type}
     assert [types[name] for name in ("ts", "tz", "dt", "tm")] == [pa.string()] * 4
@@ -110,10 +110,10 @@ def test_other_columns_keep_their_types() -> None:
 @given(st.dates())
 def test_days_are_pythons(day: date) -> None:
     """The calendar is Python's where Python has one."""
-    assert civil((day - _EPOCH) // timedelta(1)) == day.isoformat()
+    assert format_date((day - _EPOCH) // timedelta(1)) == day.isoformat()
 
 
 def test_every_temporal_type_has_words() -> None:
     """No date or time of the table of types is forgotten."""
-    temporal = {name for (_, name), kind in NAMED.items() if pa.types.is_temporal(kind.logical)}
-    assert temporal == set(WORDS)
+    temporal = {name for (_, name), kind in SEMANTIC_TYPES.items() if pa.types.is_temporal(kind.logical)}
+    assert temporal == set(TEXT_CONVERSIONS)

@@ -8,8 +8,8 @@ import javaproperties
 import pytest
 
 from connector.settings import load
-from connector.settings.reference.markdown import outputs
-from connector.settings.sink.options import NAMES, OPTIONS, PREFIXES, SCOPES, SEARCH_SCOPES, ScopeOfOptions
+from connector.settings.reference.markdown import render_outputs
+from connector.settings.sink.options import NAMES, OPENSEARCH_SCOPES, OPTIONS, PREFIXES, SCOPES, OptionScope
 from connector.settings.source import settings as source
 
 ROOT = Path(__file__).parents[2]
@@ -26,10 +26,10 @@ SEARCH = ROOT / "config/opensearch-sink.properties"
 LAYERS = sorted((ROOT / "config/catalogs").glob("*.properties"))
 
 
-@pytest.mark.parametrize("path", outputs(), ids=str)
+@pytest.mark.parametrize("path", render_outputs(), ids=str)
 def test_generated_files_are_not_stale(path: Path) -> None:
     """Reference and complete files are what the declarations give: run make docs."""
-    assert (ROOT / path).read_text("utf-8") == outputs()[path]
+    assert (ROOT / path).read_text("utf-8") == render_outputs()[path]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.properties*")), ids=lambda path: path.name)
@@ -66,15 +66,15 @@ def shown(file: Path) -> dict[str, str]:
     return javaproperties.loads("\n".join(lines))
 
 
-@pytest.mark.parametrize(("file", "scopes"), [(SINK, SCOPES), (SEARCH, SEARCH_SCOPES)])
-def test_sink_file_shows_every_option(file: Path, scopes: tuple[ScopeOfOptions, ...]) -> None:
+@pytest.mark.parametrize(("file", "scopes"), [(SINK, SCOPES), (SEARCH, OPENSEARCH_SCOPES)])
+def test_sink_file_shows_every_option(file: Path, scopes: tuple[OptionScope, ...]) -> None:
     """A sink's file shows every key declared for it, and no other."""
     options = {option.name for scope in scopes for option in scope.options}
     assert set(shown(file)) == options | {f"{prefix.name}<key>" for scope in scopes for prefix in scope.prefixes}
 
 
-@pytest.mark.parametrize(("file", "scopes"), [(SINK, SCOPES), (SEARCH, SEARCH_SCOPES)])
-def test_shown_defaults_are_the_declared_ones(file: Path, scopes: tuple[ScopeOfOptions, ...]) -> None:
+@pytest.mark.parametrize(("file", "scopes"), [(SINK, SCOPES), (SEARCH, OPENSEARCH_SCOPES)])
+def test_shown_defaults_are_the_declared_ones(file: Path, scopes: tuple[OptionScope, ...]) -> None:
     """What a sink's file shows commented out is the declared default."""
     active = javaproperties.loads(file.read_text("utf-8"))
     options = [option for scope in scopes for option in scope.options]

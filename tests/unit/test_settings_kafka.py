@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from connector.errors import ConfigError
 from connector.settings import KafkaSettings, load
-from connector.settings.kafka.jaas import parse
+from connector.settings.kafka.jaas import parse_login
 from connector.settings.kafka.kafka import Scope
 
 BASE = {"bootstrap.servers": "localhost:9092", "debezium.sink.iceberg.warehouse": "/w"}
@@ -287,7 +287,7 @@ def test_librdkafka_takes_every_translated_key() -> None:
 def test_broken_jaas(text: str) -> None:
     """A text that is not one complete JAAS entry is refused."""
     with pytest.raises(ValueError, match="JAAS"):
-        parse(text)
+        parse_login(text)
 
 
 LOGIN = {"sasl.mechanism": "plain", "sasl.jaas.config": PLAIN}

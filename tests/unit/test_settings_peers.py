@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from connector.settings import SinkSettings, load
-from connector.settings.kafka.batching import Pace
+from connector.settings.kafka.batching import BatchPace
 
 NEEDED = {"bootstrap.servers": "localhost:9092"}
 SERVER = {**NEEDED, "debezium.source.topic.prefix": "testc", "debezium.sink.iceberg.warehouse": "/w"}
@@ -122,14 +122,14 @@ def test_files_of_iceberg_kafka_connect_run_as_they_are(tmp_path: Path, kind: st
 def test_max_batch_size_wait_means_what_it_says(tmp_path: Path) -> None:
     """MaxBatchSizeWait: a batch begins with max.batch.size events, or after max-wait-ms; looked at every interval."""
     settings = _load(tmp_path, EXAMPLES["MaxBatchSizeWait"], SERVER)
-    assert settings.batch.pace == Pace(5_000, 2_048, 30_000)
+    assert settings.batch.pace == BatchPace(5_000, 2_048, 30_000)
 
 
 def test_a_long_commit_interval_holds_no_backlog_up(tmp_path: Path) -> None:
     """Row `commit_interval` (`iceberg.control.commit.interval-ms`): batches follow it, full ones begin at once."""
     settings = _load(tmp_path, CONNECT["static by regex"], NEEDED)
-    assert settings.batch.pace == Pace(1_000, settings.batch.max_events, 300_000)
-    assert attrs.evolve(settings.batch, interval_ms=500).pace == Pace(500)
+    assert settings.batch.pace == BatchPace(1_000, settings.batch.max_events, 300_000)
+    assert attrs.evolve(settings.batch, interval_ms=500).pace == BatchPace(500)
 
 
 def test_change_data_capture_by_iceberg_kafka_connect(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_change_data_capture_by_iceberg_kafka_connect(tmp_path: Path) -> None:
     assert table.routes is not None
     assert table.routes.template == "lake_${source.schema|source.db}.${source.table}"
     assert (table.keys.of("db.orders"), table.keys.of("db.x")) == (("id", "region"), ("id",))
-    assert table.keys.comes_from("db.x") == "value"
+    assert table.keys.key_source("db.x") == "value"
     assert (table.excluded_columns, settings.events.add_fields) == (("__deleted",), ())
     assert table.partition_by == ("day(created)",)
     assert table.partition_by_table == {"db.orders": ("bucket(id, 4)",)}
@@ -153,7 +153,7 @@ def test_its_defaults_are_its_own(tmp_path: Path) -> None:
     settings = _load(tmp_path, CONNECT["dynamic"], NEEDED)
     table = settings.table
     assert (table.upsert, table.auto_create, table.allow_field_addition) == (False, False, False)
-    assert (table.create_identifier_fields, table.keys.comes_from("db.x")) == (False, "value")
+    assert (table.create_identifier_fields, table.keys.key_source("db.x")) == (False, "value")
     assert settings.spark["spark.hadoop.fs.defaultFS"] == "hdfs://x"
     assert settings.catalog.properties["client.region"] == "us-east-1"
 
@@ -165,4 +165,4 @@ def test_a_tables_own_keys_are_found_with_and_without_its_namespace(tmp_path: Pa
     assert keys.of("orders", "other.orders") == ("id",)
     text = "topics=t\niceberg.table.db.orders.id-columns=id\n"
     keys = _load(tmp_path, text, {**NEEDED, **SERVER}).table.keys
-    assert [keys.comes_from("orders", f"{space}.orders") for space in ("db", "other")] == ["value", "record"]
+    assert [keys.key_source("orders", f"{space}.orders") for space in ("db", "other")] == ["value", "record"]

@@ -11,7 +11,7 @@ from connector.errors import ConfigError
 from connector.settings import SourceSettings
 from connector.settings import load as load_sink
 from connector.settings.source.settings import is_source, load
-from serde.emit.type_mapping import Modes
+from serde.emit.type_mapping import HandlingModes
 
 BASE = "connector.class=IcebergSource\nbootstrap.servers=localhost:9092\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def test_defaults_are_debeziums(write: Write) -> None:
     """What is not given is as in Debezium."""
     settings = source(write)
     outgoing = settings.outgoing
-    assert outgoing.modes == Modes("precise", "adaptive", "bytes")
+    assert outgoing.modes == HandlingModes("precise", "adaptive", "bytes")
     assert (outgoing.tombstones, outgoing.skipped, outgoing.transactions) == (True, {"t"}, False)
     assert (outgoing.key.schemas, outgoing.value.schemas) == (True, True)
     assert settings.capture.snapshot_mode == "initial"

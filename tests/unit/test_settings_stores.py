@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from connector.errors import ConfigError, FatalError
-from connector.iceberg.catalog.file_io import AzureFileIO, storage
+from connector.iceberg.catalog.file_io import AzureFileIO, file_io_for
 from connector.runtime.jvm.jars import STORES
-from connector.runtime.jvm.lockfile import LOCK_FILE, parse
-from connector.runtime.jvm.user_jars import missing
+from connector.runtime.jvm.lockfile import LOCK_FILE, parse_lockfile
+from connector.runtime.jvm.user_jars import missing_components
 from connector.runtime.spark.session_builder import session_conf
 from connector.settings import CatalogSettings, load
-from connector.settings.iceberg.required_jars import components, for_python, guessed
+from connector.settings.iceberg.required_jars import guess_components, required_components, to_pyiceberg
 from connector.settings.source import settings as source_settings
 
 PG = {"type": "jdbc", "uri": "jdbc:postgresql://h/d"}
@@ -54,21 +54,21 @@ def catalog(given: dict[str, str], spark: dict[str, str] | None = None) -> Catal
 def test_what_a_catalog_needs_comes_by_itself(properties: dict[str, str], needed: tuple[str, ...]) -> None:
     """Scheme, type, URI and classes of a configuration tell which components of the lock it needs."""
     settings = catalog(properties)
-    assert components({**settings.properties, **settings.table_properties}) == needed
+    assert required_components({**settings.properties, **settings.table_properties}) == needed
 
 
 def test_components_are_in_the_lock() -> None:
     """Whatever can be needed is in the lock, and known to the search among the user's jars."""
-    assert set(parse(LOCK_FILE.read_text())) >= STORES
-    assert set(missing(STORES, {}, Path("/nowhere"))) == STORES
+    assert set(parse_lockfile(LOCK_FILE.read_text())) >= STORES
+    assert set(missing_components(STORES, {}, Path("/nowhere"))) == STORES
 
 
 def test_a_rest_catalog_without_a_hint_is_worth_a_try() -> None:
     """A REST catalog names its store with its tables: S3's jar is tried, unless a path or property says otherwise."""
-    assert guessed({"type": "rest", "uri": "u", "warehouse": "name"}) == ("s3",)
+    assert guess_components({"type": "rest", "uri": "u", "warehouse": "name"}) == ("s3",)
     for more in ({"warehouse": "/w"}, {"warehouse": "file:///w"}, {"gcs.project-id": "p"}, {"io-impl": AWAY}):
-        assert guessed({"type": "rest", "uri": "u", **more}) == ()
-    assert guessed({"type": "jdbc", "warehouse": "name"}) == ()
+        assert guess_components({"type": "rest", "uri": "u", **more}) == ()
+    assert guess_components({"type": "jdbc", "warehouse": "name"}) == ()
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,12 @@ def test_a_jar_that_the_user_gives_is_not_fetched(tmp_path: Path) -> None:
     }
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "mariadb-java-client-3.jar").touch()
-    assert missing(("adls", "gcs", "mariadb", "mysql", "postgresql", "s3"), given, tmp_path / "x") == ("adls", "gcs")
+    assert missing_components(("adls", "gcs", "mariadb", "mysql", "postgresql", "s3"), given, tmp_path / "x") == (
+        "adls",
+        "gcs",
+    )
     (tmp_path / "iceberg-gcp-bundle-1.11.0.jar").touch()
-    assert missing(("adls", "gcs"), {}, tmp_path) == ("adls",)
+    assert missing_components(("adls", "gcs"), {}, tmp_path) == ("adls",)
 
 
 def test_java_gets_a_region_for_an_own_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,35 +139,35 @@ def test_java_gets_a_region_for_an_own_endpoint(monkeypatch: pytest.MonkeyPatch)
         return {key.removeprefix("spark.sql.catalog.default."): text for key, text in conf.items()}
 
     own = {**PG, "warehouse": "s3://b/w", "s3.endpoint": "http://minio:9000"}
-    assert handed(own)["client.region"] == for_python(own)["client.region"] == "us-east-1"
+    assert handed(own)["client.region"] == to_pyiceberg(own)["client.region"] == "us-east-1"
     assert handed(own | {"s3.region": "eu-1"})["client.region"] == "eu-1"
     amazon = own | {"s3.endpoint": "https://s3.eu-west-1.amazonaws.com"}
     assert "client.region" not in handed(amazon)
     hadoop = {"fs.s3a.access.key": "k", "fs.s3a.path.style.access": "true"}
-    for known in (handed(own | hadoop), for_python(own | hadoop)):
+    for known in (handed(own | hadoop), to_pyiceberg(own | hadoop)):
         assert (known["s3.access-key-id"], known["s3.path-style-access"]) == ("k", "true")
 
 
 def test_python_knows_the_properties_by_its_names() -> None:
     """Addressing, roles and Azure's account reach PyIceberg's FileIO; names of its own win."""
     host = {"s3.endpoint": "https://store.example:9000"}
-    assert for_python(host)["s3.force-virtual-addressing"] == "true"
-    assert for_python(host | {"s3.path-style-access": "true"})["s3.force-virtual-addressing"] == "false"
-    assert "s3.force-virtual-addressing" not in for_python({"s3.endpoint": "http://127.0.0.1:9000"})
-    assert for_python(host | {"s3.force-virtual-addressing": "false"})["s3.force-virtual-addressing"] == "false"
-    assert for_python({"client.assume-role.arn": "a"})["client.role-arn"] == "a"
-    azure = for_python({"adls.sas-token.acc.dfs.core.windows.net": "t"}, "abfss://c@acc.dfs.core.windows.net/w")
+    assert to_pyiceberg(host)["s3.force-virtual-addressing"] == "true"
+    assert to_pyiceberg(host | {"s3.path-style-access": "true"})["s3.force-virtual-addressing"] == "false"
+    assert "s3.force-virtual-addressing" not in to_pyiceberg({"s3.endpoint": "http://127.0.0.1:9000"})
+    assert to_pyiceberg(host | {"s3.force-virtual-addressing": "false"})["s3.force-virtual-addressing"] == "false"
+    assert to_pyiceberg({"client.assume-role.arn": "a"})["client.role-arn"] == "a"
+    azure = to_pyiceberg({"adls.sas-token.acc.dfs.core.windows.net": "t"}, "abfss://c@acc.dfs.core.windows.net/w")
     assert (azure["adls.account-name"], azure["adls.sas-token"]) == ("acc", "t")
 
 
 def test_files_of_one_store_share_a_door(tmp_path: Path) -> None:
     """The client of a store is made once per process and properties; Azure's containers are found in locations."""
-    assert storage({"a": "1"}, str(tmp_path)) is storage({"a": "1"}, f"{tmp_path}/other")
-    assert storage({"a": "2"}, str(tmp_path)) is not storage({"a": "1"}, str(tmp_path))
+    assert file_io_for({"a": "1"}, str(tmp_path)) is file_io_for({"a": "1"}, f"{tmp_path}/other")
+    assert file_io_for({"a": "2"}, str(tmp_path)) is not file_io_for({"a": "1"}, str(tmp_path))
     place = "abfss://box@acc.dfs.core.windows.net/w/f"
-    azure = storage({}, place)
+    azure = file_io_for({}, place)
     assert isinstance(azure, AzureFileIO)
     assert azure.properties["adls.account-name"] == "acc"
     with pytest.raises(FatalError, match="vend credentials, or give keys"):
-        storage({"s3.remote-signing-enabled": "true"}, "s3://b/w")
+        file_io_for({"s3.remote-signing-enabled": "true"}, "s3://b/w")
     assert AzureFileIO.parse_location(place)[2] == "box/w/f"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from connector.settings import load
-from connector.settings.configdef.regexps import compiled, template
+from connector.settings.configdef.regexps import compile_java, translate_replacement
 from connector.settings.iceberg import sort_order
-from connector.settings.iceberg.partition_spec import PartitionTerm, parse, split_terms
+from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term, split_terms
 from connector.settings.iceberg.sort_order import SortTerm
 
 BASE = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
@@ -29,7 +29,7 @@ BASE = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.ice
 )
 def test_term(text: str, term: PartitionTerm) -> None:
     """A column, a time unit of a column in singular or plural, or a bucket or truncation with its width."""
-    assert parse(text) == term
+    assert parse_partition_term(text) == term
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_term(text: str, term: PartitionTerm) -> None:
 def test_no_term(text: str) -> None:
     """Anything else is refused without repeating it."""
     with pytest.raises(ValueError, match=r"term|column|transform") as caught:
-        parse(text)
+        parse_partition_term(text)
     assert not text or text not in str(caught.value)
 
 
@@ -69,14 +69,14 @@ def test_no_term(text: str) -> None:
 )
 def test_sort_term(text: str, term: SortTerm) -> None:
     """A sort term is a partition term, a direction, and where nulls go; without words it is as Iceberg has it."""
-    assert sort_order.parse(text) == term
+    assert sort_order.parse_sort_term(text) == term
 
 
 @pytest.mark.parametrize("text", ["", "a up", "a desc nulls", "nulls first first", "bucket(a)"])
 def test_no_sort_term(text: str) -> None:
     """Anything else is refused."""
     with pytest.raises(ValueError, match=r"term|transform|bucket"):
-        sort_order.parse(text)
+        sort_order.parse_sort_term(text)
 
 
 def test_terms_split_outside_parentheses() -> None:
@@ -106,12 +106,12 @@ def test_partition_by_per_table() -> None:
 )
 def test_java_replacement(pattern: str, replacement: str, topic: str, expected: str) -> None:
     """A Java expression and replacement give in Python what String.replaceAll gives."""
-    java = compiled(pattern)
-    assert java.sub(template(replacement, java), topic) == expected
+    java = compile_java(pattern)
+    assert java.sub(translate_replacement(replacement, java), topic) == expected
 
 
 @pytest.mark.parametrize("replacement", ["$", "a\\", "$1", "${x}", "${"])
 def test_broken_java_replacement(replacement: str) -> None:
     """A replacement that Java would refuse is refused."""
     with pytest.raises(ValueError, match=r"lone|group"):
-        template(replacement, compiled("a"))
+        translate_replacement(replacement, compile_java("a"))

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from attrs import evolve
 
-from connector.settings.iceberg.partition_spec import parse
-from connector.sink.destinations.iceberg.table_checks import of_partitions, of_types
+from connector.settings.iceberg.partition_spec import parse_partition_term
+from connector.sink.destinations.iceberg.table_checks import check_partitions, check_types
 from tests.unit.sink_plans import layout
 
 THERE = layout({"id": pa.int64(), "at": pa.timestamp("us"), "price": pa.decimal128(12, 2)})
@@ -25,7 +25,7 @@ BY_DAY = '{"spec-id":1,"fields":[{"name":"d","transform":"day","source-id":2,"fi
 )
 def test_a_declared_type_that_the_table_does_not_have(declared: dict[str, pa.DataType], faults: int) -> None:
     """A column that has grown since is as declared; one of another type contradicts, and is named."""
-    assert len(of_types(pa.schema(list(declared.items())), THERE)) == faults
+    assert len(check_types(pa.schema(list(declared.items())), THERE)) == faults
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ def test_a_declared_type_that_the_table_does_not_have(declared: dict[str, pa.Dat
 )
 def test_a_partition_spec_that_is_another(terms: list[str], told: str | None) -> None:
     """A spec other than partition-by is told as it is; terms of columns that the table has not do not count."""
-    assert of_partitions([parse(term) for term in terms], evolve(THERE, spec_json=BY_DAY)) == told
+    assert check_partitions([parse_partition_term(term) for term in terms], evolve(THERE, spec_json=BY_DAY)) == told
 
 
 def test_no_partitions_where_some_are_configured() -> None:
     """A table without partitions contradicts too."""
-    assert of_partitions([parse("id")], THERE) == "nothing"
+    assert check_partitions([parse_partition_term("id")], THERE) == "nothing"
 
 
 def test_identifier_fields_within_structs_are_found() -> None:

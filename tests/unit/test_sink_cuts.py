@@ -7,41 +7,46 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from connector.iceberg.commit.kafka_position import TopicPartition
-from connector.sink.microbatch.size_estimates import EVENT_BYTES, LOOKED_AT, LOOKS, Cuts
+from connector.sink.microbatch.size_estimates import (
+    DEFAULT_EVENT_BYTES,
+    SAMPLED_PARTITIONS,
+    SAMPLES_PER_PARTITION,
+    ByteLimit,
+)
 
 START, END = {("a", 0): 100}, {("a", 0): 900, ("b", 0): 200}
 
 
 def test_a_batch_that_fits_is_not_cut() -> None:
     """A range whose events are within max-bytes is one batch."""
-    assert Cuts(1_000 * EVENT_BYTES).end(START, END) == END
+    assert ByteLimit(1_000 * DEFAULT_EVENT_BYTES).end(START, END) == END
 
 
 def test_batches_follow_the_size_of_events() -> None:
     """A range is cut by the size of the events before, evenly over topic-partitions, and comes to its end."""
-    cuts = Cuts(500 * EVENT_BYTES)
+    cuts = ByteLimit(500 * DEFAULT_EVENT_BYTES)
     first = cuts.end(START, END)
     assert first == {("a", 0): 500, ("b", 0): 100}
-    cuts.note(500, 500 * 5 * EVENT_BYTES)
+    cuts.note(500, 500 * 5 * DEFAULT_EVENT_BYTES)
     second = cuts.end(first, END)
     assert 80 <= sum(second.values()) - sum(first.values()) <= 110
     at, batches = second, 2
     while at != END:
-        cuts.note(100, 100 * EVENT_BYTES // 10)
+        cuts.note(100, 100 * DEFAULT_EVENT_BYTES // 10)
         at, batches = cuts.end(at, END), batches + 1
     assert batches <= 5
 
 
 def test_a_batch_always_moves_on() -> None:
     """An event larger than max-bytes is a batch of its own, and the range still ends."""
-    cuts, at = Cuts(1), dict(START)
+    cuts, at = ByteLimit(1), dict(START)
     cuts.note(1, 10_000_000)
     moved = cuts.end(at, END)
     assert moved != at
     assert all(moved[place] <= END[place] for place in END)
 
 
-def _looking(size: Mapping[TopicPartition, Sequence[int]]) -> tuple[Cuts, list[int]]:
+def _looking(size: Mapping[TopicPartition, Sequence[int]]) -> tuple[ByteLimit, list[int]]:
     """Cuts of a megabyte, of a range of 1000 events whose sizes are told, and how many looks were taken."""
     looks: list[int] = []
 
@@ -49,7 +54,7 @@ def _looking(size: Mapping[TopicPartition, Sequence[int]]) -> tuple[Cuts, list[i
         looks.append(sum(map(len, places.values())))
         return {at: [float(size[at][offset]) for offset in offsets] for at, offsets in places.items()}
 
-    return Cuts(10**6, look), looks
+    return ByteLimit(10**6, look), looks
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_small_ranges_cost_no_look_and_large_ones_few() -> None:
     assert cuts.end({}, dict.fromkeys(sizes, 1)) == dict.fromkeys(sizes, 1)
     cuts.note(50, 5_000)
     assert cuts.end({}, dict.fromkeys(sizes, 10)) == dict.fromkeys(sizes, 10)
-    assert looks == [LOOKS * LOOKED_AT]
+    assert looks == [SAMPLES_PER_PARTITION * SAMPLED_PARTITIONS]
     large = cuts.end({}, dict.fromkeys(sizes, 1000))
     assert 8_000 <= sum(large.values()) <= 10_000
     assert len(looks) == 2

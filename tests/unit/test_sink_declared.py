@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from connector.iceberg.types.arrow_types import table_schema
+from connector.iceberg.types.arrow_types import build_table_schema
 from connector.settings import load
-from connector.sink.destinations.table_schema import declared
+from connector.sink.destinations.table_schema import build_declared_schema
 
 GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 
@@ -18,9 +18,9 @@ def test_declared_columns_become_the_tables() -> None:
         "at_home struct<City: string, at: list<decimal(9, 6)>> required, tags map<string, struct<n: long>>"
     )
     settings = load([], GOOD | {"schema.columns": text, "table.location": "/lake/t"}, {}).table
-    columns = declared(settings.columns)
+    columns = build_declared_schema(settings.columns)
     required = frozenset(column.name for column in settings.columns if column.required)
-    made = table_schema(columns, ("id",), required, nanoseconds=False)
+    made = build_table_schema(columns, ("id",), required, nanoseconds=False)
     assert [(f.name, str(f.field_type), f.required) for f in made.fields] == [
         ("id", "long", True),
         ("name", "string", False),

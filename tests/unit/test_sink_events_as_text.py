@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.settings import load
-from connector.settings.iceberg.sort_order import parse
+from connector.settings.iceberg.sort_order import parse_sort_term
 from connector.sink.convert import icebergevents
-from connector.sink.convert.decoder import Run, decode
+from connector.sink.convert.decoder import ConsumerRecords, decode
 from connector.sink.model.plan import TablePlan
 from tests.unit.sink_plans import dead, plan, rows
 
@@ -25,10 +25,10 @@ def _table() -> TablePlan:
     return TablePlan(0, layout, "append", keep_deletes=False, committed={("t", 0): 11})
 
 
-def _run(*records: tuple[bytes | None, bytes | None]) -> Run:
+def _run(*records: tuple[bytes | None, bytes | None]) -> ConsumerRecords:
     keys, values = zip(*records, strict=True)
     offsets = np.arange(10, 10 + len(records))
-    return Run("t", 0, offsets, pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
+    return ConsumerRecords("t", 0, offsets, pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
 
 
 def test_every_event_is_a_row_of_text() -> None:
@@ -64,9 +64,9 @@ def test_the_table_is_the_seeds() -> None:
     ]
     terms = [(term.column, term.transform) for term in icebergevents.PARTITIONS]
     assert terms == [("event_destination", "identity"), ("event_sink_timestamptz", "hour")]
-    assert ("debezium_events", (parse("event_sink_epoch_ms nulls last"),)) == (
+    assert ("debezium_events", (parse_sort_term("event_sink_epoch_ms nulls last"),)) == (
         icebergevents.TABLE,
-        icebergevents.SORTED_BY,
+        icebergevents.SORT_ORDER,
     )
 
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from connector.sink.convert.decoder import decode
-from connector.sink.fold.document_versions import numbered, settled
-from connector.sink.fold.watermarks import risen
-from connector.sink.fold.winners import NONE
-from connector.sink.model.change_rows import Part, fold
-from connector.sink.model.event_age import second_of
+from connector.sink.fold.document_versions import assign_versions, raise_winner_versions
+from connector.sink.fold.watermarks import advance_watermarks
+from connector.sink.fold.winners import NO_VALUE
+from connector.sink.model.change_rows import ChangeBatch, fold
+from connector.sink.model.event_age import units_per_second
 from tests.unit.sink_plans import DATED, plan, run, upsert
 
 SECOND = 1_000_000_000
@@ -62,14 +62,14 @@ CASES: dict[str, tuple[str, list[Told], int]] = {
 }
 
 
-def _parts(connector: str, events: list[Told], start: int = 0, **changed: Any) -> tuple[Part, Any]:
+def _parts(connector: str, events: list[Told], start: int = 0, **changed: Any) -> tuple[ChangeBatch, Any]:
     """The rows of events at these offsets, and what is to be known of them in the next batch."""
     table = attrs.evolve(TABLE, **changed)
     values = [_envelope(told, start + number, connector) for number, told in enumerate(events)]
     read = run(*values, keys=[{"id": 1}] * len(values))
     found = decode(attrs.evolve(read, offset=read.offset + start), plan(table))
     (part,) = found.parts
-    return part, risen(table.watermarks, found.seen)
+    return part, advance_watermarks(table.watermarks, found.seen)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -103,7 +103,7 @@ def test_versions_never_fall_but_of_what_repeats(case: str, together: bool) -> N
     for start, pieces in [(0, events)] if together else [(at, [told]) for at, told in enumerate(events)]:
         part, fresh = _parts(connector, pieces, start, watermarks=known, numbered=True)
         known = {**known, **fresh}
-        folded = settled(fold([part], ["id"]), ("id",))
+        folded = raise_winner_versions(fold([part], ["id"]), ("id",))
         (winner,) = folded.winners
         own = int(folded.parts[0].order.dedup[winner])
         if own >= version:
@@ -114,11 +114,11 @@ def test_versions_never_fall_but_of_what_repeats(case: str, together: bool) -> N
 
 def test_versions_are_above_what_was_given_before() -> None:
     """Own numbers where they are; one more than before where they fall; reads the same; repetitions their own."""
-    own = np.array([5, 9, 9, 5, NONE, 12])
-    before = np.array([7, 7, 7, 7, 7, NONE])
+    own = np.array([5, 9, 9, 5, NO_VALUE, 12])
+    before = np.array([7, 7, 7, 7, 7, NO_VALUE])
     op = np.frombuffer(b"uururr", np.uint8)
     repeats = np.array([False, False, False, True, False, False])
-    assert numbered(own, before, op, repeats).tolist() == [8, 9, 7, 5, NONE, 0]
+    assert assign_versions(own, before, op, repeats).tolist() == [8, 9, 7, 5, NO_VALUE, 0]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_versions_are_above_what_was_given_before() -> None:
 )
 def test_only_debeziums_times_are_dates(column: str, second: int | None) -> None:
     """Another dedup column is what the user declares: it is compared as it is."""
-    assert second_of(column) == second
+    assert units_per_second(column) == second
 
 
 def test_a_declared_column_decides_also_of_reads() -> None:

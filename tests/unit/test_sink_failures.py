@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.errors import FatalError, RetriableError
-from connector.runtime.spark.task_errors import of_tasks
+from connector.runtime.spark.task_errors import raise_task_errors
 
 REPORT = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
@@ -19,12 +19,12 @@ Traceback (most recent call last):
 def test_ours_are_raised_again(kind: type[Exception]) -> None:
     """An error that a task raised on purpose keeps its class and text."""
     text = REPORT.format(f"connector.errors.{kind.__name__}: registry r: asking for schema id 7: ConnectError")
-    with pytest.raises(kind) as caught, of_tasks():
+    with pytest.raises(kind) as caught, raise_task_errors():
         raise PySparkException(text)
     assert str(caught.value) == "registry r: asking for schema id 7: ConnectError"
 
 
 def test_others_go_through() -> None:
     """Any other failure stays what it is."""
-    with pytest.raises(PySparkException), of_tasks():
+    with pytest.raises(PySparkException), raise_task_errors():
         raise PySparkException(REPORT.format("ValueError: connector.errors are not meant"))

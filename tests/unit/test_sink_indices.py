@@ -9,21 +9,21 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError
-from connector.opensearch.indexes.index_admin import Index
+from connector.opensearch.indexes.index_admin import IndexInfo
 from connector.settings import load
-from connector.sink.destinations.opensearch.indexes import Indices
-from connector.sink.model.plan import Need
+from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.model.plan import SchemaChange
 
 pytestmark = pytest.mark.unit
 BASE = "bootstrap.servers=h:1\ndebezium.sink.iceberg.warehouse=/w\ndebezium.sink.type=opensearch\nconnection.url=http://h:1\n"
 
 
-def _indices(tmp_path: Path, extra: str) -> Indices:
+def _indices(tmp_path: Path, extra: str) -> OpenSearchIndexes:
     file = tmp_path / "s.properties"
     file.write_text(BASE + extra)
     settings = load([file], environ={})
     assert settings.search is not None
-    return Indices(settings, settings.search)
+    return OpenSearchIndexes(settings, settings.search)
 
 
 def test_topics_that_come_to_one_index_are_refused(tmp_path: Path) -> None:
@@ -52,24 +52,24 @@ def test_topics_share_an_index_on_purpose(tmp_path: Path, extra: str) -> None:
 
 def test_names_of_events_that_come_to_one_index_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first name has the index, whether this process met it or its note tells; the other's events are refused."""
-    there: dict[str, Index] = {}
+    there: dict[str, IndexInfo] = {}
 
-    def create(_: Any, name: str, properties: Any, noted: Any) -> Index:
-        there[name] = Index(name, properties, noted)
+    def create(_: Any, name: str, properties: Any, noted: Any) -> IndexInfo:
+        there[name] = IndexInfo(name, properties, noted)
         return there[name]
 
-    monkeypatch.setattr("connector.opensearch.indexes.index_admin.Indexes.find", lambda _, name: there.get(name))
-    monkeypatch.setattr("connector.opensearch.indexes.index_admin.Indexes.create", create)
+    monkeypatch.setattr("connector.opensearch.indexes.index_admin.IndexAdmin.find", lambda _, name: there.get(name))
+    monkeypatch.setattr("connector.opensearch.indexes.index_admin.IndexAdmin.create", create)
     rule = "topics=t\niceberg.tables.dynamic-enabled=true\niceberg.tables.route-field=x\n"
 
-    def need(name: str) -> Need:
-        return Need("t", pa.struct([("id", pa.int64())]), None, {}, table=name)
+    def need(name: str) -> SchemaChange:
+        return SchemaChange("t", pa.struct([("id", pa.int64())]), None, {}, table=name)
 
     first = _indices(tmp_path, rule)
-    first.satisfy([need("a.T")])
-    first.satisfy([need("a.t"), need("a.u")])
+    first.apply_schema_changes([need("a.T")])
+    first.apply_schema_changes([need("a.t"), need("a.u")])
     assert set(first) == {"a.T", "a.u"}
     assert "a.T" in first.refused_tables["a.t"]
     later = _indices(tmp_path, rule)
-    later.satisfy([need("a.t")])
+    later.apply_schema_changes([need("a.t")])
     assert "index a.t has the documents of a.T" in later.refused_tables["a.t"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from connector.sink.convert.decoder import decode
-from connector.sink.convert.field_matching import renames
+from connector.sink.convert.field_matching import find_case_renames
 from connector.sink.model.plan import TablePlan
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
@@ -195,8 +195,8 @@ def test_record_keys_whatever_their_case() -> None:
 
 def test_one_field_per_column() -> None:
     """Of fields that differ in case only the first is the column; an exact name leaves nothing to the others."""
-    assert renames(["NAME", "Name", "x"], ["name", "X", "y"]) == {"NAME": "name", "x": "X"}
-    assert renames(["NAME", "name"], ["name"]) == {}
+    assert find_case_renames(["NAME", "Name", "x"], ["name", "X", "y"]) == {"NAME": "name", "x": "X"}
+    assert find_case_renames(["NAME", "name"], ["name"]) == {}
 
 
 def test_record_keys_that_say_nothing_are_not_read() -> None:

@@ -10,15 +10,20 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import table_schema
-from connector.kafka.consumer import Chunk
-from connector.kafka.consumer.record_columns import Section, records
-from connector.sink.convert.decoder import Run, decode
-from connector.sink.convert.key_change_headers import HEADER, NEW_KEY, marked, moves
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Part
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.kafka.consumer import FetchedRecords
+from connector.kafka.consumer.record_columns import BatchSection, read_records
+from connector.sink.convert.decoder import ConsumerRecords, decode
+from connector.sink.convert.key_change_headers import (
+    NEW_KEY_HEADER,
+    OLD_KEY_HEADER,
+    build_old_key_rows,
+    mark_key_changes,
+)
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
-from serde.events.source_positions import unplaced
+from serde.events.source_positions import unknown_positions
 from tests.model.record_batches import Record, varint, written
 from tests.unit import sink_plans
 
@@ -28,28 +33,28 @@ OFFSETS = np.array([5, 6, 8, 9])
 def table(**keys: pa.DataType) -> TablePlan:
     """A table of these identifier columns and a text."""
     columns = pa.schema([*keys.items(), ("v", pa.string())])
-    schema = table_schema(columns, tuple(keys), frozenset(), nanoseconds=False)
+    schema = build_table_schema(columns, tuple(keys), frozenset(), nanoseconds=False)
     layout = TableLayout("db.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
     return TablePlan(0, layout, "upsert", keep_deletes=False, patches=True)
 
 
-def part(plan: TablePlan, ops: str, offsets: list[int]) -> Part:
+def part(plan: TablePlan, ops: str, offsets: list[int]) -> ChangeBatch:
     """Changes at these offsets of a run; operation `?` is one that the event does not tell."""
     count = len(ops)
     rows = pa.RecordBatch.from_arrays(
         [pa.nulls(count, field.type) for field in plan.layout.columns], names=plan.layout.columns.names
     )
-    none = np.full(count, NONE)
+    none = np.full(count, NO_VALUE)
     codes = np.array([0 if op == "?" else ord(op) for op in ops], np.uint8)
-    order = Order(np.zeros(count, np.int64), np.array(offsets), none, none, unplaced(count), codes)
-    return Part(rows, order, codes == ord("d"), codes != ord("d"))
+    order = ChangeOrder(np.zeros(count, np.int64), np.array(offsets), none, none, unknown_positions(count), codes)
+    return ChangeBatch(rows, order, codes == ord("d"), codes != ord("d"))
 
 
 def told(plan: TablePlan, ops: str, offsets: list[int], headers: list[bytes | None]) -> tuple[str, list[Any]]:
     """The operations after marking, and (offset, old key) of each moved create."""
     old = pa.array(headers, pa.binary())
-    made = marked(part(plan, ops, offsets), OFFSETS, old)
-    found = moves(made, OFFSETS, old, plan)
+    made = mark_key_changes(part(plan, ops, offsets), OFFSETS, old)
+    found = build_old_key_rows(made, OFFSETS, old, plan)
     keys = found.rows.select(list(plan.layout.keys)).to_pylist() if found is not None else []
     places = found.order.offset.tolist() if found is not None else []
     return bytes(made.order.op).decode().replace("\0", "?"), list(zip(places, keys, strict=True))
@@ -91,14 +96,14 @@ def test_the_header_is_read_as_a_key(keys: dict[str, pa.DataType], header: bytes
 def test_a_record_with_broken_headers_is_dead_and_its_neighbours_live() -> None:
     """Nobody can tell whether such a record moves a key, so it is a dead letter where headers mean something."""
     fields = b"\0\0" + varint(1) + varint(-1) + varint(7) + b'{"a":2}' + varint(2**40)
-    good = [written(Record(i, None, b'{"a":%d}' % i, ((HEADER, b'{"a":9}'),)), 0) for i in (0, 2)]
+    good = [written(Record(i, None, b'{"a":%d}' % i, ((OLD_KEY_HEADER, b'{"a":9}'),)), 0) for i in (0, 2)]
     body = good[0] + varint(len(fields)) + fields + good[1]
-    chunk = Chunk("t", 0, records(body, [Section(0, len(body), 3, 0)], 0, 9))
-    run = Run.of(chunk, HEADER, NEW_KEY)
+    chunk = FetchedRecords("t", 0, read_records(body, [BatchSection(0, len(body), 3, 0)], 0, 9))
+    run = ConsumerRecords.of(chunk, OLD_KEY_HEADER, NEW_KEY_HEADER)
     assert run.old_key is not None and run.old_key.to_pylist() == [b'{"a":9}', None, b'{"a":9}']
     plan = sink_plans.plan()
     outcome = decode(run, plan)
     assert sink_plans.dead(outcome) == {1: "the record's headers do not end where it does"}
     assert len(outcome.needs) == 1
     assert decode(run.only(np.array([1, 2])), plan).faults[0].row == 0
-    assert not decode(Run.of(chunk), plan).faults
+    assert not decode(ConsumerRecords.of(chunk), plan).faults

@@ -14,29 +14,29 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.errors import ConfigError, RetriableError, TimeOver
 from connector.iceberg.commit.ancestry import is_rolled_back
-from connector.iceberg.commit.commit import last_of_ours
-from connector.iceberg.commit.kafka_position import COMMIT_ID, NAME, Mark, Position
-from connector.iceberg.java import each
-from connector.runtime.retry import retried
+from connector.iceberg.commit.commit import expect_last_commit
+from connector.iceberg.commit.kafka_position import COMMIT_ID, CONNECTOR_NAME, KafkaOffsets, Watermark
+from connector.iceberg.java import iterate
+from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings, load
-from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory, key_text, remembered
-from connector.sink.destinations.iceberg.lookups.late_events import set_aside
+from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows, keys_to_text
+from connector.sink.destinations.iceberg.lookups.late_events import split_late_candidates
 from connector.sink.fold.watermarks import (
-    ALL,
-    BEFORE,
-    GROWN,
+    ALL_SOURCES,
+    GROWN_PARTITION,
     MAX_SOURCES,
-    Seen,
-    come,
-    grown,
-    limits,
-    risen,
-    suspects,
-    together,
+    PARTITIONS_BEFORE,
+    SourceProgress,
+    advance_watermarks,
+    find_latest_by_source,
+    find_limits,
+    mark_late_candidates,
+    merge_progress,
+    track_grown_topics,
 )
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Part, fold, last_deletes, pack, unpack
-from serde.events.source_positions import Places, unplaced
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch, find_last_deletes, fold, pack, unpack
+from serde.events.source_positions import LogPositions, unknown_positions
 from tests.unit.sink_plans import layout, upsert
 from tests.unit.test_settings_kafka import BASE, kafka
 
@@ -48,101 +48,123 @@ def _origin(*names: str) -> pa.DictionaryArray:
 
 
 def _dates(*values: int | None) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.array([NONE if value is None else value for value in values], np.int64)
+    return np.array([NO_VALUE if value is None else value for value in values], np.int64)
 
 
 def test_only_what_is_older_than_its_sources_watermark_is_suspect() -> None:
     """The watermark's own date, a newer one and none at all are no suspects; another source has a clock of its own."""
     order, origin = _undated(9, 10, 11, None, 5, 5), _origin("a", "a", "a", "a", "b", "c")
 
-    def marked(known: dict[str, Mark]) -> list[bool]:
-        return suspects(order, origin, limits({AT: known}, AT, origin.dictionary.to_pylist())).tolist()
+    def marked(known: dict[str, Watermark]) -> list[bool]:
+        return mark_late_candidates(order, origin, find_limits({AT: known}, AT, origin.dictionary.to_pylist())).tolist()
 
-    assert marked({"a": Mark(10), "b": Mark(6)}) == [True, False, False, False, True, False]
+    assert marked({"a": Watermark(10), "b": Watermark(6)}) == [True, False, False, False, True, False]
     assert not any(marked({}))
-    assert marked({ALL: Mark(7)}) == [False, False, False, False, True, True]
+    assert marked({ALL_SOURCES: Watermark(7)}) == [False, False, False, False, True, True]
 
 
 def test_positions_make_suspects_where_both_tell_theirs() -> None:
     """Below the watermark's place, but where the date is above its date: transactions may have run side by side."""
     order, origin = _undated(5, 6, 7, None, 5), _origin("a", "a", "a", "a", "a")
     order = attrs.evolve(order, place=_places((1, 5), (1, 7), (1, 5), (1, 5), None))
-    marks = [Mark(6, (6, 0, 0))]
-    assert suspects(order, origin, marks).tolist() == [True, False, False, True, True]
-    assert suspects(order, origin, [Mark(NONE, (6, 0, 0))]).tolist() == [True, False, True, True, False]
+    marks = [Watermark(6, (6, 0, 0))]
+    assert mark_late_candidates(order, origin, marks).tolist() == [True, False, False, True, True]
+    assert mark_late_candidates(order, origin, [Watermark(NO_VALUE, (6, 0, 0))]).tolist() == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
     """Until a source has written to a new partition; from then on what is older than that is a suspect anywhere."""
-    known = {AT: {"a": Mark(4)}, ("t", 1): {"a": Mark(9)}, ("u", 0): {"a": Mark(20)}}
-    assert limits(known, AT, ["a"]) == [Mark(4)]
-    fresh = grown(known, {"t": 2, "u": 1}, {"t": 3, "u": 1})
-    assert fresh == {("t", GROWN): {BEFORE: Mark(2)}}
-    assert limits({**known, **fresh}, AT, ["a", "b"]) == [Mark(9), Mark()]
-    known = {**known, **fresh, ("t", 2): {"a": Mark(12)}}
-    settled = grown(known, {"t": 3, "u": 1}, {"t": 3, "u": 1})
-    assert settled == {("t", GROWN): {BEFORE: Mark(2), "a": Mark(12)}}
-    later = {**known, **settled, ("t", 2): {"a": Mark(30)}}
-    assert limits(later, AT, ["a"]) == [Mark(12)], "what came after the growth is no suspect"
-    assert grown(later, {"t": 3}, {"t": 3}) == {}
-    assert grown({}, {}, {"t": 3}) == {}, "a topic that is read for the first time has not grown"
+    known = {AT: {"a": Watermark(4)}, ("t", 1): {"a": Watermark(9)}, ("u", 0): {"a": Watermark(20)}}
+    assert find_limits(known, AT, ["a"]) == [Watermark(4)]
+    fresh = track_grown_topics(known, {"t": 2, "u": 1}, {"t": 3, "u": 1})
+    assert fresh == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2)}}
+    assert find_limits({**known, **fresh}, AT, ["a", "b"]) == [Watermark(9), Watermark()]
+    known = {**known, **fresh, ("t", 2): {"a": Watermark(12)}}
+    settled = track_grown_topics(known, {"t": 3, "u": 1}, {"t": 3, "u": 1})
+    assert settled == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2), "a": Watermark(12)}}
+    later = {**known, **settled, ("t", 2): {"a": Watermark(30)}}
+    assert find_limits(later, AT, ["a"]) == [Watermark(12)], "what came after the growth is no suspect"
+    assert track_grown_topics(later, {"t": 3}, {"t": 3}) == {}
+    assert track_grown_topics({}, {}, {"t": 3}) == {}, "a topic that is read for the first time has not grown"
 
 
 def test_watermarks_only_rise() -> None:
     """Each source's greatest date counts, over tasks and batches; what is late or undated moves nothing."""
-    assert come(_undated(3, 9, None, 4), _origin("a", "a", "b", "c")) == {"a": Mark(9), "b": Mark(), "c": Mark(4)}
-    assert come(_undated(None), _origin("a")) == {"a": Mark()}, "that there is one is known too"
+    assert find_latest_by_source(_undated(3, 9, None, 4), _origin("a", "a", "b", "c")) == {
+        "a": Watermark(9),
+        "b": Watermark(),
+        "c": Watermark(4),
+    }
+    assert find_latest_by_source(_undated(None), _origin("a")) == {"a": Watermark()}, "that there is one is known too"
     placed = attrs.evolve(_undated(3, 9, 4), place=_places((1, 7, 1), (1, 7, 3), (1, 6, 9)))
-    assert come(placed, _origin("a", "a", "a")) == {"a": Mark(9, (7, 3, 0))}
-    seen = together([Seen(0, AT, {"a": Mark(9)}), Seen(0, AT, {"a": Mark(3), "c": Mark(4)}, 8), Seen(1, AT)])
-    assert seen == (Seen(0, AT, {"a": Mark(9), "c": Mark(4)}, 8), Seen(1, AT))
-    assert risen({AT: {"a": Mark(20), "b": Mark(1)}}, seen[:1]) == {AT: {"a": Mark(20), "b": Mark(1), "c": Mark(4)}}
-    assert risen({AT: {"a": Mark(20), "c": Mark(7)}}, seen[:1]) == {}
+    assert find_latest_by_source(placed, _origin("a", "a", "a")) == {"a": Watermark(9, (7, 3, 0))}
+    seen = merge_progress(
+        [
+            SourceProgress(0, AT, {"a": Watermark(9)}),
+            SourceProgress(0, AT, {"a": Watermark(3), "c": Watermark(4)}, 8),
+            SourceProgress(1, AT),
+        ]
+    )
+    assert seen == (SourceProgress(0, AT, {"a": Watermark(9), "c": Watermark(4)}, 8), SourceProgress(1, AT))
+    assert advance_watermarks({AT: {"a": Watermark(20), "b": Watermark(1)}}, seen[:1]) == {
+        AT: {"a": Watermark(20), "b": Watermark(1), "c": Watermark(4)}
+    }
+    assert advance_watermarks({AT: {"a": Watermark(20), "c": Watermark(7)}}, seen[:1]) == {}
 
 
 def test_very_many_sources_share_one_watermark() -> None:
     """The summary of a commit stays small: beyond a number of sources there is one watermark, the greatest."""
-    many = {f"s{number}": Mark(number, (number,)) for number in range(MAX_SOURCES + 1)}
-    assert risen({}, [Seen(0, AT, many)]) == {AT: {ALL: Mark(MAX_SOURCES)}}
-    assert risen({AT: {ALL: Mark(500)}}, [Seen(0, AT, {"new": Mark(700)})]) == {AT: {ALL: Mark(700)}}
+    many = {f"s{number}": Watermark(number, (number,)) for number in range(MAX_SOURCES + 1)}
+    assert advance_watermarks({}, [SourceProgress(0, AT, many)]) == {AT: {ALL_SOURCES: Watermark(MAX_SOURCES)}}
+    assert advance_watermarks(
+        {AT: {ALL_SOURCES: Watermark(500)}}, [SourceProgress(0, AT, {"new": Watermark(700)})]
+    ) == {AT: {ALL_SOURCES: Watermark(700)}}
 
 
 def test_a_position_travels_as_it_is() -> None:
     """Watermarks, places behind deletes, last transaction and truncate: back from offsets table and summaries."""
-    marks = {"a.b": Mark(7), "b": Mark(), "c": Mark(NONE, (1, 2, 3)), "d": Mark(8, (), 9)}
-    position = Position("c", {"t": "i"}, {AT: 4}, {AT: marks}, {AT: 4}, "77", 1_700_000_000, (5, 1, 2, 3))
-    assert Position.parse(position.json()) == position
-    assert Position.of_summary(position.summary("n", "id"), "n") == position
-    before = Position.parse('{"cluster-id":"c","topic-ids":{},"offsets":{},"watermarks":{"t":{"0":{"a.b":7}}}}')
-    assert before.watermarks == {AT: {"a.b": Mark(7)}}, "as they were stored before places were"
-    plain = Position("c", {"t": "i"}, {AT: 4})
+    marks = {"a.b": Watermark(7), "b": Watermark(), "c": Watermark(NO_VALUE, (1, 2, 3)), "d": Watermark(8, (), 9)}
+    position = KafkaOffsets("c", {"t": "i"}, {AT: 4}, {AT: marks}, {AT: 4}, "77", 1_700_000_000, (5, 1, 2, 3))
+    assert KafkaOffsets.parse(position.json()) == position
+    assert KafkaOffsets.from_summary(position.summary("n", "id"), "n") == position
+    before = KafkaOffsets.parse('{"cluster-id":"c","topic-ids":{},"offsets":{},"watermarks":{"t":{"0":{"a.b":7}}}}')
+    assert before.watermarks == {AT: {"a.b": Watermark(7)}}, "as they were stored before places were"
+    plain = KafkaOffsets("c", {"t": "i"}, {AT: 4})
     assert "icebridge.watermarks" not in plain.summary("n", "id")
-    assert position.advanced(Position("c", {}, {AT: 5})).after_delete == {}
+    assert position.advance(KafkaOffsets("c", {}, {AT: 5})).after_delete == {}
     assert position.only(["other"]).watermarks == {}
 
 
-def _undated(*dates: int | None) -> Order:
+def _undated(*dates: int | None) -> ChangeOrder:
     count, known = len(dates), _dates(*dates)
     where = np.zeros(count, np.int64), np.arange(count)
-    return Order(*where, known, known, unplaced(count), np.full(count, ord("u"), np.uint8))
+    return ChangeOrder(*where, known, known, unknown_positions(count), np.full(count, ord("u"), np.uint8))
 
 
-def _places(*told: tuple[int, ...] | None) -> Places:
-    places = unplaced(len(told), 1)
+def _places(*told: tuple[int, ...] | None) -> LogPositions:
+    places = unknown_positions(len(told), 1)
     for at, place in enumerate(told):
         places[at, : len(place or ())] = place or ()
     return places
 
 
-def _part(*changes: tuple[int, str, int, int | None], suspect: bool = False) -> Part:
+def _part(*changes: tuple[int, str, int, int | None], suspect: bool = False) -> ChangeBatch:
     """Changes as (key, operation, offset, date); `-` is a tombstone."""
     keys, ops, offsets, dates = zip(*changes, strict=True)
     codes = np.array([0 if op == "-" else ord(op) for op in ops], np.uint8)
     known = _dates(*dates)
-    order = Order(np.zeros(len(keys), np.int64), np.array(offsets), known, known, unplaced(len(keys)), codes)
+    order = ChangeOrder(
+        np.zeros(len(keys), np.int64), np.array(offsets), known, known, unknown_positions(len(keys)), codes
+    )
     rows = pa.RecordBatch.from_arrays([pa.array(keys, pa.int64())], ["id"])
     deleted = np.isin(codes, (0, ord("d")))
-    return Part(rows, order, deleted, ~deleted, np.full(len(keys), suspect))
+    return ChangeBatch(rows, order, deleted, ~deleted, np.full(len(keys), suspect))
 
 
 def test_a_tombstone_has_the_date_of_the_delete_before_it() -> None:
@@ -152,8 +174,8 @@ def test_a_tombstone_has_the_date_of_the_delete_before_it() -> None:
     ended = fold([_part((1, "c", 1, 4), (1, "d", 2, 5), (1, "-", 3, None))], ["id"])
     assert ended.winners.tolist() == [1]
     first = _part((1, "c", 1, 9), (1, "d", 2, 5))
-    assert last_deletes([first]).tolist() == [1]
-    assert last_deletes([_part((1, "-", 3, None))]).tolist() == []
+    assert find_last_deletes([first]).tolist() == [1]
+    assert find_last_deletes([_part((1, "-", 3, None))]).tolist() == []
     lone = fold([_part((1, "c", 1, 9)), _part((1, "-", 3, None))], ["id"])
     assert lone.winners.tolist() == [1]
 
@@ -161,38 +183,38 @@ def test_a_tombstone_has_the_date_of_the_delete_before_it() -> None:
 def test_keys_whose_winner_is_a_suspect_wait_with_all_their_changes() -> None:
     """The other keys go on; a key whose newest change is no suspect does not wait."""
     old, new = _part((1, "u", 1, 3), (2, "u", 2, 3), (1, "u", 3, 4), suspect=True), _part((2, "u", 9, 8))
-    rest, aside = set_aside(fold([old, new], ["id"]), ("id",))
+    rest, aside = split_late_candidates(fold([old, new], ["id"]), ("id",))
     assert rest is not None and aside is not None
     assert [rest.parts[0].rows.column("id")[int(i)].as_py() for i in rest.winners] == [2]
     assert (aside.rows.column("id").to_pylist(), aside.suspect.tolist()) == ([1, 1], [False, True])
-    assert set_aside(fold([new], ["id"]), ("id",))[1] is None
-    assert set_aside(fold([old], ["id"]), ("id",))[0] is None
+    assert split_late_candidates(fold([new], ["id"]), ("id",))[1] is None
+    assert split_late_candidates(fold([old], ["id"]), ("id",))[0] is None
     again = unpack(pack(aside), pa.schema([("id", pa.int64())]))
     assert again.suspect.tolist() == [False, True]
 
 
 def test_a_key_is_one_text() -> None:
     """Equal keys have equal texts, also after a column was widened; different ones never."""
-    narrow, wide = (key_text([pa.array([1, 2], kind), pa.array(["a", "b"])]) for kind in (pa.int32(), pa.int64()))
+    narrow, wide = (keys_to_text([pa.array([1, 2], kind), pa.array(["a", "b"])]) for kind in (pa.int32(), pa.int64()))
     assert narrow.to_pylist() == wide.to_pylist() == ["1,a", "2,b"]
-    tricky = key_text([pa.array(["a,", "a"]), pa.array(["b", ",b"])]).to_pylist()
+    tricky = keys_to_text([pa.array(["a,", "a"]), pa.array(["b", ",b"])]).to_pylist()
     assert len(set(tricky)) == 2
     raw = [UUID(int=1).bytes, UUID(int=2).bytes]
     for kind in (pa.binary(16), pa.binary()):
-        assert key_text([pa.array(raw, kind)[1:]]).to_pylist() == [raw[1].hex()]
-    assert key_text([pa.array(raw, pa.binary(16)).cast(pa.binary(16))]).to_pylist() == [one.hex() for one in raw]
-    assert key_text([pa.array([5], pa.timestamp("us", "UTC"))]).to_pylist() == ["5"]
+        assert keys_to_text([pa.array(raw, kind)[1:]]).to_pylist() == [raw[1].hex()]
+    assert keys_to_text([pa.array(raw, pa.binary(16)).cast(pa.binary(16))]).to_pylist() == [one.hex() for one in raw]
+    assert keys_to_text([pa.array([5], pa.timestamp("us", "UTC"))]).to_pylist() == ["5"]
 
 
 def test_deletes_are_remembered_with_their_dates() -> None:
     """A delete without a date has that of its key in the batch, else the watermark; without any it is not kept."""
-    memory = Memory(layout({"id": pa.int64()}), "me", 7)
+    memory = DeletedKeyLog(layout({"id": pa.int64()}), "me", 7)
     part = _part((1, "d", 1, 9), (2, "c", 2, 4), (2, "-", 3, None), (3, "-", 4, None), (4, "c", 5, 9))
-    table = upsert(0, {"id": pa.int64()}, ("id",), watermarks={AT: {"a": Mark(30)}})
-    rows = remembered(fold([part], ["id"]), table, {AT: 0}, memory)
+    table = upsert(0, {"id": pa.int64()}, ("id",), watermarks={AT: {"a": Watermark(30)}})
+    rows = build_deleted_key_rows(fold([part], ["id"]), table, {AT: 0}, memory)
     assert dict(zip(rows["key"].to_pylist(), rows["date"].to_pylist(), strict=True)) == {"1": 9, "2": 4, "3": 30}
     assert set(rows["connector"].to_pylist()) == {"me"}
-    unknown = remembered(fold([part], ["id"]), attrs.evolve(table, watermarks={}), {AT: 0}, memory)
+    unknown = build_deleted_key_rows(fold([part], ["id"]), attrs.evolve(table, watermarks={}), {AT: 0}, memory)
     assert unknown["key"].to_pylist() == ["1", "2"]
 
 
@@ -219,7 +241,7 @@ class _Java:
     """A snapshot, or an Iterable of them, as Iceberg hands it to the validator."""
 
     def __init__(self, name: str = "", commit: str = "", parent: int | None = None) -> None:
-        self._summary, self._parent = {NAME: name, COMMIT_ID: commit}, parent
+        self._summary, self._parent = {CONNECTOR_NAME: name, COMMIT_ID: commit}, parent
 
     def summary(self) -> dict[str, str]:
         return self._summary
@@ -261,7 +283,7 @@ def test_a_commit_lands_only_behind_the_expected_one(
     allowed: bool,
 ) -> None:
     """Behind this process's newest commit, or where that has expired; never behind another process's, never on less."""
-    assert last_of_ours("me", expected)(each(_Iterable(*snapshots))) is allowed
+    assert expect_last_commit("me", expected)(iterate(_Iterable(*snapshots))) is allowed
 
 
 def test_a_long_call_is_tried_again() -> None:
@@ -275,10 +297,10 @@ def test_a_long_call_is_tried_again() -> None:
         return len(calls)
 
     settings = ErrorSettings("all", "t", -1, 0.1, 1, 5_000, 10)
-    assert retried(fails, settings) == 3
+    assert call_with_retries(fails, settings) == 3
     calls.clear()
     with pytest.raises(RetriableError):
-        retried(fails, attrs.evolve(settings, retry_timeout_ms=0))
+        call_with_retries(fails, attrs.evolve(settings, retry_timeout_ms=0))
     assert len(calls) == 1
 
 
@@ -292,7 +314,7 @@ def test_a_retry_is_logged_once_and_not_begun_anew() -> None:
 
     settings = ErrorSettings("all", "t", -1, 0.1, 1, 1, 10)
     with structlog.testing.capture_logs() as lines, pytest.raises(TimeOver):
-        retried(lambda: retried(fails, settings), attrs.evolve(settings, retry_timeout_ms=60_000))
+        call_with_retries(lambda: call_with_retries(fails, settings), attrs.evolve(settings, retry_timeout_ms=60_000))
     assert [line["attempt"] for line in lines] == list(range(1, len(calls) + 1))
 
 

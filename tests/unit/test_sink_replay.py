@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.commit.kafka_position import TopicPartition
-from connector.sink.convert.decoder import Outcome, decode
-from connector.sink.microbatch.processor import Batches
-from connector.sink.model.change_rows import Part
+from connector.sink.convert.decoder import DecodedRecords, decode
+from connector.sink.microbatch.processor import BatchProcessor
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan
-from connector.sink.replay import Replayer, chosen, overtaken
+from connector.sink.replay import Replayer, mark_superseded, select_rows
 from tests.unit.sink_plans import DATED, plan, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.int64()}
 
 
-def _part(*ids: int | None, first: int = 100) -> Part:
+def _part(*ids: int | None, first: int = 100) -> ChangeBatch:
     values = [{"id": i, "v": 1} if i is not None else None for i in ids]
     records = run(*values, keys=[{"id": i or 9} for i in ids])
     records.offset[:] += first - 100
@@ -34,23 +34,25 @@ def _part(*ids: int | None, first: int = 100) -> Part:
 def test_a_later_record_of_the_same_key_overtakes() -> None:
     """Only a later record about the same key counts: not an earlier one, not one of another key."""
     letters = _part(1, 2, 3, first=100)  # offsets 100, 101, 102
-    assert overtaken(letters, [_part(2, 4, first=200)], ["id"]).tolist() == [False, True, False]
-    assert overtaken(letters, [_part(3, first=50)], ["id"]).tolist() == [False, False, False]
-    assert overtaken(letters, [_part(1, first=150), _part(3, first=300)], ["id"]).tolist() == [True, False, True]
-    assert overtaken(letters, [], ["id"]).tolist() == [False, False, False]
+    assert mark_superseded(letters, [_part(2, 4, first=200)], ["id"]).tolist() == [False, True, False]
+    assert mark_superseded(letters, [_part(3, first=50)], ["id"]).tolist() == [False, False, False]
+    assert mark_superseded(letters, [_part(1, first=150), _part(3, first=300)], ["id"]).tolist() == [True, False, True]
+    assert mark_superseded(letters, [], ["id"]).tolist() == [False, False, False]
 
 
 def test_a_later_delete_overtakes() -> None:
     """A key that was deleted later stays deleted."""
-    assert overtaken(_part(9), [_part(None, first=200)], ["id"]).tolist() == [True]
+    assert mark_superseded(_part(9), [_part(None, first=200)], ["id"]).tolist() == [True]
 
 
 def test_what_is_kept_keeps_its_letters() -> None:
     """Rows and their letters are parted together; without a mask all are kept (tables that are appended to)."""
     part = _part(1, 2)
-    ((kept, ids),), gone = chosen([(part, ["0-1", "0-2"])], [overtaken(part, [_part(1, first=300)], ["id"]) == 0])
+    ((kept, ids),), gone = select_rows(
+        [(part, ["0-1", "0-2"])], [mark_superseded(part, [_part(1, first=300)], ["id"]) == 0]
+    )
     assert (kept.rows.column("id").to_pylist(), ids, gone) == ([2], ["0-2"], {"0-1"})
-    assert chosen([(part, ["0-1", "0-2"])], None) == ([(part, ["0-1", "0-2"])], set())
+    assert select_rows([(part, ["0-1", "0-2"])], None) == ([(part, ["0-1", "0-2"])], set())
 
 
 def _event(table: str, number: int, op: str = "c") -> bytes:
@@ -64,7 +66,7 @@ class _Since(Replayer):
 
     after: tuple[bytes, ...] = ()
 
-    def _later(self, plan: BatchPlan, at: TopicPartition, start: int) -> list[Outcome]:
+    def _decode_later(self, plan: BatchPlan, at: TopicPartition, start: int) -> list[DecodedRecords]:
         rows = [orjson.loads(event)["after"] for event in self.after]
         records = run(*self.after, keys=[row and {"id": row["id"]} for row in rows], topic=at[0])
         records.offset[:] += start
@@ -78,7 +80,7 @@ def _kept(letters: list[bytes | None], after: list[bytes], topic: str = "t", **t
     whole = plan(target, routes={topic: 0}, ranks={(topic, 0): 0})
     records = run(*letters, keys=keys, topic=topic)
     outcome = decode(records, whole)
-    batches = Batches.__new__(Batches)
+    batches = BatchProcessor.__new__(BatchProcessor)
     batches._targets = cast("Any", SimpleNamespace(find=lambda topics: dict.fromkeys(topics, "d.t")))
     batches.position = cast("Any", SimpleNamespace(offsets={(topic, 0): 300}))
     settings = SimpleNamespace(table=SimpleNamespace(truncate=True))

@@ -9,7 +9,7 @@ import pytest
 
 from connector.errors import ConfigError
 from connector.settings import load
-from connector.settings.iceberg.routing import Routes
+from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
@@ -17,7 +17,7 @@ COLUMNS = {"id": pa.int64(), "kind": pa.string(), "x": pa.int64()}
 GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 
 
-def _routed(rule: Routes, *values: Any, known: tuple[str, ...] = ("a.one", "a.two"), **refused: str) -> Any:
+def _routed(rule: RouteSettings, *values: Any, known: tuple[str, ...] = ("a.one", "a.two"), **refused: str) -> Any:
     tables = [append(index, COLUMNS) for index, _ in enumerate(known)]
     return decode(run(*values), plan(*tables, routing=routing(rule, *known, **refused)))
 
@@ -25,7 +25,7 @@ def _routed(rule: Routes, *values: Any, known: tuple[str, ...] = ("a.one", "a.tw
 def test_dynamic_tables_by_field() -> None:
     """`iceberg.tables.dynamic-enabled`: the value in lower case is the table; order within one is kept."""
     events = [{"id": i, "kind": ("a.One", "A.TWO")[i % 2]} for i in range(6)]
-    outcome = _routed(Routes("kind", dynamic=True), *events)
+    outcome = _routed(RouteSettings("kind", dynamic=True), *events)
     assert [row["id"] for row in rows(outcome, 0)] == [0, 2, 4]
     assert [row["id"] for row in rows(outcome, 1)] == [1, 3, 5]
     assert not outcome.faults
@@ -34,7 +34,7 @@ def test_dynamic_tables_by_field() -> None:
 def test_a_table_that_is_not_known_is_a_need() -> None:
     """A table that no batch has met is asked for by name, with the fields of its own events only."""
     events = [{"id": 1, "kind": "a.one"}, {"id": 2, "kind": "b.new", "fresh": 1}, {"id": 3, "kind": "a.one"}]
-    outcome = _routed(Routes("kind", dynamic=True), *events)
+    outcome = _routed(RouteSettings("kind", dynamic=True), *events)
     (need,) = outcome.needs
     assert (need.table, need.row.names) == ("b.new", ["id", "kind", "fresh"])
     assert [row["id"] for row in rows(outcome, 0)] == [1, 3]
@@ -43,26 +43,28 @@ def test_a_table_that_is_not_known_is_a_need() -> None:
 @pytest.mark.parametrize("value", [None, "", "a..b", "."])
 def test_no_table_is_a_dead_letter(value: str | None) -> None:
     """With dynamic routing an event that names no table is a dead letter, and the others go on."""
-    outcome = _routed(Routes("kind", dynamic=True), {"id": 1, "kind": value}, {"id": 2, "kind": "a.two"})
+    outcome = _routed(RouteSettings("kind", dynamic=True), {"id": 1, "kind": value}, {"id": 2, "kind": "a.two"})
     assert list(dead(outcome)) == [0]
     assert [row["id"] for row in rows(outcome, 1)] == [2]
 
 
 def test_events_without_the_route_field_are_dead_letters() -> None:
     """A field that no event has routes nothing."""
-    assert list(dead(_routed(Routes("nope", dynamic=True), {"id": 1}, {"id": 2}))) == [0, 1]
+    assert list(dead(_routed(RouteSettings("nope", dynamic=True), {"id": 1}, {"id": 2}))) == [0, 1]
 
 
 def test_unknown_table_with_auto_create_off() -> None:
     """Row "resolved table does not exist": the event goes to the dead letters with the reason."""
     refused = {"b.none": "table b.none does not exist"}
-    outcome = _routed(Routes("kind", dynamic=True), {"id": 1, "kind": "b.none"}, {"id": 2, "kind": "a.one"}, **refused)
+    outcome = _routed(
+        RouteSettings("kind", dynamic=True), {"id": 1, "kind": "b.none"}, {"id": 2, "kind": "a.one"}, **refused
+    )
     assert dead(outcome) == {0: "table b.none does not exist"}
 
 
 def test_tables_by_regular_expression() -> None:
     """`iceberg.table.<t>.route-regex`: an event goes to every table whose expression fits all of the field's value."""
-    rule = Routes("kind", (("a.one", "x.*"), ("a.two", ".*y")))
+    rule = RouteSettings("kind", (("a.one", "x.*"), ("a.two", ".*y")))
     outcome = _routed(rule, *({"id": i, "kind": kind} for i, kind in enumerate(["x", "xy", "y", "z", "axb", None])))
     assert [row["id"] for row in rows(outcome, 0)] == [0, 1]
     assert [row["id"] for row in rows(outcome, 1)] == [1, 2]
@@ -71,7 +73,7 @@ def test_tables_by_regular_expression() -> None:
 
 def test_every_table_of_the_list() -> None:
     """`iceberg.tables` without a route field: every event goes to every table."""
-    outcome = _routed(Routes(None, (("a.one", None), ("a.two", None))), {"id": 1}, {"id": 2})
+    outcome = _routed(RouteSettings(None, (("a.one", None), ("a.two", None))), {"id": 1}, {"id": 2})
     assert [row["id"] for row in rows(outcome, 0)] == [row["id"] for row in rows(outcome, 1)] == [1, 2]
 
 
@@ -83,7 +85,7 @@ def test_template_of_fields() -> None:
         "source": {"db": "d", "table": "Orders", "schema": None, "ts_ms": 1},
         "op": "c",
     }
-    rule = Routes(dynamic=True, template="lake.${source.schema|source.db}_${source.table}_${topic}")
+    rule = RouteSettings(dynamic=True, template="lake.${source.schema|source.db}_${source.table}_${topic}")
     (need,) = _routed(rule, envelope).needs
     assert need.table == "lake.d_Orders_t"
 
@@ -91,7 +93,7 @@ def test_template_of_fields() -> None:
 def test_a_delete_is_routed_by_its_row() -> None:
     """A delete goes to the table that its fields name, with its key."""
     table = upsert(0, COLUMNS, ("id",))
-    made = plan(table, routing=routing(Routes("kind", dynamic=True), "a.one"))
+    made = plan(table, routing=routing(RouteSettings("kind", dynamic=True), "a.one"))
     outcome = decode(run({"id": 1, "kind": "a.one", "__deleted": "true"}, keys=[{"id": 1}]), made)
     assert outcome.needs or [bool(gone) for part in outcome.parts for gone in part.deleted] == [True]
 

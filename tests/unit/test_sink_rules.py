@@ -13,25 +13,34 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError, GapError
-from connector.iceberg.commit.kafka_position import Position
-from connector.iceberg.keys.key_bounds import KnownKeys
-from connector.iceberg.types.arrow_types import table_schema
-from connector.kafka.admin import Topic
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.kafka.admin import TopicInfo
 from connector.settings import ErrorSettings, KafkaSettings, TableSettings
-from connector.settings.iceberg.routing import Routes
-from connector.sink.convert.decoder import Run, decode
+from connector.settings.iceberg.routing import RouteSettings
+from connector.sink.convert.decoder import ConsumerRecords, decode
 from connector.sink.convert.routing import FieldRoutes
 from connector.sink.destinations.iceberg.file_writer import may_exist
 from connector.sink.destinations.naming import table_name
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.job.job import buckets, reducers
-from connector.sink.microbatch.error_tolerance import Limits
-from connector.sink.microbatch.start_offsets import Seen, resume
-from connector.sink.microbatch.task_shares import Shares
-from connector.sink.model.change_rows import JOINED_BYTES, Part, by_bucket, fold, gather, joined, pack, unpack
-from connector.sink.model.micro_batch import Batch
-from connector.sink.model.plan import BatchPlan, Tally
-from serde.events.source_positions import unplaced
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.job.job import count_buckets, count_reducers
+from connector.sink.microbatch.error_tolerance import ErrorTolerance
+from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
+from connector.sink.microbatch.task_shares import TableShares
+from connector.sink.model.change_rows import (
+    MAX_CONCAT_BYTES,
+    ChangeBatch,
+    concat_small,
+    fold,
+    gather,
+    pack,
+    split_by_bucket,
+    unpack,
+)
+from connector.sink.model.micro_batch import MicroBatch
+from connector.sink.model.plan import BatchPlan, TaskMetrics
+from serde.events.source_positions import unknown_positions
 from tests.unit import sink_plans
 
 TABLE = TableSettings(
@@ -75,47 +84,52 @@ def test_table_names_follow_the_naming_rule(changed: dict[str, Any], name: str) 
     assert table_name("testc.inventory.customers", attrs.evolve(TABLE, **changed)) == name
 
 
-def _seen(**changed: Any) -> Seen:
-    seen = Seen("c1", {"t": Topic("t", "id1", 2)}, {("t", 0): 0, ("t", 1): 3}, {("t", 0): 10, ("t", 1): 20})
+def _seen(**changed: Any) -> ClusterState:
+    seen = ClusterState("c1", {"t": TopicInfo("t", "id1", 2)}, {("t", 0): 0, ("t", 1): 3}, {("t", 0): 10, ("t", 1): 20})
     return attrs.evolve(seen, **changed)
 
 
-STORED = Position("c1", {"t": "id1"}, {("t", 0): 4, ("t", 1): 5})
+STORED = KafkaOffsets("c1", {"t": "id1"}, {("t", 0): 4, ("t", 1): 5})
 
 
 def test_reading_goes_on_where_the_offsets_table_says() -> None:
     """The stored offsets count; a partition that is new is read from its start."""
     seen = _seen(ends={("t", 0): 10, ("t", 1): 20, ("t", 2): 9}, beginnings={("t", 0): 0, ("t", 1): 3, ("t", 2): 1})
-    assert resume(STORED, {}, {}, seen, "earliest").offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 1}
-    assert resume(None, {}, {}, seen, "latest").offsets[("t", 2)] == 9
+    assert find_starting_offsets(STORED, {}, {}, seen, "earliest").offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 1}
+    assert find_starting_offsets(None, {}, {}, seen, "latest").offsets[("t", 2)] == 9
 
 
 def test_latest_is_where_the_first_start_was() -> None:
     """What appears after it is read from its beginning; not so a topic that is listed since and was not waited for."""
     ends = {("t", 0): 10, ("t", 1): 20, ("t", 2): 9, ("u", 0): 7}
     beginnings = {("t", 0): 0, ("t", 1): 3, ("t", 2): 1, ("u", 0): 2}
-    seen = _seen(topics={"t": Topic("t", "id1", 3), "u": Topic("u", "id9", 1)}, ends=ends, beginnings=beginnings)
-    found = resume(STORED, {}, {}, seen, "latest")
+    seen = _seen(
+        topics={"t": TopicInfo("t", "id1", 3), "u": TopicInfo("u", "id9", 1)}, ends=ends, beginnings=beginnings
+    )
+    found = find_starting_offsets(STORED, {}, {}, seen, "latest")
     assert found.offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 1, ("u", 0): 2}
-    listed = resume(STORED, {}, {}, seen, "latest", ("t", "u"))
+    listed = find_starting_offsets(STORED, {}, {}, seen, "latest", ("t", "u"))
     assert (listed.offsets["t", 2], listed.offsets["u", 0]) == (1, 7)
-    first = resume(None, {}, {}, _seen(), "latest", ("t", "u"))
+    first = find_starting_offsets(None, {}, {}, _seen(), "latest", ("t", "u"))
     assert (first.offsets, dict(first.topic_ids)) == ({("t", 0): 10, ("t", 1): 20}, {"t": "id1", "u": ""})
-    waited = resume(first, {}, {}, attrs.evolve(seen, ends={**ends, ("t", 1): 25}), "latest", ("t", "u"))
+    waited = find_starting_offsets(first, {}, {}, attrs.evolve(seen, ends={**ends, ("t", 1): 25}), "latest", ("t", "u"))
     assert (waited.offsets["u", 0], waited.topic_ids["u"]) == (2, "id9")
 
 
 def test_without_an_offsets_table_the_lowest_of_the_tables_counts() -> None:
     """A lost offsets table loses nothing: reading starts where the table that is furthest behind stands."""
-    ahead = Position("c1", {"t": "id1"}, {("t", 0): 9, ("t", 1): 4})
-    assert resume(None, {"a": STORED, "b": ahead}, {}, _seen(), "earliest").offsets == {("t", 0): 4, ("t", 1): 4}
+    ahead = KafkaOffsets("c1", {"t": "id1"}, {("t", 0): 9, ("t", 1): 4})
+    assert find_starting_offsets(None, {"a": STORED, "b": ahead}, {}, _seen(), "earliest").offsets == {
+        ("t", 0): 4,
+        ("t", 1): 4,
+    }
 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
         ({"cluster_id": "c2"}, "cluster c1"),
-        ({"topics": {"t": Topic("t", "id2", 2)}}, "deleted and made again"),
+        ({"topics": {"t": TopicInfo("t", "id2", 2)}}, "deleted and made again"),
         ({"ends": {("t", 0): 3, ("t", 1): 20}}, "ends at offset 3"),
         ({"beginnings": {("t", 0): 0, ("t", 1): 6}}, "retention"),
     ],
@@ -123,46 +137,46 @@ def test_without_an_offsets_table_the_lowest_of_the_tables_counts() -> None:
 def test_a_position_that_does_not_fit_stops(changed: dict[str, Any], says: str) -> None:
     """Another cluster, a recreated topic, offsets ahead of or behind what is there: an error that names it."""
     with pytest.raises(GapError, match=says):
-        resume(STORED, {}, {}, _seen(**changed), "earliest")
+        find_starting_offsets(STORED, {}, {}, _seen(**changed), "earliest")
 
 
 def test_a_table_behind_the_offsets_table_stops() -> None:
     """A table that was rolled back contradicts the offsets table, and both are named."""
-    back = Position("c1", {"t": "id1"}, {("t", 0): 1, ("t", 1): 5})
+    back = KafkaOffsets("c1", {"t": "id1"}, {("t", 0): 1, ("t", 1): 5})
     with pytest.raises(GapError, match=r"table d\.x stands at 1 of t-0 .* at 4 by the offsets table"):
-        resume(STORED, {"d.x": back}, {"d.x": STORED}, _seen(), "earliest")
+        find_starting_offsets(STORED, {"d.x": back}, {"d.x": STORED}, _seen(), "earliest")
 
 
 def test_limits_of_dead_letters() -> None:
     """A few are let pass, a large share of a batch or a large sum is not, and tolerance none allows not even one."""
-    limits = Limits(ERRORS)
-    limits.check(100, Tally(events=120, dead=100))
+    limits = ErrorTolerance(ERRORS)
+    limits.check(100, TaskMetrics(events=120, dead=100))
     with pytest.raises(FatalError, match=r"limit\.ratio"):
-        limits.check(101, Tally(events=900, dead=101))
+        limits.check(101, TaskMetrics(events=900, dead=101))
     for _ in range(10):
-        limits.check(95, Tally(events=1000, dead=95))
+        limits.check(95, TaskMetrics(events=1000, dead=95))
         limits.passed(95)
     with pytest.raises(FatalError, match=r"limit\.total"):
-        limits.check(51, Tally(events=100_000, dead=51))
+        limits.check(51, TaskMetrics(events=100_000, dead=51))
     with pytest.raises(FatalError, match="tolerance is none"):
-        Limits(attrs.evolve(ERRORS, tolerance="none")).check(1, Tally(events=1, dead=1))
+        ErrorTolerance(attrs.evolve(ERRORS, tolerance="none")).check(1, TaskMetrics(events=1, dead=1))
 
 
 def test_sizes_of_a_job() -> None:
     """A small batch makes one file; a large one uses every core, and splits keys so that a task's memory is bounded."""
-    assert (reducers(1, 8), buckets(1, 1)) == (1, 1)
-    assert (reducers(1_000_000, 2), buckets(1_000_000, 2)) == (2, 6)
-    assert reducers(50_000_000, 4) == 4
-    assert buckets(50_000_000, 4) % 4 == 0
+    assert (count_reducers(1, 8), count_buckets(1, 1)) == (1, 1)
+    assert (count_reducers(1_000_000, 2), count_buckets(1_000_000, 2)) == (2, 6)
+    assert count_reducers(50_000_000, 4) == 4
+    assert count_buckets(50_000_000, 4) % 4 == 0
 
 
 def test_a_table_with_few_events_is_not_split() -> None:
     """Of a batch over many tables each small one is one task's work, and the tasks share a large one."""
-    assert buckets(2_500, 2) == 1
-    names, routing = ["a", "b"], FieldRoutes(Routes(field="f", dynamic=True), {"a": 0, "b": 1}, {})
-    batch, shares = Batch(1, {}, {("t", 0): 600_000, ("u", 0): 400_000}), Shares()
+    assert count_buckets(2_500, 2) == 1
+    names, routing = ["a", "b"], FieldRoutes(RouteSettings(field="f", dynamic=True), {"a": 0, "b": 1}, {})
+    batch, shares = MicroBatch(1, {}, {("t", 0): 600_000, ("u", 0): 400_000}), TableShares()
     assert shares.expected(batch, names, {}, routing) == [500_000, 500_000]
-    shares.note(names, Tally(events=100, rows=Counter({0: 98, 1: 2})))
+    shares.note(names, TaskMetrics(events=100, rows=Counter({0: 98, 1: 2})))
     assert shares.expected(batch, names, {}, routing) == [980_000, 20_000]
     assert shares.expected(batch, names, {"t": 0, "u": 1}, None) == [600_000, 400_000]
 
@@ -170,12 +184,12 @@ def test_a_table_with_few_events_is_not_split() -> None:
 @pytest.mark.parametrize(
     ("known", "expected"),
     [
-        (KnownKeys(), [True, True, True]),
-        (KnownKeys.nothing(), [False, False, False]),
-        (KnownKeys(certain=True, bounds={"id": (2, 3)}), [False, True, True]),
+        (KeyBounds(), [True, True, True]),
+        (KeyBounds.nothing(), [False, False, False]),
+        (KeyBounds(certain=True, bounds={"id": (2, 3)}), [False, True, True]),
     ],
 )
-def test_only_provably_new_keys_need_no_delete(known: KnownKeys, expected: list[bool]) -> None:
+def test_only_provably_new_keys_need_no_delete(known: KeyBounds, expected: list[bool]) -> None:
     """Nothing known: any key may exist; an empty table: none; else those inside the bounds."""
     assert may_exist({"id": pa.array([1, 2, 3])}, known).tolist() == expected
 
@@ -190,13 +204,15 @@ def _plan(**changed: Any) -> BatchPlan:
     return sink_plans.plan(table, refused={"odd": "no table can be made"}, ranks=ranks)
 
 
-def _run(*records: tuple[Any, Any], topic: str = "t", first: int = 100) -> Run:
+def _run(*records: tuple[Any, Any], topic: str = "t", first: int = 100) -> ConsumerRecords:
     def raw(value: Any) -> bytes | None:
         return value if value is None or isinstance(value, bytes) else orjson.dumps(value)
 
     keys, values = zip(*records, strict=True)
     offsets = np.arange(first, first + len(records))
-    return Run(topic, 0, offsets, pa.array(map(raw, keys), pa.binary()), pa.array(map(raw, values), pa.binary()))
+    return ConsumerRecords(
+        topic, 0, offsets, pa.array(map(raw, keys), pa.binary()), pa.array(map(raw, values), pa.binary())
+    )
 
 
 def _flat(key: int, value: Any, **more: Any) -> tuple[Any, Any]:
@@ -255,7 +271,7 @@ def test_one_bad_record_is_a_fault_and_the_others_go_on(record: tuple[Any, Any],
 def test_text_that_may_be_base64_is_no_decimal() -> None:
     """Without a schema "1234" may be the base64 of 14118904: only text with a point is a number with a scale."""
     columns = pa.schema([("id", pa.int64()), ("v", pa.decimal128(10, 2)), ("w", pa.decimal128(10, 0))])
-    schema = table_schema(columns, ("id",), frozenset(), nanoseconds=False)
+    schema = build_table_schema(columns, ("id",), frozenset(), nanoseconds=False)
     plan = _plan()
     layout = attrs.evolve(plan.tables[0].layout, schema_json=schema.model_dump_json())
     plan = attrs.evolve(plan, tables=(attrs.evolve(plan.tables[0], layout=layout),), evolve=False)
@@ -287,15 +303,15 @@ def test_a_topic_without_a_table_gives_faults() -> None:
     assert [fault.reason for fault in outcome.faults] == ["no table can be made"]
 
 
-def _part(ids: list[int], offsets: list[int], image: list[bool] | None = None) -> Part:
+def _part(ids: list[int], offsets: list[int], image: list[bool] | None = None) -> ChangeBatch:
     columns = pa.schema([("id", pa.int64()), ("u", pa.uuid())])
     uuids = pa.array([bytes([i]) * 16 for i in ids], pa.binary(16)).cast(pa.uuid())
     rows = pa.RecordBatch.from_arrays([pa.array(ids), uuids], schema=columns)
-    unknown = np.full(len(ids), NONE)
+    unknown = np.full(len(ids), NO_VALUE)
     op = np.full(len(ids), ord("u"), np.uint8)
     there = np.array(image or [True] * len(ids))
     where = (np.zeros(len(ids), np.int64), np.array(offsets))
-    return Part(rows, Order(*where, unknown, unknown, unplaced(len(ids)), op), ~there, there)
+    return ChangeBatch(rows, ChangeOrder(*where, unknown, unknown, unknown_positions(len(ids)), op), ~there, there)
 
 
 def test_a_part_travels_as_it_is() -> None:
@@ -318,16 +334,16 @@ def test_fold_over_parts_counts_through_them() -> None:
 def test_small_parts_joined_fold_as_they_do_alone() -> None:
     """Parts of few bytes become one, with every row, place and mark; a single one and large ones stay as they are."""
     parts = [_part([1, 2], [1, 2]), _part([1, 3], [3, 4], [False, True])]
-    (one,) = joined(parts)
+    (one,) = concat_small(parts)
     assert one.rows.column("id").to_pylist() == [1, 2, 1, 3]
     assert (one.order.offset.tolist(), one.image.tolist()) == ([1, 2, 3, 4], [True, True, False, True])
     alone, together = fold(parts, ["id"]), fold([one], ["id"])
     assert together.winners.tolist() == alone.winners.tolist()
     assert together.images.tolist() == alone.images.tolist()
-    assert joined(parts[:1]) == parts[:1]
-    many = list(range(JOINED_BYTES // 40))
+    assert concat_small(parts[:1]) == parts[:1]
+    many = list(range(MAX_CONCAT_BYTES // 40))
     large = [_part([1] * len(many), many)] * 2
-    assert joined(large) == large
+    assert concat_small(large) == large
 
 
 def test_a_key_is_in_the_same_bucket_everywhere() -> None:
@@ -335,8 +351,10 @@ def test_a_key_is_in_the_same_bucket_everywhere() -> None:
     layout = _plan().tables[0].layout
     keys = [("id", layout.schema.find_type("id"))]
     one = {
-        i: b for b, p in by_bucket(_part(list(range(50)), list(range(50))), keys, 7) for i in p.rows["id"].to_pylist()
+        i: b
+        for b, p in split_by_bucket(_part(list(range(50)), list(range(50))), keys, 7)
+        for i in p.rows["id"].to_pylist()
     }
-    two = {i: b for b, p in by_bucket(_part([49, 3], [1, 2]), keys, 7) for i in p.rows["id"].to_pylist()}
+    two = {i: b for b, p in split_by_bucket(_part([49, 3], [1, 2]), keys, 7) for i in p.rows["id"].to_pylist()}
     assert set(one.values()) == set(range(7))
     assert two == {i: one[i] for i in (49, 3)}

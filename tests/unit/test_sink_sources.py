@@ -8,12 +8,18 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.commit.kafka_position import Mark
+from connector.iceberg.commit.kafka_position import Watermark
 from connector.settings import EventSettings
-from connector.settings.iceberg.routing import Routes
+from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
-from connector.sink.fold.watermarks import limits
-from connector.sink.model.truncate_scope import Cuts, SourceRows, Sources, cuts_of, told_by
+from connector.sink.fold.watermarks import find_limits
+from connector.sink.model.truncate_scope import (
+    SourceRows,
+    TableSources,
+    TruncateScope,
+    find_source_columns,
+    scope_truncates,
+)
 from connector.sink.model.truncates import Truncate
 from tests.unit.sink_plans import DATED, dead, plan, routing, rows, run, upsert
 
@@ -26,9 +32,11 @@ def truncate(source: str = X, ts_ns: int = 100) -> Truncate:
     return Truncate("t", 0, 10, ts_ns, source=source, table=0)
 
 
-def known(*names: str, topics: tuple[str, ...] = ("shared",), all_known: bool = True, routed: bool = False) -> Sources:
+def known(
+    *names: str, topics: tuple[str, ...] = ("shared",), all_known: bool = True, routed: bool = False
+) -> TableSources:
     """What is known of a table's sources."""
-    return Sources(frozenset(names), frozenset(topics), all_known, routed)
+    return TableSources(frozenset(names), frozenset(topics), all_known, routed)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +63,10 @@ def known(*names: str, topics: tuple[str, ...] = ("shared",), all_known: bool = 
         (known("srv.db.x", "srv.db.y", all_known=False), ("__table", "__db"), "rows"),
     ],
 )
-def test_whose_rows_go(sources: Sources, columns: tuple[str, ...], expected: str) -> None:
+def test_whose_rows_go(sources: TableSources, columns: tuple[str, ...], expected: str) -> None:
     """All of a table that is its source's alone; of another the rows that columns tell apart, else none."""
     source = X if X in sources.names else "srv.db.x"
-    cuts = cuts_of([truncate(source)], sources, columns, "__")
+    cuts = scope_truncates([truncate(source)], sources, columns, "__")
     found = "whole" if cuts.whole else "rows" if cuts.of_sources else "refused"
     assert (found, cuts.refused) == (expected, frozenset({source}) if expected == "refused" else frozenset())
 
@@ -66,13 +74,13 @@ def test_whose_rows_go(sources: Sources, columns: tuple[str, ...], expected: str
 def test_columns_of_the_source_tell_nothing() -> None:
     """A column of a customer's name is no server's, whatever unwrapping puts before the names of what it adds."""
     columns = ("id", "name", "db", "schema", "table")
-    assert told_by(columns, ("op", "db", "table", "source.schema:s"), "") == {"db", "table"}
-    assert told_by(("__db", "db", "name"), ("db", "name:n"), "__") == {"__db"}
+    assert find_source_columns(columns, ("op", "db", "table", "source.schema:s"), "") == {"db", "table"}
+    assert find_source_columns(("__db", "db", "name"), ("db", "name:n"), "__") == {"__db"}
 
 
 def test_values_are_those_of_the_columns() -> None:
     """Each truncated source has its own moment, and the values of its rows' columns."""
-    cuts = cuts_of([truncate(X, 100), truncate(Y, 200), truncate(X, 150)], known(X, Y), ALL, "__")
+    cuts = scope_truncates([truncate(X, 100), truncate(Y, 200), truncate(X, 150)], known(X, Y), ALL, "__")
     assert {name: cut.ts_ns for name, (cut, _) in cuts.of_sources.items()} == {X: 150, Y: 200}
     assert cuts.of_sources[Y][1] == SourceRows((("__db", "db"), ("__schema", "public"), ("__table", "y")))
 
@@ -90,10 +98,10 @@ def test_rows_of_others_stay() -> None:
     table = upsert(0, DATED, ("id",))
     outcome = decode(run(*values, keys=keys), plan(table))
     assert [each.source for each in outcome.truncates] == [X]
-    cuts = cuts_of(outcome.truncates, known(X, Y), ("__table",), "__")
+    cuts = scope_truncates(outcome.truncates, known(X, Y), ("__table",), "__")
     outcome = decode(run(*values, keys=keys), plan(upsert(0, DATED, ("id",), cuts=cuts)))
     assert [row["id"] for row in rows(outcome)] == [2, 4, 5]
-    refused = upsert(0, DATED, ("id",), cuts=Cuts(refused=frozenset({X})))
+    refused = upsert(0, DATED, ("id",), cuts=TruncateScope(refused=frozenset({X})))
     outcome = decode(run(*values, keys=keys), plan(refused))
     assert [row["id"] for row in rows(outcome)] == [1, 2, 4, 5]
     assert list(dead(outcome)) == [2]
@@ -103,7 +111,7 @@ def test_rows_of_others_stay() -> None:
 def test_truncates_find_the_tables_that_their_events_name() -> None:
     """Where a field of the row decides, a truncate, which has no row, is told by the fields that unwrapping adds."""
     columns = {**DATED, **dict.fromkeys(("__op", "__table", "__db"), pa.string())}
-    routes = routing(Routes(field="__db", tables=(("all", "db"),)), "all")
+    routes = routing(RouteSettings(field="__db", tables=(("all", "db"),)), "all")
     settings = EventSettings("auto", "auto", ("op", "table", "source.ts_ns", "db"), "__")
     found = decode(
         run(_event("x", 1), _event("x", 2, "t"), keys=[{"id": 1}, None]),
@@ -117,8 +125,8 @@ def test_watermarks_of_earlier_versions_count() -> None:
     """Names of sources had no schema: what was known under such a name still tells what may be late."""
     at = ("t", 0)
     for known, found in (
-        ({"srv.db.x": Mark(7)}, [Mark(7), Mark()]),
-        ({"srv.db.x": Mark(7), X: Mark(4)}, [Mark(4), Mark()]),
+        ({"srv.db.x": Watermark(7)}, [Watermark(7), Watermark()]),
+        ({"srv.db.x": Watermark(7), X: Watermark(4)}, [Watermark(4), Watermark()]),
     ):
-        assert limits({at: known}, at, [X, "srv.db.public.z"]) == found
-    assert limits({at: {"srv.db.x": Mark(7)}}, at, ["srv.db.x @1/bin"]) == [Mark(7)]
+        assert find_limits({at: known}, at, [X, "srv.db.public.z"]) == found
+    assert find_limits({at: {"srv.db.x": Watermark(7)}}, at, ["srv.db.x @1/bin"]) == [Watermark(7)]

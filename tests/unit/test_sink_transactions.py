@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from connector.sink.microbatch import transactions
-from connector.sink.microbatch.transactions import SCHEMA
+from connector.sink.microbatch.transactions import TRANSACTION_SCHEMA
 from connector.sink.model.plan import BatchPlan
 from tests.unit.sink_plans import append, plan, run
 
@@ -38,12 +38,12 @@ class Chunks:
 
 
 def _told(monkeypatch: pytest.MonkeyPatch, *values: Any, topic: str = "tx") -> list[dict[str, Any]]:
-    monkeypatch.setattr(transactions.Run, "of", staticmethod(lambda chunk: chunk))
+    monkeypatch.setattr(transactions.ConsumerRecords, "of", staticmethod(lambda chunk: chunk))
     made: BatchPlan = plan(append(0, {"id": pa.int64()}), ranks={("server.public.t", 0): 0})
     made = attrs.evolve(made, feed=Chunks(run(*values, topic=topic)))
     numbers = iter([pa.RecordBatch.from_pydict({"id": [0]})])
-    batches = list(transactions._told(made, "tx")(numbers))
-    assert all(batch.schema == SCHEMA for batch in batches)
+    batches = list(transactions._transaction_task(made, "tx")(numbers))
+    assert all(batch.schema == TRANSACTION_SCHEMA for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -71,13 +71,13 @@ def test_events_with_odd_transactions_are_in_none(monkeypatch: pytest.MonkeyPatc
 
 def test_what_nobody_foresaw_costs_those_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run on which reading raises is read in halves, down to the records that are why."""
-    read = transactions._ends
+    read = transactions._read_ends
 
     def raising(given: Any, block: Any, topics: Any) -> Any:
         if b"guilty" in b"".join(value or b"" for value in given.value.to_pylist()):
             raise KeyError("secret")
         return read(given, block, topics)
 
-    monkeypatch.setattr(transactions, "_ends", raising)
+    monkeypatch.setattr(transactions, "_read_ends", raising)
     ends = [{**GOOD, "id": name} for name in ("1", "2", "guilty", "3")]
     assert [row["id"] for row in _told(monkeypatch, *ends)] == ["1", "2", "3"]

@@ -6,9 +6,9 @@ import attrs
 import numpy as np
 import pytest
 
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.truncates import Cut, Moments, Truncate, before_truncate, is_again
-from serde.events.source_positions import unplaced
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.truncates import ChangeTimes, TableTruncate, Truncate, is_repeated, mark_before_truncate
+from serde.events.source_positions import unknown_positions
 
 HERE, THERE = ("t", 0), ("t", 1)
 SECOND = 1_000_000_000
@@ -16,35 +16,37 @@ SOURCE = 5
 
 
 def judged(
-    cut: Cut,
+    cut: TableTruncate,
     at: tuple[str, int],
     offset: int,
-    ts_ns: int = NONE,
-    place: int = NONE,
+    ts_ns: int = NO_VALUE,
+    place: int = NO_VALUE,
     op: str = "u",
     source: int = SOURCE,
 ) -> tuple[bool, bool]:
     """Whether one change counts as later than the truncate, and whether that is a guess."""
-    where = unplaced(1, source)
+    where = unknown_positions(1, source)
     where[0, 1] = place
-    moments = Moments(np.array([ts_ns]), np.array([ord(op)], np.uint8), np.array([op == "d"]), where)
+    moments = ChangeTimes(np.array([ts_ns]), np.array([ord(op)], np.uint8), np.array([op == "d"]), where)
     (kept,), (untold,) = cut.after(at, np.array([offset]), moments)
     return bool(kept), bool(untold)
 
 
-def after(cut: Cut, at: tuple[str, int], offset: int, ts_ns: int = NONE, place: int = NONE, op: str = "u") -> bool:
+def after(
+    cut: TableTruncate, at: tuple[str, int], offset: int, ts_ns: int = NO_VALUE, place: int = NO_VALUE, op: str = "u"
+) -> bool:
     """Whether one change counts as later than the truncate."""
     return judged(cut, at, offset, ts_ns, place, op)[0]
 
 
 def truncate(partition: int = 0, offset: int = 10, ts_ns: int = 100, place: int = 7) -> Truncate:
     """A truncate event."""
-    return Truncate("t", partition, offset, ts_ns, () if place == NONE else (SOURCE, place, 0, 0))
+    return Truncate("t", partition, offset, ts_ns, () if place == NO_VALUE else (SOURCE, place, 0, 0))
 
 
 def test_kafkas_order_counts_within_the_partition() -> None:
     """In the truncate's own partition its offset decides, whatever the clock says."""
-    cut = Cut.of([truncate()])
+    cut = TableTruncate.of([truncate()])
     assert [after(cut, HERE, offset, ts_ns=1_000 - offset) for offset in (9, 11)] == [False, True]
 
 
@@ -67,55 +69,61 @@ def test_kafkas_order_counts_within_the_partition() -> None:
 )
 def test_the_sources_order_counts_between_partitions(change: dict[str, int], kept: bool, untold: bool) -> None:
     """Elsewhere the place in the log decides, else a precise date; what cannot be told stays, and is counted."""
-    assert judged(Cut.of([truncate()]), THERE, 0, **change) == (kept, untold)  # type: ignore[arg-type]
+    assert judged(TableTruncate.of([truncate()]), THERE, 0, **change) == (kept, untold)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("place", "kept"), [(6, False), (8, True), (NONE, True)])
+@pytest.mark.parametrize(("place", "kept"), [(6, False), (8, True), (NO_VALUE, True)])
 def test_a_row_of_the_same_second_goes_by_its_place(place: int, kept: bool) -> None:
     """MySQL dates a truncate and the rows around it by one second: the position in its log tells them apart."""
-    cut = Cut.of([truncate(ts_ns=SECOND)])
-    assert judged(cut, THERE, 0, SECOND, place) == (kept, place == NONE)
+    cut = TableTruncate.of([truncate(ts_ns=SECOND)])
+    assert judged(cut, THERE, 0, SECOND, place) == (kept, place == NO_VALUE)
 
 
 def test_the_latest_of_several_counts() -> None:
     """Of several truncates the latest empties the table, and each one its own partition up to it."""
-    cut = Cut.of([truncate(0, 10, 100, NONE), truncate(1, 5, 200, NONE), truncate(0, 3, 50, NONE)])
+    cut = TableTruncate.of(
+        [truncate(0, 10, 100, NO_VALUE), truncate(1, 5, 200, NO_VALUE), truncate(0, 3, 50, NO_VALUE)]
+    )
     assert (cut.ts_ns, cut.offsets) == (200, {HERE: 10, THERE: 5})
     assert [after(cut, HERE, 11, 150), after(cut, HERE, 11, 250), after(cut, THERE, 5, 300)] == [False, True, False]
-    assert Cut.of([truncate(0, 1, 300, 6), truncate(1, 5, 200, 8)]).place[1] == 8, "by places where all tell them"
+    assert TableTruncate.of([truncate(0, 1, 300, 6), truncate(1, 5, 200, 8)]).place[1] == 8, (
+        "by places where all tell them"
+    )
 
 
 def test_without_a_clock_only_the_partition_is_known() -> None:
     """A truncate that does not tell when it was empties its partition up to it, and leaves the others alone."""
-    cut = Cut.of([truncate(ts_ns=NONE, place=NONE)])
+    cut = TableTruncate.of([truncate(ts_ns=NO_VALUE, place=NO_VALUE)])
     assert [after(cut, HERE, 9, 1), after(cut, THERE, 0, 1)] == [False, True]
 
 
 def test_what_came_before_a_truncate_of_an_earlier_batch() -> None:
     """By its place where both tell one, else by a precise date."""
-    place = unplaced(5, SOURCE)
+    place = unknown_positions(5, SOURCE)
     place[:3, 1] = (6, 7, 8)
-    date = np.array([NONE, NONE, 50, 99, 101])
-    order = Order(np.zeros(5, np.int64), np.arange(5), date, date, place, np.full(5, ord("u"), np.uint8))
-    assert before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, True, False, True, False]
-    assert before_truncate(order, 100, ()).tolist() == [False, False, True, True, False]
-    read = attrs.evolve(order, dedup=date, date=np.full(5, NONE), place=unplaced(5), op=np.full(5, ord("r"), np.uint8))
-    assert before_truncate(read, 100, ()).tolist() == [False, False, True, True, False], "by when it was read"
+    date = np.array([NO_VALUE, NO_VALUE, 50, 99, 101])
+    order = ChangeOrder(np.zeros(5, np.int64), np.arange(5), date, date, place, np.full(5, ord("u"), np.uint8))
+    assert mark_before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, True, False, True, False]
+    assert mark_before_truncate(order, 100, ()).tolist() == [False, False, True, True, False]
+    read = attrs.evolve(
+        order, dedup=date, date=np.full(5, NO_VALUE), place=unknown_positions(5), op=np.full(5, ord("r"), np.uint8)
+    )
+    assert mark_before_truncate(read, 100, ()).tolist() == [False, False, True, True, False], "by when it was read"
 
 
 def test_a_truncate_that_comes_again() -> None:
     """By its place, else by a precise date; what proves nothing is done again."""
-    assert [is_again(truncate(place=p), 500, (SOURCE, 7, 0, 0)) for p in (6, 7, 8)] == [True, False, False]
-    assert [is_again(truncate(ts_ns=t, place=NONE), 100, ()) for t in (99, 100, 101)] == [True, False, False]
-    assert not is_again(truncate(ts_ns=SECOND, place=NONE), 2 * SECOND, ())
+    assert [is_repeated(truncate(place=p), 500, (SOURCE, 7, 0, 0)) for p in (6, 7, 8)] == [True, False, False]
+    assert [is_repeated(truncate(ts_ns=t, place=NO_VALUE), 100, ()) for t in (99, 100, 101)] == [True, False, False]
+    assert not is_repeated(truncate(ts_ns=SECOND, place=NO_VALUE), 2 * SECOND, ())
 
 
 def test_a_source_that_moved_has_small_places_again() -> None:
     """What is dated after a truncate came after it, and a truncate that is dated after another is no repetition."""
-    place = unplaced(3, SOURCE)
+    place = unknown_positions(3, SOURCE)
     place[:, 1] = 6
-    date = np.array([99, 101, NONE])
-    order = Order(np.zeros(3, np.int64), np.arange(3), date, date, place, np.full(3, ord("u"), np.uint8))
-    assert before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, False, True]
-    assert before_truncate(order, 0, (SOURCE, 7, 0, 0)).tolist() == [True, True, True]
-    assert [is_again(truncate(ts_ns=t, place=6), 100, (SOURCE, 7, 0, 0)) for t in (100, 101)] == [True, False]
+    date = np.array([99, 101, NO_VALUE])
+    order = ChangeOrder(np.zeros(3, np.int64), np.arange(3), date, date, place, np.full(3, ord("u"), np.uint8))
+    assert mark_before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, False, True]
+    assert mark_before_truncate(order, 0, (SOURCE, 7, 0, 0)).tolist() == [True, True, True]
+    assert [is_repeated(truncate(ts_ns=t, place=6), 100, (SOURCE, 7, 0, 0)) for t in (100, 101)] == [True, False]

@@ -18,14 +18,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.read.positional_reader import picked
-from connector.iceberg.types.spark_types import carried, from_spark, to_spark
-from connector.sink.destinations.iceberg.lookups.unavailable_values import kept
-from connector.sink.fold.unavailable_values import filled, last_rows, needed, parted, unknown
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Folded, Part, fold, survivors
-from serde.events.source_positions import unplaced
-from serde.events.unavailable_value import PLACEHOLDER, unavailable
+from connector.iceberg.read.positional_reader import read_rows_at
+from connector.iceberg.types.spark_types import from_spark, spark_type, to_spark
+from connector.sink.destinations.iceberg.lookups.unavailable_values import coalesce_unavailable
+from connector.sink.fold.unavailable_values import (
+    fill_in_batch,
+    find_last_rows,
+    find_needed_rows,
+    mark_unavailable,
+    split_winners,
+)
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, fold, select_rows_to_keep
+from serde.events.source_positions import unknown_positions
+from serde.events.unavailable_value import PLACEHOLDER, find_unavailable
 
 CODES = [ord(letter) for letter in PLACEHOLDER]
 
@@ -46,42 +52,42 @@ CODES = [ord(letter) for letter in PLACEHOLDER]
 def test_found_by_type(kind: pa.DataType, values: list[Any]) -> None:
     """The first value is the placeholder as Debezium writes it for the type, no other is; slices are honoured."""
     column = pa.array([values[-1], *values], kind).slice(1)
-    found = unavailable(column)
+    found = find_unavailable(column)
     assert found is not None
     assert found.tolist() == [True, *[False] * (len(values) - 1)]
-    assert unavailable(column.slice(1)) is None
+    assert find_unavailable(column.slice(1)) is None
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.struct([("a", pa.string())]), pa.list_(pa.float64()), pa.date32()])
 def test_other_types_have_none(kind: pa.DataType) -> None:
     """A type that is never TOASTed is not looked at."""
-    assert unavailable(pa.nulls(3, kind)) is None
+    assert find_unavailable(pa.nulls(3, kind)) is None
 
 
-def part(*changes: tuple[int, str, int, str | None]) -> Part:
+def part(*changes: tuple[int, str, int, str | None]) -> ChangeBatch:
     """Changes (key, op, offset, value) of one partition, a delete without row."""
     keys, ops, offsets, values = zip(*changes, strict=True)
     count = len(changes)
     rows = pa.record_batch({"id": pa.array(keys, pa.int64()), "v": pa.array(values, pa.string())})
-    none = np.full(count, NONE)
-    order = Order(
+    none = np.full(count, NO_VALUE)
+    order = ChangeOrder(
         partition=np.zeros(count, np.int64),
         offset=np.array(offsets),
         dedup=np.array(offsets),
         date=none,
-        place=unplaced(count),
+        place=unknown_positions(count),
         op=np.array([ord(op) for op in ops], np.uint8),
     )
     gone = order.op == ord("d")
-    return Part(rows, order, gone, ~gone)
+    return ChangeBatch(rows, order, gone, ~gone)
 
 
-def ended(*parts: Part) -> dict[int, str | None]:
+def ended(*parts: ChangeBatch) -> dict[int, str | None]:
     """Key -> value after folding and filling."""
-    return _rows(filled(fold(parts, ["id"]), ["id"]))
+    return _rows(fill_in_batch(fold(parts, ["id"]), ["id"]))
 
 
-def _rows(folded: Folded) -> dict[int, str | None]:
+def _rows(folded: FoldedChanges) -> dict[int, str | None]:
     whole = pa.Table.from_batches([p.rows for p in folded.parts]).take(pa.array(folded.images[folded.images >= 0]))
     return dict(zip(whole["id"].to_pylist(), whole["v"].to_pylist(), strict=True))
 
@@ -101,17 +107,19 @@ def test_filling_does_not_depend_on_the_cut() -> None:
     """Folded and filled part by part, then together, the rows are those of one fold."""
     first = part((1, "c", 1, "a"), (1, "u", 2, PLACEHOLDER), (3, "u", 3, PLACEHOLDER))
     second = part((1, "u", 4, PLACEHOLDER), (2, "c", 5, "b"), (3, "u", 6, PLACEHOLDER))
-    pieces = [p for each in (first, second) for p in survivors(filled(fold([each], ["id"]), ["id"]), ["id"])]
+    pieces = [
+        p for each in (first, second) for p in select_rows_to_keep(fill_in_batch(fold([each], ["id"]), ["id"]), ["id"])
+    ]
     assert ended(*pieces) == ended(first, second) == {1: "a", 2: "b", 3: PLACEHOLDER}
 
 
 def test_a_create_may_hold_that_text() -> None:
     """What was created with that very text keeps it, also over an update that sends it again."""
     assert ended(part((1, "c", 1, PLACEHOLDER), (1, "u", 2, PLACEHOLDER))) == {1: PLACEHOLDER}
-    created = filled(fold([part((1, "c", 1, PLACEHOLDER))], ["id"]), ["id"])
-    assert not unknown(created).any()
+    created = fill_in_batch(fold([part((1, "c", 1, PLACEHOLDER))], ["id"]), ["id"])
+    assert not mark_unavailable(created).any()
     # As long as nobody has looked whether a change of key made it, it may be another thing.
-    assert unknown(created, suspicious=True).all()
+    assert mark_unavailable(created, suspicious=True).all()
 
 
 def test_a_row_takes_nothing_from_its_keys_life_before() -> None:
@@ -128,8 +136,8 @@ def test_a_row_before_a_delete_gives_nothing_to_another_key() -> None:
 
 def test_what_only_the_table_knows_is_parted() -> None:
     """Winners with values that no change of the batch has are taken out, with the rest untouched."""
-    folded = filled(fold([part((1, "c", 1, "a"), (2, "u", 2, PLACEHOLDER), (3, "u", 3, "c"))], ["id"]), ["id"])
-    rest, taken = parted(folded, unknown(folded), ["id"])
+    folded = fill_in_batch(fold([part((1, "c", 1, "a"), (2, "u", 2, PLACEHOLDER), (3, "u", 3, "c"))], ["id"]), ["id"])
+    rest, taken = split_winners(folded, mark_unavailable(folded), ["id"])
     assert _rows(rest) == {1: "a", 3: "c"}
     assert [p.rows.to_pylist() for p in taken] == [[{"id": 2, "v": PLACEHOLDER}]]
 
@@ -137,12 +145,12 @@ def test_what_only_the_table_knows_is_parted() -> None:
 def test_a_changed_key_leaves_what_the_lookup_needs() -> None:
     """A moved create with unsent values, and an update after it, are looked up by the create's place in Kafka."""
     changes = part((2, "C", 7, PLACEHOLDER), (2, "u", 8, PLACEHOLDER), (1, "u", 5, "a"), (1, "d", 7, None))
-    folded = filled(fold([changes], ["id"]), ["id"])
-    assert changes.take(last_rows(folded, ["id"])).rows.to_pylist() == [
+    folded = fill_in_batch(fold([changes], ["id"]), ["id"])
+    assert changes.take(find_last_rows(folded, ["id"])).rows.to_pylist() == [
         {"id": 2, "v": PLACEHOLDER},
         {"id": 1, "v": "a"},
     ]
-    _, (taken,) = parted(folded, unknown(folded), ["id"])
+    _, (taken,) = split_winners(folded, mark_unavailable(folded), ["id"])
     assert (taken.rows.to_pylist(), taken.order.offset.tolist(), bytes(taken.order.op)) == (
         [{"id": 2, "v": PLACEHOLDER}],
         [7],
@@ -152,9 +160,9 @@ def test_a_changed_key_leaves_what_the_lookup_needs() -> None:
 
 def test_an_update_after_a_moved_create_knows_it_in_a_later_fold() -> None:
     """Folded in a task before the shuffle, the create that a row goes back to is handed on with it."""
-    folded = filled(fold([part((2, "C", 7, PLACEHOLDER), (2, "u", 8, PLACEHOLDER))], ["id"]), ["id"])
-    later = filled(fold(survivors(folded, ["id"], needed(folded, ["id"])), ["id"]), ["id"])
-    _, (taken,) = parted(later, unknown(later), ["id"])
+    folded = fill_in_batch(fold([part((2, "C", 7, PLACEHOLDER), (2, "u", 8, PLACEHOLDER))], ["id"]), ["id"])
+    later = fill_in_batch(fold(select_rows_to_keep(folded, ["id"], find_needed_rows(folded, ["id"])), ["id"]), ["id"])
+    _, (taken,) = split_winners(later, mark_unavailable(later), ["id"])
     assert (taken.order.offset.tolist(), bytes(taken.order.op)) == ([7], b"C")
 
 
@@ -163,23 +171,23 @@ def test_a_soft_deletes_own_row_is_not_the_last_known_one() -> None:
     changes = part((1, "u", 5, "a"), (1, "d", 7, ""))
     kept_image = attrs.evolve(changes, image=np.array([True, True]))
     folded = fold([kept_image], ["id"])
-    assert last_rows(folded, ["id"]).tolist() == [0]
-    assert sum(len(p) for p in survivors(folded, ["id"], last_rows(folded, ["id"]))) == 2
-    assert sum(len(p) for p in survivors(folded, ["id"])) == 1
+    assert find_last_rows(folded, ["id"]).tolist() == [0]
+    assert sum(len(p) for p in select_rows_to_keep(folded, ["id"], find_last_rows(folded, ["id"]))) == 2
+    assert sum(len(p) for p in select_rows_to_keep(folded, ["id"])) == 1
 
 
 def test_an_update_is_looked_up_by_its_key() -> None:
     """Without a create in the batch an update with unsent values keeps its own place and operation."""
-    folded = filled(fold([part((2, "u", 8, PLACEHOLDER))], ["id"]), ["id"])
-    _, (taken,) = parted(folded, unknown(folded), ["id"])
+    folded = fill_in_batch(fold([part((2, "u", 8, PLACEHOLDER))], ["id"]), ["id"])
+    _, (taken,) = split_winners(folded, mark_unavailable(folded), ["id"])
     assert (taken.order.offset.tolist(), bytes(taken.order.op)) == ([8], b"u")
 
 
 def test_a_deleted_key_needs_no_look_up() -> None:
     """With hard deletes the unsent values of a key that is gone are not looked for; with soft ones they are."""
-    folded = filled(fold([part((3, "u", 5, PLACEHOLDER), (3, "d", 6, None))], ["id"]), ["id"])
-    assert unknown(folded).tolist() == [False]
-    assert unknown(folded, keep_deletes=True).tolist() == [True]
+    folded = fill_in_batch(fold([part((3, "u", 5, PLACEHOLDER), (3, "d", 6, None))], ["id"]), ["id"])
+    assert mark_unavailable(folded).tolist() == [False]
+    assert mark_unavailable(folded, keep_deletes=True).tolist() == [True]
 
 
 NANOS = pa.timestamp("ns")
@@ -208,7 +216,7 @@ def test_what_spark_lacks_goes_there_and_back(kind: pa.DataType, values: list[An
     """A type that Spark has not is carried as numbers or text, nulls, slices and nesting included, and comes back."""
     column = pa.concat_arrays([pa.nulls(1, kind), _array(values, kind)]).slice(1)
     sent = to_spark(column)
-    assert (sent.type, carried(kind)) == (there, there)
+    assert (sent.type, spark_type(kind)) == (there, there)
     back = from_spark(sent, kind)
     assert back.type == kind and back.equals(column)
 
@@ -239,10 +247,10 @@ def test_rows_are_picked_by_file_and_position(tmp_path: Path, nested: bool) -> N
     pq.write_table(pa.table([pa.array(values[::-1], kind)], renamed), other)
     pq.write_table(pa.table([pa.array([1] * 3, pa.int32())], pa.schema([ids[1]])), old)
     files = pa.array([other, one, one, old, one])
-    (found,) = picked(layout(), files, pa.array([0, 9, 2, 1, 0]), [ids[0]])
+    (found,) = read_rows_at(layout(), files, pa.array([0, 9, 2, 1, 0]), [ids[0]])
     assert (
-        found.cast(carried(kind)).to_pylist()
-        == pa.array([values[9], values[9], values[2], None, values[0]], carried(kind)).to_pylist()
+        found.cast(spark_type(kind)).to_pylist()
+        == pa.array([values[9], values[9], values[2], None, values[0]], spark_type(kind)).to_pylist()
     )
 
 
@@ -317,7 +325,7 @@ def test_columns_that_a_file_lacks_have_their_default(tmp_path: Path, kind: str)
     path = str(tmp_path / "old.parquet")
     pq.write_table(pa.Table.from_pylist(rows, old), path)
     places = pa.array([2, 1, None, 0], pa.int64())
-    found = picked(table, pa.array([path, path, None, path]), places, list(table.columns))
+    found = read_rows_at(table, pa.array([path, path, None, path]), places, list(table.columns))
     assert [column.type for column in found] == [field.type for field in table.columns]
     assert _given(found[0]) == [value, value, None, value]
     assert found[1].null_count == 4
@@ -334,4 +342,9 @@ def test_columns_that_a_file_lacks_have_their_default(tmp_path: Path, kind: str)
 def test_the_tables_value_is_kept_where_it_has_one() -> None:
     """An unsent value becomes the table's; without a row in the table what came stays."""
     came = pa.array([PLACEHOLDER, PLACEHOLDER, "new", None])
-    assert kept(came, pa.array(["old", None, "old", "old"])).to_pylist() == ["old", PLACEHOLDER, "new", None]
+    assert coalesce_unavailable(came, pa.array(["old", None, "old", "old"])).to_pylist() == [
+        "old",
+        PLACEHOLDER,
+        "new",
+        None,
+    ]

@@ -8,20 +8,20 @@ import pytest
 
 from connector.source.snapshots.next_step import (
     Ancestor,
-    Begin,
-    Change,
+    Completed,
     Decision,
-    Done,
-    Head,
-    History,
+    Fail,
     Idle,
-    Position,
-    Progress,
-    Read,
-    Skip,
+    ReadSnapshot,
+    SkipSnapshot,
+    SnapshotLine,
     SnapshotMode,
-    Stop,
-    decide,
+    SnapshotOffset,
+    SnapshotProgress,
+    StartStreaming,
+    StreamChanges,
+    TableHead,
+    decide_next_step,
 )
 
 pytestmark = pytest.mark.unit
@@ -29,40 +29,40 @@ ALL = list(SnapshotMode)
 FOLLOWING = [m for m in ALL if m != SnapshotMode.INITIAL_ONLY]
 
 
-def _chain(*ids: int, first_parent: int | None = None, operations: dict[int, str] | None = None) -> History:
+def _chain(*ids: int, first_parent: int | None = None, operations: dict[int, str] | None = None) -> SnapshotLine:
     parents = [first_parent, *ids]
     ancestors = tuple(
         Ancestor(i, parent, n, 1000 * n, (operations or {}).get(i, "append"))
         for n, (i, parent) in enumerate(zip(ids, parents, strict=False), start=1)
     )
-    return History(ancestors, frozenset(ids))
+    return SnapshotLine(ancestors, frozenset(ids))
 
 
-def _never() -> History:
+def _never() -> SnapshotLine:
     raise AssertionError("the history was read")
 
 
 def _decide(
-    position: Position | None,
+    position: SnapshotOffset | None,
     mode: SnapshotMode,
     head: int | None,
-    history: History | Callable[[], History] = _never,
+    history: SnapshotLine | Callable[[], SnapshotLine] = _never,
     *,
     starting: bool = False,
     uuid: str = "u",
 ) -> Decision:
     give = history if callable(history) else lambda: history
-    return decide("db.t", position, mode, Head(uuid, head), give, starting=starting)
+    return decide_next_step("db.t", position, mode, TableHead(uuid, head), give, starting=starting)
 
 
 @pytest.mark.parametrize(
     ("mode", "decision"),
     [
-        (SnapshotMode.INITIAL, Read(9)),
-        (SnapshotMode.NO_DATA, Begin(9)),
-        (SnapshotMode.INITIAL_ONLY, Read(9)),
-        (SnapshotMode.WHEN_NEEDED, Read(9)),
-        (SnapshotMode.ALWAYS, Read(9)),
+        (SnapshotMode.INITIAL, ReadSnapshot(9)),
+        (SnapshotMode.NO_DATA, StartStreaming(9)),
+        (SnapshotMode.INITIAL_ONLY, ReadSnapshot(9)),
+        (SnapshotMode.WHEN_NEEDED, ReadSnapshot(9)),
+        (SnapshotMode.ALWAYS, ReadSnapshot(9)),
     ],
 )
 def test_first_contact(mode: SnapshotMode, decision: Decision) -> None:
@@ -73,9 +73,9 @@ def test_first_contact(mode: SnapshotMode, decision: Decision) -> None:
 @pytest.mark.parametrize("mode", FOLLOWING)
 def test_empty_table_begins_before_its_first_snapshot(mode: SnapshotMode) -> None:
     """A table without snapshots needs no first read; its first snapshot is then a change like any other."""
-    assert _decide(None, mode, None) == Begin(None)
+    assert _decide(None, mode, None) == StartStreaming(None)
     history = _chain(5, 6)
-    assert _decide(Position("u", None), mode, 6, history) == Change(history.ancestors[0])
+    assert _decide(SnapshotOffset("u", None), mode, 6, history) == StreamChanges(history.ancestors[0])
 
 
 def test_initial_only_waits_for_the_first_snapshot() -> None:
@@ -86,51 +86,61 @@ def test_initial_only_waits_for_the_first_snapshot() -> None:
 @pytest.mark.parametrize("mode", FOLLOWING)
 def test_nothing_new_asks_for_no_history(mode: SnapshotMode) -> None:
     """An idle poll looks at the newest snapshot's id and nothing else."""
-    assert _decide(Position("u", 7), mode, 7) == Idle()
-    assert _decide(Position("u", None), mode, None) == Idle()
+    assert _decide(SnapshotOffset("u", 7), mode, 7) == Idle()
+    assert _decide(SnapshotOffset("u", None), mode, None) == Idle()
 
 
 @pytest.mark.parametrize("mode", FOLLOWING)
 def test_one_snapshot_at_a_time_oldest_first(mode: SnapshotMode) -> None:
     """The next snapshot is the child of the stored one, however far the head is."""
     history = _chain(5, 6, 7, 8)
-    assert _decide(Position("u", 5), mode, 8, history) == Change(history.ancestors[1])
-    assert _decide(Position("u", 7), mode, 8, history) == Change(history.ancestors[3])
+    assert _decide(SnapshotOffset("u", 5), mode, 8, history) == StreamChanges(history.ancestors[1])
+    assert _decide(SnapshotOffset("u", 7), mode, 8, history) == StreamChanges(history.ancestors[3])
 
 
 def test_compaction_is_passed_over() -> None:
     """A replace snapshot changed no row."""
     history = _chain(5, 6, 7, operations={6: "replace"})
-    assert _decide(Position("u", 5), SnapshotMode.INITIAL, 7, history) == Skip(history.ancestors[1])
+    assert _decide(SnapshotOffset("u", 5), SnapshotMode.INITIAL, 7, history) == SkipSnapshot(history.ancestors[1])
 
 
 def test_initial_only_ends_after_its_read() -> None:
     """initial_only never follows changes."""
-    assert _decide(Position("u", 5), SnapshotMode.INITIAL_ONLY, 8) == Done()
+    assert _decide(SnapshotOffset("u", 5), SnapshotMode.INITIAL_ONLY, 8) == Completed()
 
 
 def test_always_reads_at_each_start_and_then_follows() -> None:
     """always reads in full when the run starts, and only then."""
     history = _chain(5, 6)
-    assert _decide(Position("u", 5), SnapshotMode.ALWAYS, 6, history, starting=True) == Read(6)
-    assert _decide(Position("u", 5), SnapshotMode.ALWAYS, 6, history) == Change(history.ancestors[1])
+    assert _decide(SnapshotOffset("u", 5), SnapshotMode.ALWAYS, 6, history, starting=True) == ReadSnapshot(6)
+    assert _decide(SnapshotOffset("u", 5), SnapshotMode.ALWAYS, 6, history) == StreamChanges(history.ancestors[1])
 
 
 @pytest.mark.parametrize("mode", ALL)
 def test_interrupted_read_goes_on_where_it_was(mode: SnapshotMode) -> None:
     """A first read goes on at its part of its own snapshot, although the table has moved on meanwhile."""
-    reading = Position("u", None, Progress(5, 3, 1 << 20))
-    assert _decide(reading, mode, 7, _chain(5, 6, 7), starting=True) == Read(5, 3, 1 << 20)
+    reading = SnapshotOffset("u", None, SnapshotProgress(5, 3, 1 << 20))
+    assert _decide(reading, mode, 7, _chain(5, 6, 7), starting=True) == ReadSnapshot(5, 3, 1 << 20)
 
 
 LOST = {
-    "rolled back": (Position("u", 7), History(_chain(5, 6).ancestors, frozenset({5, 6, 7})), "u", "rolled back"),
-    "expired": (Position("u", 4), _chain(6, 7, first_parent=5), "u", "expired"),
-    "parent expired": (Position("u", 5), _chain(6, 7, first_parent=5), "u", "expired"),
-    "foreign": (Position("u", 99), _chain(5, 6, 7), "u", "never belonged"),
-    "replaced": (Position("old", 5), _chain(5, 6, 7), "u", "replaced by another table"),
-    "beginning expired": (Position("u", None), _chain(6, 7, first_parent=5), "u", "have expired"),
-    "expired while read": (Position("u", None, Progress(4, 2, 1)), _chain(6, 7, first_parent=5), "u", "being read"),
+    "rolled back": (
+        SnapshotOffset("u", 7),
+        SnapshotLine(_chain(5, 6).ancestors, frozenset({5, 6, 7})),
+        "u",
+        "rolled back",
+    ),
+    "expired": (SnapshotOffset("u", 4), _chain(6, 7, first_parent=5), "u", "expired"),
+    "parent expired": (SnapshotOffset("u", 5), _chain(6, 7, first_parent=5), "u", "expired"),
+    "foreign": (SnapshotOffset("u", 99), _chain(5, 6, 7), "u", "never belonged"),
+    "replaced": (SnapshotOffset("old", 5), _chain(5, 6, 7), "u", "replaced by another table"),
+    "beginning expired": (SnapshotOffset("u", None), _chain(6, 7, first_parent=5), "u", "have expired"),
+    "expired while read": (
+        SnapshotOffset("u", None, SnapshotProgress(4, 2, 1)),
+        _chain(6, 7, first_parent=5),
+        "u",
+        "being read",
+    ),
 }
 
 
@@ -140,7 +150,7 @@ def test_lost_position_stops(case: str, mode: SnapshotMode) -> None:
     """Where history does not connect, the table stops with table, both snapshots and the way out."""
     position, history, uuid, why = LOST[case]
     decision = _decide(position, mode, 7 if case != "rolled back" else 6, history, uuid=uuid)
-    assert isinstance(decision, Stop)
+    assert isinstance(decision, Fail)
     stored = position.reading.snapshot_id if position.reading else position.snapshot_id
     for part in ("db.t", str(stored or "none"), "when_needed", why):
         assert part in decision.reason
@@ -151,20 +161,22 @@ def test_lost_position_is_read_again_when_needed(case: str) -> None:
     """when_needed reads the newest snapshot in full instead."""
     position, history, uuid, _ = LOST[case]
     newest = 6 if case == "rolled back" else 7
-    assert _decide(position, SnapshotMode.WHEN_NEEDED, newest, history, uuid=uuid) == Read(newest)
+    assert _decide(position, SnapshotMode.WHEN_NEEDED, newest, history, uuid=uuid) == ReadSnapshot(newest)
 
 
 def test_replaced_by_an_empty_table() -> None:
     """when_needed begins an empty successor at its beginning; other modes stop."""
-    assert _decide(Position("old", 5), SnapshotMode.WHEN_NEEDED, None) == Begin(None)
-    assert isinstance(_decide(Position("old", 5), SnapshotMode.INITIAL, None), Stop)
+    assert _decide(SnapshotOffset("old", 5), SnapshotMode.WHEN_NEEDED, None) == StartStreaming(None)
+    assert isinstance(_decide(SnapshotOffset("old", 5), SnapshotMode.INITIAL, None), Fail)
 
 
 def test_table_emptied_by_rollback() -> None:
     """A table whose branch points nowhere any more has lost the stored snapshot."""
-    assert isinstance(_decide(Position("u", 5), SnapshotMode.INITIAL, None, History((), frozenset({5}))), Stop)
+    assert isinstance(
+        _decide(SnapshotOffset("u", 5), SnapshotMode.INITIAL, None, SnapshotLine((), frozenset({5}))), Fail
+    )
 
 
 def test_head_behind_an_expired_ancestor_of_a_known_one() -> None:
     """Only the child of the stored snapshot itself will do, not a later descendant."""
-    assert isinstance(_decide(Position("u", 3), SnapshotMode.INITIAL, 7, _chain(6, 7, first_parent=4)), Stop)
+    assert isinstance(_decide(SnapshotOffset("u", 3), SnapshotMode.INITIAL, 7, _chain(6, 7, first_parent=4)), Fail)

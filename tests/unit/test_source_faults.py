@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog import file_io
-from connector.source.changes.read_errors import reading
+from connector.source.changes.read_errors import translate_read_errors
 
 pytestmark = pytest.mark.unit
 
@@ -54,14 +54,14 @@ LASTING = {
 @pytest.mark.parametrize("chain", PASSING.values(), ids=PASSING.keys())
 def test_what_may_pass_is_tried_again(chain: list[str]) -> None:
     """The network or the store is away: tried again, whatever files the message and the stack name."""
-    with pytest.raises(RetriableError, match=r"table db\.t, snapshot 7"), reading("db.t", 7):
+    with pytest.raises(RetriableError, match=r"table db\.t, snapshot 7"), translate_read_errors("db.t", 7):
         raise PySparkException(_spark(*chain))
 
 
 @pytest.mark.parametrize("chain", LASTING.values(), ids=LASTING.keys())
 def test_what_lasts_is_not_tried_again(chain: list[str]) -> None:
     """A file that is gone or broken, a store that refuses, and faults of code stop the table."""
-    with pytest.raises(FatalError, match=r"table db\.t, snapshot 7"), reading("db.t", 7):
+    with pytest.raises(FatalError, match=r"table db\.t, snapshot 7"), translate_read_errors("db.t", 7):
         raise PySparkException(_spark(*chain))
 
 
@@ -88,6 +88,9 @@ def test_files_read_in_python(raised: Exception, expected: type[Exception]) -> N
     wrapped = RuntimeError("read failed")
     wrapped.__cause__ = raised
     for each in (raised, wrapped) if not isinstance(raised, FileNotFoundError | ConnectorError) else (raised,):
-        with pytest.raises(expected, match=r"db\.t") as caught, file_io.reading("reading the manifests of db.t"):
+        with (
+            pytest.raises(expected, match=r"db\.t") as caught,
+            file_io.map_read_errors("reading the manifests of db.t"),
+        ):
             raise each
         assert "secret" not in str(caught.value)

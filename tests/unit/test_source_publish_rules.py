@@ -11,18 +11,18 @@ import pytest
 from connector.errors import FatalError, GapError, RetriableError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.settings.source.capture import CaptureSettings
-from connector.source.changes.row_identity import identity
-from connector.source.changes.row_key import KeyKind, Keys, Same, with_same
-from connector.source.destinations.schema_subjects import subject
+from connector.source.changes.row_identity import choose_row_key
+from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey, with_row_identity
+from connector.source.destinations.schema_subjects import subject_name
 from connector.source.envelope import row_schema
-from connector.source.envelope.event_format import stamp
-from connector.source.poll_schedule import Turn, after_failure
+from connector.source.envelope.event_format import event_ts_ns
+from connector.source.poll_schedule import TableSchedule, after_failure
 from connector.source.snapshots.discovery import plain_names
-from connector.source.snapshots.next_step import Position, Progress
-from connector.source.snapshots.table_offset import Standing
-from connector.source.snapshots.table_warnings import reasons
-from serde.emit.row_schema import Items, Member, Pairs, Plain, Record
-from serde.emit.type_mapping import Modes
+from connector.source.snapshots.next_step import SnapshotOffset, SnapshotProgress
+from connector.source.snapshots.table_offset import TableOffset
+from connector.source.snapshots.table_warnings import find_warnings
+from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
+from serde.emit.type_mapping import HandlingModes
 
 
 def field(name: str, kind: Any, *, required: bool = False) -> dict[str, Any]:
@@ -49,43 +49,43 @@ SCHEMA = {
 
 def test_every_type_is_described() -> None:
     """Parameters, nesting and optionality of Iceberg's JSON all arrive in the description."""
-    assert row_schema.record(SCHEMA) == Record(
+    assert row_schema.describe_row(SCHEMA) == RowStruct(
         (
-            Member("id", Plain("long"), False),
-            Member("amount", Plain("decimal", 9, 2)),
-            Member("raw", Plain("fixed")),
-            Member("list", Items(Plain("timestamptz_ns"), False)),
-            Member("map", Pairs(Plain("int"), Plain("variant"))),
-            Member("inner", Record((Member("code", Plain("string"), False),))),
-            Member("inner.code", Plain("int")),
-            Member("shape", Plain("geometry")),
+            RowField("id", Primitive("long"), False),
+            RowField("amount", Primitive("decimal", 9, 2)),
+            RowField("raw", Primitive("fixed")),
+            RowField("list", RowList(Primitive("timestamptz_ns"), False)),
+            RowField("map", RowMap(Primitive("int"), Primitive("variant"))),
+            RowField("inner", RowStruct((RowField("code", Primitive("string"), False),))),
+            RowField("inner.code", Primitive("int")),
+            RowField("shape", Primitive("geometry")),
         )
     )
 
 
 def test_a_key_is_found_inside_structs() -> None:
     """A dotted key column is a field of a struct, unless a column has that very name."""
-    row = row_schema.record(SCHEMA)
-    assert row_schema.key(row, ("id", "inner.code")).paths == (("id",), ("inner.code",))
-    without = Record(row.members[:-2])
-    made = row_schema.key(without, ("inner.code",))
+    row = row_schema.describe_row(SCHEMA)
+    assert row_schema.describe_key(row, ("id", "inner.code")).paths == (("id",), ("inner.code",))
+    without = RowStruct(row.members[:-2])
+    made = row_schema.describe_key(without, ("inner.code",))
     assert made.paths == (("inner", "code"),)
-    assert made.record.members == (Member("inner.code", Plain("string"), False),)
+    assert made.record.members == (RowField("inner.code", Primitive("string"), False),)
 
 
 def test_a_column_without_form_is_named() -> None:
     """A column that no Debezium type fits stops its table, with its name and the way out."""
     with pytest.raises(FatalError, match=r"table a\.b: .*shape \(geometry\).*column\.exclude\.list"):
-        row_schema.check("a.b", row_schema.record(SCHEMA), Modes())
+        row_schema.check_columns("a.b", row_schema.describe_row(SCHEMA), HandlingModes())
 
 
 def test_columns_of_one_name_are_refused() -> None:
     """Columns that an adjustment mode gives one name stop their table, with their names and the way out."""
-    row = Record((Member("a b", Plain("int")), Member("a_b", Plain("int"))))
-    row_schema.check("t", row, Modes())
-    row_schema.check("t", row, Modes(fields="avro_unicode"))
+    row = RowStruct((RowField("a b", Primitive("int")), RowField("a_b", Primitive("int"))))
+    row_schema.check_columns("t", row, HandlingModes())
+    row_schema.check_columns("t", row, HandlingModes(fields="avro_unicode"))
     with pytest.raises(FatalError, match=r"columns a b, a_b have one name with field\.name\.adjustment\.mode=avro;"):
-        row_schema.check("t", row, Modes(fields="avro"))
+        row_schema.check_columns("t", row, HandlingModes(fields="avro"))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_columns_of_one_name_are_refused() -> None:
 )
 def test_subjects_are_confluents(strategy: Any, expected: str) -> None:
     """Subjects are named as Confluent's strategies of these names do."""
-    assert subject(strategy, "value", "p.db.t", "p.db.t.Envelope") == expected
+    assert subject_name(strategy, "value", "p.db.t", "p.db.t.Envelope") == expected
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_subjects_are_confluents(strategy: Any, expected: str) -> None:
 )
 def test_times_of_snapshots_only_grow(ms: int, before: int | None, expected: int) -> None:
     """Two snapshots of one millisecond, or one that is dated back, still have rising event times."""
-    assert stamp(ms, before) == expected
+    assert event_ts_ns(ms, before) == expected
 
 
-@pytest.mark.parametrize("reading", [None, Progress(5, 3, 1000)])
-def test_a_standing_is_read_back(reading: Progress | None) -> None:
+@pytest.mark.parametrize("reading", [None, SnapshotProgress(5, 3, 1000)])
+def test_a_standing_is_read_back(reading: SnapshotProgress | None) -> None:
     """What is stored of a table's position is what is read."""
-    standing = Standing(Position("u", 1, reading), 3)
-    assert Standing.parse(standing.json()) == standing
+    standing = TableOffset(SnapshotOffset("u", 1, reading), 3)
+    assert TableOffset.parse(standing.json()) == standing
 
 
 def schema(*fields: dict[str, Any], identifiers: tuple[int, ...] = ()) -> SnapshotSchema:
@@ -127,34 +127,36 @@ def test_identifier_columns_of_now_key_older_snapshots_too() -> None:
     """Identifier columns set after the rows were written count for them, by field id; what is gone falls back."""
     old = schema(field("ident", "long"), field("v", "int"))
     renamed = schema(field("id", "long", required=True), field("v", "int"), identifiers=(1,))
-    assert identity(old, renamed, 2, (), "t") == Keys(KeyKind.IDENTIFIERS, ("ident",))
-    assert identity(old, renamed, 2, ("v",), "t") == Keys(KeyKind.CONFIGURED, ("v",), Same.IDENTIFIERS, ("ident",))
+    assert choose_row_key(old, renamed, 2, (), "t") == RowKey(KeyKind.IDENTIFIERS, ("ident",))
+    assert choose_row_key(old, renamed, 2, ("v",), "t") == RowKey(
+        KeyKind.CONFIGURED, ("v",), RowIdentity.IDENTIFIERS, ("ident",)
+    )
     later = schema(field("id", "long"), field("v", "int"), field("n", "int", required=True), identifiers=(3,))
-    assert identity(old, later, 2, (), "t") == Keys()
-    assert identity(old, old, 3, (), "t") == Keys(KeyKind.ROW_ID)
+    assert choose_row_key(old, later, 2, (), "t") == RowKey()
+    assert choose_row_key(old, old, 3, (), "t") == RowKey(KeyKind.ROW_ID)
 
 
 @pytest.mark.parametrize(
     ("kind", "columns", "identifiers", "version", "same"),
     [
-        (KeyKind.IDENTIFIERS, ("a",), ("a",), 2, Same.NOTHING),
-        (KeyKind.IDENTIFIERS, ("a",), ("a",), 3, Same.ROW_ID),
-        (KeyKind.CONFIGURED, ("b",), ("a",), 2, Same.IDENTIFIERS),
-        (KeyKind.CONFIGURED, ("b",), ("a",), 3, Same.IDENTIFIERS),
-        (KeyKind.CONFIGURED, ("b", "a"), ("a", "b"), 2, Same.NOTHING),
-        (KeyKind.CONFIGURED, ("b", "a"), ("a", "b"), 3, Same.ROW_ID),
-        (KeyKind.CONFIGURED, ("b",), (), 2, Same.NOTHING),
-        (KeyKind.CONFIGURED, ("b",), (), 3, Same.ROW_ID),
-        (KeyKind.ROW_ID, (), (), 3, Same.NOTHING),
-        (KeyKind.NONE, (), (), 2, Same.NOTHING),
+        (KeyKind.IDENTIFIERS, ("a",), ("a",), 2, RowIdentity.NOTHING),
+        (KeyKind.IDENTIFIERS, ("a",), ("a",), 3, RowIdentity.ROW_ID),
+        (KeyKind.CONFIGURED, ("b",), ("a",), 2, RowIdentity.IDENTIFIERS),
+        (KeyKind.CONFIGURED, ("b",), ("a",), 3, RowIdentity.IDENTIFIERS),
+        (KeyKind.CONFIGURED, ("b", "a"), ("a", "b"), 2, RowIdentity.NOTHING),
+        (KeyKind.CONFIGURED, ("b", "a"), ("a", "b"), 3, RowIdentity.ROW_ID),
+        (KeyKind.CONFIGURED, ("b",), (), 2, RowIdentity.NOTHING),
+        (KeyKind.CONFIGURED, ("b",), (), 3, RowIdentity.ROW_ID),
+        (KeyKind.ROW_ID, (), (), 3, RowIdentity.NOTHING),
+        (KeyKind.NONE, (), (), 2, RowIdentity.NOTHING),
     ],
 )
 def test_a_row_is_known_under_another_key(
-    kind: KeyKind, columns: tuple[str, ...], identifiers: tuple[str, ...], version: int, same: Same
+    kind: KeyKind, columns: tuple[str, ...], identifiers: tuple[str, ...], version: int, same: RowIdentity
 ) -> None:
     """By the identifier columns where others are the key, else by the row id of a v3 table, else not at all."""
-    made = with_same(Keys(kind, columns), identifiers, version)
-    assert made == Keys(kind, columns, same, identifiers if same == Same.IDENTIFIERS else ())
+    made = with_row_identity(RowKey(kind, columns), identifiers, version)
+    assert made == RowKey(kind, columns, same, identifiers if same == RowIdentity.IDENTIFIERS else ())
 
 
 def capture(**changed: object) -> CaptureSettings:
@@ -178,7 +180,7 @@ def test_plain_names_need_no_listing(tables: tuple[str, ...], expected: tuple[st
 
 def test_a_failure_that_may_pass_is_tried_later_and_later_until_time_is_over() -> None:
     """Waits double up to the longest; when the time is over, or nothing can help, the table has no more turns."""
-    turn, now, waits = Turn(), 100.0, []
+    turn, now, waits = TableSchedule(), 100.0, []
     for _ in range(8):
         turn = after_failure(turn, RetriableError("away"), now, timeout_s=60, longest_s=3)
         waits.append(round(turn.at - now, 3))
@@ -191,17 +193,20 @@ def test_a_failure_that_may_pass_is_tried_later_and_later_until_time_is_over() -
     assert not over.is_due(1e9)
     endless = after_failure(turn, RetriableError("away"), 1e6, timeout_s=None, longest_s=3)
     assert endless.failed is None
-    assert after_failure(Turn(), GapError("gone"), 0.0, timeout_s=None, longest_s=3).failed
+    assert after_failure(TableSchedule(), GapError("gone"), 0.0, timeout_s=None, longest_s=3).failed
 
 
 def test_costly_tables_and_missing_keys_are_warned_of() -> None:
     """A table without key, and properties that make deletes dear to read, each have a warning with the way out."""
-    assert reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 2, {}) == []
-    assert "message.key.columns" in reasons(Keys(), 2, {})[0]
-    assert "_row_id" in reasons(Keys(KeyKind.ROW_ID), 3, {})[0]
+    assert find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 2, {}) == []
+    assert "message.key.columns" in find_warnings(RowKey(), 2, {})[0]
+    assert "_row_id" in find_warnings(RowKey(KeyKind.ROW_ID), 3, {})[0]
     wide = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "partition"}
-    assert "write.delete.granularity" in reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 2, wide)[0]
-    assert reasons(Keys(KeyKind.IDENTIFIERS, ("id",)), 3, wide) == []
+    assert "write.delete.granularity" in find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 2, wide)[0]
+    assert find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 3, wide) == []
     bare = {"write.metadata.metrics.default": "none"}
-    assert "bounds of id" in reasons(Keys(KeyKind.CONFIGURED, ("id",)), 2, bare)[0]
-    assert reasons(Keys(KeyKind.CONFIGURED, ("id",)), 2, {**bare, "write.metadata.metrics.column.id": "full"}) == []
+    assert "bounds of id" in find_warnings(RowKey(KeyKind.CONFIGURED, ("id",)), 2, bare)[0]
+    assert (
+        find_warnings(RowKey(KeyKind.CONFIGURED, ("id",)), 2, {**bare, "write.metadata.metrics.column.id": "full"})
+        == []
+    )

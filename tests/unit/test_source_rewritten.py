@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connector.source.changes.rewrites.file_alignment import Sighting, in_order, rewrites
-from connector.source.changes.rewrites.file_diff import Files, _heads, _sightings, _walk
+from connector.source.changes.rewrites.file_alignment import RowGroupMatch, group_rewrites, is_in_order
+from connector.source.changes.rewrites.file_diff import RewrittenFiles, _find_matches, _read_heads, _walk_rewrites
 from connector.source.changes.rewrites.row_alignment import AFTER, BEFORE
 
 pytestmark = pytest.mark.unit
@@ -45,15 +45,17 @@ def _numbers(count: int) -> Any:
     return iter([pa.RecordBatch.from_pydict({"id": list(range(count))})])
 
 
-def _left(files: Files) -> tuple[list[dict[str, Any]], bool]:
+def _left(files: RewrittenFiles) -> tuple[list[dict[str, Any]], bool]:
     """What the three jobs give, and whether files were found in order."""
-    heads = [row for batch in _heads(_numbers(len(files.before)), files) for row in batch.to_pylist()]
+    heads = [row for batch in _read_heads(_numbers(len(files.before)), files) for row in batch.to_pylist()]
     known = [(row["file"], row["row_group"], row["heads"]) for row in heads]
-    seen = [row for b in _sightings(_numbers(len(files.after)), files, known) for row in b.to_pylist()]
-    sightings = [Sighting(*(row[n] for n in ("before", "row_group", "after", "first_row", "last_row"))) for row in seen]
-    groups = rewrites(sightings, len(files.before), len(files.after))
-    left = [row for batch in _walk(_numbers(len(groups)), files, groups) for row in batch.to_pylist()]
-    return left, in_order(sightings, len(known))
+    seen = [row for b in _find_matches(_numbers(len(files.after)), files, known) for row in b.to_pylist()]
+    sightings = [
+        RowGroupMatch(*(row[n] for n in ("before", "row_group", "after", "first_row", "last_row"))) for row in seen
+    ]
+    groups = group_rewrites(sightings, len(files.before), len(files.after))
+    left = [row for batch in _walk_rewrites(_numbers(len(groups)), files, groups) for row in batch.to_pylist()]
+    return left, is_in_order(sightings, len(known))
 
 
 @pytest.mark.parametrize("key", [(0,), (0, 1)])
@@ -65,7 +67,7 @@ def test_files_merged_by_a_rewrite(tmp_path: Path, key: tuple[int, ...]) -> None
     new.append({**new[0], "id": 99_999})
     before = tuple(_write(tmp_path / f"old{n}.parquet", rows) for n, rows in enumerate(old))
     after = (_write(tmp_path / "new0.parquet", new[:3500]), _write(tmp_path / "new1.parquet", new[3500:]))
-    left, found = _left(Files(before, after, SCHEMA, key, {}))
+    left, found = _left(RewrittenFiles(before, after, SCHEMA, key, {}))
     assert found
     gone = {row["c0"]: row for row in left if row["side"] == BEFORE}
     came = {row["c0"]: row for row in left if row["side"] == AFTER}
@@ -83,13 +85,13 @@ def test_rows_have_their_ids(tmp_path: Path) -> None:
     kept = [{**row, "v": "new" if row["id"] == 5 else row["v"], "_row_id": 1000 + row["id"]} for row in rows]
     came = {**rows[0], "id": 777, "_row_id": None}
     before, after = (_write(tmp_path / "a.parquet", rows),), (_write(tmp_path / "b.parquet", [*kept, came], held),)
-    left, _ = _left(Files(before, after, SCHEMA, (0,), {}, {before[0]: 1000, after[0]: 5000}))
+    left, _ = _left(RewrittenFiles(before, after, SCHEMA, (0,), {}, {before[0]: 1000, after[0]: 5000}))
     assert sorted((row["c0"], row["side"], row["row_id"]) for row in left) == [
         (5, BEFORE, 1005),
         (5, AFTER, 1005),
         (777, AFTER, 5600),
     ]
-    without, _ = _left(Files(before, after, SCHEMA, (0,), {}))
+    without, _ = _left(RewrittenFiles(before, after, SCHEMA, (0,), {}))
     assert {row["row_id"] for row in without} == {None}
 
 
@@ -108,9 +110,9 @@ def test_other_columns_are_not_read_as_they_are(tmp_path: Path, columns: list[pa
     """A file whose columns, key or not, differ from the snapshot's is reported before the walk, on either side."""
     odd = _write(tmp_path / "odd.parquet", _rows(0, 5), pa.schema(columns))
     even = _write(tmp_path / "even.parquet", _rows(0, 5))
-    (batch,) = _heads(_numbers(2), Files((even, odd), (), SCHEMA, (0,), {}))
+    (batch,) = _read_heads(_numbers(2), RewrittenFiles((even, odd), (), SCHEMA, (0,), {}))
     assert [(row["file"], row["readable"]) for row in batch.to_pylist()] == [(0, True), (1, False)]
-    (batch,) = _sightings(_numbers(2), Files((), (even, odd), SCHEMA, (0,), {}), [(0, 0, ["1"])])
+    (batch,) = _find_matches(_numbers(2), RewrittenFiles((), (even, odd), SCHEMA, (0,), {}), [(0, 0, ["1"])])
     assert [(row["after"], row["readable"]) for row in batch.to_pylist()] == [(0, True), (None, False)]
 
 
@@ -128,7 +130,7 @@ def test_columns_are_known_by_their_ids(tmp_path: Path, columns: list[pa.Field])
     rows = [{names[field.metadata[b"PARQUET:field_id"]]: row[field.name] for field in SCHEMA} for row in _rows(0, 600)]
     before = _write(tmp_path / "old.parquet", rows, pa.schema(columns))
     after = _write(tmp_path / "new.parquet", [{**row, "v": "n"} if row["id"] == 7 else row for row in _rows(0, 600)])
-    left, found = _left(Files((before,), (after,), SCHEMA, (0,), {}))
+    left, found = _left(RewrittenFiles((before,), (after,), SCHEMA, (0,), {}))
     assert found
     assert [(row["side"], row["c0"], row["c1"]) for row in left] == [(BEFORE, 7, "v7"), (AFTER, 7, "n")]
 
@@ -137,7 +139,7 @@ def test_shuffled_rows_are_noticed(tmp_path: Path) -> None:
     """A rewrite that did not keep the order is not walked."""
     rows = _rows(0, 4000)
     shuffled = [rows[(i * 1777) % 4000] for i in range(4000)]
-    files = Files(
+    files = RewrittenFiles(
         (_write(tmp_path / "a.parquet", rows),), (_write(tmp_path / "b.parquet", shuffled),), SCHEMA, (0,), {}
     )
     assert not _left(files)[1]

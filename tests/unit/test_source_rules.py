@@ -9,9 +9,9 @@ from pyiceberg.types import LongType, TimeType, UnknownType
 
 from connector.errors import ConfigError, FatalError, RetriableError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
-from connector.source.changes.file_pruning import alone
-from connector.source.changes.read_errors import _ours
-from connector.source.changes.row_key import KeyKind, Keys, keys_of
+from connector.source.changes.file_pruning import files_without_partner
+from connector.source.changes.read_errors import _translate
+from connector.source.changes.row_key import KeyKind, RowKey, choose_snapshot_key
 
 pytestmark = pytest.mark.unit
 
@@ -54,16 +54,16 @@ def test_key_of_a_table() -> None:
     """Configured columns win over identifier columns, these over the row id, which only v3 tables have."""
     keyed = _schema(("a", "long"), ("b", "string"), identifiers=(2,))
     bare = _schema(("a", "long"))
-    assert keys_of(keyed, 2, ("a",), "t") == Keys(KeyKind.CONFIGURED, ("a",))
-    assert keys_of(keyed, 3, (), "t") == Keys(KeyKind.IDENTIFIERS, ("b",))
-    assert keys_of(bare, 3, (), "t") == Keys(KeyKind.ROW_ID)
-    assert keys_of(bare, 2, (), "t") == Keys()
+    assert choose_snapshot_key(keyed, 2, ("a",), "t") == RowKey(KeyKind.CONFIGURED, ("a",))
+    assert choose_snapshot_key(keyed, 3, (), "t") == RowKey(KeyKind.IDENTIFIERS, ("b",))
+    assert choose_snapshot_key(bare, 3, (), "t") == RowKey(KeyKind.ROW_ID)
+    assert choose_snapshot_key(bare, 2, (), "t") == RowKey()
 
 
 def test_configured_key_that_is_not_there() -> None:
     """A configured column that the table lacks is an error with both names."""
     with pytest.raises(ConfigError, match=r"message\.key\.columns names x, which table db\.t does not have.*a, b"):
-        keys_of(_schema(("a", "long"), ("b", "string")), 2, ("x",), "db.t")
+        choose_snapshot_key(_schema(("a", "long"), ("b", "string")), 2, ("x",), "db.t")
 
 
 def test_nested_identifiers_have_dotted_names() -> None:
@@ -79,22 +79,22 @@ def test_failures_while_reading() -> None:
         "x\nCaused by: java.lang.RuntimeException: file:/w/2.parquet is not a Parquet file. Expected magic number\n"
     )
     away = "x\nCaused by: java.net.ConnectException: Connection refused\n"
-    assert isinstance(_ours(gone, "table t, snapshot 5"), FatalError)
-    assert "file:/w/db/t/data/1-a.parquet is gone" in str(_ours(gone, "table t, snapshot 5"))
-    assert "table t, snapshot 5" in str(_ours(broken, "table t, snapshot 5"))
-    assert "2.parquet cannot be read" in str(_ours(broken, "table t, snapshot 5"))
-    assert isinstance(_ours(away, "table t, snapshot 5"), RetriableError)
+    assert isinstance(_translate(gone, "table t, snapshot 5"), FatalError)
+    assert "file:/w/db/t/data/1-a.parquet is gone" in str(_translate(gone, "table t, snapshot 5"))
+    assert "table t, snapshot 5" in str(_translate(broken, "table t, snapshot 5"))
+    assert "2.parquet cannot be read" in str(_translate(broken, "table t, snapshot 5"))
+    assert isinstance(_translate(away, "table t, snapshot 5"), RetriableError)
 
 
 def test_files_outside_of_the_other_side_are_alone() -> None:
     """A file whose span in one column touches no other file's needs no partner; unknown spans touch all."""
     others = [{"id": (1, 5), "p": ("a", "a")}, {"id": (4, 9), "p": ("a", "a")}, {"id": (20, 30), "p": ("c", "c")}]
     files = [{"id": (10, 19)}, {"id": (9, 19)}, {"id": (31, 31)}, {"id": (0, 50), "p": ("b", "b")}, {}, {"id": (0, 0)}]
-    assert alone(files, others, ["id", "p"]) == [True, False, True, True, False, True]
-    assert alone(files, [*others, {}], ["id", "p"]) == [False] * 6
-    assert alone(files, [], ["id"]) == [True, True, True, True, False, True]
+    assert files_without_partner(files, others, ["id", "p"]) == [True, False, True, True, False, True]
+    assert files_without_partner(files, [*others, {}], ["id", "p"]) == [False] * 6
+    assert files_without_partner(files, [], ["id"]) == [True, True, True, True, False, True]
 
 
 def test_bounds_of_no_columns_prune_nothing() -> None:
     """Without a column to go by every file may have partners."""
-    assert alone([{"id": (1, 2)}], [{"id": (3, 4)}], []) == [False]
+    assert files_without_partner([{"id": (1, 2)}], [{"id": (3, 4)}], []) == [False]

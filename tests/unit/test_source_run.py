@@ -10,7 +10,7 @@ from attrs import define, field
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.settings.source.settings import load
-from connector.source.poll_loop import Steps, Tables
+from connector.source.poll_loop import PollLoop, PollStep
 
 
 @define
@@ -32,7 +32,7 @@ class Script:
 class Round:
     """Tables with scripts, and the heartbeats that were sent."""
 
-    tables: Tables
+    tables: PollLoop
     scripts: dict[str, Script]
     beats: list[int] = field(factory=list)
 
@@ -51,10 +51,10 @@ def make(tmp_path: Path) -> Callable[..., Round]:
         found = {f"db.{name}": (("db",), name) for name in scripts}
         beats: list[int] = []
 
-        def open_(_: tuple[str, ...], name: str) -> Steps:
+        def open_(_: tuple[str, ...], name: str) -> PollStep:
             return scripts[name]
 
-        tables = Tables(load([file], environ={}), lambda: found, open_, beats.append)
+        tables = PollLoop(load([file], environ={}), lambda: found, open_, beats.append)
         return Round(tables, scripts, beats)
 
     return build

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import JSON, is_document, table_schema
-from connector.iceberg.types.schema_evolution import grown, union
-from connector.iceberg.types.variants import STORED, as_text, decoded, encoded
-from connector.iceberg.write.formats.parquet_variants import Annotated
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema, is_variant_candidate
+from connector.iceberg.types.schema_evolution import evolve, union_shapes
+from connector.iceberg.types.variants import VARIANT_STORAGE, decode_variants, encode_variants, to_json_text
+from connector.iceberg.write.formats.parquet_variants import VariantAnnotator
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, RollingFile
 
@@ -38,14 +38,14 @@ VALUES = st.recursive(
 def test_documents_come_back(values: list[Any]) -> None:
     """Every JSON document is the same after it was a variant; no document stays none."""
     texts = pa.chunked_array([pa.array([None if v is None else json.dumps(v) for v in values], pa.string())])
-    made = decoded(encoded(texts)).to_pylist()
+    made = decode_variants(encode_variants(texts)).to_pylist()
     assert [None if text is None else json.loads(text) for text in made] == values
 
 
 @pytest.mark.parametrize("text", ["plain", "", "{", '{"a":1,}', "[" * 5000])
 def test_text_that_is_no_json_is_kept(text: str) -> None:
     """What cannot be read as JSON is the variant of that text."""
-    (made,) = decoded(encoded(pa.chunked_array([[text]]))).to_pylist()
+    (made,) = decode_variants(encode_variants(pa.chunked_array([[text]]))).to_pylist()
     assert json.loads(made) == text
 
 
@@ -55,33 +55,41 @@ def test_nested_values_become_json() -> None:
         [("d", pa.decimal128(9, 2)), ("m", pa.map_(pa.string(), pa.int64())), ("b", pa.binary()), ("n", pa.int64())]
     )
     column = pa.array([{"d": Decimal("1.50"), "m": [("k", 1)], "b": b"\x01", "n": None}, None], kind)
-    assert as_text(column, keep_nulls=True).to_pylist() == ['{"d":1.50,"m":{"k":1},"b":"AQ==","n":null}', None]
-    assert as_text(column, keep_nulls=False).to_pylist()[0] == '{"d":1.50,"m":{"k":1},"b":"AQ=="}'
-    assert as_text(pa.array(["x"]), keep_nulls=True).to_pylist() == ["x"]
+    assert to_json_text(column, keep_nulls=True).to_pylist() == ['{"d":1.50,"m":{"k":1},"b":"AQ==","n":null}', None]
+    assert to_json_text(column, keep_nulls=False).to_pylist()[0] == '{"d":1.50,"m":{"k":1},"b":"AQ=="}'
+    assert to_json_text(pa.array(["x"]), keep_nulls=True).to_pylist() == ["x"]
 
 
 def test_shredded_variants_are_refused() -> None:
     """A file whose variants are split into typed columns is an error that says so, never half a value."""
-    kind = pa.struct([*STORED, pa.field("typed_value", pa.int64())])
+    kind = pa.struct([*VARIANT_STORAGE, pa.field("typed_value", pa.int64())])
     with pytest.raises(FatalError, match="shredded"):
-        decoded(pa.array([{"metadata": b"", "value": b"", "typed_value": 1}], kind))
+        decode_variants(pa.array([{"metadata": b"", "value": b"", "typed_value": 1}], kind))
 
 
 def test_columns_that_become_variants() -> None:
     """Structs, maps and lists of them are documents; lists of single values are not. A column that is there stays."""
-    assert is_document(pa.struct([("a", pa.int64())])) and is_document(pa.list_(pa.map_(pa.string(), pa.int64())))
-    assert not is_document(pa.list_(pa.string())) and not is_document(pa.string())
-    assert union([pa.struct([("v", pa.string())]), pa.struct([("v", JSON)])]).field("v").type == JSON
+    assert is_variant_candidate(pa.struct([("a", pa.int64())])) and is_variant_candidate(
+        pa.list_(pa.map_(pa.string(), pa.int64()))
+    )
+    assert not is_variant_candidate(pa.list_(pa.string())) and not is_variant_candidate(pa.string())
+    assert (
+        union_shapes([pa.struct([("v", pa.string())]), pa.struct([("v", VARIANT_ARROW_TYPE)])]).field("v").type
+        == VARIANT_ARROW_TYPE
+    )
     table = pa.schema([("v", pa.string())])
-    assert grown(table, pa.struct([("v", JSON), ("w", JSON)]), add=True).types == [pa.string(), JSON]
+    assert evolve(table, pa.struct([("v", VARIANT_ARROW_TYPE), ("w", VARIANT_ARROW_TYPE)]), add=True).types == [
+        pa.string(),
+        VARIANT_ARROW_TYPE,
+    ]
 
 
 def test_a_file_says_which_column_is_a_variant(tmp_path: Path) -> None:
     """The footer marks the variant among columns of all kinds, and the description has no bounds of it."""
     names = [f"c{place}" for place in range(20)]
-    kinds = [pa.int64(), pa.decimal128(20, 3), pa.timestamp("us", "UTC"), pa.list_(pa.string()), JSON]
+    kinds = [pa.int64(), pa.decimal128(20, 3), pa.timestamp("us", "UTC"), pa.list_(pa.string()), VARIANT_ARROW_TYPE]
     columns = pa.schema([pa.field(name, kinds[place % 5]) for place, name in enumerate(names)])
-    schema = table_schema(columns, (), frozenset(), nanoseconds=True).model_dump_json()
+    schema = build_table_schema(columns, (), frozenset(), nanoseconds=True).model_dump_json()
     layout = TableLayout("d.t", "u", str(tmp_path), schema, '{"spec-id":0,"fields":[]}', 0, {}, {})
     assert layout.variants == {"c4", "c9", "c14", "c19"}
     batch = pa.RecordBatch.from_pylist([dict.fromkeys(names) | {"c4": '{"a":1}'}, dict.fromkeys(names)], layout.columns)
@@ -94,7 +102,7 @@ def test_a_file_says_which_column_is_a_variant(tmp_path: Path) -> None:
     found = pq.ParquetFile(path)
     lines = str(found.schema).splitlines()
     assert [line.split()[3] for line in lines if "(Variant(1))" in line] == ["c4", "c9", "c14", "c19"]
-    assert decoded(found.read().column("c4").combine_chunks()).to_pylist() == ['{"a":1}', None]
+    assert decode_variants(found.read().column("c4").combine_chunks()).to_pylist() == ['{"a":1}', None]
     numbers = {field["name"]: field["id"] for field in json.loads(schema)["fields"]}
     assert numbers["c4"] in told["column-sizes"]["keys"]
     assert numbers["c4"] not in told["value-counts"]["keys"] + told["lower-bounds"]["keys"]
@@ -105,11 +113,11 @@ def test_a_footer_is_held_back() -> None:
     plain, marked = io.BytesIO(), io.BytesIO()
     table = pa.table({"a": [1, 2]})
     pq.write_table(table, plain)
-    stream = Annotated(marked, {"b"})
+    stream = VariantAnnotator(marked, {"b"})
     writer = pq.ParquetWriter(stream, table.schema)
     writer.write_table(table)
     before = marked.tell()
-    stream.hold()
+    stream.hold_footer()
     writer.close()
     assert before and marked.tell() == before
     assert stream.release() == len(marked.getvalue()) and marked.getvalue() == plain.getvalue()

@@ -11,12 +11,12 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from connector.demo.servers.ports import LOOPBACK, answers, kept_ports
-from connector.demo.servers.process import Child
+from connector.demo.servers.ports import LOOPBACK, is_answering, keep_ports
+from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
 from connector.errors import FatalError
-from connector.runtime.jvm.jars import jars
-from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.jars import fetch_jars
+from connector.runtime.jvm.java import find_java_home
 
 _LOG_CONFIG = Path(__file__).with_name("log4j2-broker.properties")
 
@@ -76,7 +76,7 @@ def java_options(heap_mb: int) -> tuple[str, ...]:
     )
 
 
-class Broker(Server):
+class KafkaBroker(Server):
     """A broker over one home folder; started again on the same home it has the same cluster id, data and port.
 
     It answers after about 4 s, 2 s more on a new home. Output goes to `broker.log` in the home.
@@ -110,8 +110,8 @@ class Broker(Server):
         for future in admin.create_topics([topic]).values():
             future.result(self.ready_s)
 
-    def _launch(self) -> Child:
-        self._port, controller_port = kept_ports(self.home / "ports", self._wanted_port)
+    def _launch(self) -> ChildProcess:
+        self._port, controller_port = keep_ports(self.home / "ports", self._wanted_port)
         config = self.home / "server.properties"
         values = server_properties(self.home, self._port, controller_port, self.properties)
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
@@ -134,13 +134,13 @@ class Broker(Server):
                 f"the embedded broker's folder could not be formatted; the end of {self.log}:\n{self.log_end()}"
             )
 
-    def _java(self, *command: str, heap_mb: int) -> Child:
-        java = java_home(need_module=None) / "bin" / "java"
-        class_path = os.pathsep.join(map(str, jars("broker")))
-        return Child([str(java), *java_options(heap_mb), "-cp", class_path, *command], self.log)
+    def _java(self, *command: str, heap_mb: int) -> ChildProcess:
+        java = find_java_home(need_module=None) / "bin" / "java"
+        class_path = os.pathsep.join(map(str, fetch_jars("broker")))
+        return ChildProcess([str(java), *java_options(heap_mb), "-cp", class_path, *command], self.log)
 
-    def _answers(self) -> bool:
-        if not answers(self.port):
+    def _is_answering(self) -> bool:
+        if not is_answering(self.port):
             return False
         try:
             return bool(self._admin().list_topics(timeout=5).brokers)

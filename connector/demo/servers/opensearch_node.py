@@ -11,11 +11,11 @@ from pathlib import Path
 
 import orjson
 
-from connector.demo.servers.ports import LOOPBACK, kept_ports
-from connector.demo.servers.process import Child
+from connector.demo.servers.ports import LOOPBACK, keep_ports
+from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
-from connector.runtime.jvm.jars import jars
-from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.jars import fetch_jars
+from connector.runtime.jvm.java import find_java_home
 
 JAVA = 21
 """OpenSearch 3 needs it."""
@@ -39,7 +39,7 @@ _DEFAULTS = {
 }
 
 
-class SearchNode(Server):
+class OpenSearchNode(Server):
     """A node over one home folder; started again on the same home it has the same indexes and port.
 
     It answers after about 15 s. Output goes to `search.log` in the home.
@@ -60,8 +60,8 @@ class SearchNode(Server):
         """`connection.url` for clients. FatalError before the first start."""
         return f"http://{LOOPBACK}:{self.port}"
 
-    def _launch(self) -> Child:
-        self._port, transport = kept_ports(self.home / "ports")
+    def _launch(self) -> ChildProcess:
+        self._port, transport = keep_ports(self.home / "ports")
         for folder in ("config", "data", "tmp"):
             (self.home / folder).mkdir(exist_ok=True)
         class_path = self._install()
@@ -76,11 +76,11 @@ class SearchNode(Server):
         lines = "".join(f"{key}: {orjson.dumps(value).decode()}\n" for key, value in own.items())
         (self.home / "config" / "opensearch.yml").write_text(lines, encoding="utf-8")
         shutil.copyfile(_LOG_CONFIG, self.home / "config" / "log4j2.properties")
-        return Child(self._command(class_path), self.log, {"OPENSEARCH_PATH_CONF": str(self.home / "config")})
+        return ChildProcess(self._command(class_path), self.log, {"OPENSEARCH_PATH_CONF": str(self.home / "config")})
 
     def _install(self) -> list[Path]:
         """Lay the HTTP module out as the server expects it; give the other jars."""
-        found = jars("search")
+        found = fetch_jars("search")
         own = [jar for jar in found if jar.name.startswith(("netty-", _TRANSPORT))]
         version = next(jar.parent.name for jar in own if jar.name.startswith(_TRANSPORT))
         module = self.home / "modules" / _TRANSPORT
@@ -94,7 +94,7 @@ class SearchNode(Server):
         return [jar for jar in found if jar not in own]
 
     def _command(self, class_path: list[Path]) -> list[str]:
-        java = java_home(JAVA, need_module=None, maximum=None) / "bin" / "java"
+        java = find_java_home(JAVA, need_module=None, maximum=None) / "bin" / "java"
         defined = {
             "opensearch.path.home": self.home,
             "opensearch.path.conf": self.home / "config",
@@ -115,7 +115,7 @@ class SearchNode(Server):
     def _is_worth_another_start(self) -> bool:
         return "BindException" in self.log_end(60)
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.url}/_cluster/health", timeout=5) as answer:  # noqa: S310 - ours
                 return orjson.loads(answer.read())["status"] in ("green", "yellow")

@@ -37,7 +37,7 @@ def free_ports(count: int) -> tuple[int, ...]:
     raise FatalError(f"no {count} free ports on {LOOPBACK} between {_LOW} and {_HIGH}; stop what holds them")
 
 
-def kept_ports(file: Path, wanted: int | None = None) -> tuple[int, int]:
+def keep_ports(file: Path, wanted: int | None = None) -> tuple[int, int]:
     """Choose two ports, those of the last start where they are free, and keep them in `file`; `wanted` is the first."""
     old = tuple(map(int, file.read_text(encoding="utf-8").split())) if file.exists() else ()
     fresh = iter(free_ports(2))
@@ -47,7 +47,7 @@ def kept_ports(file: Path, wanted: int | None = None) -> tuple[int, int]:
     return first, second
 
 
-def answers(port: int, timeout_s: float = 0.2) -> bool:
+def is_answering(port: int, timeout_s: float = 0.2) -> bool:
     """Tell whether something accepts connections on the loopback port."""
     with socket.socket() as probe:
         probe.settimeout(timeout_s)

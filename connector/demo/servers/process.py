@@ -29,7 +29,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class Child:
+class ChildProcess:
     """A running child process; its output goes to a file."""
 
     def __init__(self, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:

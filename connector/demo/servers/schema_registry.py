@@ -11,10 +11,10 @@ import urllib.request
 from pathlib import Path
 
 from connector.demo.servers.ports import LOOPBACK, free_ports
-from connector.demo.servers.process import Child
+from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
-from connector.runtime.jvm.archives import unpacked
-from connector.runtime.jvm.java import java_home
+from connector.runtime.jvm.archives import unpack_archive
+from connector.runtime.jvm.java import find_java_home
 
 _API = "/apis/ccompat/v7"
 
@@ -37,12 +37,12 @@ class SchemaRegistry(Server):
         """`schema.registry.url` for clients. FatalError before the first start."""
         return f"http://{LOOPBACK}:{self.port}{_API}"
 
-    def _launch(self) -> Child:
+    def _launch(self) -> ChildProcess:
         self._port = self._port or free_ports(1)[0]
-        return Child(self._command(), self.log)
+        return ChildProcess(self._command(), self.log)
 
     def _command(self) -> list[str]:
-        java = java_home(need_module=None) / "bin" / "java"
+        java = find_java_home(need_module=None) / "bin" / "java"
         options = {
             "quarkus.http.host": LOOPBACK,
             "quarkus.http.port": str(self._port),
@@ -50,7 +50,7 @@ class SchemaRegistry(Server):
             # Ids by which Confluent's clients ask: those of contents, as in the recorded events.
             "registry.ccompat.legacy-id-mode.enabled": "false",
         }
-        home = unpacked("registry")
+        home = unpack_archive("registry")
         path = os.pathsep.join(map(str, [*sorted(home.glob("*-runner.jar")), *sorted((home / "lib").glob("*.jar"))]))
         defined = [f"-D{name}={value}" for name, value in options.items()]
         return [
@@ -58,7 +58,7 @@ class SchemaRegistry(Server):
             *(*defined, "-cp", path, "io.quarkus.runner.GeneratedMain"),
         ]
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer:  # noqa: S310 - our own http URL
                 return bool(answer.status == 200)  # noqa: PLR2004

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from connector.demo.servers.process import Child
+from connector.demo.servers.process import ChildProcess
 from connector.errors import FatalError
 
 _POLL_S = 0.05
@@ -25,7 +25,7 @@ class Server:
         """Describe a server; nothing runs yet."""
         self.home = Path(home).absolute()
         self._port: int | None = None
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
 
     @property
     def port(self) -> int:
@@ -86,21 +86,21 @@ class Server:
         """Stop."""
         self.stop()
 
-    def _launch(self) -> Child:
+    def _launch(self) -> ChildProcess:
         """Choose the port and start the process."""
         raise NotImplementedError
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         """Tell whether clients are served."""
         raise NotImplementedError
 
     def _is_worth_another_start(self) -> bool:
         return True
 
-    def _wait_ready(self, child: Child) -> bool:
+    def _wait_ready(self, child: ChildProcess) -> bool:
         limit = time.monotonic() + self.ready_s
         while time.monotonic() < limit and child.returncode is None:
-            if self._answers():
+            if self._is_answering():
                 return True
             child.wait(_POLL_S)
         return False

@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, FatalError, RetriableError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import each, iceberg_catalog, java_exception_name, jvm, mapped, strings
-from connector.iceberg.types.arrow_types import JSON, table_schema
-from connector.runtime.retry import retried
+from connector.iceberg.java import iceberg_catalog, iterate, java_exception_name, jvm, map_java_errors, to_string_array
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
+from connector.runtime.retry import call_with_retries
 from connector.settings import CatalogSettings, ErrorSettings
 from connector.settings.iceberg.catalog import local_path
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.settings.iceberg.sort_order import SortTerm
-from connector.settings.kafka.error_handling import NEVER_AGAIN
+from connector.settings.kafka.error_handling import NO_RETRIES
 
 _TABLE = "org.apache.iceberg.HasTableOperations"
 
@@ -35,7 +35,7 @@ class Catalog:
             RetriableError: it is away.
             FatalError: it cannot be opened.
         """
-        self._spark, self._settings, self._errors = spark, settings, errors or NEVER_AGAIN
+        self._spark, self._settings, self._errors = spark, settings, errors or NO_RETRIES
         warehouse = settings.properties.get("warehouse")
         folder = local_path(warehouse) if warehouse else None
         if folder is not None:
@@ -52,11 +52,11 @@ class Catalog:
 
     def load(self, table: str) -> Table | None:
         """Give the table, or None if there is no such table."""
-        with mapped(f"loading table {self.full_name(table)}"):
+        with map_java_errors(f"loading table {self.full_name(table)}"):
             identifier = self._identifier(table)
             if not self._java.tableExists(identifier):
                 return None
-            return self._wrapped(self.full_name(table), self._java.loadTable(identifier), identifier)
+            return self._wrap_table(self.full_name(table), self._java.loadTable(identifier), identifier)
 
     def find(self, namespace: tuple[str, ...], table: str) -> Table | None:
         """Give a table of any namespace, or None if there is no such table.
@@ -65,9 +65,9 @@ class Catalog:
         """
         name = ".".join((*namespace, table))
         try:
-            with mapped(f"loading table {name}"):
+            with map_java_errors(f"loading table {name}"):
                 iceberg = jvm(self._spark).org.apache.iceberg
-                where = iceberg.catalog.Namespace.of(strings(self._spark, namespace))
+                where = iceberg.catalog.Namespace.of(to_string_array(self._spark, namespace))
                 identifier = iceberg.catalog.TableIdentifier.of(where, table)
                 java = self._java.loadTable(identifier)
             if not is_instance_of(self._spark.sparkContext._gateway, java, _TABLE):  # noqa: SLF001
@@ -76,7 +76,7 @@ class Catalog:
             if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):
                 return None
             raise
-        return self._wrapped(name, java, identifier)
+        return self._wrap_table(name, java, identifier)
 
     def listed(self, namespace: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
         """Give namespace and name of every table of the catalog, or of those of one namespace; none if it is not there.
@@ -84,25 +84,25 @@ class Catalog:
         Cost: two requests per namespace.
         """
         try:
-            with mapped(f"listing the tables of catalog {self._settings.name}"):
-                return sorted(self._tables_of(namespace) if namespace else self._tables_below(()))
+            with map_java_errors(f"listing the tables of catalog {self._settings.name}"):
+                return sorted(self._tables_of(namespace) if namespace else self._iter_tables(()))
         except FatalError as error:
             if namespace and java_exception_name(error) == "NoSuchNamespaceException":
                 return []
             raise
 
     def _tables_of(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-        for identifier in each(self._java.listTables(self._namespace(levels))):
+        for identifier in iterate(self._java.listTables(self._namespace(levels))):
             yield levels, str(identifier.name())
 
-    def _tables_below(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    def _iter_tables(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
         namespace = self._namespace(levels)
         if levels:
             yield from self._tables_of(levels)
-        for below in each(self._java.listNamespaces(namespace)):
+        for below in iterate(self._java.listNamespaces(namespace)):
             deeper = tuple(str(level) for level in below.levels())
             if len(deeper) > len(levels):
-                yield from self._tables_below(deeper)
+                yield from self._iter_tables(deeper)
 
     def create(
         self,
@@ -139,7 +139,7 @@ class Catalog:
             return created
 
         # One that was made without an answer is there by now, or is refused beside the next.
-        return retried(lambda: self.load(table) or make(), self._errors)
+        return call_with_retries(lambda: self.load(table) or make(), self._errors)
 
     def _create(
         self,
@@ -150,7 +150,7 @@ class Catalog:
         sort_by: tuple[SortTerm, ...],
         location: str | None,
     ) -> None:
-        with mapped(f"creating table {self.full_name(table)}"):
+        with map_java_errors(f"creating table {self.full_name(table)}"):
             parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
             builder = self._java.buildTable(self._identifier(table), parsed).withProperties(properties)
             if location:
@@ -172,8 +172,8 @@ class Catalog:
         """
         required = frozenset(field.name for field in columns if not field.nullable)
         kept = table.layout().variants
-        columns = pa.schema([field.with_type(JSON) if field.name in kept else field for field in columns])
-        wanted = table_schema(columns, (), required, nanoseconds=table.format_version > 2)  # noqa: PLR2004 - v3 has them
+        columns = pa.schema([field.with_type(VARIANT_ARROW_TYPE) if field.name in kept else field for field in columns])
+        wanted = build_table_schema(columns, (), required, nanoseconds=table.format_version > 2)  # noqa: PLR2004 - v3 has them
 
         def change() -> None:
             parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
@@ -188,7 +188,7 @@ class Catalog:
             if table.unpartitioned_spec() is not None:
                 return
             transaction = table.java.newTransaction()
-            fields = list(each(table.java.spec().fields()))
+            fields = list(iterate(table.java.spec().fields()))
             out = transaction.updateSpec()
             for field in fields:
                 out.removeField(field.name())
@@ -204,7 +204,7 @@ class Catalog:
         if table.unpartitioned_spec() is None:
             table.settle(f"adding an unpartitioned spec to table {table.name}", change)
 
-    def _wrapped(self, name: str, java: Any, identifier: Any) -> Table:
+    def _wrap_table(self, name: str, java: Any, identifier: Any) -> Table:
         properties = dict(self._settings.properties)
         return Table(self._spark, name, java, properties, self._errors, lambda: self._java.loadTable(identifier))
 
@@ -217,7 +217,7 @@ class Catalog:
         return jvm(self._spark).org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(levels), name)
 
     def _namespace(self, levels: tuple[str, ...]) -> Any:
-        return jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(strings(self._spark, levels))
+        return jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(to_string_array(self._spark, levels))
 
     def _ensure_namespace(self, levels: tuple[str, ...]) -> None:
         """Create a namespace that is not there, once: tables are made in several threads."""
@@ -228,7 +228,7 @@ class Catalog:
 
     def _create_namespace(self, levels: tuple[str, ...]) -> None:
         try:
-            with mapped(f"creating namespace {'.'.join(levels)}"):
+            with map_java_errors(f"creating namespace {'.'.join(levels)}"):
                 if not self._java.namespaceExists(self._namespace(levels)):
                     self._java.createNamespace(self._namespace(levels))
         except (FatalError, RetriableError) as error:

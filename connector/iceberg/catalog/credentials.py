@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 _EXPIRES_AT = "expires-at"
 """Iceberg has s3.session-token-expires-at-ms, gcs.oauth2.token-expires-at, adls.sas-token-expires-at-ms.<account>."""
-_SECRETS = ("s3.access-key-id", "s3.session-token", "gcs.oauth2.token", "adls.sas-token", "adls.token")
-UNTOLD_MS = 300_000
+_SECRET_PREFIXES = ("s3.access-key-id", "s3.session-token", "gcs.oauth2.token", "adls.sas-token", "adls.token")
+DEFAULT_LIFETIME_MS = 300_000
 """Credentials that do not say when they end are taken for so long: no store's live shorter."""
 
 
-def renewal_ms(given: Mapping[str, str], own: Mapping[str, str], loaded_ms: int) -> int | None:
+def renewal_time_ms(given: Mapping[str, str], own: Mapping[str, str], loaded_ms: int) -> int | None:
     """Give when to load a table again (epoch milliseconds): half way through the life of its credentials.
 
     A batch that begins before then has the other half for its work. None where the catalog vended none.
@@ -28,4 +28,4 @@ def renewal_ms(given: Mapping[str, str], own: Mapping[str, str], loaded_ms: int)
     ends = [int(value) for key, value in vended.items() if _EXPIRES_AT in key and value.isdigit()]
     if ends:
         return loaded_ms + max(0, min(ends) - loaded_ms) // 2
-    return loaded_ms + UNTOLD_MS if any(key.startswith(_SECRETS) for key in vended) else None
+    return loaded_ms + DEFAULT_LIFETIME_MS if any(key.startswith(_SECRET_PREFIXES) for key in vended) else None

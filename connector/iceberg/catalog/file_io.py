@@ -1,6 +1,6 @@
 """properties of a catalog -> PyIceberg's door to the files of a store. On the driver and on executors.
 
-What goes wrong behind the door while the driver reads becomes one of our errors here (`reading`).
+What goes wrong behind the door while the driver reads becomes one of our errors here (`map_read_errors`).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from connector.errors import ConnectorError, FatalError, RetriableError
-from connector.runtime.failure_causes import causes_of, is_for_good, is_passing
-from connector.settings.iceberg.required_jars import ADLS, S3, for_python, signs_remotely, store_of
+from connector.runtime.failure_causes import causes_of, is_permanent, is_transient
+from connector.settings.iceberg.required_jars import ADLS, S3, needs_remote_signing, store_of, to_pyiceberg
 
-_KEPT = 64
+_MAX_CACHED_IOS = 64
 
 
-def storage(properties: Mapping[str, str], location: str) -> FileIO:
+def file_io_for(properties: Mapping[str, str], location: str) -> FileIO:
     """Give the door to files at and below a location; one that was opened with the same properties is taken again.
 
     Cost: that of a client of the store, which keeps its connections. Raises what PyIceberg raises, and FatalError where
     the catalog would have to sign requests.
     """
     parts = urlsplit(location)
-    return _opened(tuple(sorted(properties.items())), parts.scheme, parts.netloc)
+    return _open_file_io(tuple(sorted(properties.items())), parts.scheme, parts.netloc)
 
 
 @contextmanager
-def reading(doing: str) -> Iterator[None]:
+def map_read_errors(doing: str) -> Iterator[None]:
     """Raise ours where PyIceberg or Arrow cannot read a file of a table.
 
     Args:
@@ -47,26 +47,26 @@ def reading(doing: str) -> Iterator[None]:
     except ConnectorError:
         raise
     except OSError as error:
-        raise _class_of(error)(f"{doing}: {type(error).__name__}: {error}") from error
+        raise _error_class_for(error)(f"{doing}: {type(error).__name__}: {error}") from error
     except Exception as error:
         # What a decoder says may have values in it; what a store's client says has none.
-        passing = is_passing(causes_of(error))
+        passing = is_transient(causes_of(error))
         told = f"{type(error).__name__}: {error}" if passing else f"a file cannot be read ({type(error).__name__})"
         raise (RetriableError if passing else FatalError)(f"{doing}: {told}") from error
 
 
-def _class_of(error: OSError) -> type[ConnectorError]:
+def _error_class_for(error: OSError) -> type[ConnectorError]:
     causes = tuple(causes_of(error))
-    if isinstance(error, FileNotFoundError) or is_for_good(causes):
+    if isinstance(error, FileNotFoundError) or is_permanent(causes):
         return FatalError
-    return FatalError if isinstance(error, PermissionError) and not is_passing(causes) else RetriableError
+    return FatalError if isinstance(error, PermissionError) and not is_transient(causes) else RetriableError
 
 
-@lru_cache(_KEPT)
-def _opened(properties: tuple[tuple[str, str], ...], scheme: str, netloc: str) -> FileIO:
+@lru_cache(_MAX_CACHED_IOS)
+def _open_file_io(properties: tuple[tuple[str, str], ...], scheme: str, netloc: str) -> FileIO:
     place = f"{scheme}://{netloc}/" if scheme else "/"
-    known = for_python(dict(properties), place)
-    if store_of(scheme) == S3 and signs_remotely(known):
+    known = to_pyiceberg(dict(properties), place)
+    if store_of(scheme) == S3 and needs_remote_signing(known):
         raise FatalError(
             f"the catalog wants to sign every request to {place} (s3.remote-signing-enabled), which the writers of "
             "files cannot ask for: let it vend credentials, or give keys"

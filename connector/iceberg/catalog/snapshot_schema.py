@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import jvm, mapped
-from connector.iceberg.types.schema_json import VARIANT, Json, fields, for_pyiceberg, retyped
+from connector.iceberg.java import jvm, map_java_errors
+from connector.iceberg.types.schema_json import VARIANT_TYPE, Json, iter_fields, replace_types, to_pyiceberg
 
-_CARRIED = {"time": "long", "timestamp_ns": "long", "timestamptz_ns": "long"}
+_CARRIER_TYPES = {"time": "long", "timestamp_ns": "long", "timestamptz_ns": "long"}
 
 
 @attrs.frozen(slots=False)
@@ -39,13 +39,13 @@ class SnapshotSchema:
     @cached_property
     def iceberg(self) -> Schema:
         """The schema as PyIceberg has it: variant columns of type `unknown`, no defaults."""
-        known = for_pyiceberg(self.document, "unknown")
+        known = to_pyiceberg(self.document, "unknown")
         return Schema.model_validate_json(orjson.dumps(known))
 
     @cached_property
     def variants(self) -> frozenset[int]:
         """The field ids of variant columns, at any depth."""
-        return frozenset(field["id"] for _, field in fields(self.document) if field["type"] == VARIANT)
+        return frozenset(field["id"] for _, field in iter_fields(self.document) if field["type"] == VARIANT_TYPE)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -56,12 +56,14 @@ class SnapshotSchema:
     def identifiers(self) -> tuple[str, ...]:
         """The names of the identifier columns in schema order; nested ones with dots."""
         ids = set(self.document.get("identifier-field-ids", ()))
-        return tuple(name for name, field in fields(self.document) if field["id"] in ids)
+        return tuple(name for name, field in iter_fields(self.document) if field["id"] in ids)
 
     @property
     def flat(self) -> bool:
         """Whether every column is a primitive, so that Iceberg's vectorised Parquet reader takes the table."""
-        return all(isinstance(field["type"], str) and field["type"] != VARIANT for field in self.document["fields"])
+        return all(
+            isinstance(field["type"], str) and field["type"] != VARIANT_TYPE for field in self.document["fields"]
+        )
 
     def carried(self, name: Callable[[int], str]) -> Json:
         """Give the schema that Spark reads with: columns named by their place, types it lacks as numbers.
@@ -71,7 +73,7 @@ class SnapshotSchema:
         """
         if not self.flat:
             self._refuse_times()
-        fields = carried(self.document)["fields"]
+        fields = to_carrier_types(self.document)["fields"]
         return {
             "type": "struct",
             "schema-id": 0,
@@ -79,27 +81,27 @@ class SnapshotSchema:
         }
 
     def _refuse_times(self) -> None:
-        names = [name for name, field in fields(self.document) if field["type"] == "time"]
+        names = [name for name, field in iter_fields(self.document) if field["type"] == "time"]
         if names:
             raise ValueError(f"column {', '.join(names)} is of type time beside nested columns")
 
 
-def carried(kind: Any) -> Any:
+def to_carrier_types(kind: Any) -> Any:
     """Give a type, a field's struct or a schema with numbers for types that Spark lacks, their defaults too."""
-    return retyped(kind, lambda name: _CARRIED.get(name, name), _carried_default)
+    return replace_types(kind, lambda name: _CARRIER_TYPES.get(name, name), _default_to_number)
 
 
-def _carried_default(kind: str, text: Any) -> Any:
+def _default_to_number(kind: str, text: Any) -> Any:
     """Give a default value as the number that carries it (spec, "JSON single-value serialization")."""
     if kind == "time":
         at = time.fromisoformat(text)
         return ((at.hour * 60 + at.minute) * 60 + at.second) * 1_000_000 + at.microsecond
-    if kind in _CARRIED:
+    if kind in _CARRIER_TYPES:
         return int(np.datetime64(text.removesuffix("Z").removesuffix("+00:00"), "ns").astype(np.int64))
     return text
 
 
-def snapshot_schema(spark: SparkSession, table: Table, snapshot_id: int) -> SnapshotSchema:
+def load_snapshot_schema(spark: SparkSession, table: Table, snapshot_id: int) -> SnapshotSchema:
     """Give the schema of a snapshot (the table's current one for snapshots older than the schema id).
 
     Raises:
@@ -108,11 +110,11 @@ def snapshot_schema(spark: SparkSession, table: Table, snapshot_id: int) -> Snap
     iceberg = jvm(spark).org.apache.iceberg
     if table.java.snapshot(snapshot_id) is None:
         raise GapError(f"table {table.name} has no snapshot {snapshot_id} any more: it has expired")
-    with mapped(f"reading the schema of {table.name} at snapshot {snapshot_id}"):
+    with map_java_errors(f"reading the schema of {table.name} at snapshot {snapshot_id}"):
         return SnapshotSchema(iceberg.SchemaParser.toJson(iceberg.util.SnapshotUtil.schemaFor(table.java, snapshot_id)))
 
 
-def supported(table: Table) -> None:
+def check_format_version(table: Table) -> None:
     """Refuse tables whose changes cannot be read.
 
     Raises:

@@ -13,16 +13,16 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import jvm, mapped
+from connector.iceberg.java import jvm, map_java_errors
 
-MAIN = "main"
+MAIN_BRANCH = "main"
 Json = dict[str, Any]
 
 
-class Snapshots:
+class SnapshotHistory:
     """The snapshots of one table on one branch; `poll` looks for new ones."""
 
-    def __init__(self, spark: SparkSession, table: Table, branch: str = MAIN) -> None:
+    def __init__(self, spark: SparkSession, table: Table, branch: str = MAIN_BRANCH) -> None:
         """Wrap a loaded table; nothing is read before the first poll."""
         self._spark, self._table, self._branch = spark, table, branch
         self._location = ""
@@ -40,9 +40,9 @@ class Snapshots:
 
     def newest(self) -> int | None:
         """Give the id of the branch's newest snapshot as of the last poll."""
-        if self._branch == MAIN:
+        if self._branch == MAIN_BRANCH:
             return self._table.snapshot_id
-        with mapped(f"looking for branch {self._branch} of {self._table.name}"):
+        with map_java_errors(f"looking for branch {self._branch} of {self._table.name}"):
             snapshot = self._table.java.snapshot(self._branch)
         if snapshot is None:
             raise FatalError(f"table {self._table.name} has no branch {self._branch}: set iceberg.branch to one it has")
@@ -56,7 +56,7 @@ class Snapshots:
         current = self._table.java.operations().current()
         location = str(current.metadataFileLocation())
         if location != self._location:
-            with mapped(f"reading the history of {self._table.name}"):
+            with map_java_errors(f"reading the history of {self._table.name}"):
                 text = jvm(self._spark).org.apache.iceberg.TableMetadataParser.toJson(current)
             found = orjson.loads(text).get("snapshots", ())
             self._by_id = {snapshot["snapshot-id"]: snapshot for snapshot in found}

@@ -20,15 +20,15 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, FatalError, RetriableError
-from connector.iceberg.catalog.credentials import renewal_ms
-from connector.iceberg.catalog.file_io import reading, storage
+from connector.iceberg.catalog.credentials import renewal_time_ms
+from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.java import JavaTable, as_dict, each, jvm, mapped, vended
-from connector.iceberg.types.schema_json import for_pyiceberg
-from connector.runtime.retry import retried
+from connector.iceberg.java import JavaTable, iterate, jvm, map_java_errors, to_dict, vended_credentials
+from connector.iceberg.types.schema_json import to_pyiceberg
+from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
-from connector.settings.iceberg.write_mode import MAIN
-from connector.settings.kafka.error_handling import NEVER_AGAIN
+from connector.settings.iceberg.write_mode import MAIN_BRANCH
+from connector.settings.kafka.error_handling import NO_RETRIES
 
 
 class Table:
@@ -54,11 +54,11 @@ class Table:
             load: asks the catalog for the table once more, with what it hands out for it; None where that is not known.
         """
         self.spark, self.name, self.java = spark, name, java
-        self.errors = errors or NEVER_AGAIN
+        self.errors = errors or NO_RETRIES
         self._catalog_properties = catalog_properties
         self._load, self._loaded_ms = load, _now_ms()
         self._renewal_ms: int | None = None
-        self.branch = MAIN
+        self.branch = MAIN_BRANCH
 
     def follow(self, branch: str) -> None:
         """Look at, and commit to, this branch from now on; a table without snapshots gets it with its first commit.
@@ -67,7 +67,9 @@ class Table:
             FatalError: the table has snapshots and no such branch.
         """
         found = self.java.refs().get(branch)
-        if branch != MAIN and not (found.isBranch() if found is not None else self.java.currentSnapshot() is None):
+        if branch != MAIN_BRANCH and not (
+            found.isBranch() if found is not None else self.java.currentSnapshot() is None
+        ):
             raise FatalError(
                 f"table {self.name} has no branch {branch}: make it (ALTER TABLE ... CREATE BRANCH) or name another"
             )
@@ -97,7 +99,7 @@ class Table:
         """
         if self.renew():
             return
-        with mapped(f"refreshing table {self.name}"):
+        with map_java_errors(f"refreshing table {self.name}"):
             self.java.refresh()
 
     def settle(self, doing: str, change: Callable[[], None]) -> None:
@@ -110,14 +112,14 @@ class Table:
 
         def attempt() -> None:
             try:
-                with mapped(doing):
+                with map_java_errors(doing):
                     self.java.refresh()
                     change()
                     self.java.refresh()
             except CommitUnknown as error:
                 raise RetriableError(str(error)) from error.__cause__
 
-        retried(attempt, self.errors)
+        call_with_retries(attempt, self.errors)
 
     def renew(self) -> bool:
         """Load the table again if the credentials that came with it are about to end; tell whether they were.
@@ -127,7 +129,7 @@ class Table:
         """
         if self._load is None or self._renewal_ms is None or _now_ms() < self._renewal_ms:
             return False
-        with mapped(f"loading table {self.name} with new credentials"):
+        with map_java_errors(f"loading table {self.name} with new credentials"):
             self.java, self._loaded_ms = self._load(), _now_ms()
         self.io_properties()
         return True
@@ -136,13 +138,13 @@ class Table:
         """Give a Java spec without partition fields, or none but dropped ones; None when the table has none."""
         if self.java.spec().isUnpartitioned():
             return self.java.spec()
-        specs = (entry.getValue() for entry in each(self.java.specs().entrySet()))
+        specs = (entry.getValue() for entry in iterate(self.java.specs().entrySet()))
         return next((spec for spec in specs if spec.isUnpartitioned()), None)
 
     def layout(self) -> TableLayout:
         """Give what executors need to write files for this table."""
         iceberg = jvm(self.spark).org.apache.iceberg
-        with mapped(f"reading the schema of {self.name}"):
+        with map_java_errors(f"reading the schema of {self.name}"):
             spec, everywhere = self.java.spec(), self.unpartitioned_spec()
             return TableLayout(
                 name=self.name,
@@ -151,7 +153,7 @@ class Table:
                 schema_json=iceberg.SchemaParser.toJson(self.java.schema()),
                 spec_json=iceberg.PartitionSpecParser.toJson(spec),
                 delete_spec_id=0 if everywhere is None else int(everywhere.specId()),
-                properties=as_dict(self.java.properties()),
+                properties=to_dict(self.java.properties()),
                 io_properties=self.io_properties(),
                 order_json=str(iceberg.SortOrderParser.toJson(self.java.sortOrder())),
                 delete_spec_fields=0 if everywhere is None else int(everywhere.fields().size()),
@@ -161,9 +163,9 @@ class Table:
         """Give what a FileIO needs: the catalog's properties, and credentials that the catalog handed out."""
         io, properties = self.java.io(), self._catalog_properties
         # Only such catalogs hand something out; asking costs a call for every table of a batch.
-        handed = vended(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
-        given = {**properties, **as_dict(io.properties()), **handed}
-        self._renewal_ms = renewal_ms(given, properties, self._loaded_ms)
+        handed = vended_credentials(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
+        given = {**properties, **to_dict(io.properties()), **handed}
+        self._renewal_ms = renewal_time_ms(given, properties, self._loaded_ms)
         return given
 
     def metadata(self) -> StaticTable:
@@ -175,7 +177,7 @@ class Table:
         """
         properties, location = self.io_properties(), self._location()
         with self.reading("the metadata"):
-            return _static_table(location, properties)
+            return _load_static_table(location, properties)
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -187,17 +189,17 @@ class Table:
         """
         location = self._location()
         try:
-            with reading(f"reading {what} of table {self.name}"):
+            with map_read_errors(f"reading {what} of table {self.name}"):
                 yield
         except FatalError as error:
-            if not isinstance(error.__cause__, FileNotFoundError) or not self._is_behind(location):
+            if not isinstance(error.__cause__, FileNotFoundError) or not self._has_newer_metadata(location):
                 raise
             raise RetriableError(f"{error}; the table is newer now") from error
 
     def _location(self) -> str:
         return str(self.java.operations().current().metadataFileLocation())
 
-    def _is_behind(self, location: str) -> bool:
+    def _has_newer_metadata(self, location: str) -> bool:
         self.refresh()
         return self._location() != location
 
@@ -224,7 +226,7 @@ class Table:
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no snapshot refers to."""
-        with mapped(f"deleting a file of {self.name}"):
+        with map_java_errors(f"deleting a file of {self.name}"):
             self.java.io().deleteFile(path)
 
 
@@ -232,8 +234,8 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _static_table(location: str, properties: dict[str, str]) -> StaticTable:
-    io = storage(properties, location)
+def _load_static_table(location: str, properties: dict[str, str]) -> StaticTable:
+    io = file_io_for(properties, location)
     with (
         io.new_input(location).open() as file,
         Compressor.get_compressor(location).stream_decompressor(file) as stream,
@@ -241,7 +243,7 @@ def _static_table(location: str, properties: dict[str, str]) -> StaticTable:
         document = orjson.loads(stream.read())
     if "schemas" in document:
         # PyIceberg knows no variants and not all defaults; only columns' names and ids matter here.
-        document["schemas"] = [for_pyiceberg(schema, "string") for schema in document["schemas"]]
+        document["schemas"] = [to_pyiceberg(schema, "string") for schema in document["schemas"]]
     metadata = TableMetadataUtil.parse_obj(document)
-    io = storage({**properties, **metadata.properties}, location)
+    io = file_io_for({**properties, **metadata.properties}, location)
     return StaticTable(("static-table", location), metadata, location, io, NoopCatalog("static-table"))

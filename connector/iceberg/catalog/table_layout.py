@@ -15,24 +15,24 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import NestedField, StructType
 
 from connector.errors import FatalError
-from connector.iceberg.types.arrow_types import arrow_schema, nullable
-from connector.iceberg.types.nested_columns import Path, field_of, path_of, required_within
-from connector.iceberg.types.schema_json import VARIANT, fields, for_pyiceberg
+from connector.iceberg.types.arrow_types import make_nullable, to_arrow_schema
+from connector.iceberg.types.nested_columns import Path, find_field, find_path, required_paths
+from connector.iceberg.types.schema_json import VARIANT_TYPE, iter_fields, to_pyiceberg
 from serde.avro import object_file
 from serde.avro.object_file import Compression
 
-TARGET_FILE_SIZE = "write.target-file-size-bytes"
-TARGET_DELETE_FILE_SIZE = "write.delete.target-file-size-bytes"
-CODEC = "write.parquet.compression-codec"
-CODEC_LEVEL = "write.parquet.compression-level"
-AVRO_CODEC = "write.avro.compression-codec"
-AVRO_CODEC_LEVEL = "write.avro.compression-level"
-FORMAT = "write.format.default"
+TARGET_FILE_SIZE_PROPERTY = "write.target-file-size-bytes"
+TARGET_DELETE_FILE_SIZE_PROPERTY = "write.delete.target-file-size-bytes"
+PARQUET_CODEC_PROPERTY = "write.parquet.compression-codec"
+PARQUET_CODEC_LEVEL_PROPERTY = "write.parquet.compression-level"
+AVRO_CODEC_PROPERTY = "write.avro.compression-codec"
+AVRO_CODEC_LEVEL_PROPERTY = "write.avro.compression-level"
+DEFAULT_FORMAT_PROPERTY = "write.format.default"
 DataFormat = Literal["parquet", "avro"]
-Choice = Callable[[str, NestedField], bool]
+FieldFilter = Callable[[str, NestedField], bool]
 _DEFLATE_LEVEL, _ZSTANDARD_LEVEL = 1, 1
-_UNPARTITIONED = '{"spec-id":0,"fields":[]}'
-_UNSORTED = '{"order-id":0,"fields":[]}'
+_UNPARTITIONED_SPEC_JSON = '{"spec-id":0,"fields":[]}'
+_UNSORTED_ORDER_JSON = '{"order-id":0,"fields":[]}'
 
 
 @attrs.frozen(slots=False)
@@ -54,7 +54,7 @@ class TableLayout:
     properties: Mapping[str, str]
     io_properties: Mapping[str, str]
     id_columns: tuple[str, ...] = ()
-    order_json: str = _UNSORTED
+    order_json: str = _UNSORTED_ORDER_JSON
     delete_spec_fields: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,34 +62,34 @@ class TableLayout:
         return {field.name: getattr(self, field.name) for field in attrs.fields(TableLayout)}
 
     @classmethod
-    def of_rows(cls, name: str, schema_json: str, id_columns: tuple[str, ...] = ()) -> TableLayout:
+    def for_rows(cls, name: str, schema_json: str, id_columns: tuple[str, ...] = ()) -> TableLayout:
         """Give the layout of rows that go to no files, such as documents of an index."""
-        return cls(name, "", "", schema_json, _UNPARTITIONED, 0, {}, {}, id_columns)
+        return cls(name, "", "", schema_json, _UNPARTITIONED_SPEC_JSON, 0, {}, {}, id_columns)
 
     @cached_property
     def schema(self) -> Schema:
         """The Iceberg schema; variant columns are text, as they are on their way."""
-        return schema_of(self.schema_json)
+        return parse_schema(self.schema_json)
 
     @property
     def variants(self) -> frozenset[str]:
         """The variant columns; what is nested below another column is told by its path."""
-        return _variants(self.schema_json)
+        return _parse_variants(self.schema_json)
 
     @cached_property
     def columns(self) -> pa.Schema:
         """The Arrow schema of data files, with field ids."""
-        return _columns(self.schema_json)
+        return _parse_columns(self.schema_json)
 
     @cached_property
     def rows(self) -> pa.Schema:
         """The same, none of them required: rows on their way may still lack what the table requires."""
-        return _rows(self.schema_json)
+        return _parse_nullable_columns(self.schema_json)
 
     @cached_property
     def spec(self) -> PartitionSpec:
         """The partition spec that new data files are written under."""
-        return _spec(self.spec_json)
+        return _parse_spec(self.spec_json)
 
     @cached_property
     def order(self) -> SortOrder:
@@ -103,19 +103,19 @@ class TableLayout:
         A configured column that is a struct stands for all fields within it.
         """
         if self.id_columns:
-            return tuple(_key_names(self.schema.fields, lambda name, _: name in self.id_columns))
+            return tuple(_iter_key_names(self.schema.fields, lambda name, _: name in self.id_columns))
         ids = self.schema.identifier_field_ids
-        return tuple(_key_names(self.schema.fields, lambda _, field: field.field_id in ids))
+        return tuple(_iter_key_names(self.schema.fields, lambda _, field: field.field_id in ids))
 
     @cached_property
     def key_fields(self) -> tuple[pa.Field, ...]:
         """The same as fields of flat columns (see `nested.columns_of`)."""
-        return tuple(field_of(self.columns, name) for name in self.keys)
+        return tuple(find_field(self.columns, name) for name in self.keys)
 
     @cached_property
     def key_paths(self) -> tuple[Path, ...]:
         """The same by the names from the top on."""
-        return tuple(path_of(self.columns, name) or (name,) for name in self.keys)
+        return tuple(find_path(self.columns, name) or (name,) for name in self.keys)
 
     @cached_property
     def key_columns(self) -> frozenset[str]:
@@ -129,9 +129,9 @@ class TableLayout:
         return tuple(f.name for f in self.columns if not f.nullable and f.name not in self.key_columns | ids)
 
     @cached_property
-    def required_inside(self) -> tuple[Path, ...]:
+    def required_nested_fields(self) -> tuple[Path, ...]:
         """The fields of structs that are required, by the names from the top on; those within lists and maps apart."""
-        return tuple(required_within(self.columns))
+        return tuple(required_paths(self.columns))
 
     @property
     def nested_keys(self) -> tuple[str, ...]:
@@ -146,19 +146,19 @@ class TableLayout:
     @property
     def target_file_size_bytes(self) -> int:
         """`write.target-file-size-bytes` (Iceberg's default: 512 MiB)."""
-        return int(self.properties.get(TARGET_FILE_SIZE, 512 * 1024**2))
+        return int(self.properties.get(TARGET_FILE_SIZE_PROPERTY, 512 * 1024**2))
 
     @property
     def target_delete_file_size_bytes(self) -> int:
         """`write.delete.target-file-size-bytes` (Iceberg's default: 64 MiB)."""
-        return int(self.properties.get(TARGET_DELETE_FILE_SIZE, 64 * 1024**2))
+        return int(self.properties.get(TARGET_DELETE_FILE_SIZE_PROPERTY, 64 * 1024**2))
 
     @property
     def compression(self) -> dict[str, Any]:
         """Arguments for the Parquet writer from `write.parquet.compression-*` (Iceberg's default: zstd)."""
-        codec = self.properties.get(CODEC, "zstd").lower()
+        codec = self.properties.get(PARQUET_CODEC_PROPERTY, "zstd").lower()
         name = {"uncompressed": "none", "lz4_raw": "lz4"}.get(codec, codec)
-        return {"compression": name, "compression_level": self._level(CODEC_LEVEL)}
+        return {"compression": name, "compression_level": self._level(PARQUET_CODEC_LEVEL_PROPERTY)}
 
     def avro_compression(self) -> Compression:
         """How blocks of Avro files are compressed, by `write.avro.compression-*` (Iceberg's default: gzip).
@@ -166,8 +166,8 @@ class TableLayout:
         Raises:
             FatalError: the codec is none of Iceberg's.
         """
-        level = self._level(AVRO_CODEC_LEVEL)
-        match self.properties.get(AVRO_CODEC, "gzip").lower():
+        level = self._level(AVRO_CODEC_LEVEL_PROPERTY)
+        match self.properties.get(AVRO_CODEC_PROPERTY, "gzip").lower():
             case "gzip":
                 return object_file.deflate(_DEFLATE_LEVEL if level is None else level)
             case "zstd":
@@ -178,7 +178,8 @@ class TableLayout:
                 return object_file.null()
             case other:
                 raise FatalError(
-                    f"table {self.name}: {AVRO_CODEC} is {other}, which is not written; set it to gzip, zstd, snappy "
+                    f"table {self.name}: {AVRO_CODEC_PROPERTY} is {other}, which is not written; set it to "
+                    "gzip, zstd, snappy "
                     "or uncompressed"
                 )
 
@@ -193,26 +194,27 @@ class TableLayout:
         Raises:
             FatalError: it is a format that is not written here.
         """
-        named = self.properties.get(FORMAT, "parquet").lower()
+        named = self.properties.get(DEFAULT_FORMAT_PROPERTY, "parquet").lower()
         if named not in ("parquet", "avro"):
             raise FatalError(
-                f"table {self.name}: {FORMAT} is {named}, which is not written; set the table's property to parquet or "
-                f"avro, or iceberg.tables.write-props.{FORMAT}, which wins over it"
+                f"table {self.name}: {DEFAULT_FORMAT_PROPERTY} is {named}, which is not written; set "
+                "the table's property to parquet or "
+                f"avro, or iceberg.tables.write-props.{DEFAULT_FORMAT_PROPERTY}, which wins over it"
             )
         return cast("DataFormat", named)
 
 
-def _key_names(fields: Iterable[NestedField], chosen: Choice, prefix: str = "") -> Iterator[str]:
+def _iter_key_names(fields: Iterable[NestedField], chosen: FieldFilter, prefix: str = "") -> Iterator[str]:
     for field in fields:
         name = prefix + field.name
         if isinstance(field.field_type, StructType):
-            inside = _any if chosen(name, field) else chosen
-            yield from _key_names(field.field_type.fields, inside, f"{name}.")
+            inside = _accept_any if chosen(name, field) else chosen
+            yield from _iter_key_names(field.field_type.fields, inside, f"{name}.")
         elif chosen(name, field):
             yield name
 
 
-def _any(*_: object) -> bool:
+def _accept_any(*_: object) -> bool:
     return True
 
 
@@ -220,26 +222,26 @@ def _any(*_: object) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def schema_of(schema_json: str) -> Schema:
+def parse_schema(schema_json: str) -> Schema:
     """Read a schema from Iceberg's JSON, with text for variants and without defaults."""
-    return Schema.model_validate(for_pyiceberg(orjson.loads(schema_json), "string"))
+    return Schema.model_validate(to_pyiceberg(orjson.loads(schema_json), "string"))
 
 
 @lru_cache(maxsize=1024)
-def _variants(schema_json: str) -> frozenset[str]:
-    return frozenset(name for name, field in fields(orjson.loads(schema_json)) if field["type"] == VARIANT)
+def _parse_variants(schema_json: str) -> frozenset[str]:
+    return frozenset(name for name, field in iter_fields(orjson.loads(schema_json)) if field["type"] == VARIANT_TYPE)
 
 
 @lru_cache(maxsize=1024)
-def _columns(schema_json: str) -> pa.Schema:
-    return arrow_schema(schema_of(schema_json))
+def _parse_columns(schema_json: str) -> pa.Schema:
+    return to_arrow_schema(parse_schema(schema_json))
 
 
 @lru_cache(maxsize=1024)
-def _rows(schema_json: str) -> pa.Schema:
-    return nullable(_columns(schema_json))
+def _parse_nullable_columns(schema_json: str) -> pa.Schema:
+    return make_nullable(_parse_columns(schema_json))
 
 
 @lru_cache(maxsize=1024)
-def _spec(spec_json: str) -> PartitionSpec:
+def _parse_spec(spec_json: str) -> PartitionSpec:
     return PartitionSpec.model_validate_json(spec_json)

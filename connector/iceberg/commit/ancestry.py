@@ -13,21 +13,21 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.errors import GapError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import Stored, of_snapshot
-from connector.iceberg.commit.kafka_position import WAYS_OUT, Position
+from connector.iceberg.commit.commit import LastCommit, parse_last_commit
+from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY, KafkaOffsets
 
 
 @attrs.frozen
-class Noted:
+class StoredCommit:
     """What the offsets table says of a table: the connector's position there, and which snapshot it came with."""
 
-    position: Position
+    position: KafkaOffsets
     uuid: str = ""
     snapshot_id: int | None = None
     sequence_number: int = 0
 
 
-def standing(table: Table, name: str, noted: Noted | None) -> Stored:
+def check_ancestry(table: Table, name: str, noted: StoredCommit | None) -> LastCommit:
     """Give where a connector stands in a table; empty when it never wrote there. Reads the metadata file.
 
     Raises:
@@ -36,21 +36,21 @@ def standing(table: Table, name: str, noted: Noted | None) -> Stored:
     if noted is not None and noted.uuid and noted.uuid != table.uuid:
         raise GapError(
             f"table {table.name} was dropped and made again since connector {name} wrote to it: rows that were in it "
-            f"are gone; {WAYS_OUT}"
+            f"are gone; {LOST_COMMIT_REMEDY}"
         )
     ancestors = list(table.ancestors())
     for snapshot in ancestors:
-        found = of_snapshot(snapshot, name)
+        found = parse_last_commit(snapshot, name)
         if found is not None:
             return found
     if noted is None:
-        return Stored()
+        return LastCommit()
     if is_rolled_back(ancestors, noted.sequence_number):
         raise GapError(
             f"table {table.name} does not have the snapshot {noted.snapshot_id} any more that connector {name} wrote, "
-            f"nor has it expired: the table was rolled back or replaced; {WAYS_OUT}"
+            f"nor has it expired: the table was rolled back or replaced; {LOST_COMMIT_REMEDY}"
         )
-    return Stored(noted.position)
+    return LastCommit(noted.position)
 
 
 def is_rolled_back(ancestors: Sequence[Snapshot], sequence_number: int) -> bool:

@@ -12,39 +12,39 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.errors import CommitRefused, FatalError, GapError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_attempts import Ancestors, land
-from connector.iceberg.commit.kafka_position import COMMIT_ID, NAME, WAYS_OUT, Position
-from connector.iceberg.read.scan_planning import Task
+from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
+from connector.iceberg.commit.kafka_position import COMMIT_ID, CONNECTOR_NAME, LOST_COMMIT_REMEDY, KafkaOffsets
+from connector.iceberg.read.scan_planning import FileScanTask
 
-_MANY_WRITERS = (
+_CONTENTION_HINT = (
     "another writer was faster: where many write to one table, raise errors.retry.timeout and the table's "
     "commit.retry.num-retries"
 )
 
 
 @attrs.frozen
-class Stored:
+class LastCommit:
     """What a table says of a connector: the position of its newest commit there, and that commit's id (None: none)."""
 
-    position: Position = Position()
+    position: KafkaOffsets = KafkaOffsets()
     commit_id: str | None = None
 
 
 @attrs.frozen(eq=False)
-class Found:
+class RowsToReplace:
     """What was read of snapshot `base` to find rows that changes replace; true as long as nothing else touched it.
 
     `touched` are the data files that have such rows: they are rewritten, or the new delete files are about them.
     `where` is Iceberg's filter (JSON) that holds all changed keys, None for any row.
     """
 
-    touched: Sequence[Task] = ()
+    touched: Sequence[FileScanTask] = ()
     rewritten: bool = False
     where: str | None = None
 
 
 @attrs.frozen(eq=False)
-class Pending:
+class PendingCommit:
     """What one batch brings to one table.
 
     `expected` is what the table said when the files were made; `position` is the one after the commit.
@@ -54,50 +54,50 @@ class Pending:
     """
 
     files: Sequence[bytes]
-    position: Position
-    expected: Stored
+    position: KafkaOffsets
+    expected: LastCommit
     base: int | None
     guarded: bool
     replaces: bool
     properties: Mapping[str, str] = attrs.field(factory=dict)
-    found: Found | None = None
+    found: RowsToReplace | None = None
 
 
 @attrs.frozen
-class Committed:
+class CommittedSnapshot:
     """A commit that is in the table."""
 
     snapshot_id: int
     sequence_number: int
     data_files: int
     delete_files: int
-    stored: Stored
+    stored: LastCommit
 
 
-def stored(table: Table, name: str) -> Stored:
+def read_last_commit(table: Table, name: str) -> LastCommit:
     """Give what the newest ancestor that this connector wrote says; empty when there is none."""
-    found = newest(table, name)
-    return Stored() if found is None else of_snapshot(found, name) or Stored()
+    found = find_newest_snapshot(table, name)
+    return LastCommit() if found is None else parse_last_commit(found, name) or LastCommit()
 
 
-def of_snapshot(snapshot: Snapshot, name: str) -> Stored | None:
+def parse_last_commit(snapshot: Snapshot, name: str) -> LastCommit | None:
     """Give what a snapshot says, None when this connector did not write it."""
-    summary = summary_of(snapshot)
-    position = Position.of_summary(summary, name)
-    return None if position is None else Stored(position, summary.get(COMMIT_ID))
+    summary = snapshot_summary(snapshot)
+    position = KafkaOffsets.from_summary(summary, name)
+    return None if position is None else LastCommit(position, summary.get(COMMIT_ID))
 
 
-def newest(table: Table, name: str) -> Snapshot | None:
+def find_newest_snapshot(table: Table, name: str) -> Snapshot | None:
     """Give the newest ancestor that this connector wrote."""
-    return next((one for one in table.ancestors() if summary_of(one).get(NAME) == name), None)
+    return next((one for one in table.ancestors() if snapshot_summary(one).get(CONNECTOR_NAME) == name), None)
 
 
-def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+def snapshot_summary(snapshot: Snapshot) -> Mapping[str, str]:
     """Give a snapshot's summary, the operation left out."""
     return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
-def commit(table: Table, pending: Pending, name: str) -> Committed:
+def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSnapshot:
     """Commit one batch's files to a table, exactly once.
 
     Iceberg itself checks, against the very snapshot that the commit lands on, that this connector's newest commit
@@ -113,33 +113,33 @@ def commit(table: Table, pending: Pending, name: str) -> Committed:
     """
     commit_id = uuid.uuid4().hex
     summary = {**pending.properties, **pending.position.summary(name, commit_id)}
-    rule = last_of_ours(name, pending.expected.commit_id)
+    rule = expect_last_commit(name, pending.expected.commit_id)
     try:
-        land(table, commit_id, lambda: _update(table, pending, summary), rule)
+        commit_exactly_once(table, commit_id, lambda: _build_update(table, pending, summary), rule)
     except CommitRefused as error:
-        _check_alone(table, pending, name)
-        raise CommitRefused(f"{error}; {_MANY_WRITERS}") from error.__cause__
+        _check_sole_writer(table, pending, name)
+        raise CommitRefused(f"{error}; {_CONTENTION_HINT}") from error.__cause__
     snapshot_id = table.snapshot_id
     if snapshot_id is None:
         raise FatalError(f"table {table.name} has no snapshot after a commit")
-    deletes = sum(is_delete(description) for description in pending.files)
+    deletes = sum(is_delete_file(description) for description in pending.files)
     place = snapshot_id, int(table.java.snapshot(snapshot_id).sequenceNumber())
-    return Committed(*place, len(pending.files) - deletes, deletes, Stored(pending.position, commit_id))
+    return CommittedSnapshot(*place, len(pending.files) - deletes, deletes, LastCommit(pending.position, commit_id))
 
 
-def is_delete(description: bytes) -> bool:
+def is_delete_file(description: bytes) -> bool:
     """Tell whether a description is of a delete file."""
     return bool(orjson.loads(description)["content"] != "data")
 
 
-def _check_alone(table: Table, pending: Pending, name: str) -> None:
-    found, expected = stored(table, name), pending.expected
+def _check_sole_writer(table: Table, pending: PendingCommit, name: str) -> None:
+    found, expected = read_last_commit(table, name), pending.expected
     if expected.commit_id and (found.commit_id is None or found.position.behind(expected.position)):
         ancestors = list(table.ancestors())
         if found.commit_id or not ancestors or ancestors[-1].parent_snapshot_id is None:
             raise GapError(
                 f"table {table.name} was rolled back or replaced while connector {name} wrote to it: its newest commit "
-                f"there is gone; {WAYS_OUT}"
+                f"there is gone; {LOST_COMMIT_REMEDY}"
             )
     if found.commit_id not in (None, expected.commit_id):
         raise FatalError(
@@ -148,12 +148,12 @@ def _check_alone(table: Table, pending: Pending, name: str) -> None:
         )
 
 
-def _update(table: Table, pending: Pending, summary: Mapping[str, str]) -> Any:
-    update = _append(table) if not pending.replaces else _row_delta(table, pending)
+def _build_update(table: Table, pending: PendingCommit, summary: Mapping[str, str]) -> Any:
+    update = _start_append(table) if not pending.replaces else _start_row_delta(table, pending)
     for key, value in summary.items():
         update.set(key, value)
     for description, file in zip(pending.files, table.content_files(pending.files), strict=True):
-        if is_delete(description):
+        if is_delete_file(description):
             update.addDeletes(file)
         elif pending.replaces:
             update.addRows(file)
@@ -162,22 +162,22 @@ def _update(table: Table, pending: Pending, summary: Mapping[str, str]) -> Any:
     return update
 
 
-def _append(table: Table) -> Any:
+def _start_append(table: Table) -> Any:
     return table.java.newAppend().toBranch(table.branch)
 
 
-def _row_delta(table: Table, pending: Pending) -> Any:
+def _start_row_delta(table: Table, pending: PendingCommit) -> Any:
     update = table.java.newRowDelta().toBranch(table.branch)
     if pending.guarded or pending.found is not None:
         if pending.base is not None:
             update.validateFromSnapshot(pending.base)
         update.validateNoConflictingDataFiles()
     if pending.found is not None:
-        _replace(table, update, pending.found)
+        _replace_rows(table, update, pending.found)
     return update
 
 
-def _replace(table: Table, update: Any, found: Found) -> None:
+def _replace_rows(table: Table, update: Any, found: RowsToReplace) -> None:
     """Take out what the new files stand for, and have Iceberg refuse the commit if it is not as it was found.
 
     Rows that another writer added may have our keys; a compaction may have moved the rows that we delete; deletes in a
@@ -200,7 +200,7 @@ def _replace(table: Table, update: Any, found: Found) -> None:
                     update.removeDeletes(delete)
 
 
-def last_of_ours(name: str, commit_id: str | None) -> Callable[[Ancestors], bool]:
+def expect_last_commit(name: str, commit_id: str | None) -> Callable[[Ancestors], bool]:
     """Let a commit in where this connector's newest one is the expected one, or has expired.
 
     The oldest snapshot that is left then names a parent; a table that was rolled back or replaced ends with one that
@@ -211,7 +211,7 @@ def last_of_ours(name: str, commit_id: str | None) -> Callable[[Ancestors], bool
         snapshot = None
         for snapshot in ancestors:
             summary = snapshot.summary()
-            if summary.get(NAME) == name:
+            if summary.get(CONNECTOR_NAME) == name:
                 return bool(summary.get(COMMIT_ID) == commit_id)
         return commit_id is None or (snapshot is not None and snapshot.parentId() is not None)
 

@@ -22,20 +22,20 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, CommitUnknown, ConnectorError, GapError, RetriableError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.kafka_position import COMMIT_ID, WAYS_OUT
-from connector.iceberg.java import each, java_exception_name, jvm, mapped
-from connector.runtime.retry import retried
+from connector.iceberg.commit.kafka_position import COMMIT_ID, LOST_COMMIT_REMEDY
+from connector.iceberg.java import iterate, java_exception_name, jvm, map_java_errors
+from connector.runtime.retry import call_with_retries
 
-CONFLICTS = ("CommitFailedException", "ValidationException")
+CONFLICT_EXCEPTIONS = ("CommitFailedException", "ValidationException")
 """Java's exceptions by which the catalog, or Iceberg before it asked, says that a commit is not to be."""
 
 Ancestors = Iterable[Any]
 """Java's snapshots that a commit would land on, newest first."""
 
-_starting = threading.Lock()
+_CALLBACK_LOCK = threading.Lock()
 
 
-def land(
+def commit_exactly_once(
     table: Table, commit_id: str, update: Callable[[], Any], rule: Callable[[Ancestors], bool] | None = None
 ) -> None:
     """Bring one snapshot into a table, exactly once.
@@ -54,20 +54,20 @@ def land(
         GapError: it landed, and the table was rolled back since.
         FatalError: the commit is impossible.
     """
-    start_callbacks(table.spark)
-    _Attempts(table, commit_id, update, rule).settle()
+    start_callback_server(table.spark)
+    _CommitAttempts(table, commit_id, update, rule).settle()
 
 
-def start_callbacks(spark: SparkSession) -> None:
+def start_callback_server(spark: SparkSession) -> None:
     """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 - as `foreachBatch` does
     assert gateway is not None
-    with _starting:
+    with _CALLBACK_LOCK:
         gateway.callback_server_parameters.propagate_java_exceptions = True
         ensure_callback_server_started(gateway)
 
 
-class _Attempts:
+class _CommitAttempts:
     def __init__(
         self,
         table: Table,
@@ -76,14 +76,14 @@ class _Attempts:
         rule: Callable[[Ancestors], bool] | None,
     ) -> None:
         self._table, self._id, self._make = table, commit_id, update
-        self._ancestry = _Ancestry(commit_id, rule)
-        self._leftovers = _Leftovers()
+        self._ancestry = _AncestryValidator(commit_id, rule)
+        self._leftovers = _OrphanedFiles()
         self._unanswered: set[int | None] = set()
 
     def settle(self) -> None:
         """Try and look until it is known what became of the commit."""
         try:
-            refusal = retried(self._attempt, self._table.errors)
+            refusal = call_with_retries(self._attempt, self._table.errors)
         except RetriableError as error:
             if not self._unanswered:
                 raise
@@ -96,11 +96,11 @@ class _Attempts:
 
     def _attempt(self) -> CommitRefused | None:
         """Give the refusal, None when it is in. Raises RetriableError while neither is known."""
-        if self._unanswered and self._is_in():
+        if self._unanswered and self._is_committed():
             return None
         try:
             self._table.refresh()
-            with mapped(f"committing to table {self._table.name}"):
+            with map_java_errors(f"committing to table {self._table.name}"):
                 update = self._make().set(COMMIT_ID, self._id)
                 update.validateWith(self._ancestry).deleteWith(self._leftovers).commit()
         except ConnectorError as error:
@@ -109,10 +109,10 @@ class _Attempts:
         return None
 
     def _judge(self, error: ConnectorError) -> CommitRefused | None:
-        refused = java_exception_name(error) in CONFLICTS
+        refused = java_exception_name(error) in CONFLICT_EXCEPTIONS
         if self._ancestry.asked and not refused:
             self._unanswered.add(self._ancestry.base)
-        if self._ancestry.asked and self._is_in():
+        if self._ancestry.asked and self._is_committed():
             return None
         if refused and self._table.snapshot_id not in self._unanswered:
             self._leftovers.delete(self._table)
@@ -123,11 +123,11 @@ class _Attempts:
             raise RetriableError(str(error)) from error.__cause__
         raise error
 
-    def _is_in(self) -> bool:
+    def _is_committed(self) -> bool:
         """Read the table again, and look for the commit in all of its snapshots."""
         table = self._table
         table.refresh()
-        with mapped(f"looking for a commit in table {table.name}"):
+        with map_java_errors(f"looking for a commit in table {table.name}"):
             parser = jvm(table.spark).org.apache.iceberg.TableMetadataParser
             text = str(parser.toJson(table.java.operations().current()))
         snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in orjson.loads(text).get("snapshots", ())}
@@ -138,12 +138,12 @@ class _Attempts:
         if ours and at is None:
             raise GapError(
                 f"table {table.name} was rolled back while a commit to it was on its way: snapshot {ours.pop()} is no "
-                f"ancestor of the newest one; {WAYS_OUT}"
+                f"ancestor of the newest one; {LOST_COMMIT_REMEDY}"
             )
         return at is not None
 
 
-class _Ancestry:
+class _AncestryValidator:
     """Iceberg's `SnapshotAncestryValidator`; `asked` once a commit got so far, `base` is what the last try is based on.
 
     Where Iceberg itself tries again after a refusal that was none, it meets the commit here.
@@ -157,7 +157,7 @@ class _Ancestry:
 
     def validate(self, ancestors: Any) -> bool:
         """Look at the snapshots that the commit would land on, newest first."""
-        found = each(ancestors)
+        found = iterate(ancestors)
         newest = next(found, None)
         self.base = None if newest is None else int(newest.snapshotId())
         if not self.asked:
@@ -183,7 +183,7 @@ class _Ancestry:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
 
 
-class _Leftovers:
+class _OrphanedFiles:
     """Java's `Consumer` of paths: manifests that Iceberg takes for needless, until it is known."""
 
     def __init__(self) -> None:

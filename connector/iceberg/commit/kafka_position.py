@@ -13,59 +13,59 @@ from typing import Any, TypeVar
 import attrs
 import orjson
 
-from serde.events.source_positions import NONE
+from serde.events.source_positions import NO_VALUE
 
 T = TypeVar("T")
 
 TopicPartition = tuple[str, int]
 
-Numbers = tuple[int, ...]
+SourcePosition = tuple[int, ...]
 """A place in a source's log, as `events.source_positions` has it: three numbers, in order of their weight."""
 
 
 @attrs.frozen
-class Mark:
+class Watermark:
     """How far a source has come: the greatest date that proves something, the greatest place in its log (empty where it
-    tells none), and the greatest version that a document was given; `NONE` where unknown.
+    tells none), and the greatest version that a document was given; `NO_VALUE` where unknown.
     """
 
-    date: int = NONE
-    place: Numbers = ()
-    version: int = NONE
+    date: int = NO_VALUE
+    place: SourcePosition = ()
+    version: int = NO_VALUE
 
-    def joined(self, other: Mark) -> Mark:
+    def joined(self, other: Watermark) -> Watermark:
         """Give the greater of each."""
-        return Mark(max(self.date, other.date), max(self.place, other.place), max(self.version, other.version))
+        return Watermark(max(self.date, other.date), max(self.place, other.place), max(self.version, other.version))
 
     @property
     def stored(self) -> object:
         """Give it as a number, its date, as a list where it tells more, as nothing where it tells nothing."""
-        if self == Mark():
+        if self == Watermark():
             return None
-        if not self.place and self.version == NONE:
+        if not self.place and self.version == NO_VALUE:
             return self.date
-        told = [None if number == NONE else number for number in (self.date, self.version)]
+        told = [None if number == NO_VALUE else number for number in (self.date, self.version)]
         return [*told, *self.place]
 
     @staticmethod
-    def of_stored(found: int | list[int | None] | None) -> Mark:
+    def from_stored(found: int | list[int | None] | None) -> Watermark:
         """Read what `stored` gave."""
         if found is None:
-            return Mark()
+            return Watermark()
         if isinstance(found, int):
-            return Mark(found)
-        date, version, *place = (NONE if number is None else number for number in found)
-        return Mark(date, tuple(place), version)
+            return Watermark(found)
+        date, version, *place = (NO_VALUE if number is None else number for number in found)
+        return Watermark(date, tuple(place), version)
 
 
-Watermarks = Mapping[TopicPartition, Mapping[str, Mark]]
+Watermarks = Mapping[TopicPartition, Mapping[str, Watermark]]
 
-NAME = "icebridge.name"
+CONNECTOR_NAME = "icebridge.name"
 COMMIT_ID = "icebridge.commit-id"
 CLUSTER_ID = "icebridge.kafka.cluster-id"
 TOPIC_IDS = "icebridge.kafka.topic-ids"
 OFFSETS = "icebridge.kafka.offsets"
-DRIFT = "icebridge.schema-drift-count"
+SCHEMA_DRIFT_COUNT = "icebridge.schema-drift-count"
 """In how many fields events and table have differed since the sink started."""
 WATERMARKS = "icebridge.watermarks"
 AFTER_DELETE = "icebridge.kafka.after-delete"
@@ -73,23 +73,23 @@ TRANSACTION = "icebridge.transaction"
 TRUNCATED = "icebridge.truncated"
 TRUNCATED_AT = "icebridge.truncated-at"
 
-MADE_BY = "icebridge.made-by"
+CREATED_BY = "icebridge.made-by"
 """The connector's name in commits that say nothing of where it stands: a truncate, and those to tables of its own."""
 
-WAYS_OUT = (
+LOST_COMMIT_REMEDY = (
     "see `icebridge offsets show`; `icebridge offsets reset` with --to tables reads again what the table lost, with "
     "--to stored goes on without it"
 )
 """What a person can do about a table that lost what the connector had written."""
 
 
-def is_ours(summary: Mapping[str, str]) -> bool:
+def is_icebridge_commit(summary: Mapping[str, str]) -> bool:
     """Tell by a snapshot's summary whether a connector of this program made it."""
-    return NAME in summary or MADE_BY in summary
+    return CONNECTOR_NAME in summary or CREATED_BY in summary
 
 
 @attrs.frozen
-class Position:
+class KafkaOffsets:
     """The next offset to read of each topic-partition, and the ids of the cluster and topics that these belong to.
 
     `transaction` is the last one of the source that is complete with it, where transactions are followed.
@@ -106,7 +106,7 @@ class Position:
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     transaction: str = ""
     truncated: int = 0
-    truncated_at: Numbers = ()
+    truncated_at: SourcePosition = ()
 
     @property
     def dated(self) -> bool:
@@ -118,10 +118,10 @@ class Position:
         """How many partitions of each topic it knows."""
         return Counter(topic for topic, _ in self.offsets)
 
-    def advanced(self, other: Position) -> Position:
+    def advance(self, other: KafkaOffsets) -> KafkaOffsets:
         """Give this position moved on to `other`, which knows some or all of the topic-partitions."""
         offsets = {**self.offsets, **other.offsets}
-        return Position(
+        return KafkaOffsets(
             other.cluster_id or self.cluster_id,
             {**self.topic_ids, **other.topic_ids},
             offsets,
@@ -132,10 +132,10 @@ class Position:
             other.truncated_at or self.truncated_at,
         )
 
-    def only(self, topics: Iterable[str]) -> Position:
+    def only(self, topics: Iterable[str]) -> KafkaOffsets:
         """Give the part of the position that is about some topics."""
         wanted = set(topics)
-        return Position(
+        return KafkaOffsets(
             self.cluster_id,
             {topic: value for topic, value in self.topic_ids.items() if topic in wanted},
             {at: offset for at, offset in self.offsets.items() if at[0] in wanted},
@@ -146,7 +146,7 @@ class Position:
             self.truncated_at,
         )
 
-    def behind(self, other: Position) -> list[TopicPartition]:
+    def behind(self, other: KafkaOffsets) -> list[TopicPartition]:
         """Give the topic-partitions in which this position is before `other`."""
         return sorted(at for at, offset in other.offsets.items() if self.offsets.get(at, 0) < offset)
 
@@ -155,11 +155,11 @@ class Position:
         document: dict[str, object] = {
             "cluster-id": self.cluster_id,
             "topic-ids": dict(self.topic_ids),
-            "offsets": nested(self.offsets),
+            "offsets": nest_by_topic(self.offsets),
         }
         more: dict[str, object] = {
-            "watermarks": nested(_stored(self.watermarks)),
-            "after-delete": nested(self.after_delete),
+            "watermarks": nest_by_topic(_encode_watermarks(self.watermarks)),
+            "after-delete": nest_by_topic(self.after_delete),
             "transaction": self.transaction,
             "truncated": self.truncated,
             "truncated-at": self.truncated_at,
@@ -167,15 +167,15 @@ class Position:
         return orjson.dumps({**document, **{k: v for k, v in more.items() if v}}, option=orjson.OPT_SORT_KEYS)
 
     @staticmethod
-    def parse(text: str | bytes) -> Position:
+    def parse(text: str | bytes) -> KafkaOffsets:
         """Read what `json` wrote."""
         document = orjson.loads(text)
-        return Position(
+        return KafkaOffsets(
             document["cluster-id"],
             document["topic-ids"],
-            flat(document["offsets"]),
-            _read(document.get("watermarks", {})),
-            flat(document.get("after-delete", {})),
+            flatten_by_partition(document["offsets"]),
+            _decode_watermarks(document.get("watermarks", {})),
+            flatten_by_partition(document.get("after-delete", {})),
             document.get("transaction", ""),
             document.get("truncated", 0),
             tuple(document.get("truncated-at", ())),
@@ -183,12 +183,12 @@ class Position:
 
     def summary(self, name: str, commit_id: str) -> dict[str, str]:
         """Give the snapshot summary properties of a commit at this position."""
-        own = {NAME: name, COMMIT_ID: commit_id, CLUSTER_ID: self.cluster_id}
+        own = {CONNECTOR_NAME: name, COMMIT_ID: commit_id, CLUSTER_ID: self.cluster_id}
         parts = {
             TOPIC_IDS: dict(self.topic_ids),
-            OFFSETS: nested(self.offsets),
-            WATERMARKS: nested(_stored(self.watermarks)),
-            AFTER_DELETE: nested(self.after_delete),
+            OFFSETS: nest_by_topic(self.offsets),
+            WATERMARKS: nest_by_topic(_encode_watermarks(self.watermarks)),
+            AFTER_DELETE: nest_by_topic(self.after_delete),
         }
         told = {key: part for key, part in parts.items() if part or key in (TOPIC_IDS, OFFSETS)}
         if self.transaction:
@@ -200,32 +200,35 @@ class Position:
         return own | {key: orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode() for key, part in told.items()}
 
     @staticmethod
-    def of_summary(summary: Mapping[str, str], name: str) -> Position | None:
+    def from_summary(summary: Mapping[str, str], name: str) -> KafkaOffsets | None:
         """Read a snapshot's position, None when the snapshot is not this connector's."""
-        if summary.get(NAME) != name:
+        if summary.get(CONNECTOR_NAME) != name:
             return None
         read = {key: orjson.loads(summary.get(key, "{}")) for key in (TOPIC_IDS, OFFSETS, WATERMARKS, AFTER_DELETE)}
-        return Position(
+        return KafkaOffsets(
             summary.get(CLUSTER_ID, ""),
             read[TOPIC_IDS],
-            flat(read[OFFSETS]),
-            _read(read[WATERMARKS]),
-            flat(read[AFTER_DELETE]),
+            flatten_by_partition(read[OFFSETS]),
+            _decode_watermarks(read[WATERMARKS]),
+            flatten_by_partition(read[AFTER_DELETE]),
             summary.get(TRANSACTION, ""),
             int(summary.get(TRUNCATED, "0")),
             tuple(orjson.loads(summary.get(TRUNCATED_AT, "[]"))),
         )
 
 
-def _stored(marks: Watermarks) -> dict[TopicPartition, dict[str, object]]:
+def _encode_watermarks(marks: Watermarks) -> dict[TopicPartition, dict[str, object]]:
     return {at: {source: mark.stored for source, mark in known.items()} for at, known in marks.items()}
 
 
-def _read(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Watermarks:
-    return {at: {name: Mark.of_stored(mark) for name, mark in known.items()} for at, known in flat(stored).items()}
+def _decode_watermarks(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Watermarks:
+    return {
+        at: {name: Watermark.from_stored(mark) for name, mark in known.items()}
+        for at, known in flatten_by_partition(stored).items()
+    }
 
 
-def nested(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
+def nest_by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
     """Give offsets as Kafka tools write them: topic, then partition (as text), then offset; watermarks likewise."""
     result: dict[str, dict[str, T]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
@@ -233,6 +236,6 @@ def nested(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
     return result
 
 
-def flat(offsets: Mapping[str, Mapping[str, T]]) -> dict[TopicPartition, T]:
+def flatten_by_partition(offsets: Mapping[str, Mapping[str, T]]) -> dict[TopicPartition, T]:
     """Turn the nested form back."""
     return {(topic, int(p)): offset for topic, parts in offsets.items() for p, offset in parts.items()}

@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_attempts import land
-from connector.iceberg.java import each, jvm
-from connector.settings.iceberg.write_mode import MAIN
+from connector.iceberg.commit.commit_attempts import commit_exactly_once
+from connector.iceberg.java import iterate, jvm
+from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
-_MISLEADING = (UUIDType, TimestampNanoType, TimestamptzNanoType)
+_MISLEADING_TYPES = (UUIDType, TimestampNanoType, TimestamptzNanoType)
 _OF_POSITION_DELETES = (2147483546, 2147483545)
 """Iceberg's ids of the columns of position deletes: by their bounds readers find the data files that they are for."""
 
@@ -45,7 +45,7 @@ class Entry:
 
 
 @attrs.frozen
-class Harm:
+class MisleadingBounds:
     """What misleads readers of a table: how many delete and data files have such bounds, in which manifests.
 
     `manifests` has all live files of each, in its order: a Puffin file may be there several times. `branches` are those
@@ -63,26 +63,28 @@ class _Moved(ConnectorError):
     """The manifests that were looked at are not those of the newest snapshot any more."""
 
 
-def harm(table: Table) -> Harm:
+def find_misleading_bounds(table: Table) -> MisleadingBounds:
     """Look for misleading bounds in the newest snapshots of the table's branches; what is counted is main's.
 
     Cost: reads every manifest once, where the table has, or had, a column of such a type. Raises as `Table.reading`.
     """
     metadata = table.metadata()
-    named = {number: name for schema in metadata.schemas().values() for number, name in _columns(schema)}
+    named = {
+        number: name for schema in metadata.schemas().values() for number, name in _iter_misleading_columns(schema)
+    }
     if not named:
-        return Harm()
+        return MisleadingBounds()
     read: dict[str, tuple[Entry, ...]] = {}
     hurt = {
         name: found
         for name, snapshot in _branches(metadata)
         if (found := dict(_hurt(table, snapshot, metadata.io, named.keys(), read)))
     }
-    manifests = hurt.pop(MAIN, {})
+    manifests = hurt.pop(MAIN_BRANCH, {})
     files = [entry for entries in manifests.values() for entry in entries if entry.columns]
     data = sum(entry.content == DataFileContent.DATA for entry in files)
     columns = {named[number] for entry in files for number in entry.columns}
-    return Harm(len(files) - data, data, tuple(sorted(columns)), manifests, tuple(sorted(hurt)))
+    return MisleadingBounds(len(files) - data, data, tuple(sorted(columns)), manifests, tuple(sorted(hurt)))
 
 
 def _branches(metadata: StaticTable) -> Iterator[tuple[str, Snapshot]]:
@@ -111,30 +113,34 @@ def _entries(manifest: ManifestFile, io: FileIO, ids: AbstractSet[int]) -> Itera
     for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
         file, came = entry.data_file, entry.snapshot_id
         snapshot = int(manifest.added_snapshot_id or 0) if came is None else int(came)
-        yield Entry(file.content, str(file.file_path), snapshot, _bounded(file, ids))
+        yield Entry(file.content, str(file.file_path), snapshot, _bounded_field_ids(file, ids))
 
 
-def mend(spark: SparkSession, table: Table, found: Harm) -> int:
+def remove_misleading_bounds(spark: SparkSession, table: Table, found: MisleadingBounds) -> int:
     """Write main's manifests anew without those bounds, and replace the old ones in one commit; give how many files.
 
     Raises:
         CommitRefused: another writer was faster; nothing was changed, look again.
-        CommitUnknown, RetriableError: as `commit.commit_attempts.land`.
+        CommitUnknown, RetriableError: as `commit.commit_attempts.commit_exactly_once`.
     """
     kept = _kept(spark, table)
 
     def update() -> Any:
         java = table.java
-        there = {str(manifest.path()): manifest for manifest in each(java.snapshot(MAIN).allManifests(java.io()))}
+        there = {
+            str(manifest.path()): manifest for manifest in iterate(java.snapshot(MAIN_BRANCH).allManifests(java.io()))
+        }
         if not found.manifests.keys() <= there.keys():
             raise _Moved
         made = java.rewriteManifests()
         for path, entries in found.manifests.items():
-            made = made.deleteManifest(there[path]).addManifest(_without(spark, table, there[path], entries, kept))
+            made = made.deleteManifest(there[path]).addManifest(
+                _rewrite_manifest(spark, table, there[path], entries, kept)
+            )
         return made
 
     try:
-        land(table, uuid.uuid4().hex, update)
+        commit_exactly_once(table, uuid.uuid4().hex, update)
     except _Moved:
         raise CommitRefused(f"table {table.name} has other manifests than those that were looked at") from None
     return found.delete_files + found.data_files
@@ -149,21 +155,23 @@ def _kept(spark: SparkSession, table: Table) -> Any:
     return kept
 
 
-def _columns(schema: Schema) -> Iterator[tuple[int, str]]:
+def _iter_misleading_columns(schema: Schema) -> Iterator[tuple[int, str]]:
     for number, field in index_by_id(schema).items():
-        if isinstance(field.field_type, _MISLEADING):
+        if isinstance(field.field_type, _MISLEADING_TYPES):
             yield number, str(schema.find_column_name(number))
 
 
 def _others(schema: Schema) -> Iterator[int]:
-    return (number for number, field in index_by_id(schema).items() if not isinstance(field.field_type, _MISLEADING))
+    return (
+        number for number, field in index_by_id(schema).items() if not isinstance(field.field_type, _MISLEADING_TYPES)
+    )
 
 
-def _bounded(file: DataFile, ids: AbstractSet[int]) -> frozenset[int]:
+def _bounded_field_ids(file: DataFile, ids: AbstractSet[int]) -> frozenset[int]:
     return frozenset(ids & {*(file.lower_bounds or {}), *(file.upper_bounds or {})})
 
 
-def _without(spark: SparkSession, table: Table, manifest: Any, entries: tuple[Entry, ...], kept: Any) -> Any:
+def _rewrite_manifest(spark: SparkSession, table: Table, manifest: Any, entries: tuple[Entry, ...], kept: Any) -> Any:
     """Write a manifest's live files into a new one."""
     iceberg, java = jvm(spark).org.apache.iceberg, table.java
     files, spec = iceberg.ManifestFiles, java.specs()[manifest.partitionSpecId()]
@@ -173,7 +181,7 @@ def _without(spark: SparkSession, table: Table, manifest: Any, entries: tuple[En
     reader = read(manifest, java.io(), java.specs())
     writer = write(table.format_version, spec, java.io().newOutputFile(place), None)
     try:
-        for entry, file in zip(entries, each(reader), strict=True):
+        for entry, file in zip(entries, iterate(reader), strict=True):
             assert entry.path == str(file.location())
             told = file.copyWithStats(kept) if entry.columns else file
             writer.existing(told, entry.snapshot, file.dataSequenceNumber(), file.fileSequenceNumber())

@@ -19,9 +19,9 @@ from py4j.protocol import Py4JJavaError
 
 from connector.errors import CommitUnknown, ConnectorError, RetriableError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_attempts import CONFLICTS, start_callbacks
-from connector.iceberg.java import JavaTable, each, java_exception_name, jvm, mapped
-from connector.runtime.retry import retried
+from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS, start_callback_server
+from connector.iceberg.java import JavaTable, iterate, java_exception_name, jvm, map_java_errors
+from connector.runtime.retry import call_with_retries
 
 Metadata = Any
 """Java's `TableMetadata`."""
@@ -40,7 +40,7 @@ def settling(table: Table, doing: str) -> Iterator[JavaTable]:
         RetriableError: it was refused each time; it is not in, and what was written for it is gone.
         FatalError: the catalog says that the commit is impossible.
     """
-    start_callbacks(table.spark)
+    start_callback_server(table.spark)
     table.refresh()
     operations = _Operations(table, doing)
     try:
@@ -82,7 +82,7 @@ class _Operations:
         """Commit; Java's exception says that it is refused for good, or that nobody knows."""
         one, self.failure = _Commit(base, metadata), None
         try:
-            refusal = retried(partial(self._attempt, one), self._table.errors)
+            refusal = call_with_retries(partial(self._attempt, one), self._table.errors)
         except ConnectorError as error:
             raise self._unknown(error) from error
         if refusal is not None:
@@ -92,20 +92,20 @@ class _Operations:
 
     def _attempt(self, one: _Commit) -> Py4JJavaError | None:
         """Give the refusal, None when it is in. Raises RetriableError while neither is known."""
-        if one.unanswered is not None and self._is_in(one):
+        if one.unanswered is not None and self._is_committed(one):
             return None
         try:
-            with mapped(self._doing):
+            with map_java_errors(self._doing):
                 self._own.commit(one.base, one.made)
         except ConnectorError as error:
             return self._judge(one, error)
         return None
 
     def _judge(self, one: _Commit, error: ConnectorError) -> Py4JJavaError | None:
-        refused = java_exception_name(error) in CONFLICTS
+        refused = java_exception_name(error) in CONFLICT_EXCEPTIONS
         if not refused:
             one.unanswered = error
-        if self._is_in(one):
+        if self._is_committed(one):
             return None
         cause = error.__cause__
         if refused and isinstance(cause, Py4JJavaError) and not one.can_land(self._own.current(), self._table.branch):
@@ -114,8 +114,8 @@ class _Operations:
             raise RetriableError(str(error)) from cause
         raise error
 
-    def _is_in(self, one: _Commit) -> bool:
-        with mapped(f"{self._doing}: looking for the commit"):
+    def _is_committed(self, one: _Commit) -> bool:
+        with map_java_errors(f"{self._doing}: looking for the commit"):
             return one.is_in(self._own.refresh())
 
     def _unknown(self, error: ConnectorError) -> Py4JJavaError:
@@ -174,7 +174,7 @@ class _Operations:
 
 
 def _snapshots(metadata: Metadata) -> set[int]:
-    return {int(one.snapshotId()) for one in each(metadata.snapshots())}
+    return {int(one.snapshotId()) for one in iterate(metadata.snapshots())}
 
 
 def _newest(metadata: Metadata, branch: str) -> int | None:

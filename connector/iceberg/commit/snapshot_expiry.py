@@ -15,64 +15,72 @@ import structlog
 from connector.errors import ConnectorError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.settlement import settling
-from connector.iceberg.java import jvm, mapped
+from connector.iceberg.java import jvm, map_java_errors
 
-EXPIRES = "icebridge.expire-snapshots"
+EXPIRE_SNAPSHOTS_PROPERTY = "icebridge.expire-snapshots"
 """Table property: whether the sink expires old snapshots of the table."""
-AGE, LEAST = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
-METADATA = {
+MAX_AGE_PROPERTY, MIN_SNAPSHOTS_PROPERTY = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
+METADATA_CLEANUP_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
 """Properties of tables that get a commit with every batch: metadata files of before go by themselves."""
-MADE = {**METADATA, EXPIRES: "true", AGE: str(3600 * 1000), LEAST: "500"}
+CREATED_TABLE_PROPERTIES = {
+    **METADATA_CLEANUP_PROPERTIES,
+    EXPIRE_SNAPSHOTS_PROPERTY: "true",
+    MAX_AGE_PROPERTY: str(3600 * 1000),
+    MIN_SNAPSHOTS_PROPERTY: "500",
+}
 """What tables that the sink makes have, unless the settings say something else."""
 
-SLACK = 1.1
+EXPIRY_SLACK = 1.1
 """Expiring begins when the oldest is older than it may be by so much: several go at once."""
-THREADS = 8
+DELETE_THREADS = 8
 
 
 @attrs.frozen
-class Keeping:
+class SnapshotRetention:
     """Which snapshots of a table are kept: those younger than an age, and the newest few whatever their age."""
 
     age_ms: int
     least: int
 
     @staticmethod
-    def of(properties: Mapping[str, str]) -> Keeping | None:
+    def of(properties: Mapping[str, str]) -> SnapshotRetention | None:
         """Read a table's properties; None where snapshots are not ours to expire."""
-        if properties.get(EXPIRES) != "true" or properties.get("gc.enabled") == "false":
+        if properties.get(EXPIRE_SNAPSHOTS_PROPERTY) != "true" or properties.get("gc.enabled") == "false":
             return None
         try:
-            return Keeping(int(properties.get(AGE, MADE[AGE])), int(properties.get(LEAST, MADE[LEAST])))
+            return SnapshotRetention(
+                int(properties.get(MAX_AGE_PROPERTY, CREATED_TABLE_PROPERTIES[MAX_AGE_PROPERTY])),
+                int(properties.get(MIN_SNAPSHOTS_PROPERTY, CREATED_TABLE_PROPERTIES[MIN_SNAPSHOTS_PROPERTY])),
+            )
         except ValueError:
             return None
 
     def is_due(self, count: int, oldest_ms: int, now_ms: int) -> bool:
         """Tell whether some of `count` snapshots, the oldest of that time, may go."""
-        return count > self.least * SLACK and now_ms - oldest_ms > self.age_ms * SLACK
+        return count > self.least * EXPIRY_SLACK and now_ms - oldest_ms > self.age_ms * EXPIRY_SLACK
 
 
-def expire(table: Table, properties: Mapping[str, str]) -> bool:
+def expire_snapshots(table: Table, properties: Mapping[str, str]) -> bool:
     """Expire what the table's properties do not keep, if it is time; True when it was done.
 
     What fails is left for the next time.
     """
-    keeping = Keeping.of(properties)
+    keeping = SnapshotRetention.of(properties)
     if keeping is None:
         return False
     now_ms = time.time_ns() // 1_000_000
     try:
         doing = f"expiring snapshots of {table.name}"
-        with mapped(doing):
+        with map_java_errors(doing):
             snapshots = table.java.operations().current().snapshots()
             count = int(snapshots.size())
             if count <= keeping.least or not keeping.is_due(count, int(snapshots.get(0).timestampMillis()), now_ms):
                 return False
-        with mapped(doing), settling(table, doing) as java:
-            pool = jvm(table.spark).java.util.concurrent.Executors.newFixedThreadPool(THREADS)
+        with map_java_errors(doing), settling(table, doing) as java:
+            pool = jvm(table.spark).java.util.concurrent.Executors.newFixedThreadPool(DELETE_THREADS)
             try:
                 old = java.expireSnapshots().expireOlderThan(now_ms - keeping.age_ms).retainLast(keeping.least)
                 old.executeDeleteWith(pool).commit()

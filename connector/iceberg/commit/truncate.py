@@ -16,16 +16,16 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_attempts import land
-from connector.iceberg.commit.kafka_position import MADE_BY
+from connector.iceberg.commit.commit_attempts import commit_exactly_once
+from connector.iceberg.commit.kafka_position import CREATED_BY
 from connector.iceberg.commit.settlement import settling
-from connector.iceberg.java import JavaTable, java_exception_name, jvm, may_pass
-from connector.settings.iceberg.write_mode import MAIN
+from connector.iceberg.java import JavaTable, is_transient_java_error, java_exception_name, jvm
+from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
-_MARKING = threading.Lock()
+_SESSION_LOCK = threading.Lock()
 
 
-def emptied(
+def truncate_table(
     spark: SparkSession,
     table: Table,
     until: tuple[str, int] | None,
@@ -52,20 +52,22 @@ def emptied(
         return
     expressions = jvm(spark).org.apache.iceberg.expressions.Expressions
     try:
-        land(table, uuid.uuid4().hex, lambda: _delete(table, _filter(expressions, until, own), name))
+        commit_exactly_once(
+            table, uuid.uuid4().hex, lambda: _start_delete(table, _row_filter(expressions, until, own), name)
+        )
     except CommitRefused as error:
         if java_exception_name(error) != "ValidationException" or (until is None and not own):
             raise
-        with _marked(spark, name):
-            _by_rows(spark, table, until, own)
+        with _tag_session_commits(spark, name):
+            _delete_rows_with_spark(spark, table, until, own)
     table.refresh()
 
 
-def _delete(table: Table, rows: Any, name: str) -> Any:
-    return table.java.newDelete().toBranch(table.branch).set(MADE_BY, name).deleteFromRowFilter(rows)
+def _start_delete(table: Table, rows: Any, name: str) -> Any:
+    return table.java.newDelete().toBranch(table.branch).set(CREATED_BY, name).deleteFromRowFilter(rows)
 
 
-def _filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:
+def _row_filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:
     both, either, made = getattr(expressions, "and"), getattr(expressions, "or"), expressions.alwaysTrue()
     if until is not None:
         made = either(expressions.lessThanOrEqual(*until), expressions.isNull(until[0]))
@@ -75,10 +77,10 @@ def _filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple
 
 
 @contextmanager
-def _marked(spark: SparkSession, name: str) -> Iterator[None]:
+def _tag_session_commits(spark: SparkSession, name: str) -> Iterator[None]:
     """Let the session's commits have the connector's name; those of others meanwhile have it too, and are its own."""
-    key = f"spark.sql.iceberg.snapshot-property.{MADE_BY}"
-    with _MARKING:
+    key = f"spark.sql.iceberg.snapshot-property.{CREATED_BY}"
+    with _SESSION_LOCK:
         spark.conf.set(key, name)
         try:
             yield
@@ -86,16 +88,18 @@ def _marked(spark: SparkSession, name: str) -> Iterator[None]:
             spark.conf.unset(key)
 
 
-def _by_rows(spark: SparkSession, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
-    terms = [] if until is None else [f"({_quoted(until[0])} IS NULL OR {_quoted(until[0])} <= {int(until[1])})"]
-    terms += [f"{_quoted(column)} = {_text(value)}" for column, value in own]
+def _delete_rows_with_spark(
+    spark: SparkSession, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]
+) -> None:
+    terms = [] if until is None else [f"({_quote(until[0])} IS NULL OR {_quote(until[0])} <= {int(until[1])})"]
+    terms += [f"{_quote(column)} = {_text(value)}" for column, value in own]
     try:
         with settling(table, f"emptying table {table.name} by rows") as java:
             _delete_rows(spark, java, table.branch, " AND ".join(terms))
     except ConnectorError:
         raise
     except Exception as error:
-        if may_pass(error):
+        if is_transient_java_error(error):
             # It is not in the table: done again it deletes what is there by then.
             raise RetriableError(f"emptying table {table.name} by rows: {error}") from error
         raise FatalError(
@@ -110,14 +114,14 @@ def _delete_rows(spark: SparkSession, java: JavaTable, branch: str, where: str) 
     nothing, sql = java_vm.scala.Option.empty(), java_vm.org.apache.spark.sql
     sql.classic.SparkSession.setActiveSession(session)
     target = java_vm.org.apache.iceberg.spark.source.SparkTable(java)
-    if branch != MAIN:
+    if branch != MAIN_BRANCH:
         target = target.copyWithBranch(branch)
     relation = sql.execution.datasources.v2.DataSourceV2Relation.create(target, nothing, nothing)
     condition = session.sessionState().sqlParser().parseExpression(where)
     sql.classic.Dataset.ofRows(session, sql.catalyst.plans.logical.DeleteFromTable(relation, condition))
 
 
-def _quoted(column: str) -> str:
+def _quote(column: str) -> str:
     return f"`{column.replace('`', '``')}`"
 
 

@@ -20,21 +20,21 @@ from pyiceberg.types import (
 )
 
 T = TypeVar("T")
-Span = tuple[Any, Any]
+Interval = tuple[Any, Any]
 """The lowest and the highest value, both of them included."""
 
-ORDERED = (IntegerType, LongType, DateType, DecimalType, StringType, TimestampType, TimestamptzType)
+ORDERED_TYPES = (IntegerType, LongType, DateType, DecimalType, StringType, TimestampType, TimestamptzType)
 """The types with an order that Iceberg's bounds keep, and whose values Python has without loss."""
 
 
-def is_ordered(kind: pa.DataType) -> bool:
+def is_ordered_type(kind: pa.DataType) -> bool:
     """Tell the same of Arrow's types."""
     types = pa.types
     timestamp = types.is_timestamp(kind) and kind.unit == "us"
     return types.is_integer(kind) or types.is_date(kind) or types.is_string(kind) or types.is_decimal(kind) or timestamp
 
 
-def span_of(kind: PrimitiveType, low: bytes | None, high: bytes | None) -> Span | None:
+def parse_interval(kind: PrimitiveType, low: bytes | None, high: bytes | None) -> Interval | None:
     """Read the bounds of a column as a manifest has them; None where one is not there, or they tell nothing.
 
     Other writers have cut texts within a letter, and left bounds of a type that the column has had before.
@@ -48,7 +48,7 @@ def span_of(kind: PrimitiveType, low: bytes | None, high: bytes | None) -> Span 
     return span if span[0] <= span[1] else None
 
 
-def touching(items: Iterable[T], span: Callable[[T], Span]) -> list[list[T]]:
+def group_overlapping(items: Iterable[T], span: Callable[[T], Interval]) -> list[list[T]]:
     """Group items whose spans touch, directly or through others, in the order of their lowest values."""
     groups: list[list[T]] = []
     end: Any = None

@@ -16,14 +16,14 @@ from pyiceberg.types import PrimitiveType
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.keys.intervals import ORDERED, span_of
+from connector.iceberg.keys.intervals import ORDERED_TYPES, parse_interval
 
 MAX_MANIFESTS = 500
 """Above this many manifests nothing is claimed to be known: reading them would hold up the start."""
 
 
 @attrs.frozen
-class KnownKeys:
+class KeyBounds:
     """Which keys a table may hold: between lowest and highest of each key column, by column name.
 
     `certain` false: nothing is known, every key may be there. Certain and without bounds: the table holds no row.
@@ -33,12 +33,12 @@ class KnownKeys:
     bounds: Mapping[str, tuple[Any, Any]] = attrs.field(factory=dict)
 
     @staticmethod
-    def nothing() -> KnownKeys:
+    def nothing() -> KeyBounds:
         """What an empty table holds."""
-        return KnownKeys(certain=True)
+        return KeyBounds(certain=True)
 
 
-def known_keys(table: Table, layout: TableLayout) -> KnownKeys:
+def read_key_bounds(table: Table, layout: TableLayout) -> KeyBounds:
     """Read the bounds of the layout's keys over all live data files of the newest snapshot.
 
     Cost: reads every data manifest once, up to `MAX_MANIFESTS`.
@@ -49,58 +49,60 @@ def known_keys(table: Table, layout: TableLayout) -> KnownKeys:
     """
     newest = table.snapshot_id
     if newest is None:
-        return KnownKeys.nothing()
+        return KeyBounds.nothing()
     metadata = table.metadata()
     snapshot = metadata.snapshot_by_id(newest)
     if snapshot is None:
-        return KnownKeys()
-    known, columns = KnownKeys.nothing(), _columns(layout)
+        return KeyBounds()
+    known, columns = KeyBounds.nothing(), _ordered_key_columns(layout)
     with table.reading("the manifests"):
         manifests = snapshot.manifests(metadata.io)
         if len(manifests) > MAX_MANIFESTS:
-            return KnownKeys()
+            return KeyBounds()
         for manifest in manifests:
             for entry in manifest.fetch_manifest_entry(metadata.io, discard_deleted=True):
                 file = entry.data_file
                 if file.content == DataFileContent.DATA:
-                    known = _widened(known, columns, file.lower_bounds or {}, file.upper_bounds or {})
+                    known = _widen_by_file(known, columns, file.lower_bounds or {}, file.upper_bounds or {})
     return known
 
 
-def widened(known: KnownKeys, layout: TableLayout, descriptions: Iterable[bytes]) -> KnownKeys:
+def widen_bounds(known: KeyBounds, layout: TableLayout, descriptions: Iterable[bytes]) -> KeyBounds:
     """Give what is known after a commit of files with these descriptions (`write.rolling_file`)."""
-    columns = _columns(layout)
+    columns = _ordered_key_columns(layout)
     for description in descriptions:
         file = orjson.loads(description)
         if file["content"] == "data":
-            known = _widened(known, columns, _bytes(file["lower-bounds"]), _bytes(file["upper-bounds"]))
+            known = _widen_by_file(
+                known, columns, _decode_bounds(file["lower-bounds"]), _decode_bounds(file["upper-bounds"])
+            )
     return known
 
 
-def _columns(layout: TableLayout) -> tuple[tuple[str, int, PrimitiveType], ...]:
+def _ordered_key_columns(layout: TableLayout) -> tuple[tuple[str, int, PrimitiveType], ...]:
     """Give the keys that bounds order: those that rows are replaced by, which need not be the identifier fields."""
     fields = (field for field in layout.schema.fields if field.name in layout.keys)
-    return tuple((f.name, f.field_id, f.field_type) for f in fields if isinstance(f.field_type, ORDERED))
+    return tuple((f.name, f.field_id, f.field_type) for f in fields if isinstance(f.field_type, ORDERED_TYPES))
 
 
-def _widened(
-    known: KnownKeys,
+def _widen_by_file(
+    known: KeyBounds,
     columns: Sequence[tuple[str, int, PrimitiveType]],
     lower: Mapping[int, bytes],
     upper: Mapping[int, bytes],
-) -> KnownKeys:
+) -> KeyBounds:
     if not known.certain or not columns or any(i not in lower or i not in upper for _, i, _ in columns):
-        return KnownKeys()
+        return KeyBounds()
     bounds = {}
     for name, field_id, kind in columns:
-        span = span_of(kind, lower[field_id], upper[field_id])
+        span = parse_interval(kind, lower[field_id], upper[field_id])
         if span is None:
-            return KnownKeys()
+            return KeyBounds()
         low, high = span
         before = known.bounds.get(name, (low, high))
         bounds[name] = (min(before[0], low), max(before[1], high))
-    return KnownKeys(certain=True, bounds=bounds)
+    return KeyBounds(certain=True, bounds=bounds)
 
 
-def _bytes(bounds: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
+def _decode_bounds(bounds: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
     return {i: bytes.fromhex(text) for i, text in zip(bounds["keys"], bounds["values"], strict=True)}

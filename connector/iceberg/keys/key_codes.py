@@ -10,7 +10,7 @@ import pyarrow as pa
 from serde.arrays import Ints
 
 
-def key_codes(columns: Sequence[pa.Array]) -> Ints:
+def encode_keys(columns: Sequence[pa.Array]) -> Ints:
     """Give each row a number that is equal for equal tuples and different for different ones.
 
     Args:
@@ -18,13 +18,13 @@ def key_codes(columns: Sequence[pa.Array]) -> Ints:
 
     Cost: one hash pass per column, and a sort of the rows per column after the first.
     """
-    result = _dense(columns[0])
+    result = _encode_column(columns[0])
     for column in columns[1:]:
-        more = _dense(column)
+        more = _encode_column(column)
         _, result = np.unique(result * (int(more.max(initial=0)) + 1) + more, return_inverse=True)
     return result
 
 
-def _dense(column: pa.Array) -> Ints:
+def _encode_column(column: pa.Array) -> Ints:
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     return np.asarray(storage.dictionary_encode(null_encoding="encode").indices, dtype=np.int64)

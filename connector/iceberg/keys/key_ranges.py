@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from connector.iceberg.keys.intervals import Span, is_ordered, touching
-from connector.iceberg.types.single_values import as_json, stored
+from connector.iceberg.keys.intervals import Interval, group_overlapping, is_ordered_type
+from connector.iceberg.types.single_values import encode_json, to_stored_values
 
-MOST_RANGES = 32
+MAX_RANGES = 32
 """Ranges of a task, and of all together: each is looked at for every file."""
 
-Range = Mapping[str, Span]
+KeyRange = Mapping[str, Interval]
 
 
 @attrs.frozen
@@ -34,18 +34,18 @@ class KeyRanges:
 
     count: int = 0
     size_bytes: int = 0
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[KeyRange, ...] = ()
 
     @staticmethod
     def of(keys: pa.RecordBatch) -> KeyRanges:
         """Cut keys where the gaps between them are widest."""
-        ordered = [field.name for field in keys.schema if is_ordered(field.type)]
+        ordered = [field.name for field in keys.schema if is_ordered_type(field.type)]
         if not ordered or not keys.num_rows:
             return KeyRanges(keys.num_rows, keys.nbytes)
         rows = keys.select(ordered).take(pc.sort_indices(keys.column(ordered[0])))
-        starts = _starts(rows.column(0))
+        starts = _range_starts(rows.column(0))
         pieces = zip(starts, [*starts[1:], rows.num_rows], strict=True)
-        ranges = (_range(rows.slice(start, stop - start)) for start, stop in pieces)
+        ranges = (_build_range(rows.slice(start, stop - start)) for start, stop in pieces)
         return KeyRanges(keys.num_rows, keys.nbytes, tuple(ranges))
 
     @staticmethod
@@ -55,19 +55,21 @@ class KeyRanges:
         found = [each for part in parts for each in part.ranges]
         if found:
             first = next(iter(found[0]))
-            found = _fewer([_hull(group) for group in touching(found, lambda each: each[first])])
+            found = _merge_neighbours(
+                [_merge_ranges(group) for group in group_overlapping(found, lambda each: each[first])]
+            )
         return KeyRanges(sum(part.count for part in parts), sum(part.size_bytes for part in parts), tuple(found))
 
     def filter(self, schema: Schema) -> str | None:
         """Give the filter as Iceberg's JSON (`ExpressionParser`); None for every file."""
         if not self.ranges:
             return None
-        return orjson.dumps(_tree("or", [_within(each, schema) for each in self.ranges])).decode()
+        return orjson.dumps(_join_expressions("or", [_range_expression(each, schema) for each in self.ranges])).decode()
 
 
-def _starts(column: pa.Array) -> list[int]:
+def _range_starts(column: pa.Array) -> list[int]:
     """Give where ranges of a sorted column begin."""
-    wanted = min(MOST_RANGES, len(column)) - 1
+    wanted = min(MAX_RANGES, len(column)) - 1
     if pa.types.is_string(column.type) or pa.types.is_decimal(column.type):
         return np.unique(np.linspace(0, len(column), wanted + 1, endpoint=False, dtype=np.int64)).tolist()
     numbers = column.cast(pa.int32()) if pa.types.is_date(column.type) else column
@@ -76,36 +78,42 @@ def _starts(column: pa.Array) -> list[int]:
     return [0, *sorted(int(place) + 1 for place in widest if gaps[place] > 1)]
 
 
-def _range(rows: pa.RecordBatch) -> Range:
-    found = {name: pc.min_max(stored(column)) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
+def _build_range(rows: pa.RecordBatch) -> KeyRange:
+    found = {
+        name: pc.min_max(to_stored_values(column)) for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    }
     return {name: (span["min"].as_py(), span["max"].as_py()) for name, span in found.items()}
 
 
-def _fewer(ranges: Sequence[Range]) -> list[Range]:
-    width = -(-len(ranges) // MOST_RANGES)
-    return [_hull(ranges[start : start + width]) for start in range(0, len(ranges), width)]
+def _merge_neighbours(ranges: Sequence[KeyRange]) -> list[KeyRange]:
+    width = -(-len(ranges) // MAX_RANGES)
+    return [_merge_ranges(ranges[start : start + width]) for start in range(0, len(ranges), width)]
 
 
-def _hull(ranges: Sequence[Range]) -> Range:
+def _merge_ranges(ranges: Sequence[KeyRange]) -> KeyRange:
     return {name: (min(r[name][0] for r in ranges), max(r[name][1] for r in ranges)) for name in ranges[0]}
 
 
-def _within(each: Range, schema: Schema) -> dict[str, Any]:
+def _range_expression(each: KeyRange, schema: Schema) -> dict[str, Any]:
     terms = []
     for name, (low, high) in each.items():
         kind: Any = schema.find_type(name)
         if low == high:
             # Only a single value can be told from the partitions of a bucket transform.
-            terms.append({"type": "eq", "term": name, "value": as_json(kind, low)})
+            terms.append({"type": "eq", "term": name, "value": encode_json(kind, low)})
             continue
-        terms.append({"type": "gt-eq", "term": name, "value": as_json(kind, low)})
-        terms.append({"type": "lt-eq", "term": name, "value": as_json(kind, high)})
-    return _tree("and", terms)
+        terms.append({"type": "gt-eq", "term": name, "value": encode_json(kind, low)})
+        terms.append({"type": "lt-eq", "term": name, "value": encode_json(kind, high)})
+    return _join_expressions("and", terms)
 
 
-def _tree(operation: str, terms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _join_expressions(operation: str, terms: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Join terms two by two, so that the tree is no deeper than it has to be."""
     if len(terms) == 1:
         return terms[0]
     half = len(terms) // 2
-    return {"type": operation, "left": _tree(operation, terms[:half]), "right": _tree(operation, terms[half:])}
+    return {
+        "type": operation,
+        "left": _join_expressions(operation, terms[:half]),
+        "right": _join_expressions(operation, terms[half:]),
+    }

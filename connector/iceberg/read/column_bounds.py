@@ -12,14 +12,14 @@ from pyiceberg.manifest import DataFile, read_manifest_list
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, PrimitiveType
 
-from connector.iceberg.catalog.file_io import storage
+from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.keys.intervals import ORDERED, Span, span_of
+from connector.iceberg.keys.intervals import ORDERED_TYPES, Interval, parse_interval
 
 
-def changed_bounds(
+def read_changed_bounds(
     table: Table, snapshot_id: int, schema: Schema, columns: Sequence[str]
-) -> dict[str, dict[str, Span]]:
+) -> dict[str, dict[str, Interval]]:
     """Give path -> column -> lowest and highest value, for columns without nulls whose bounds are known.
 
     Only top-level columns of types with an order that Iceberg's bounds keep; strings may be cut, outwards.
@@ -28,26 +28,26 @@ def changed_bounds(
         RetriableError: the store is away, or the manifests went with a newer commit.
         FatalError: a manifest is gone, or the store refuses it.
     """
-    fields = [f for f in schema.fields if f.name in columns and isinstance(f.field_type, ORDERED)]
+    fields = [f for f in schema.fields if f.name in columns and isinstance(f.field_type, ORDERED_TYPES)]
     if not fields:
         return {}
     place = str(table.java.snapshot(snapshot_id).manifestListLocation())
     properties = table.io_properties()
     with table.reading(f"the manifests of snapshot {snapshot_id}"):
-        io = storage(properties, place)
+        io = file_io_for(properties, place)
         manifests = [m for m in read_manifest_list(io.new_input(place)) if m.added_snapshot_id == snapshot_id]
         return {
-            entry.data_file.file_path: _spans(entry.data_file, fields)
+            entry.data_file.file_path: _file_intervals(entry.data_file, fields)
             for manifest in manifests
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
         }
 
 
-def _spans(file: DataFile, fields: Sequence[NestedField]) -> dict[str, Span]:
+def _file_intervals(file: DataFile, fields: Sequence[NestedField]) -> dict[str, Interval]:
     low: Mapping[int, bytes] = file.lower_bounds or {}
     high: Mapping[int, bytes] = file.upper_bounds or {}
     nulls: Mapping[int, int] = file.null_value_counts or {}
     known = (field for field in fields if nulls.get(field.field_id) == 0)
     spans = ((field, low.get(field.field_id), high.get(field.field_id)) for field in known)
-    found = ((field.name, span_of(cast("PrimitiveType", field.field_type), *ends)) for field, *ends in spans)
+    found = ((field.name, parse_interval(cast("PrimitiveType", field.field_type), *ends)) for field, *ends in spans)
     return {name: span for name, span in found if span is not None}

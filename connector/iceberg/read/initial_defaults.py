@@ -13,54 +13,54 @@ import orjson
 import pyarrow as pa
 
 from connector.errors import FatalError
-from connector.iceberg.types.conversion import converted
-from connector.iceberg.types.schema_json import fields
+from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.schema_json import iter_fields
 
-FIELD_ID = b"PARQUET:field_id"
-_DEFAULT = "initial-default"
+FIELD_ID_KEY = b"PARQUET:field_id"
+_INITIAL_DEFAULT = "initial-default"
 
 
-def field_id(field: pa.Field) -> int | None:
+def field_id_of(field: pa.Field) -> int | None:
     """Give a field's id, None where its file has none."""
-    found = (field.metadata or {}).get(FIELD_ID)
+    found = (field.metadata or {}).get(FIELD_ID_KEY)
     return None if found is None else int(found)
 
 
 @lru_cache(maxsize=1024)
-def defaults_of(schema_json: str) -> Mapping[int, Any]:
+def parse_initial_defaults(schema_json: str) -> Mapping[int, Any]:
     """Give the initial defaults of a table's columns as JSON has them, by field id, at any depth."""
     return {
-        field["id"]: field[_DEFAULT]
-        for _, field in fields(orjson.loads(schema_json))
-        if field.get(_DEFAULT) is not None
+        field["id"]: field[_INITIAL_DEFAULT]
+        for _, field in iter_fields(orjson.loads(schema_json))
+        if field.get(_INITIAL_DEFAULT) is not None
     }
 
 
-def filled(field: pa.Field, count: int, defaults: Mapping[int, Any]) -> pa.Array:
+def default_column(field: pa.Field, count: int, defaults: Mapping[int, Any]) -> pa.Array:
     """Give a column of `count` rows from files that lack it.
 
     Raises:
         FatalError: its default is none of its type's values.
     """
-    own = field_id(field)
+    own = field_id_of(field)
     given = None if own is None else defaults.get(own)
     if given is None:
         return pa.nulls(count, field.type)
     if pa.types.is_struct(field.type):
         # A default of a struct says that it is there; the values within have their own.
-        inside = [filled(child, count, defaults) for child in field.type]
+        inside = [default_column(child, count, defaults) for child in field.type]
         return pa.StructArray.from_arrays(inside, fields=list(field.type))
-    one = _value(field.type, given)
+    one = _parse_default(field.type, given)
     if len(one) != 1 or one.null_count:
         raise FatalError(f"column {field.name}: its initial-default cannot be read as {field.type}")
     return one.take(pa.array(bytes(count), pa.int8()) if count else pa.array([], pa.int8()))
 
 
-def _value(kind: pa.DataType, given: Any) -> pa.Array:
+def _parse_default(kind: pa.DataType, given: Any) -> pa.Array:
     """Give the one value of this JSON; null or nothing where it is none of the type."""
     types = pa.types
     if types.is_nested(kind):
         return pa.array([], kind)
     if isinstance(given, str) and (types.is_binary(kind) or types.is_fixed_size_binary(kind)):
         return pa.array([bytes.fromhex(given)], kind)
-    return converted(pa.array([given]), kind)[0]
+    return convert(pa.array([given]), kind)[0]

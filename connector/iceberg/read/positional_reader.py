@@ -15,17 +15,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connector.errors import FatalError
-from connector.iceberg.catalog.file_io import storage
+from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.read.initial_defaults import defaults_of, field_id, filled
-from connector.iceberg.types.conversion import converted
-from connector.iceberg.types.variants import decoded
+from connector.iceberg.read.initial_defaults import default_column, field_id_of, parse_initial_defaults
+from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.variants import decode_variants
 from serde.arrays import Ints
 
 _Defaults = Mapping[int, Any]
 
 
-def picked(layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
+def read_rows_at(
+    layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Sequence[pa.Field]
+) -> list[pa.Array]:
     """Give columns of rows by file path and position, aligned with them.
 
     Args:
@@ -43,7 +45,7 @@ def picked(layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Se
     made, order = [], []
     for code, path in enumerate(codes.dictionary.to_pylist()):
         rows = np.flatnonzero(which == code)
-        made.append(_from_file(layout, path, at[rows], fields))
+        made.append(_read_from_file(layout, path, at[rows], fields))
         order.append(rows)
     place = np.full(len(files), -1, np.int64)
     found = np.concatenate([np.zeros(0, np.int64), *order])
@@ -55,62 +57,64 @@ def picked(layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Se
     ]
 
 
-def _from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[pa.Field]) -> list[pa.Array]:
+def _read_from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[pa.Field]) -> list[pa.Array]:
     if not path.endswith(".parquet"):
         raise FatalError(f"table {layout.name}: its data file {path} is no Parquet, in which rows are looked up")
     with (
-        storage(layout.io_properties, path).new_input(path).open() as stream,
+        file_io_for(layout.io_properties, path).new_input(path).open() as stream,
         pq.ParquetFile(stream) as file,
     ):
-        named = {field_id(field): field.name for field in file.schema_arrow}
-        names = [named.get(field_id(field)) for field in fields]
-        whole = _rows(file, at, sorted({name for name in names if name is not None}))
-    defaults = defaults_of(layout.schema_json)
+        named = {field_id_of(field): field.name for field in file.schema_arrow}
+        names = [named.get(field_id_of(field)) for field in fields]
+        whole = _read_positions(file, at, sorted({name for name in names if name is not None}))
+    defaults = parse_initial_defaults(layout.schema_json)
     return [
-        filled(field, len(at), defaults)
+        default_column(field, len(at), defaults)
         if name is None
-        else _as_wanted(layout, whole.column(name).combine_chunks(), field, defaults)
+        else _to_table_type(layout, whole.column(name).combine_chunks(), field, defaults)
         for field, name in zip(fields, names, strict=True)
     ]
 
 
-def _as_wanted(layout: TableLayout, column: pa.Array, field: pa.Field, defaults: _Defaults) -> pa.Array:
-    return decoded(column) if field.name in layout.variants else _projected(column, field.type, defaults)
+def _to_table_type(layout: TableLayout, column: pa.Array, field: pa.Field, defaults: _Defaults) -> pa.Array:
+    return decode_variants(column) if field.name in layout.variants else _project_column(column, field.type, defaults)
 
 
-def _projected(column: pa.Array, kind: pa.DataType, defaults: _Defaults) -> pa.Array:
+def _project_column(column: pa.Array, kind: pa.DataType, defaults: _Defaults) -> pa.Array:
     """Give a column of a file in the table's type, whatever was added, renamed, moved or dropped within its structs."""
     types, held = pa.types, column.type
     gone = column.is_null() if column.null_count else None
     if types.is_struct(kind) and types.is_struct(held):
-        named = any(field_id(field) is not None for field in held)
-        place = {field_id(field) if named else field.name: i for i, field in enumerate(held)}
+        named = any(field_id_of(field) is not None for field in held)
+        place = {field_id_of(field) if named else field.name: i for i, field in enumerate(held)}
         parts, made = column.flatten(), list[pa.Array]()
         for field in kind:
-            at = place.get(field_id(field) if named else field.name)
+            at = place.get(field_id_of(field) if named else field.name)
             made.append(
-                filled(field, len(column), defaults) if at is None else _projected(parts[at], field.type, defaults)
+                default_column(field, len(column), defaults)
+                if at is None
+                else _project_column(parts[at], field.type, defaults)
             )
         return pa.StructArray.from_arrays(made, fields=list(kind), mask=gone)
     if types.is_list(kind) and types.is_list(held):
-        column = _plain(column)
+        column = _drop_slice_offset(column)
         return pa.ListArray.from_arrays(
-            column.offsets, _projected(column.values, kind.value_type, defaults), kind, mask=gone
+            column.offsets, _project_column(column.values, kind.value_type, defaults), kind, mask=gone
         )
     if types.is_map(kind) and types.is_map(held):
-        column = _plain(column)
-        keys = _projected(column.keys, kind.key_type, defaults)
-        items = _projected(column.items, kind.item_type, defaults)
+        column = _drop_slice_offset(column)
+        keys = _project_column(column.keys, kind.key_type, defaults)
+        items = _project_column(column.items, kind.item_type, defaults)
         return pa.MapArray.from_arrays(column.offsets, keys, items, kind, mask=gone)
-    return converted(column, kind)[0]
+    return convert(column, kind)[0]
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _drop_slice_offset(column: pa.Array) -> pa.Array:
     """Give the same rows without an offset: Arrow puts no mask beside offsets that are a slice's."""
     return column.take(pa.array(np.arange(len(column)))) if column.offset else column
 
 
-def _rows(file: pq.ParquetFile, at: Ints, names: list[str]) -> pa.Table:
+def _read_positions(file: pq.ParquetFile, at: Ints, names: list[str]) -> pa.Table:
     """Read the row groups that hold the positions, and of them those rows."""
     sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
     starts = np.concatenate([[0], np.cumsum(sizes)])

@@ -16,19 +16,20 @@ from pyspark.sql import SparkSession
 
 from connector.errors import GapError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import each, jvm, mapped
-from connector.iceberg.write.position_deletes import DataFilePlace, PositionDeletes
+from connector.iceberg.java import iterate, jvm, map_java_errors
+from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeletes
 
 JavaTask = Any
 JavaFile = Any
 
 
 @attrs.frozen(eq=False)
-class Task:
+class FileScanTask:
     """A data file to read and the delete files that apply to it.
 
-    `deletes` holds a name per delete file (see `_name`), `equality_ids` the fields that equality deletes go by;
-    `first_row_id` is None where rows have no lineage. `place` is what a further delete of its rows has to know.
+    `deletes` holds a name per delete file (see `_format_delete_name`), `equality_ids` the fields that equality
+    deletes go by; `first_row_id` is None where rows have no lineage. `place` is what a further delete of its rows has
+    to know.
     """
 
     java: Callable[[], JavaTask]
@@ -38,23 +39,23 @@ class Task:
     first_row_id: int | None
     deletes: frozenset[str]
     equality_ids: frozenset[int]
-    place: DataFilePlace
+    place: DataFileDeletes
 
 
 @attrs.frozen(eq=False)
-class Touched:
+class AffectedFile:
     """An older data file that a snapshot's deletes touch: read with the new deletes, and with those before."""
 
-    struck: Task
-    before: Task
+    struck: FileScanTask
+    before: FileScanTask
 
 
 @attrs.frozen(eq=False)
-class Relieved:
+class RestoredFile:
     """An older data file that has lost deletes, most often for others in their place: with those before, and of now."""
 
-    before: Task
-    now: Task
+    before: FileScanTask
+    now: FileScanTask
 
 
 @attrs.frozen(eq=False)
@@ -64,15 +65,15 @@ class FileChanges:
     `relieved` are older files of which rows may live again.
     """
 
-    removed: tuple[Task, ...]
-    added: tuple[Task, ...]
-    touched: tuple[Touched, ...]
-    relieved: tuple[Relieved, ...]
+    removed: tuple[FileScanTask, ...]
+    added: tuple[FileScanTask, ...]
+    touched: tuple[AffectedFile, ...]
+    relieved: tuple[RestoredFile, ...]
     sequence_number: int
     first_row_id: int | None
 
 
-def file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> FileChanges:
+def read_file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> FileChanges:
     """Give what a snapshot changed against its parent.
 
     Removed files carry the deletes that applied before, added ones those that apply now, so that reading them gives
@@ -83,24 +84,24 @@ def file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> FileCha
         GapError: the snapshot or its parent has expired.
         FatalError, RetriableError: metadata cannot be read.
     """
-    snapshot = _snapshot(table, snapshot_id)
-    with mapped(f"reading the manifests of {table.name} at snapshot {snapshot_id}"):
-        changed = _changed(spark, table, snapshot)
+    snapshot = _require_snapshot(table, snapshot_id)
+    with map_java_errors(f"reading the manifests of {table.name} at snapshot {snapshot_id}"):
+        changed = _read_changed_files(spark, table, snapshot)
         first_row_id = snapshot.firstRowId()
-    before = _before(spark, table, snapshot, changed)
+    before = _plan_parent(spark, table, snapshot, changed)
     removed = tuple(before.get(file.path, file) for file in changed.removed)
-    added, touched, relieved = changed.added, tuple[Touched, ...](), tuple[Relieved, ...]()
+    added, touched, relieved = changed.added, tuple[AffectedFile, ...](), tuple[RestoredFile, ...]()
     if changed.deletes or changed.lifted:
-        now = {task.path: task for task in planned(spark, table, snapshot_id)}
+        now = {task.path: task for task in plan_files(spark, table, snapshot_id)}
         new = {file.path for file in changed.added}
         added = tuple(now.get(file.path, file) for file in changed.added)
         touched = tuple(
-            Touched(_with_deletes(spark, task, changed.deletes), before[path])
+            AffectedFile(_keep_deletes(spark, task, changed.deletes), before[path])
             for path, task in now.items()
             if path not in new and task.deletes & changed.deletes
         )
         relieved = tuple(
-            Relieved(before[path], task)
+            RestoredFile(before[path], task)
             for path, task in now.items()
             if path not in new and before[path].deletes - task.deletes
         )
@@ -109,26 +110,26 @@ def file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> FileCha
     return FileChanges(removed, added, touched, relieved, sequence_number, first)
 
 
-def _before(spark: SparkSession, table: Table, snapshot: Any, changed: _Changed) -> dict[str, Task]:
+def _plan_parent(spark: SparkSession, table: Table, snapshot: Any, changed: _ChangedFiles) -> dict[str, FileScanTask]:
     """Plan the parent where deletes that applied before matter; empty where none can."""
     parent_id = snapshot.parentId()
     if parent_id is None or not (changed.removed or changed.deletes or changed.lifted):
         return {}
-    parent = _snapshot(table, int(parent_id))
-    with mapped(f"reading the manifests of {table.name} at snapshot {parent_id}"):
+    parent = _require_snapshot(table, int(parent_id))
+    with map_java_errors(f"reading the manifests of {table.name} at snapshot {parent_id}"):
         if not (changed.deletes or changed.lifted) and not parent.deleteManifests(table.java.io()):
             return {}
-    return {task.path: task for task in planned(spark, table, int(parent_id))}
+    return {task.path: task for task in plan_files(spark, table, int(parent_id))}
 
 
-def planned(spark: SparkSession, table: Table, snapshot_id: int, where: str | None = None) -> list[Task]:
+def plan_files(spark: SparkSession, table: Table, snapshot_id: int, where: str | None = None) -> list[FileScanTask]:
     """Give one task for each data file of a snapshot, with the deletes that apply to it.
 
     With `where` (Iceberg's JSON of an expression) only files that may hold such rows, by their partition and bounds.
     Cost: reads the manifests that may have such files, by default all.
     """
     iceberg = jvm(spark).org.apache.iceberg
-    with mapped(f"planning a read of {table.name} at snapshot {snapshot_id}"):
+    with map_java_errors(f"planning a read of {table.name} at snapshot {snapshot_id}"):
         scan = table.java.newScan().useSnapshot(snapshot_id).ignoreResiduals()
         if where is not None:
             scan = scan.filter(table.expression(where))
@@ -137,10 +138,10 @@ def planned(spark: SparkSession, table: Table, snapshot_id: int, where: str | No
             tasks = iceberg.relocated.com.google.common.collect.Lists.newArrayList(files)
         finally:
             files.close()
-        return described(spark, table, tasks)
+        return describe_tasks(spark, table, tasks)
 
 
-def described(spark: SparkSession, table: Table, tasks: Any) -> list[Task]:
+def describe_tasks(spark: SparkSession, table: Table, tasks: Any) -> list[FileScanTask]:
     """Wrap a Java list of file scan tasks."""
     rest = jvm(spark).org.apache.iceberg.rest
     builder = rest.responses.PlanTableScanResponse.builder().withPlanStatus(rest.PlanStatus.COMPLETED)
@@ -148,85 +149,91 @@ def described(spark: SparkSession, table: Table, tasks: Any) -> list[Task]:
     document = orjson.loads(rest.responses.PlanTableScanResponseParser.toJson(response))
     deletes = document.get("delete-files", ())
     return [
-        _task(tasks, place, task["data-file"], [deletes[i] for i in task.get("delete-file-references", ())])
+        _build_task(tasks, place, task["data-file"], [deletes[i] for i in task.get("delete-file-references", ())])
         for place, task in enumerate(document.get("file-scan-tasks", ()))
     ]
 
 
-def _same(task: JavaTask) -> JavaTask:
+def _return_task(task: JavaTask) -> JavaTask:
     return task
 
 
-def _task(tasks: Any, place: int, file: dict[str, Any], deletes: Sequence[dict[str, Any]]) -> Task:
+def _build_task(tasks: Any, place: int, file: dict[str, Any], deletes: Sequence[dict[str, Any]]) -> FileScanTask:
     positions = [delete for delete in deletes if delete["content"] == "position-deletes"]
-    return Task(
+    return FileScanTask(
         java=partial(tasks.get, place),
         path=file["file-path"],
         size_bytes=file["file-size-in-bytes"],
         records=file["record-count"],
         first_row_id=file.get("first-row-id"),
-        deletes=frozenset(_name(delete["file-path"], delete.get("content-offset")) for delete in deletes),
+        deletes=frozenset(_format_delete_name(delete["file-path"], delete.get("content-offset")) for delete in deletes),
         equality_ids=frozenset(field_id for delete in deletes for field_id in delete.get("equality-ids") or ()),
-        place=DataFilePlace(file["spec-id"], tuple(file["partition"]), tuple(map(_positions, positions))),
+        place=DataFileDeletes(
+            file["spec-id"], tuple(file["partition"]), tuple(map(_parse_position_deletes, positions))
+        ),
     )
 
 
-def _positions(delete: dict[str, Any]) -> PositionDeletes:
+def _parse_position_deletes(delete: dict[str, Any]) -> PositionDeletes:
     offset, size = delete.get("content-offset"), delete.get("content-size-in-bytes")
     return PositionDeletes(delete["file-path"], delete.get("referenced-data-file") is not None, offset, size)
 
 
-def _name_of(file: JavaFile) -> str:
-    return _name(str(file.location()), file.contentOffset())
+def _delete_file_name(file: JavaFile) -> str:
+    return _format_delete_name(str(file.location()), file.contentOffset())
 
 
-def _name(path: str, offset: int | None) -> str:
+def _format_delete_name(path: str, offset: int | None) -> str:
     """Name a delete file; deletion vectors share files, so their offset is part of it."""
     return path if offset is None else f"{path}#{offset}"
 
 
 @attrs.frozen(eq=False)
-class _Changed:
-    added: tuple[Task, ...]
-    removed: tuple[Task, ...]
+class _ChangedFiles:
+    added: tuple[FileScanTask, ...]
+    removed: tuple[FileScanTask, ...]
     deletes: frozenset[str]
     lifted: frozenset[str]
 
 
-def _changed(spark: SparkSession, table: Table, snapshot: Any) -> _Changed:
+def _read_changed_files(spark: SparkSession, table: Table, snapshot: Any) -> _ChangedFiles:
     """Read the manifests that the snapshot wrote; its data files come without deletes.
 
     `deletes` names the delete files that it added, `lifted` those that it took away while their data files stayed.
     """
     builder = jvm(spark).org.apache.iceberg.SnapshotChanges.builderFor(table.java)
     found = builder.snapshot(snapshot).build()
-    added, removed = (_bare(spark, table, files) for files in (found.addedDataFiles(), found.removedDataFiles()))
+    added, removed = (
+        _tasks_without_deletes(spark, table, files) for files in (found.addedDataFiles(), found.removedDataFiles())
+    )
     gone = {task.path for task in removed}
     lifted = (file for file in found.removedDeleteFiles() if str(file.referencedDataFile()) not in gone)
-    return _Changed(added, removed, *(frozenset(map(_name_of, files)) for files in (found.addedDeleteFiles(), lifted)))
+    return _ChangedFiles(
+        added, removed, *(frozenset(map(_delete_file_name, files)) for files in (found.addedDeleteFiles(), lifted))
+    )
 
 
-def _bare(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple[Task, ...]:
+def _tasks_without_deletes(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple[FileScanTask, ...]:
     tasks = jvm(spark).java.util.ArrayList()
-    build = _Builder(spark)
+    build = _TaskBuilder(spark)
     specs: dict[int, tuple[str, str]] = {}
     for file in files:
         spec_id = int(file.specId())
         if spec_id not in specs:
             specs[spec_id] = build.texts(table.java.specs().get(spec_id))
         tasks.add(build.task(file, *specs[spec_id]))
-    return tuple(described(spark, table, tasks)) if tasks else ()
+    return tuple(describe_tasks(spark, table, tasks)) if tasks else ()
 
 
-def _with_deletes(spark: SparkSession, task: Task, wanted: frozenset[str]) -> Task:
+def _keep_deletes(spark: SparkSession, task: FileScanTask, wanted: frozenset[str]) -> FileScanTask:
     """Give the same file with only some of its deletes."""
-    java, build = task.java(), _Builder(spark)
-    deletes = [file for file in each(java.deletes()) if _name_of(file) in wanted]
+    java, build = task.java(), _TaskBuilder(spark)
+    deletes = [file for file in iterate(java.deletes()) if _delete_file_name(file) in wanted]
     made = build.task(java.file(), *build.texts(java.spec()), deletes)
-    return attrs.evolve(task, java=partial(_same, made), deletes=task.deletes & wanted)
+    return attrs.evolve(task, java=partial(_return_task, made), deletes=task.deletes & wanted)
 
 
-class _Builder:
+class _TaskBuilder:
     """Makes scan tasks; a call through Py4J costs about 0.1 ms, so what they share is made once."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -250,7 +257,7 @@ class _Builder:
         return self._iceberg.BaseFileScanTask(file, array, schema, spec, self._everything)
 
 
-def _snapshot(table: Table, snapshot_id: int) -> Any:
+def _require_snapshot(table: Table, snapshot_id: int) -> Any:
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
         raise GapError(f"table {table.name} has no snapshot {snapshot_id} any more: it has expired")

@@ -19,31 +19,41 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from connector.errors import FatalError
-from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, carried
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, to_carrier_types
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import as_dict, each, jvm, mapped
-from connector.iceberg.read.scan_planning import Task
-from connector.iceberg.types.schema_json import Json, ids
-from connector.iceberg.write.formats.avro_limits import not_read
+from connector.iceberg.java import iterate, jvm, map_java_errors, to_dict
+from connector.iceberg.read.scan_planning import FileScanTask
+from connector.iceberg.types.schema_json import Json, field_ids
+from connector.iceberg.write.formats.avro_limits import find_unreadable
 
-FILE, POSITION, ROW_ID, SEQUENCE, DELETED = "file", "pos", "row_id", "sequence", "deleted"
-_KEY = "icebridge-"
-_RESERVED = {FILE: (2147483646, "string"), POSITION: (2147483645, "long"), DELETED: (2147483644, "boolean")}
-ROW_ID_FIELD = 2147483540
-_LINEAGE = {ROW_ID: (ROW_ID_FIELD, "long"), SEQUENCE: (2147483539, "long")}
+FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN, SEQUENCE_COLUMN, DELETED_COLUMN = (
+    "file",
+    "pos",
+    "row_id",
+    "sequence",
+    "deleted",
+)
+_STAGING_PREFIX = "icebridge-"
+_RESERVED_COLUMNS = {
+    FILE_COLUMN: (2147483646, "string"),
+    POSITION_COLUMN: (2147483645, "long"),
+    DELETED_COLUMN: (2147483644, "boolean"),
+}
+ROW_ID_FIELD_ID = 2147483540
+_LINEAGE_COLUMNS = {ROW_ID_COLUMN: (ROW_ID_FIELD_ID, "long"), SEQUENCE_COLUMN: (2147483539, "long")}
 """Reserved field ids (spec, "Reserved Field IDs"): readers fill such columns by id, whatever their name."""
 
-_SPARK_NAMES = {FILE: "_file", POSITION: "_pos", DELETED: "_deleted"}
+_SPARK_NAMES = {FILE_COLUMN: "_file", POSITION_COLUMN: "_pos", DELETED_COLUMN: "_deleted"}
 _SMALLEST_SPLIT_BYTES, _LARGEST_SPLIT_BYTES = 4 * 1024**2, 128 * 1024**2
 
 
-def column(place: int) -> str:
+def column_name(place: int) -> str:
     """Name the column at this place of the schema."""
     return f"c{place}"
 
 
 @attrs.frozen(eq=False)
-class Reader:
+class TableReader:
     """Reads tasks of one table through one snapshot's schema.
 
     Every frame has the columns `c0`, `c1`, ... and `file`, `pos`, `row_id` (null without lineage).
@@ -56,70 +66,70 @@ class Reader:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the schema's columns in the frames."""
-        return tuple(column(place) for place in range(len(self.schema.names)))
+        return tuple(column_name(place) for place in range(len(self.schema.names)))
 
-    def vectorised(self, tasks: Sequence[Task]) -> bool:
+    def is_vectorized(self, tasks: Sequence[FileScanTask]) -> bool:
         """Tell whether files are read a column at a time: primitive columns, in a format that has columns."""
         return self.schema.flat and not any(_is_avro(task) for task in tasks)
 
-    def live(self, tasks: Sequence[Task], *, lineage: bool = False) -> DataFrame:
+    def live(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
         """Give the rows of files that no delete of their tasks hits; with `lineage` also the column `sequence`."""
         if not tasks:
             return self.nothing()
-        return self._lineage(tasks) if lineage else self._plain(tasks).drop(DELETED)
+        return self._lineage(tasks) if lineage else self._plain(tasks).drop(DELETED_COLUMN)
 
-    def struck(self, tasks: Sequence[Task], *, lineage: bool = False) -> DataFrame:
+    def struck(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
         """Give the rows of files that the deletes of their tasks do hit."""
-        if lineage and not self.vectorised(tasks):
+        if lineage and not self.is_vectorized(tasks):
             raise ValueError("lineage of deleted rows is read by position where rows are read one by one")
         rows = self._lineage(tasks, deleted=True) if lineage else self._plain(tasks)
-        return rows.filter(F.col(DELETED)).drop(DELETED)
+        return rows.filter(F.col(DELETED_COLUMN)).drop(DELETED_COLUMN)
 
-    def _plain(self, tasks: Sequence[Task]) -> DataFrame:
+    def _plain(self, tasks: Sequence[FileScanTask]) -> DataFrame:
         """Read with Iceberg's metadata columns, which Spark hides as soon as the schema has one of them."""
         rows = self._staged(tasks, {})
         extra = [F.col(name).alias(ours) for ours, name in _SPARK_NAMES.items()]
-        return rows.select(*self.columns, *extra, F.lit(None).cast(LongType()).alias(ROW_ID))
+        return rows.select(*self.columns, *extra, F.lit(None).cast(LongType()).alias(ROW_ID_COLUMN))
 
-    def _lineage(self, tasks: Sequence[Task], *, deleted: bool = False) -> DataFrame:
+    def _lineage(self, tasks: Sequence[FileScanTask], *, deleted: bool = False) -> DataFrame:
         """Read with reserved columns under names of our own; `deleted` only works in the vectorised reader."""
-        wanted = {**_RESERVED, **_LINEAGE}
+        wanted = {**_RESERVED_COLUMNS, **_LINEAGE_COLUMNS}
         if not deleted:
-            del wanted[DELETED]
+            del wanted[DELETED_COLUMN]
         return self._staged(tasks, wanted).select(*self.columns, *wanted)
 
-    def _staged(self, tasks: Sequence[Task], extra: dict[str, tuple[int, str]]) -> DataFrame:
+    def _staged(self, tasks: Sequence[FileScanTask], extra: dict[str, tuple[int, str]]) -> DataFrame:
         self._refuse_avro(tasks)
         java = jvm(self.spark)
-        key = f"{_KEY}{uuid.uuid4().hex}"
-        with mapped(f"preparing a read of {self.table.name}"):
+        key = f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
+        with map_java_errors(f"preparing a read of {self.table.name}"):
             table = self._stand_in(tasks, extra)
             java.org.apache.iceberg.spark.ScanTaskSetManager.get().stageTasks(
                 table, key, [task.java() for task in tasks]
             )
-            _table_cache(self.spark).add(key, table)
+            _spark_table_cache(self.spark).add(key, table)
             reader = self.spark.read.format("iceberg").option("split-size", str(self._split_bytes(tasks)))
             return reader.load(key)
 
-    def _refuse_avro(self, tasks: Sequence[Task]) -> None:
+    def _refuse_avro(self, tasks: Sequence[FileScanTask]) -> None:
         """Files with such columns are refused as a whole, so the table's own schema counts, not the reader's."""
         if not any(_is_avro(task) for task in tasks):
             return
-        unread = not_read(jvm(self.spark).org.apache.iceberg.SchemaParser.toJson(self.table.java.schema()))
+        unread = find_unreadable(jvm(self.spark).org.apache.iceberg.SchemaParser.toJson(self.table.java.schema()))
         if unread:
             raise FatalError(
                 f"table {self.table.name}: Iceberg's Spark reader reads no Avro file with times or nanoseconds "
                 f"({', '.join(unread)}); set write.format.default to parquet and write its files anew, or leave it out"
             )
 
-    def _split_bytes(self, tasks: Sequence[Task]) -> int:
+    def _split_bytes(self, tasks: Sequence[FileScanTask]) -> int:
         """Cut the work so that every core gets some, and no task much."""
         share = sum(task.size_bytes for task in tasks) // (2 * self.spark.sparkContext.defaultParallelism)
         return min(max(share, _SMALLEST_SPLIT_BYTES), _LARGEST_SPLIT_BYTES)
 
     def _document(self, extra: dict[str, tuple[int, str]]) -> dict[str, Any]:
         try:
-            document = self.schema.carried(column)
+            document = self.schema.carried(column_name)
         except ValueError as error:
             raise FatalError(
                 f"table {self.table.name}: {error}, which Iceberg's Spark reader cannot read; leave the table out of "
@@ -130,23 +140,23 @@ class Reader:
         ]
         return document
 
-    def _columns_of_then(self, tasks: Sequence[Task]) -> list[Json]:
+    def _dropped_key_columns(self, tasks: Sequence[FileScanTask]) -> list[Json]:
         """Give the columns of other schemas that equality deletes of these tasks go by, optional, as Spark has them.
 
         A column that was dropped since, or one that this reader was not asked for. For those Iceberg looks in all
         schemas of a table, in its metadata file, which may be gone by then, and with types that Spark lacks. They have
         names of their own here, because a name may have been taken again.
         """
-        wanted = frozenset().union(*(task.equality_ids for task in tasks)) - ids(self.schema.document)
+        wanted = frozenset().union(*(task.equality_ids for task in tasks)) - field_ids(self.schema.document)
         if not wanted:
             return []
         parser, found = jvm(self.spark).org.apache.iceberg.SchemaParser, dict[int, Json]()
-        for entry in each(self.table.java.schemas().entrySet()):
+        for entry in iterate(self.table.java.schemas().entrySet()):
             # In the order of their ids: what a column was promoted to wins.
-            found |= {f["id"]: f for f in carried(orjson.loads(parser.toJson(entry.getValue())))["fields"]}
+            found |= {f["id"]: f for f in to_carrier_types(orjson.loads(parser.toJson(entry.getValue())))["fields"]}
         return [{**found[i], "name": f"then{i}", "required": False} for i in sorted(wanted) if i in found]
 
-    def _stand_in(self, tasks: Sequence[Task], extra: dict[str, tuple[int, str]]) -> Any:
+    def _stand_in(self, tasks: Sequence[FileScanTask], extra: dict[str, tuple[int, str]]) -> Any:
         """Make a table of the wanted schema without snapshots; it has the real one's id, files and properties.
 
         Format version 2, whatever the table's: with 3 Iceberg adds lineage columns under Spark's names. Its name tells
@@ -155,7 +165,7 @@ class Reader:
         iceberg = jvm(self.spark).org.apache.iceberg
         current = self.table.java.operations().current()
         schema = self._document(extra)
-        schema["fields"] += self._columns_of_then(tasks)
+        schema["fields"] += self._dropped_key_columns(tasks)
         document = {
             "format-version": 2,
             "table-uuid": self.table.uuid,
@@ -170,7 +180,7 @@ class Reader:
             "last-partition-id": 999,
             "default-sort-order-id": 0,
             "sort-orders": [{"order-id": 0, "fields": []}],
-            "properties": as_dict(self.table.java.properties()),
+            "properties": to_dict(self.table.java.properties()),
             "snapshots": [],
         }
         place = str(current.metadataFileLocation())
@@ -184,24 +194,28 @@ class Reader:
         iceberg = jvm(self.spark).org.apache.iceberg
         parsed = iceberg.SchemaParser.fromJson(orjson.dumps(self._document({})).decode())
         types = StructType.fromJson(orjson.loads(iceberg.spark.SparkSchemaUtil.convert(parsed).json()))
-        extra = [StructField(FILE, StringType()), StructField(POSITION, LongType()), StructField(ROW_ID, LongType())]
+        extra = [
+            StructField(FILE_COLUMN, StringType()),
+            StructField(POSITION_COLUMN, LongType()),
+            StructField(ROW_ID_COLUMN, LongType()),
+        ]
         return self.spark.createDataFrame([], StructType([*types.fields, *extra]))
 
 
-def _is_avro(task: Task) -> bool:
+def _is_avro(task: FileScanTask) -> bool:
     return task.path.endswith(".avro")
 
 
-def release(spark: SparkSession, table: Table) -> None:
+def release_reads(spark: SparkSession, table: Table) -> None:
     """Forget what was staged for reads of a table: their DataFrames cannot be run after it."""
     manager = jvm(spark).org.apache.iceberg.spark.ScanTaskSetManager.get()
-    for key in list(each(manager.fetchSetIds(table.java))):
-        if str(key).startswith(_KEY):
+    for key in list(iterate(manager.fetchSetIds(table.java))):
+        if str(key).startswith(_STAGING_PREFIX):
             manager.removeTasks(table.java, key)
-            _table_cache(spark).remove(key)
+            _spark_table_cache(spark).remove(key)
 
 
-def _table_cache(spark: SparkSession) -> Any:
+def _spark_table_cache(spark: SparkSession) -> Any:
     """Get Iceberg's table cache by reflection: Py4J cannot call a static method that shares its name."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 - arrays are made by the gateway
     assert gateway is not None

@@ -21,16 +21,22 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.commit_attempts import land
-from connector.iceberg.commit.kafka_position import MADE_BY
-from connector.iceberg.java import jvm, mapped
-from connector.iceberg.read.scan_planning import planned
-from connector.iceberg.read.table_reader import Reader, column, release
-from connector.iceberg.state.system_tables import MANY_SNAPSHOTS, OFTEN_SAVED, count_snapshots, expire, merge
-from connector.iceberg.types.arrow_types import arrow_schema
+from connector.iceberg.commit.commit_attempts import commit_exactly_once
+from connector.iceberg.commit.kafka_position import CREATED_BY
+from connector.iceberg.java import jvm, map_java_errors
+from connector.iceberg.read.scan_planning import plan_files
+from connector.iceberg.read.table_reader import TableReader, column_name, release_reads
+from connector.iceberg.state.system_tables import (
+    MAX_SNAPSHOTS,
+    SYSTEM_TABLE_PROPERTIES,
+    compact_files,
+    count_snapshots,
+    retain_newest_snapshots,
+)
+from connector.iceberg.types.arrow_types import to_arrow_schema
 from connector.settings.iceberg.partition_spec import PartitionTerm
 
-SCHEMA = Schema(
+DELETED_KEYS_SCHEMA = Schema(
     NestedField(1, "connector", StringType(), required=True),
     NestedField(2, "table", StringType(), required=True),
     NestedField(3, "key", StringType(), required=True),
@@ -41,20 +47,20 @@ SCHEMA = Schema(
     NestedField(8, "place_1", LongType()),
     NestedField(9, "place_2", LongType()),
 )
-"""`source` and what follows tell where the delete stands in its source's log (`events.source_positions`); tables that were made
-before these columns get them. A `date` that proves nothing is the least number."""
-PLACE = ("source", "place_0", "place_1", "place_2")
-GONE = ("date", *PLACE)
-COLUMNS = arrow_schema(SCHEMA)
-PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
+"""`source` and what follows tell where the delete stands in its source's log (`events.source_positions`); tables that
+were made before these columns get them. A `date` that proves nothing is the least number."""
+SOURCE_POSITION_COLUMNS = ("source", "place_0", "place_1", "place_2")
+DELETE_ORDER_COLUMNS = ("date", *SOURCE_POSITION_COLUMNS)
+DELETED_KEYS_COLUMNS = to_arrow_schema(DELETED_KEYS_SCHEMA)
+DELETED_KEYS_PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
 """So that what is forgotten goes as whole files, by metadata alone."""
-TIDIED = "icebridge.tidied-at-ms"
+LAST_CLEANUP_PROPERTY = "icebridge.tidied-at-ms"
 """Table property: when it was last tidied, or made."""
-TIDIED_EVERY_MS = 24 * 3600 * 1000
+CLEANUP_INTERVAL_MS = 24 * 3600 * 1000
 """Each save adds a small file per task: they are merged when there are many snapshots, or a day later."""
 
 
-class DeletedKeys:
+class DeletedKeysTable:
     """The deleted keys that one sink remembers; several sinks may share the table."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog, table: str, name: str, retention: timedelta) -> None:
@@ -64,8 +70,10 @@ class DeletedKeys:
             RetriableError: the catalog is away.
         """
         self._spark, self._name, self._retention = spark, name, retention
-        properties = {**OFTEN_SAVED, TIDIED: _now_ms()}
-        self._table = catalog.load(table) or catalog.create(table, SCHEMA, PARTITIONS, properties)
+        properties = {**SYSTEM_TABLE_PROPERTIES, LAST_CLEANUP_PROPERTY: _now_ms()}
+        self._table = catalog.load(table) or catalog.create(
+            table, DELETED_KEYS_SCHEMA, DELETED_KEYS_PARTITIONS, properties
+        )
         self._complete()
         self._layout = self._table.layout()
 
@@ -90,7 +98,7 @@ class DeletedKeys:
         self._table.settle(f"adding columns to {self._table.name}", change)
 
     def _missing(self) -> list[str]:
-        return [name for name in PLACE if name not in self._table.layout().columns.names]
+        return [name for name in SOURCE_POSITION_COLUMNS if name not in self._table.layout().columns.names]
 
     def add(self, files: Sequence[bytes]) -> None:
         """Commit files that executors wrote.
@@ -102,12 +110,12 @@ class DeletedKeys:
         """
 
         def update() -> Any:
-            made = self._table.java.newFastAppend().set(MADE_BY, self._name)
+            made = self._table.java.newFastAppend().set(CREATED_BY, self._name)
             for file in self._table.content_files(files):
                 made.appendFile(file)
             return made
 
-        land(self._table, uuid.uuid4().hex, update)
+        commit_exactly_once(self._table, uuid.uuid4().hex, update)
 
     def delete_file(self, path: str) -> None:
         """Delete a file that was not committed."""
@@ -117,17 +125,17 @@ class DeletedKeys:
         """Give key, date and place of what is remembered of a table; `close` after the frame was used."""
         self._table.refresh()
         base = self._table.snapshot_id
-        reader = Reader(self._spark, self._table, SnapshotSchema(self.layout.schema_json))
-        rows = reader.live(planned(self._spark, self._table, base) if base is not None else [])
-        place = {name: F.col(column(i)) for i, name in enumerate(COLUMNS.names)}
+        reader = TableReader(self._spark, self._table, SnapshotSchema(self.layout.schema_json))
+        rows = reader.live(plan_files(self._spark, self._table, base) if base is not None else [])
+        place = {name: F.col(column_name(i)) for i, name in enumerate(DELETED_KEYS_COLUMNS.names)}
         mine = rows.where((place["connector"] == self._name) & (place["table"] == table))
-        return mine.select(*(place[name].alias(name) for name in ("key", *GONE)))
+        return mine.select(*(place[name].alias(name) for name in ("key", *DELETE_ORDER_COLUMNS)))
 
     def close(self) -> None:
         """Let go of what `of` gave."""
-        release(self._spark, self._table)
+        release_reads(self._spark, self._table)
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Once in a while: forget what is older than the retention, merge small files, expire snapshots.
 
         Raises:
@@ -136,26 +144,28 @@ class DeletedKeys:
         if not self._is_due():
             return
         doing, now_ms = f"tidying {self._table.name}", _now_ms()
-        self._table.settle(doing, lambda: self._table.java.updateProperties().set(TIDIED, now_ms).commit())
-        with mapped(doing):
+        self._table.settle(
+            doing, lambda: self._table.java.updateProperties().set(LAST_CLEANUP_PROPERTY, now_ms).commit()
+        )
+        with map_java_errors(doing):
             expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
             mine = expressions.equal("connector", self._name)
             first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
             old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
-            land(
+            commit_exactly_once(
                 self._table,
                 uuid.uuid4().hex,
-                lambda: self._table.java.newDelete().set(MADE_BY, self._name).deleteFromRowFilter(old),
+                lambda: self._table.java.newDelete().set(CREATED_BY, self._name).deleteFromRowFilter(old),
             )
-            merge(self._spark, self._table, mine, self._name)
-        expire(self._table)
+            compact_files(self._spark, self._table, mine, self._name)
+        retain_newest_snapshots(self._table)
 
     def _is_due(self) -> bool:
         """Tell by the table, not by this process, which may end after each batch."""
-        if count_snapshots(self._table) >= MANY_SNAPSHOTS:
+        if count_snapshots(self._table) >= MAX_SNAPSHOTS:
             return True
-        tidied = self._table.java.properties().get(TIDIED)
-        return tidied is None or time.time() * 1000 - int(tidied) > TIDIED_EVERY_MS
+        tidied = self._table.java.properties().get(LAST_CLEANUP_PROPERTY)
+        return tidied is None or time.time() * 1000 - int(tidied) > CLEANUP_INTERVAL_MS
 
 
 def _now_ms() -> str:

@@ -20,23 +20,23 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.commit_attempts import land
-from connector.iceberg.commit.kafka_position import MADE_BY
-from connector.iceberg.java import mapped
+from connector.iceberg.commit.commit_attempts import commit_exactly_once
+from connector.iceberg.commit.kafka_position import CREATED_BY
+from connector.iceberg.java import map_java_errors
 from connector.iceberg.state import system_tables
-from connector.iceberg.state.system_tables import OFTEN_SAVED, described, written
-from connector.iceberg.types.arrow_types import arrow_schema
+from connector.iceberg.state.system_tables import SYSTEM_TABLE_PROPERTIES, describe_uncounted, write_file
+from connector.iceberg.types.arrow_types import to_arrow_schema
 from connector.iceberg.write.rolling_file import FileKind
 
-SCHEMA = Schema(
+OFFSETS_SCHEMA = Schema(
     NestedField(1, "id", StringType(), required=True),
     NestedField(2, "offset_data", StringType(), required=False),
     NestedField(3, "record_insert_ts", TimestamptzType(), required=False),
 )
-_COLUMNS = arrow_schema(SCHEMA)
+_COLUMNS = to_arrow_schema(OFFSETS_SCHEMA)
 
 
-class StoredRows:
+class OffsetRows:
     """The rows of one connector: its own, whose id is its name, and one per table, `<name>/<table>`."""
 
     def __init__(self, catalog: Catalog, table: str, name: str) -> None:
@@ -45,7 +45,7 @@ class StoredRows:
         Raises:
             RetriableError: the catalog is away.
         """
-        self._table = catalog.load(table) or catalog.create(table, SCHEMA, properties=OFTEN_SAVED)
+        self._table = catalog.load(table) or catalog.create(table, OFFSETS_SCHEMA, properties=SYSTEM_TABLE_PROPERTIES)
         self._name = name
         self._rows: dict[str, str] = {}
         self._foreign: list[dict[str, object]] = []
@@ -98,7 +98,9 @@ class StoredRows:
         found: list[tuple[DataFile, list[dict[str, Any]]]] = []
         if metadata.current_snapshot() is not None:
             with self._table.reading("the rows"):
-                found = [(task.file, _rows(metadata.io, task.file.file_path)) for task in metadata.scan().plan_files()]
+                found = [
+                    (task.file, _read_rows(metadata.io, task.file.file_path)) for task in metadata.scan().plan_files()
+                ]
         # Not before all is read: half of the rows, stored again, would be all of them.
         self._rows, self._foreign, self._files, self._seen = {}, [], [], seen
         for file, rows in found:
@@ -106,7 +108,7 @@ class StoredRows:
             if mine:
                 self._rows.update(mine)
                 self._foreign += [row for row in rows if not self._is_mine(row["id"])]
-                self._files.append(described(_KIND, file.file_path, file.file_size_in_bytes, len(rows)))
+                self._files.append(describe_uncounted(_FILE_KIND, file.file_path, file.file_size_in_bytes, len(rows)))
 
     def _is_mine(self, key: str) -> bool:
         return key == self._name or key.startswith(f"{self._name}/")
@@ -115,35 +117,35 @@ class StoredRows:
         description = self._written()
 
         def update() -> Any:
-            made = self._table.java.newOverwrite().set(MADE_BY, self._name)
+            made = self._table.java.newOverwrite().set(CREATED_BY, self._name)
             *gone, new = self._table.content_files([*self._files, description])
             for file in gone:
                 made.deleteFile(file)
             return made.addFile(new)
 
         try:
-            land(self._table, uuid.uuid4().hex, update)
+            commit_exactly_once(self._table, uuid.uuid4().hex, update)
         except CommitRefused:
-            system_tables.drop(self._table, description)
+            system_tables.delete_orphan(self._table, description)
             raise
         self._files = [description]
         self._seen = self._table.snapshot_id
-        if system_tables.count_snapshots(self._table) >= system_tables.MANY_SNAPSHOTS:
-            system_tables.expire(self._table)
+        if system_tables.count_snapshots(self._table) >= system_tables.MAX_SNAPSHOTS:
+            system_tables.retain_newest_snapshots(self._table)
             self._seen = self._table.snapshot_id
 
     def _written(self) -> bytes:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
-        with mapped(f"writing offsets of {self._table.name}"):
-            return written(self._table.java, _KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
+        with map_java_errors(f"writing offsets of {self._table.name}"):
+            return write_file(self._table.java, _FILE_KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
 
 
-def _rows(io: FileIO, path: str) -> list[dict[str, Any]]:
+def _read_rows(io: FileIO, path: str) -> list[dict[str, Any]]:
     with io.new_input(path).open() as stream:
         rows: list[dict[str, Any]] = pq.read_table(stream).to_pylist()
     return rows
 
 
-_KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)
+_FILE_KIND = FileKind("data", 0, OFFSETS_SCHEMA, _COLUMNS, 0)

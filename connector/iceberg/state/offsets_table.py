@@ -8,11 +8,11 @@ import orjson
 
 from connector.errors import CommitRefused, FatalError
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.ancestry import Noted
-from connector.iceberg.commit.kafka_position import Position
-from connector.iceberg.state.offset_rows import StoredRows
+from connector.iceberg.commit.ancestry import StoredCommit
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.state.offset_rows import OffsetRows
 
-_TABLE = "table"
+_TABLE_KEY = "table"
 
 
 class OffsetsTable:
@@ -24,20 +24,20 @@ class OffsetsTable:
         Raises:
             RetriableError: the catalog is away.
         """
-        self._rows, self._name = StoredRows(catalog, table, name), name
+        self._rows, self._name = OffsetRows(catalog, table, name), name
         self._own = self._rows.own
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> KafkaOffsets | None:
         """Where the connector stands, None before its first save."""
-        return None if self._own is None else Position.parse(self._own)
+        return None if self._own is None else KafkaOffsets.parse(self._own)
 
     @property
-    def tables(self) -> dict[str, Noted]:
+    def tables(self) -> dict[str, StoredCommit]:
         """Where each target table stands, by its full name."""
-        return {table: _noted(text) for table, text in self._rows.by_table.items()}
+        return {table: _decode_commit(text) for table, text in self._rows.by_table.items()}
 
-    def save(self, position: Position, tables: Mapping[str, Noted]) -> None:
+    def save(self, position: KafkaOffsets, tables: Mapping[str, StoredCommit]) -> None:
         """Store the connector's position and those of some tables, in one commit.
 
         Raises:
@@ -50,17 +50,17 @@ class OffsetsTable:
             self._rows.reload()
             self._check(own)
         try:
-            self._rows.put(own, {table: _text(noted) for table, noted in tables.items()})
+            self._rows.put(own, {table: _encode_commit(noted) for table, noted in tables.items()})
         except CommitRefused:
             self._rows.reload()
             if not self._check(own):
                 raise
         self._own = own
 
-    def replace(self, position: Position, tables: Mapping[str, Noted]) -> None:
+    def replace(self, position: KafkaOffsets, tables: Mapping[str, StoredCommit]) -> None:
         """Store exactly these positions, forgetting tables that are not named (`icebridge offsets reset`)."""
         self._rows.forget()
-        self._rows.put(position.json().decode(), {table: _text(noted) for table, noted in tables.items()})
+        self._rows.put(position.json().decode(), {table: _encode_commit(noted) for table, noted in tables.items()})
         self._own = self._rows.own
 
     def _check(self, own: str) -> bool:
@@ -73,11 +73,15 @@ class OffsetsTable:
         return self._rows.own == own and own != self._own
 
 
-def _text(noted: Noted) -> str:
+def _encode_commit(noted: StoredCommit) -> str:
     place = {"uuid": noted.uuid, "snapshot-id": noted.snapshot_id, "sequence-number": noted.sequence_number}
-    return orjson.dumps({**orjson.loads(noted.position.json()), _TABLE: place}, option=orjson.OPT_SORT_KEYS).decode()
+    return orjson.dumps(
+        {**orjson.loads(noted.position.json()), _TABLE_KEY: place}, option=orjson.OPT_SORT_KEYS
+    ).decode()
 
 
-def _noted(text: str) -> Noted:
-    place = orjson.loads(text).get(_TABLE, {})
-    return Noted(Position.parse(text), place.get("uuid", ""), place.get("snapshot-id"), place.get("sequence-number", 0))
+def _decode_commit(text: str) -> StoredCommit:
+    place = orjson.loads(text).get(_TABLE_KEY, {})
+    return StoredCommit(
+        KafkaOffsets.parse(text), place.get("uuid", ""), place.get("snapshot-id"), place.get("sequence-number", 0)
+    )

@@ -19,23 +19,23 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_attempts import land
-from connector.iceberg.commit.kafka_position import MADE_BY
-from connector.iceberg.java import mapped
-from connector.iceberg.state.system_tables import OFTEN_SAVED, drop, written
-from connector.iceberg.types.arrow_types import arrow_schema
+from connector.iceberg.commit.commit_attempts import commit_exactly_once
+from connector.iceberg.commit.kafka_position import CREATED_BY
+from connector.iceberg.java import map_java_errors
+from connector.iceberg.state.system_tables import SYSTEM_TABLE_PROPERTIES, delete_orphan, write_file
+from connector.iceberg.types.arrow_types import to_arrow_schema
 from connector.iceberg.write.rolling_file import FileKind
 
-SCHEMA = Schema(
+SCHEMA_HISTORY_SCHEMA = Schema(
     NestedField(1, "id", StringType(), required=True),
     NestedField(2, "history_data", StringType(), required=False),
     NestedField(3, "record_insert_ts", TimestamptzType(), required=False),
 )
-_COLUMNS = arrow_schema(SCHEMA)
-_KIND = FileKind("data", 0, SCHEMA, _COLUMNS, 0)
+_COLUMNS = to_arrow_schema(SCHEMA_HISTORY_SCHEMA)
+_FILE_KIND = FileKind("data", 0, SCHEMA_HISTORY_SCHEMA, _COLUMNS, 0)
 
 
-class SchemaLog:
+class SchemaHistoryTable:
     """The history of one connector's tables; the table is made with its first row."""
 
     def __init__(self, catalog: Catalog, table: str, name: str) -> None:
@@ -47,28 +47,30 @@ class SchemaLog:
         """Append the schemas that tables have now, in one commit.
 
         Raises:
-            RetriableError, CommitUnknown: as `commit.commit_attempts.land`.
+            RetriableError, CommitUnknown: as `commit.commit_attempts.commit_exactly_once`.
         """
         if not tables:
             return
         if self._table is None:
             made = self._catalog.load(self._table_name)
-            self._table = made or self._catalog.create(self._table_name, SCHEMA, properties=OFTEN_SAVED)
+            self._table = made or self._catalog.create(
+                self._table_name, SCHEMA_HISTORY_SCHEMA, properties=SYSTEM_TABLE_PROPERTIES
+            )
         log = self._table
         rows = pa.Table.from_pylist([self._row(table) for table in tables], _COLUMNS)
-        with mapped(f"noting schemas in {log.name}"):
-            description = written(log.java, _KIND, rows)
+        with map_java_errors(f"noting schemas in {log.name}"):
+            description = write_file(log.java, _FILE_KIND, rows)
 
         def update() -> Any:
-            append = log.java.newAppend().set(MADE_BY, self._name)
+            append = log.java.newAppend().set(CREATED_BY, self._name)
             for made in log.content_files([description]):
                 append.appendFile(made)
             return append
 
         try:
-            land(log, uuid.uuid4().hex, update)
+            commit_exactly_once(log, uuid.uuid4().hex, update)
         except CommitRefused:
-            drop(log, description)
+            delete_orphan(log, description)
             raise
 
     def _row(self, table: Table) -> dict[str, object]:

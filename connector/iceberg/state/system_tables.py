@@ -17,22 +17,22 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.kafka_position import MADE_BY
+from connector.iceberg.commit.kafka_position import CREATED_BY
 from connector.iceberg.commit.settlement import settling
-from connector.iceberg.commit.snapshot_expiry import METADATA
-from connector.iceberg.java import JavaTable, jvm, mapped
+from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTIES
+from connector.iceberg.java import JavaTable, jvm, map_java_errors
 from connector.iceberg.write.partitioning import UNPARTITIONED
-from connector.iceberg.write.rolling_file import FileKind, describe
+from connector.iceberg.write.rolling_file import FileKind, describe_file
 
-OFTEN_SAVED = {"format-version": "2", **METADATA}
+SYSTEM_TABLE_PROPERTIES = {"format-version": "2", **METADATA_CLEANUP_PROPERTIES}
 """Properties of our own tables, which get a commit with every batch."""
 
-KEPT_SNAPSHOTS = 10
-MANY_SNAPSHOTS = 50
+RETAINED_SNAPSHOTS = 10
+MAX_SNAPSHOTS = 50
 """So many are expired at once. Counted in the table: a process may end after each save."""
 
 
-def written(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
+def write_file(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
     """Write rows to a new file of an unpartitioned table; give its description (`write.rolling_file`)."""
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="zstd")
@@ -41,7 +41,7 @@ def written(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
     stream = java.io().newOutputFile(path).createOrOverwrite()
     stream.write(data)
     stream.close()
-    return described(kind, path, len(data), rows.num_rows)
+    return describe_uncounted(kind, path, len(data), rows.num_rows)
 
 
 def count_snapshots(table: Table) -> int:
@@ -49,21 +49,21 @@ def count_snapshots(table: Table) -> int:
     return int(table.java.operations().current().snapshots().size())
 
 
-def expire(table: Table) -> None:
+def retain_newest_snapshots(table: Table) -> None:
     """Drop all snapshots but the newest few: a save a second would grow the metadata without end.
 
     What fails is left for the next time.
     """
     try:
         doing = f"expiring snapshots of {table.name}"
-        with mapped(doing), settling(table, doing) as java:
+        with map_java_errors(doing), settling(table, doing) as java:
             old = java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
-            old.retainLast(KEPT_SNAPSHOTS).commit()
+            old.retainLast(RETAINED_SNAPSHOTS).commit()
     except ConnectorError as error:
         structlog.get_logger().warning("snapshots are expired later", table=table.name, reason=str(error))
 
 
-def drop(table: Table, description: bytes) -> None:
+def delete_orphan(table: Table, description: bytes) -> None:
     """Delete a file that no commit has, and none can get; one that cannot be deleted is an orphan, and harmless."""
     try:
         table.delete_file(orjson.loads(description)["file-path"])
@@ -71,7 +71,7 @@ def drop(table: Table, description: bytes) -> None:
         structlog.get_logger().warning("a file is left behind", reason=str(error))
 
 
-def merge(spark: SparkSession, table: Table, where: Any, name: str) -> None:
+def compact_files(spark: SparkSession, table: Table, where: Any, name: str) -> None:
     """Merge small files of the rows that an Iceberg expression holds, for the connector of this name. A Spark job.
 
     Raises:
@@ -82,13 +82,13 @@ def merge(spark: SparkSession, table: Table, where: Any, name: str) -> None:
     # Iceberg finds what it wrote by the active session of the thread, and a thread of Python's own has none.
     java_vm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     doing = f"merging files of {table.name}"
-    with mapped(doing), settling(table, doing) as java:
+    with map_java_errors(doing), settling(table, doing) as java:
         rewrite = java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java)
-        rewrite.filter(where).snapshotProperty(MADE_BY, name).execute()
+        rewrite.filter(where).snapshotProperty(CREATED_BY, name).execute()
 
 
-def described(kind: FileKind, path: str, size_bytes: int, count: int) -> bytes:
+def describe_uncounted(kind: FileKind, path: str, size_bytes: int, count: int) -> bytes:
     """Give the description of a file of which nothing but its size and the count of its rows is known."""
     names = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     told = {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}
-    return describe(kind, UNPARTITIONED, path, size_bytes, told)
+    return describe_file(kind, UNPARTITIONED, path, size_bytes, told)

@@ -40,10 +40,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.iceberg.types.nested_columns import path_of
-from connector.iceberg.types.nested_columns import required as required_at
+from connector.iceberg.types.nested_columns import find_path
+from connector.iceberg.types.nested_columns import require_fields as required_at
 
-JSON = pa.json_()
+VARIANT_ARROW_TYPE = pa.json_()
 """In the shape of events: a column that becomes a variant in a table that has none of that name yet."""
 
 
@@ -53,7 +53,7 @@ class VariantType(PrimitiveType):
     root: Literal["variant"] = Field(default="variant")
 
 
-_SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], IcebergType], ...] = (
+_PRIMITIVE_TYPES: tuple[tuple[Callable[[pa.DataType], bool], IcebergType], ...] = (
     (pa.types.is_boolean, BooleanType()),
     (lambda t: pa.types.is_integer(t) and t.bit_width < 64, IntegerType()),  # noqa: PLR2004 - int64 is a long
     (pa.types.is_integer, LongType()),
@@ -64,11 +64,11 @@ _SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], IcebergType], ...] = (
     (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), BinaryType()),
     (pa.types.is_date, DateType()),
     (pa.types.is_time, TimeType()),
-    (JSON.equals, VariantType()),
+    (VARIANT_ARROW_TYPE.equals, VariantType()),
 )
 
 
-def iceberg_type(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -> IcebergType:
+def to_iceberg_type(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -> IcebergType:
     """Give the Iceberg type of a decoded Arrow type; new nested fields take their ids from `ids`.
 
     Args:
@@ -79,7 +79,7 @@ def iceberg_type(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -
     Raises:
         TypeError: the type has no place in an Iceberg table (a null type, an empty struct).
     """
-    for matches, result in _SIMPLE:
+    for matches, result in _PRIMITIVE_TYPES:
         if matches(arrow):
             return result
     if pa.types.is_decimal(arrow):
@@ -87,19 +87,19 @@ def iceberg_type(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -
     if pa.types.is_fixed_size_binary(arrow):
         return FixedType(arrow.byte_width)
     if pa.types.is_timestamp(arrow):
-        return _timestamp(arrow, nanoseconds=nanoseconds)
-    return _nested(arrow, ids, nanoseconds=nanoseconds)
+        return _timestamp_type(arrow, nanoseconds=nanoseconds)
+    return _nested_type(arrow, ids, nanoseconds=nanoseconds)
 
 
-def _timestamp(arrow: pa.TimestampType, *, nanoseconds: bool) -> IcebergType:
+def _timestamp_type(arrow: pa.TimestampType, *, nanoseconds: bool) -> IcebergType:
     if arrow.unit == "ns" and nanoseconds:
         return TimestamptzNanoType() if arrow.tz else TimestampNanoType()
     return TimestamptzType() if arrow.tz else TimestampType()
 
 
-def _nested(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -> IcebergType:
+def _nested_type(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -> IcebergType:
     def inner(kind: pa.DataType) -> IcebergType:
-        return iceberg_type(kind, ids, nanoseconds=nanoseconds)
+        return to_iceberg_type(kind, ids, nanoseconds=nanoseconds)
 
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         return ListType(next(ids), inner(arrow.value_type), element_required=False)
@@ -110,50 +110,52 @@ def _nested(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -> Ice
     raise TypeError(f"no Iceberg type for {arrow}")
 
 
-def is_document(kind: pa.DataType) -> bool:
+def is_variant_candidate(kind: pa.DataType) -> bool:
     """Tell whether a column of events is nested, so that it may become a variant; lists of single values are not."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.types.is_nested(kind.value_type)
     return pa.types.is_nested(kind)
 
 
-def storable(arrow: pa.DataType) -> bool:
+def is_storable(arrow: pa.DataType) -> bool:
     """Tell whether a type can be a column now; null-only and empty ones wait until a value shows their type."""
     if pa.types.is_null(arrow):
         return False
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
-        return storable(arrow.value_type)
+        return is_storable(arrow.value_type)
     if pa.types.is_map(arrow):
-        return storable(arrow.item_type)
-    return not pa.types.is_struct(arrow) or any(storable(field.type) for field in arrow)
+        return is_storable(arrow.item_type)
+    return not pa.types.is_struct(arrow) or any(is_storable(field.type) for field in arrow)
 
 
-def trimmed(arrow: pa.DataType) -> pa.DataType:
-    """Drop nested fields that cannot be stored yet (see `storable`)."""
+def drop_unstorable(arrow: pa.DataType) -> pa.DataType:
+    """Drop nested fields that cannot be stored yet (see `is_storable`)."""
     if pa.types.is_struct(arrow):
-        return pa.struct([f.with_type(trimmed(f.type)) for f in arrow if storable(f.type)])
+        return pa.struct([f.with_type(drop_unstorable(f.type)) for f in arrow if is_storable(f.type)])
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
-        return pa.list_(trimmed(arrow.value_type))
+        return pa.list_(drop_unstorable(arrow.value_type))
     if pa.types.is_map(arrow):
-        return pa.map_(arrow.key_type, trimmed(arrow.item_type))
+        return pa.map_(arrow.key_type, drop_unstorable(arrow.item_type))
     return arrow
 
 
-def table_schema(columns: pa.Schema, keys: tuple[str, ...], required: frozenset[str], *, nanoseconds: bool) -> Schema:
+def build_table_schema(
+    columns: pa.Schema, keys: tuple[str, ...], required: frozenset[str], *, nanoseconds: bool
+) -> Schema:
     """Build the Iceberg schema of a new table; `keys` become required identifier fields (spec: identifier field ids).
 
     So do the structs around a key that lies within some. Field ids of the top level come first, in column order, as
     Iceberg assigns them itself.
     """
     nested = count(len(columns) + 1)
-    paths = [path for path in (path_of(columns, name) for name in keys) if path is not None]
+    paths = [path for path in (find_path(columns, name) for name in keys) if path is not None]
     columns = pa.schema(required_at(columns, paths))
     tops = {path[0] for path in paths}
     fields = [
         NestedField(
             field_id=position,
             name=column.name,
-            field_type=iceberg_type(column.type, nested, nanoseconds=nanoseconds),
+            field_type=to_iceberg_type(column.type, nested, nanoseconds=nanoseconds),
             required=column.name in required or column.name in tops,
         )
         for position, column in enumerate(columns, start=1)
@@ -163,18 +165,18 @@ def table_schema(columns: pa.Schema, keys: tuple[str, ...], required: frozenset[
     return Schema(*fields, identifier_field_ids=sorted(ids))
 
 
-def arrow_schema(schema: Schema) -> pa.Schema:
+def to_arrow_schema(schema: Schema) -> pa.Schema:
     """Give the Arrow schema, with field ids, that files of this Iceberg schema are written with."""
-    return pa.schema([field.with_type(_small(field.type)) for field in schema_to_pyarrow(schema)])
+    return pa.schema([field.with_type(_use_small_offsets(field.type)) for field in schema_to_pyarrow(schema)])
 
 
-def nullable(columns: pa.Schema) -> pa.Schema:
+def make_nullable(columns: pa.Schema) -> pa.Schema:
     """Give the same columns, none of them required: rows on their way may still lack what the table requires."""
     return pa.schema([field.with_nullable(True) for field in columns])
 
 
 @singledispatch
-def _small(kind: pa.DataType) -> pa.DataType:
+def _use_small_offsets(kind: pa.DataType) -> pa.DataType:
     """Use 32-bit offsets: a batch is far below 2 GiB, and the JSON reader makes them so."""
     if pa.types.is_large_string(kind):
         return pa.string()
@@ -183,17 +185,20 @@ def _small(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-@_small.register
+@_use_small_offsets.register
 def _(kind: pa.StructType) -> pa.DataType:
-    return pa.struct([f.with_type(_small(f.type)) for f in kind])
+    return pa.struct([f.with_type(_use_small_offsets(f.type)) for f in kind])
 
 
-@_small.register(pa.LargeListType)
-@_small.register(pa.ListType)
+@_use_small_offsets.register(pa.LargeListType)
+@_use_small_offsets.register(pa.ListType)
 def _(kind: pa.ListType) -> pa.DataType:
-    return pa.list_(kind.value_field.with_type(_small(kind.value_type)))
+    return pa.list_(kind.value_field.with_type(_use_small_offsets(kind.value_type)))
 
 
-@_small.register
+@_use_small_offsets.register
 def _(kind: pa.MapType) -> pa.DataType:
-    return pa.map_(kind.key_field.with_type(_small(kind.key_type)), kind.item_field.with_type(_small(kind.item_type)))
+    return pa.map_(
+        kind.key_field.with_type(_use_small_offsets(kind.key_type)),
+        kind.item_field.with_type(_use_small_offsets(kind.item_type)),
+    )

@@ -13,22 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Mask, uuid
-from serde.connect.decimal_text import decimal_texts
-from serde.connect.temporal import clock
-from serde.json.scalars import held
+from serde.arrays import Mask, text_to_uuid
+from serde.connect.decimal_text import format_decimals
+from serde.connect.temporal import parse_local_time
+from serde.json.scalars import holds_exactly
 
-_MOST_DIGITS = 38
-_WHOLE_DIGITS = 20
+_MAX_DECIMAL_DIGITS = 38
+_INT64_DIGITS = 20
 """No whole number of 64 bits has more."""
 
-_DIGITS = re.compile(r"[+-]?[0-9]{1,400}")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,400}")
 _DIGIT = re.compile("[0-9]")
-_SINGLE_DIGITS = 9
+_FLOAT_DIGITS = 9
 """No float needs more digits to be told from the others."""
 
 
-def converted(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     """Convert a column to the table's type.
 
     Returns:
@@ -40,15 +40,15 @@ def converted(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | No
         return array, None
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target), None
-    if (rule := _RULES.get((array.type.id, target.id))) is not None:
+    if (rule := _NESTED_CONVERSIONS.get((array.type.id, target.id))) is not None:
         return rule(array, target)
     if pa.types.is_string(array.type) and (isinstance(target, pa.UuidType) or pa.types.is_time(target)):
         # Arrow casts text to neither.
-        return clock(array) if pa.types.is_time(target) else uuid(array)
-    if not _sensible(array.type, target):
+        return parse_local_time(array) if pa.types.is_time(target) else text_to_uuid(array)
+    if not _is_convertible(array.type, target):
         bad = np.asarray(array.is_valid())
         return pa.nulls(len(array), target), bad if bad.any() else None
-    return _by_halves(array, target)
+    return _cast_by_halves(array, target)
 
 
 def read_by(column: pa.DataType) -> pa.DataType:
@@ -64,57 +64,57 @@ def read_by(column: pa.DataType) -> pa.DataType:
     return pa.string() if bits or isinstance(column, pa.UuidType) or pa.types.is_temporal(column) else column
 
 
-def _struct(array: pa.StructArray, target: pa.StructType) -> tuple[pa.Array, Mask | None]:
+def _convert_struct(array: pa.StructArray, target: pa.StructType) -> tuple[pa.Array, Mask | None]:
     children, bad = [], None
     # flatten, not field: below a null struct the reader leaves values that are none.
     found = dict(zip(array.type.names, array.flatten(), strict=True))
     for field in target:
         child = found.get(field.name, pa.nulls(len(array), field.type))
-        column, faults = converted(child, field.type)
+        column, faults = convert(child, field.type)
         children.append(column)
         bad = faults if bad is None else bad if faults is None else bad | faults
     return pa.StructArray.from_arrays(children, fields=list(target), mask=pc.is_null(array)), bad
 
 
-def _list(array: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, Mask | None]:
-    offsets, owners = _items_of(array)
-    items, faults = converted(array.flatten(), target.value_type)
+def _convert_list(array: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, Mask | None]:
+    offsets, owners = _list_offsets(array)
+    items, faults = convert(array.flatten(), target.value_type)
     made = pa.ListArray.from_arrays(offsets, items, type=target, mask=pc.is_null(array))
-    return made, _owning(owners, faults, len(array))
+    return made, _rows_with_faults(owners, faults, len(array))
 
 
-def _map(array: pa.MapArray, target: pa.MapType) -> tuple[pa.Array, Mask | None]:
-    offsets, owners = _items_of(array)
+def _convert_map(array: pa.MapArray, target: pa.MapType) -> tuple[pa.Array, Mask | None]:
+    offsets, owners = _list_offsets(array)
     flat = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))).flatten()
-    keys, wrong = converted(flat.field(0), target.key_type)
-    items, faults = converted(flat.field(1), target.item_type)
-    bad = [_owning(owners, mask, len(array)) for mask in (wrong, faults)]
+    keys, wrong = convert(flat.field(0), target.key_type)
+    items, faults = convert(flat.field(1), target.item_type)
+    bad = [_rows_with_faults(owners, mask, len(array)) for mask in (wrong, faults)]
     found = bad[0] if bad[1] is None else bad[1] if bad[0] is None else bad[0] | bad[1]
     if wrong is not None:
         # A key may not be null, so such a map is left out before it is put together.
-        kept, _ = converted(pc.if_else(pa.array(found), pa.scalar(None, array.type), array), target)
+        kept, _ = convert(pc.if_else(pa.array(found), pa.scalar(None, array.type), array), target)
         return kept, found
     made = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=pc.is_null(array))
     return made, found
 
 
 _STRUCT, _LIST, _MAP = pa.struct([]).id, pa.list_(pa.null()).id, pa.map_(pa.string(), pa.null()).id
-_RULES: Mapping[tuple[int, int], Callable[[pa.Array, pa.DataType], tuple[pa.Array, Mask | None]]] = {
-    (_STRUCT, _STRUCT): _struct,
-    (_LIST, _LIST): _list,
-    (_MAP, _MAP): _map,
+_NESTED_CONVERSIONS: Mapping[tuple[int, int], Callable[[pa.Array, pa.DataType], tuple[pa.Array, Mask | None]]] = {
+    (_STRUCT, _STRUCT): _convert_struct,
+    (_LIST, _LIST): _convert_list,
+    (_MAP, _MAP): _convert_map,
 }
 """What holds other values is converted value by value below."""
 
 
-def _items_of(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
+def _list_offsets(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Give the offsets from zero, those of null rows being empty, and for each item the row that holds it."""
     sizes = np.where(np.asarray(array.is_valid()), np.diff(np.asarray(array.offsets)), 0)
     offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
     return offsets, np.repeat(np.arange(len(array)), sizes)
 
 
-def _owning(owners: np.ndarray, faults: Mask | None, count: int) -> Mask | None:
+def _rows_with_faults(owners: np.ndarray, faults: Mask | None, count: int) -> Mask | None:
     if faults is None:
         return None
     found = np.zeros(count, np.bool_)
@@ -122,7 +122,7 @@ def _owning(owners: np.ndarray, faults: Mask | None, count: int) -> Mask | None:
     return found
 
 
-def _by_halves(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+def _cast_by_halves(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     try:
         return _cast(array, target), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -130,77 +130,79 @@ def _by_halves(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | N
             bad = np.asarray(array.is_valid())
             return pa.nulls(len(array), target), bad if bad.any() else None
     middle = len(array) // 2
-    halves = [_by_halves(part, target) for part in (array.slice(0, middle), array.slice(middle))]
+    halves = [_cast_by_halves(part, target) for part in (array.slice(0, middle), array.slice(middle))]
     masks = [np.zeros(len(column), np.bool_) if mask is None else mask for column, mask in halves]
     return pa.concat_arrays([column for column, _ in halves]), np.concatenate(masks)
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(array.type, pa.UuidType):
-        return _cast(_uuid_text(array), target)
+        return _cast(_uuid_to_text(array), target)
     if pa.types.is_string(target) and pa.types.is_boolean(array.type):
         return pc.if_else(array, "true", "false")
     if pa.types.is_string(target) and pa.types.is_floating(array.type):
-        return _number_text(array)
+        return _number_to_text(array)
     if pa.types.is_string(array.type) and pa.types.is_integer(target):
-        array = _whole_text(array)
+        array = _normalize_whole_text(array)
     if pa.types.is_string(array.type) and pa.types.is_floating(target):
-        return _float_of_text(array, target)
+        return _text_to_float(array, target)
     if pa.types.is_string(array.type) and pa.types.is_decimal(target):
-        return _decimal_of_text(array, target)
-    return _of_number(array, target)
+        return _text_to_decimal(array, target)
+    return _cast_number(array, target)
 
 
-def _of_number(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _cast_number(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_integer(array.type) and pa.types.is_floating(target):
-        return _exact_float(array, target)
+        return _integer_to_float(array, target)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
-        return _float_of_decimal(array, target)
+        return _decimal_to_float(array, target)
     if pa.types.is_integer(array.type) and pa.types.is_decimal(target):
         # Of whole numbers Arrow asks for a column that has room for all of their type.
-        array = array.cast(pa.decimal128(_WHOLE_DIGITS, 0))
+        array = array.cast(pa.decimal128(_INT64_DIGITS, 0))
     if pa.types.is_decimal(array.type) and pa.types.is_decimal(target) and target.scale > array.type.scale:
-        _check_whole(array, target)
+        _check_decimal_room(array, target)
     if pa.types.is_decimal(array.type) and pa.types.is_string(target):
-        return decimal_texts(array)
+        return format_decimals(array)
     if pa.types.is_floating(array.type) and pa.types.is_float32(target):
-        return _single(array)
+        return _double_to_float(array)
     if pa.types.is_floating(array.type) and pa.types.is_decimal(target):
         # The shortest text that reads back as the same double is the number that the source wrote.
-        return _decimal_of_text(array.cast(pa.string()), target)
+        return _text_to_decimal(array.cast(pa.string()), target)
     return array.cast(target)
 
 
-def _whole_text(array: pa.StringArray) -> pa.StringArray:
+def _normalize_whole_text(array: pa.StringArray) -> pa.StringArray:
     """Give the texts of whole numbers as Arrow reads them; it would take 0x10 for one, and +5 for none."""
     if pc.all(pc.match_substring_regex(array, "^[+-]?[0-9]+$")).as_py() is False:
         raise pa.ArrowInvalid("a text is no whole number")
     return pc.utf8_ltrim(array, "+")
 
 
-def _float_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
+def _text_to_float(array: pa.StringArray, target: pa.DataType) -> pa.Array:
     """Give the floating numbers of texts: the nearest of a fraction, a whole number itself."""
     made = array.cast(target)
     doubtful = pc.or_(pc.match_substring_regex(array, "^[+-]?[0-9]{8,}$"), pc.is_inf(made)).fill_null(False)
     if pc.any(doubtful).as_py():
         for text in array.filter(doubtful).to_pylist():
-            whole = _DIGITS.fullmatch(text) is not None
-            if (whole and not held(int(text), target.bit_width)) or (not whole and _DIGIT.search(text)):
+            whole = _WHOLE_NUMBER.fullmatch(text) is not None
+            if (whole and not holds_exactly(int(text), target.bit_width)) or (not whole and _DIGIT.search(text)):
                 raise pa.ArrowInvalid("a text is a number that the floating point column has no room for")
     return made
 
 
-def _check_whole(array: pa.Array, target: pa.DataType) -> None:
+def _check_decimal_room(array: pa.Array, target: pa.DataType) -> None:
     """Raise for decimals of more whole digits than 38 leave beside the new scale: Arrow would give other numbers."""
-    limit = pa.scalar(Decimal(1).scaleb(_MOST_DIGITS - target.scale), pa.decimal128(_MOST_DIGITS, array.type.scale))
+    limit = pa.scalar(
+        Decimal(1).scaleb(_MAX_DECIMAL_DIGITS - target.scale), pa.decimal128(_MAX_DECIMAL_DIGITS, array.type.scale)
+    )
     if pc.all(pc.less(pc.abs(array), limit)).as_py() is False:
         raise pa.ArrowInvalid("a decimal has more digits than the column")
 
 
-def _decimal_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
+def _text_to_decimal(array: pa.StringArray, target: pa.DataType) -> pa.Array:
     """Give decimals of texts; Arrow makes others of some that are far below its scale, or beyond its digits."""
     made = array.cast(target)
-    digits = min(30, max(1, _MOST_DIGITS + 1 - target.scale))
+    digits = min(30, max(1, _MAX_DECIMAL_DIGITS + 1 - target.scale))
     odd = pc.match_substring_regex(array, f"[eE]|[0-9.]{{{digits}}}").fill_null(False)
     if pc.any(odd).as_py():
         pairs = zip(array.filter(odd).to_pylist(), made.filter(odd).to_pylist(), strict=True)
@@ -209,7 +211,7 @@ def _decimal_of_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
     return made
 
 
-def _number_text(array: pa.Array) -> pa.Array:
+def _number_to_text(array: pa.Array) -> pa.Array:
     """Give numbers as the wire has them, Java's words for those that are none included."""
     text = array.cast(pa.string())
     for arrow, java in (("nan", "NaN"), ("-inf", "-Infinity"), ("inf", "Infinity")):
@@ -217,7 +219,7 @@ def _number_text(array: pa.Array) -> pa.Array:
     return text
 
 
-def _exact_float(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _integer_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
     cast = array.cast(target, safe=False)
     # What is one beyond the range would come back as its end.
     inside = pc.less(cast, 2.0 ** (array.type.bit_width - 1))
@@ -226,7 +228,7 @@ def _exact_float(array: pa.Array, target: pa.DataType) -> pa.Array:
     return cast
 
 
-def _float_of_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _decimal_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Give the floating numbers that are written as these decimals."""
     cast = array.cast(pa.float64()).cast(target)
     if pc.all(pc.equal(cast.cast(pa.string()).cast(array.type), array)).as_py() is False:
@@ -234,7 +236,7 @@ def _float_of_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
     return cast
 
 
-def _single(array: pa.Array) -> pa.Array:
+def _double_to_float(array: pa.Array) -> pa.Array:
     """Give doubles as floats: what a float is written as, up to nine digits, or is; a fraction then is the nearest."""
     made = array.cast(pa.float32(), safe=False)
     same = pc.or_(pc.equal(made.cast(pa.float64()), array), pc.is_nan(array))
@@ -243,23 +245,23 @@ def _single(array: pa.Array) -> pa.Array:
     written = pc.equal(made.cast(pa.string()).cast(pa.float64()), array)
     digits = pc.utf8_length(pc.replace_substring_regex(array.cast(pa.string()), r"[eE].*$|^-?0\.0*|[-.]", ""))
     near = pc.less_equal(pc.abs(pc.subtract(made.cast(pa.float64()), array)), pc.multiply(pc.abs(array), 2.0**-24))
-    fraction = pc.and_(pc.and_(near, pc.less_equal(digits, _SINGLE_DIGITS)), pc.not_equal(pc.round(array), array))
+    fraction = pc.and_(pc.and_(near, pc.less_equal(digits, _FLOAT_DIGITS)), pc.not_equal(pc.round(array), array))
     if pc.all(pc.or_(same, pc.or_(written, fraction))).as_py() is False:
         raise pa.ArrowInvalid("a number has more digits than the column of floats")
     return made
 
 
-def _uuid_text(array: pa.Array) -> pa.Array:
+def _uuid_to_text(array: pa.Array) -> pa.Array:
     raw = array.storage
-    texts = [None if value is None else _dashed(value.hex()) for value in raw.to_pylist()]
+    texts = [None if value is None else _format_uuid(value.hex()) for value in raw.to_pylist()]
     return pa.array(texts, pa.string())
 
 
-def _dashed(digits: str) -> str:
+def _format_uuid(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def _sensible(source: pa.DataType, target: pa.DataType) -> bool:
+def _is_convertible(source: pa.DataType, target: pa.DataType) -> bool:
     """Tell whether values of `source` can mean the same in `target`; units are never guessed (a long is no date)."""
     types = pa.types
     if types.is_string(target):
@@ -270,11 +272,11 @@ def _sensible(source: pa.DataType, target: pa.DataType) -> bool:
         bits = types.is_binary(target) or types.is_fixed_size_binary(target) or types.is_boolean(target)
         return not types.is_nested(target) and not bits
     if types.is_temporal(source) and types.is_temporal(target):
-        return _same_clock(source, target)
-    return _both_bytes(source, target)
+        return _is_same_temporal_kind(source, target)
+    return _are_both_binary(source, target)
 
 
-def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:
+def _is_same_temporal_kind(source: pa.DataType, target: pa.DataType) -> bool:
     """Date to timestamp keeps its meaning; a local timestamp never becomes an instant or the other way."""
     types = pa.types
     if types.is_timestamp(source) and types.is_timestamp(target):
@@ -284,7 +286,7 @@ def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:
     return types.is_time(source) and types.is_time(target)
 
 
-def _both_bytes(source: pa.DataType, target: pa.DataType) -> bool:
+def _are_both_binary(source: pa.DataType, target: pa.DataType) -> bool:
     types = pa.types
     return (types.is_binary(source) or types.is_fixed_size_binary(source)) and (
         types.is_binary(target) or types.is_fixed_size_binary(target)

@@ -13,22 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import converted
-from serde.arrays import Mask, binary, children, uuid
+from connector.iceberg.types.conversion import convert
+from serde.arrays import Mask, base64_to_binary, children, text_to_uuid
 
 _DAY_MS = 86_400_000
-_SOME_DAY = "1970-01-01T"
+_ANY_DATE = "1970-01-01T"
 """Arrow reads a time of day only after a date."""
 
 
-def coerced(column: pa.Array, field: pa.Field) -> tuple[pa.Array, Mask | None, int]:
+def coerce(column: pa.Array, field: pa.Field) -> tuple[pa.Array, Mask | None, int]:
     """Convert a column to the table's field.
 
     Returns:
         The column; a mask of the rows that the field cannot take (null there), None when there are none; and how many
         values became null because they could not be converted.
     """
-    values, failed = _coerced(column, field.type)
+    values, failed = _coerce_values(column, field.type)
     lost = int(failed.sum()) if failed is not None else 0
     if field.nullable:
         return values, None, lost
@@ -36,74 +36,74 @@ def coerced(column: pa.Array, field: pa.Field) -> tuple[pa.Array, Mask | None, i
     return values, bad if bad.any() else None, 0
 
 
-def converted_by(column: pa.Array, target: pa.DataType, *, lenient: bool) -> tuple[pa.Array, Mask | None]:
+def convert_required(column: pa.Array, target: pa.DataType, *, lenient: bool) -> tuple[pa.Array, Mask | None]:
     """Convert a column whose values have to be there: by the exact rules, or with what the seed's table accepts too."""
-    return _coerced(column, target) if lenient else converted(column, target)
+    return _coerce_values(column, target) if lenient else convert(column, target)
 
 
-def _coerced(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+def _coerce_values(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     """Convert; the mask tells which values had to become null."""
     types = pa.types
     if types.is_struct(target) and types.is_struct(column.type):
-        return _struct(column, target)
+        return _coerce_struct(column, target)
     if types.is_list(target) and types.is_list(column.type):
-        return _list(column, target)
+        return _coerce_list(column, target)
     if column.type.equals(target):
         return column, None
     if types.is_string(column.type):
-        return _of_text(column, target)
+        return _coerce_text(column, target)
     if types.is_boolean(column.type) and _is_number(target):
         column = column.cast(pa.int8())
-    return _of_number(column, target) if _is_number(column.type) else converted(column, target)
+    return _coerce_number(column, target) if _is_number(column.type) else convert(column, target)
 
 
-def _of_text(column: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+def _coerce_text(column: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     types = pa.types
     if types.is_boolean(target):
         lower = pc.ascii_lower(column)
         known = pc.is_in(lower, value_set=pa.array(["true", "false"]))
-        return _checked(column, pc.if_else(known, pc.equal(lower, "true"), None))
+        return _mark_failed(column, pc.if_else(known, pc.equal(lower, "true"), None))
     if types.is_binary(target) or (types.is_fixed_size_binary(target) and not isinstance(target, pa.UuidType)):
-        made, _ = binary(column)
-        return _checked(column, converted(made, target)[0])
+        made, _ = base64_to_binary(column)
+        return _mark_failed(column, convert(made, target)[0])
     if isinstance(target, pa.UuidType):
-        return uuid(column)
+        return text_to_uuid(column)
     if types.is_time(target):
-        made, _ = converted(pc.binary_join_element_wise(_SOME_DAY, column, ""), pa.timestamp("us"))
-        return _checked(column, made.cast(target))
-    return converted(column, target)
+        made, _ = convert(pc.binary_join_element_wise(_ANY_DATE, column, ""), pa.timestamp("us"))
+        return _mark_failed(column, made.cast(target))
+    return convert(column, target)
 
 
-def _of_number(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+def _coerce_number(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     types = pa.types
     if types.is_boolean(target):
-        return _checked(column, pc.not_equal(converted(column, pa.int64())[0], 0))
+        return _mark_failed(column, pc.not_equal(convert(column, pa.int64())[0], 0))
     if types.is_timestamp(target):
-        return _clock(column, pa.timestamp("ms", target.tz), target)
+        return _coerce_epoch(column, pa.timestamp("ms", target.tz), target)
     if types.is_date(target):
-        return _clock(column, pa.date32(), target)
+        return _coerce_epoch(column, pa.date32(), target)
     if types.is_time(target):
-        whole, _ = converted(column, pa.int64())
+        whole, _ = convert(column, pa.int64())
         inside = pc.and_(pc.greater_equal(whole, 0), pc.less(whole, _DAY_MS))
         made = pc.if_else(inside, whole, None).cast(pa.int32()).cast(pa.time32("ms")).cast(target)
-        return _checked(column, made)
-    return converted(column, target)
+        return _mark_failed(column, made)
+    return convert(column, target)
 
 
-def _clock(column: pa.Array, unit: pa.DataType, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+def _coerce_epoch(column: pa.Array, unit: pa.DataType, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     bits = pa.int32() if pa.types.is_date(unit) else pa.int64()
-    whole, _ = converted(column, bits)
-    made, _ = converted(whole.cast(unit), target)
-    return _checked(column, made)
+    whole, _ = convert(column, bits)
+    made, _ = convert(whole.cast(unit), target)
+    return _mark_failed(column, made)
 
 
-def _struct(column: pa.StructArray, target: pa.StructType) -> tuple[pa.Array, Mask | None]:
+def _coerce_struct(column: pa.StructArray, target: pa.StructType) -> tuple[pa.Array, Mask | None]:
     found = dict(zip(column.type.names, children(column), strict=True))
     failed = np.zeros(len(column), np.bool_)
     parts = []
     for field in target:
         child = found.get(field.name, pa.nulls(len(column), field.type))
-        part, bad, _ = coerced(child, field)
+        part, bad, _ = coerce(child, field)
         failed |= bad if bad is not None else False
         parts.append(part)
     failed &= np.asarray(column.is_valid())
@@ -111,8 +111,8 @@ def _struct(column: pa.StructArray, target: pa.StructType) -> tuple[pa.Array, Ma
     return pa.StructArray.from_arrays(parts, fields=list(target), mask=gone), failed if failed.any() else None
 
 
-def _list(column: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, Mask | None]:
-    items, bad, _ = coerced(column.flatten(), target.value_field)
+def _coerce_list(column: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, Mask | None]:
+    items, bad, _ = coerce(column.flatten(), target.value_field)
     sizes = np.asarray(pc.list_value_length(column).fill_null(0), np.int32)
     failed = np.zeros(len(column), np.bool_)
     if bad is not None:
@@ -122,7 +122,7 @@ def _list(column: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, Mask | N
     return pa.ListArray.from_arrays(offsets, items, type=target, mask=gone), failed if failed.any() else None
 
 
-def _checked(column: pa.Array, made: pa.Array) -> tuple[pa.Array, Mask | None]:
+def _mark_failed(column: pa.Array, made: pa.Array) -> tuple[pa.Array, Mask | None]:
     failed = np.asarray(column.is_valid()) & np.asarray(made.is_null())
     return made, failed if failed.any() else None
 

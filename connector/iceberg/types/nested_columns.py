@@ -18,20 +18,20 @@ Path = tuple[str, ...]
 """The names of a field and of the structs around it, from the top on."""
 
 
-def path_of(fields: Iterable[pa.Field], name: str) -> Path | None:
+def find_path(fields: Iterable[pa.Field], name: str) -> Path | None:
     """Find a column or a field within structs; None where there is none of that name."""
     fields = list(fields)
     if any(field.name == name for field in fields):
         return (name,)
     for field in fields:
         if name.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
-            rest = path_of(field.type, name.removeprefix(f"{field.name}."))
+            rest = find_path(field.type, name.removeprefix(f"{field.name}."))
             if rest is not None:
                 return (field.name, *rest)
     return None
 
 
-def field_of(columns: pa.Schema, name: str) -> pa.Field:
+def find_field(columns: pa.Schema, name: str) -> pa.Field:
     """Give a column's field, or that of a field within structs under its full name.
 
     Raises:
@@ -40,7 +40,7 @@ def field_of(columns: pa.Schema, name: str) -> pa.Field:
     place = columns.get_field_index(name)
     if place >= 0:
         return columns.field(place)
-    path = path_of(columns, name)
+    path = find_path(columns, name)
     if path is None:
         raise KeyError(name)
     field = columns.field(path[0])
@@ -49,14 +49,14 @@ def field_of(columns: pa.Schema, name: str) -> pa.Field:
     return field.with_name(name)
 
 
-def leaves(kind: pa.DataType, name: str) -> list[str]:
+def leaf_names(kind: pa.DataType, name: str) -> list[str]:
     """Give the names of all fields within a struct of this name that are no structs; the name itself for others."""
     if not pa.types.is_struct(kind):
         return [name]
-    return [found for field in kind for found in leaves(field.type, f"{name}.{field.name}")]
+    return [found for field in kind for found in leaf_names(field.type, f"{name}.{field.name}")]
 
 
-def column_of(rows: pa.RecordBatch, name: str) -> pa.Array:
+def read_column(rows: pa.RecordBatch, name: str) -> pa.Array:
     """Give a column as it is, or a field within structs: null where one of them is.
 
     Raises:
@@ -65,44 +65,44 @@ def column_of(rows: pa.RecordBatch, name: str) -> pa.Array:
     place = rows.schema.get_field_index(name)
     if place >= 0:
         return rows.column(place)
-    path = path_of(rows.schema, name)
+    path = find_path(rows.schema, name)
     if path is None:
         raise KeyError(name)
-    return within(rows.column(path[0]), path[1:])
+    return read_path(rows.column(path[0]), path[1:])
 
 
-def columns_of(rows: pa.RecordBatch, names: Iterable[str]) -> list[pa.Array]:
+def read_columns(rows: pa.RecordBatch, names: Iterable[str]) -> list[pa.Array]:
     """Give several of them. Cost: nothing for columns; a mask for each struct around others."""
-    return [column_of(rows, name) for name in names]
+    return [read_column(rows, name) for name in names]
 
 
-def batch_of(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+def read_batch(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Give several of them as a batch of flat columns under these names."""
-    return pa.RecordBatch.from_arrays(columns_of(rows, names), list(names))
+    return pa.RecordBatch.from_arrays(read_columns(rows, names), list(names))
 
 
-def within(column: pa.Array, path: Path) -> pa.Array:
+def read_path(column: pa.Array, path: Path) -> pa.Array:
     """Give the field of a struct column at a path; the column itself at an empty one."""
     for name in path:
         column = children(column)[column.type.get_field_index(name)]
     return column
 
 
-def put(columns: dict[str, pa.Array], path: Path, leaf: pa.Array) -> None:
+def set_column(columns: dict[str, pa.Array], path: Path, leaf: pa.Array) -> None:
     """Set a column, or a field within a struct column: structs around a value are there, even if they were null."""
-    columns[path[0]] = _put(columns[path[0]], path[1:], leaf) if len(path) > 1 else leaf
+    columns[path[0]] = _set_nested(columns[path[0]], path[1:], leaf) if len(path) > 1 else leaf
 
 
-def _put(column: pa.StructArray, path: Path, leaf: pa.Array) -> pa.Array:
+def _set_nested(column: pa.StructArray, path: Path, leaf: pa.Array) -> pa.Array:
     if not path:
         return leaf
     parts, place = children(column), column.type.get_field_index(path[0])
-    parts[place] = _put(parts[place], path[1:], leaf)
+    parts[place] = _set_nested(parts[place], path[1:], leaf)
     absent = pc.and_(pc.is_null(column), pc.is_null(parts[place]))
     return pa.StructArray.from_arrays(parts, fields=list(column.type), mask=absent)
 
 
-def typed(fields: Iterable[pa.Field], path: Path, kind: pa.DataType) -> list[pa.Field]:
+def set_type(fields: Iterable[pa.Field], path: Path, kind: pa.DataType) -> list[pa.Field]:
     """Give fields with a type at a path; what is missing of it comes first.
 
     Raises:
@@ -114,45 +114,45 @@ def typed(fields: Iterable[pa.Field], path: Path, kind: pa.DataType) -> list[pa.
     before = pa.struct([]) if place is None else fields[place].type
     if rest and not pa.types.is_struct(before):
         raise ValueError(f"{head} is no struct")
-    made = pa.struct(typed(before, rest, kind)) if rest else kind
+    made = pa.struct(set_type(before, rest, kind)) if rest else kind
     if place is None:
         return [pa.field(head, made), *fields]
     return [*fields[:place], fields[place].with_type(made), *fields[place + 1 :]]
 
 
-def required(fields: Iterable[pa.Field], paths: Iterable[Path]) -> list[pa.Field]:
+def require_fields(fields: Iterable[pa.Field], paths: Iterable[Path]) -> list[pa.Field]:
     """Give fields of which those at the paths, and the structs around them, are not nullable."""
     below: dict[str, list[Path]] = {}
     for path in paths:
         below.setdefault(path[0], []).append(path[1:])
-    return [_required(field, below[field.name]) if field.name in below else field for field in fields]
+    return [_require_field(field, below[field.name]) if field.name in below else field for field in fields]
 
 
-def _required(field: pa.Field, paths: Iterable[Path]) -> pa.Field:
+def _require_field(field: pa.Field, paths: Iterable[Path]) -> pa.Field:
     inner = [path for path in paths if path]
-    return field.with_type(pa.struct(required(field.type, inner)) if inner else field.type).with_nullable(False)
+    return field.with_type(pa.struct(require_fields(field.type, inner)) if inner else field.type).with_nullable(False)
 
 
-def required_within(fields: Iterable[pa.Field], around: Path = ()) -> Iterator[Path]:
+def required_paths(fields: Iterable[pa.Field], around: Path = ()) -> Iterator[Path]:
     """Give the paths of fields within structs that are not nullable."""
     for field in fields:
         path = (*around, field.name)
         if around and not field.nullable:
             yield path
         if pa.types.is_struct(field.type):
-            yield from required_within(field.type, path)
+            yield from required_paths(field.type, path)
 
 
-def chosen(fields: Iterable[Mapping[str, Any]], paths: Iterable[Path]) -> list[Mapping[str, Any]]:
+def select_fields(fields: Iterable[Mapping[str, Any]], paths: Iterable[Path]) -> list[Mapping[str, Any]]:
     """Give of a schema's fields, as Iceberg's JSON has them, those at the paths, with the structs around them."""
     below: dict[str, list[Path]] = {}
     for path in paths:
         below.setdefault(path[0], []).append(path[1:])
-    return [_chosen(field, below[field["name"]]) for field in fields if field["name"] in below]
+    return [_select_field(field, below[field["name"]]) for field in fields if field["name"] in below]
 
 
-def _chosen(field: Mapping[str, Any], paths: Iterable[Path]) -> Mapping[str, Any]:
+def _select_field(field: Mapping[str, Any], paths: Iterable[Path]) -> Mapping[str, Any]:
     inner = [path for path in paths if path]
     if not inner:
         return field
-    return {**field, "type": {**field["type"], "fields": chosen(field["type"]["fields"], inner)}}
+    return {**field, "type": {**field["type"], "fields": select_fields(field["type"]["fields"], inner)}}

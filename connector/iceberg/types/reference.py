@@ -13,15 +13,15 @@ from typing import get_args
 import pyarrow as pa
 from attrs import evolve
 
-from connector.iceberg.types.arrow_types import iceberg_type
-from serde.avro.writer_schema import LOGICAL, PRIMITIVES
+from connector.iceberg.types.arrow_types import to_iceberg_type
+from serde.avro.writer_schema import AVRO_LOGICAL_TYPES, AVRO_PRIMITIVES
 from serde.connect import type_table
-from serde.emit.row_schema import Plain
-from serde.emit.type_mapping import LOSES, Binaries, Decimals, Modes, Times, form
-from serde.json.schemaless import WIRE
+from serde.emit.row_schema import Primitive
+from serde.emit.type_mapping import LOSSES, BinaryMode, DecimalMode, HandlingModes, TimeMode, wire_type
+from serde.json.schemaless import INFERRED_TYPES
 
-REFERENCE = Path("docs/reference/types.md")
-_INTRO = """\
+REFERENCE_PAGE = Path("docs/reference/types.md")
+_INTRO_TEXT = """\
 # Types on the way into a table
 
 Made from the tables in `serde` by `python -m connector.iceberg.types.reference`; do not edit.
@@ -29,29 +29,29 @@ Made from the tables in `serde` by `python -m connector.iceberg.types.reference`
 A value arrives exactly or not at all: one that its column cannot hold becomes a dead letter that names field and type.
 A value that cannot be represented in `before` costs the event only where `before` is needed (deletes).
 """
-_SCHEMA = """\
+_SCHEMA_TEXT = """\
 ## With a schema (JSON with schema, Avro)
 
 The schema name decides together with the Connect type; a name that is not here counts as its Connect type. Columns in
 `debezium.sink.iceberg.temporal-as-text` hold dates and times as ISO 8601 text, infinity and 24:00:00 included.
 """
-_NESTED = """\
+_NESTED_TEXT = """\
 Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, among them vectors
 (`io.debezium.data.FloatVector`, `DoubleVector`, `SparseDoubleVector`) and geometries (`io.debezium.data.geometry.*`:
 wkb and srid, of a point x and y too). Maps may have keys that are no text. A column is required when the schema says so
 and `preserve-required-property` is on.
 """
-_AVRO = """\
+_AVRO_TEXT = """\
 ## Avro
 
 Frames are Confluent's: a zero byte, four bytes of schema id, the datum. `connect.name`, `connect.parameters` and
 `connect.type` of the writer schema decide; where they are missing, Avro's own types and logical types count as these:
 """
-_AVRO_NESTED = """\
+_AVRO_NESTED_TEXT = """\
 `enum` is its symbol (string), `fixed` is bytes. A union with null is optional; a union of several other types is a
 struct with one column per type. A record that contains itself cannot be a column: its messages become dead letters.
 """
-_BARE = """\
+_SCHEMALESS_TEXT = """\
 ## Without a schema (JSON payloads)
 
 Types come from the table if there is one, else from the values. A later value of a wider type widens the column; a
@@ -67,94 +67,122 @@ become dead letters. `before` and `after` are rows of one table: their columns h
 """
 
 
-_OUT = """\
+_SOURCE_TEXT = """\
 ## On the way out of a table
 
 What the source makes of each type by Debezium's modes, and what is lost when the sink brings it, with its schema,
 into a table of the same types. A type without a mode has one form only. That nothing else is lost is held by a test.
 """
-_OUT_BARE = """\
+_SOURCE_SCHEMALESS_TEXT = """\
 Without a schema these come back: whole numbers, reals, booleans, texts, uuids, timestamps with zone, decimals with
 `decimal.handling.mode=string`, and lists and structs of them. The others become dead letters of the sink where the
 table's type is not JSON's.
 """
 
 
-def markdown() -> str:
+def render_markdown() -> str:
     """The whole page."""
     return "\n".join(
         [
-            *(_INTRO, _SCHEMA, *_connect(), "", _NESTED, _AVRO, *_avro(), "", _AVRO_NESTED, _BARE, *_bare(), ""),
-            *(_OUT, *_out(), "", _OUT_BARE),
+            *(
+                _INTRO_TEXT,
+                _SCHEMA_TEXT,
+                *_render_connect(),
+                "",
+                _NESTED_TEXT,
+                _AVRO_TEXT,
+                *_render_avro(),
+                "",
+                _AVRO_NESTED_TEXT,
+                _SCHEMALESS_TEXT,
+                *_render_schemaless(),
+                "",
+            ),
+            *(_SOURCE_TEXT, *_render_source(), "", _SOURCE_SCHEMALESS_TEXT),
         ]
     )
 
 
-def _iceberg(arrow: pa.DataType) -> str:
-    two, three = (str(iceberg_type(arrow, count(1), nanoseconds=new)) for new in (False, True))
+def _render_type(arrow: pa.DataType) -> str:
+    two, three = (str(to_iceberg_type(arrow, count(1), nanoseconds=new)) for new in (False, True))
     return two if two == three else f"{three} (format version 2: {two})"
 
 
-def _row(kind: str, name: str, row: type_table.Kind) -> str:
-    return f"| {kind} | {f'`{name}`' if name else ''} | {_iceberg(row.logical)} | {row.note} |"
+def _render_row(kind: str, name: str, row: type_table.TypeMapping) -> str:
+    return f"| {kind} | {f'`{name}`' if name else ''} | {_render_type(row.logical)} | {row.note} |"
 
 
-def _connect() -> Iterator[str]:
+def _render_connect() -> Iterator[str]:
     yield "| Connect type | Schema name | Iceberg type | What to know |"
     yield "|---|---|---|---|"
-    for kind, row in type_table.PRIMITIVES.items():
+    for kind, row in type_table.PRIMITIVE_TYPES.items():
         if kind not in ("float32", "float64"):
-            yield _row(kind, "", row)
-    yield f"| bytes | `{type_table.CONNECT}Decimal` | decimal(p, s) | {type_table.DECIMAL_NOTE} |"
-    for (kind, name), row in type_table.NAMED.items():
-        yield _row(kind, name, row)
-    for name, row in type_table.STRUCTURES.items():
-        yield _row("struct", name, row)
+            yield _render_row(kind, "", row)
+    yield f"| bytes | `{type_table.CONNECT_PREFIX}Decimal` | decimal(p, s) | {type_table.DECIMAL_NOTE} |"
+    for (kind, name), row in type_table.SEMANTIC_TYPES.items():
+        yield _render_row(kind, name, row)
+    for name, row in type_table.STRUCT_TYPES.items():
+        yield _render_row("struct", name, row)
 
 
-def _avro() -> Iterator[str]:
+def _render_avro() -> Iterator[str]:
     yield "| Avro type | Connect type and schema name |"
     yield "|---|---|"
-    for avro, (_, kind) in PRIMITIVES.items():
+    for avro, (_, kind) in AVRO_PRIMITIVES.items():
         yield f"| {avro} | {kind} |"
-    for (kind, logical), name in LOGICAL.items():
+    for (kind, logical), name in AVRO_LOGICAL_TYPES.items():
         yield f"| {kind} with `{logical}` | {kind} `{name}` |"
-    yield f"| bytes or fixed with `decimal` | bytes `{type_table.CONNECT}Decimal` |"
+    yield f"| bytes or fixed with `decimal` | bytes `{type_table.CONNECT_PREFIX}Decimal` |"
 
 
-def _bare() -> Iterator[str]:
+def _render_schemaless() -> Iterator[str]:
     yield "| JSON | Iceberg type |"
     yield "|---|---|"
-    for what, arrow in WIRE.items():
-        yield f"| {what} | {_iceberg(arrow)} |"
+    for what, arrow in INFERRED_TYPES.items():
+        yield f"| {what} | {_render_type(arrow)} |"
     yield "| array, object | list, struct |"
 
 
-_MODES = {
-    "decimal.handling.mode": ("decimals", get_args(Decimals), (Plain("decimal", 38, 10),)),
-    "time.precision.mode": ("times", get_args(Times), tuple(map(Plain, ("date", "time", "timestamp", "timestamp_ns")))),
-    "binary.handling.mode": ("binaries", get_args(Binaries), (Plain("binary"), Plain("fixed"))),
+_MODE_OPTIONS = {
+    "decimal.handling.mode": ("decimals", get_args(DecimalMode), (Primitive("decimal", 38, 10),)),
+    "time.precision.mode": (
+        "times",
+        get_args(TimeMode),
+        tuple(map(Primitive, ("date", "time", "timestamp", "timestamp_ns"))),
+    ),
+    "binary.handling.mode": ("binaries", get_args(BinaryMode), (Primitive("binary"), Primitive("fixed"))),
 }
-_ONE_FORM = ("boolean", "int", "long", "float", "double", "string", "uuid", "timestamptz", "timestamptz_ns", "variant")
+_TYPES_WITHOUT_MODE = (
+    "boolean",
+    "int",
+    "long",
+    "float",
+    "double",
+    "string",
+    "uuid",
+    "timestamptz",
+    "timestamptz_ns",
+    "variant",
+)
 
 
-def _out() -> Iterator[str]:
+def _render_source() -> Iterator[str]:
     yield "| Iceberg type | Mode | Connect type and schema name | Lost |"
     yield "|---|---|---|---|"
-    for name in _ONE_FORM:
-        yield _leaving(Plain(name), "", Modes())
-    for option, (field, values, kinds) in _MODES.items():
+    for name in _TYPES_WITHOUT_MODE:
+        yield _render_source_row(Primitive(name), "", HandlingModes())
+    for option, (field, values, kinds) in _MODE_OPTIONS.items():
         for kind in kinds:
             for value in values:
-                yield _leaving(kind, f"`{option}={value}`", evolve(Modes(), **{field: value}))
+                yield _render_source_row(kind, f"`{option}={value}`", evolve(HandlingModes(), **{field: value}))
 
 
-def _leaving(kind: Plain, mode: str, modes: Modes) -> str:
-    made = form(kind, modes)
+def _render_source_row(kind: Primitive, mode: str, modes: HandlingModes) -> str:
+    made = wire_type(kind, modes)
     name = f"{made.type} `{made.name}`" if made.name else made.type
     shown = "decimal(p, s)" if kind.name == "decimal" else kind.name
-    return f"| {shown} | {mode} | {name} | {LOSES.get(made.how, '')} |"
+    return f"| {shown} | {mode} | {name} | {LOSSES.get(made.how, '')} |"
 
 
 if __name__ == "__main__":
-    REFERENCE.write_text(markdown(), "utf-8")
+    REFERENCE_PAGE.write_text(render_markdown(), "utf-8")

@@ -11,31 +11,31 @@ from functools import reduce
 
 import pyarrow as pa
 
-from connector.iceberg.types.arrow_types import JSON, storable, trimmed
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, drop_unstorable, is_storable
 
 _MAX_DECIMAL_DIGITS = 38
 
 
-def union(shapes: Iterable[pa.StructType]) -> pa.Schema:
+def union_shapes(shapes: Iterable[pa.StructType]) -> pa.Schema:
     """Give the columns of a new table from the shapes of its first events, in order of appearance."""
-    return reduce(lambda done, shape: _merge(done, shape, free=True), shapes, pa.schema([]))
+    return reduce(lambda done, shape: _merge_shape(done, shape, free=True), shapes, pa.schema([]))
 
 
-def grown(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
+def evolve(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
     """Give the table's columns after it took in `shape`: new columns at the end, types promoted where Iceberg can.
 
     A column whose type cannot be promoted stays; its values are converted one by one (see `conversion`).
     With `add` false nothing changes (`allow-field-addition=false`).
     """
-    return _merge(table, shape, free=False) if add else table
+    return _merge_shape(table, shape, free=False) if add else table
 
 
-def relaxed(columns: pa.Schema, names: Collection[str]) -> pa.Schema:
+def make_optional(columns: pa.Schema, names: Collection[str]) -> pa.Schema:
     """Give the columns, some of them not required any more."""
     return pa.schema([field.with_nullable(True) if field.name in names else field for field in columns])
 
 
-def holds(table: pa.Schema, shape: pa.StructType) -> bool:
+def contains(table: pa.Schema, shape: pa.StructType) -> bool:
     """Tell whether the table has every field of `shape`, each of the very type: then there is nothing to grow."""
     for field in shape:
         place = table.get_field_index(field.name)
@@ -44,31 +44,31 @@ def holds(table: pa.Schema, shape: pa.StructType) -> bool:
     return True
 
 
-def _merge(table: pa.Schema, shape: pa.StructType, *, free: bool) -> pa.Schema:
+def _merge_shape(table: pa.Schema, shape: pa.StructType, *, free: bool) -> pa.Schema:
     fields = {field.name: field for field in table}
     for field in shape:
-        if not storable(field.type):
+        if not is_storable(field.type):
             continue
         known = fields.get(field.name)
         if known is None:
-            fields[field.name] = pa.field(field.name, trimmed(field.type))
+            fields[field.name] = pa.field(field.name, drop_unstorable(field.type))
         else:
-            fields[field.name] = known.with_type(_wider(known.type, field.type, free=free))
+            fields[field.name] = known.with_type(_widen_type(known.type, field.type, free=free))
     return pa.schema(list(fields.values()))
 
 
-def _wider(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType:
+def _widen_type(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType:
     """Give the type of `column` once it should hold `event` too; `column` itself when it cannot grow."""
-    if column.equals(event) or not storable(event):
+    if column.equals(event) or not is_storable(event):
         return column
-    for rule in (_wider_number, _wider_decimal, _wider_nested):
+    for rule in (_widen_number, _widen_decimal, _widen_nested):
         wider = rule(column, event, free=free)
         if wider is not None:
             return wider
-    return _wider_free(column, event) if free else column
+    return _widen_freely(column, event) if free else column
 
 
-def _wider_number(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
+def _widen_number(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
     types = pa.types
     if types.is_integer(column) and types.is_integer(event):
         return column if column.bit_width >= event.bit_width else event
@@ -78,7 +78,7 @@ def _wider_number(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.
     return pa.float64() if free and numbers else None
 
 
-def _wider_decimal(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
+def _widen_decimal(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
     if not (pa.types.is_decimal(column) and pa.types.is_decimal(event)):
         return None
     whole = max(column.precision - column.scale, event.precision - event.scale)
@@ -86,22 +86,22 @@ def _wider_decimal(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa
     return pa.decimal128(min(_MAX_DECIMAL_DIGITS, max(whole + scale, column.precision)), scale)
 
 
-def _wider_nested(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
+def _widen_nested(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType | None:
     types = pa.types
     if types.is_struct(column) and types.is_struct(event):
-        return pa.struct(list(_merge(pa.schema(list(column)), event, free=free)))
+        return pa.struct(list(_merge_shape(pa.schema(list(column)), event, free=free)))
     if types.is_list(column) and types.is_list(event):
         item = column.value_field
-        return pa.list_(item.with_type(_wider(item.type, event.value_type, free=free)))
+        return pa.list_(item.with_type(_widen_type(item.type, event.value_type, free=free)))
     if types.is_map(column) and types.is_map(event):
         item = column.item_field
-        return pa.map_(column.key_field, item.with_type(_wider(item.type, event.item_type, free=free)))
+        return pa.map_(column.key_field, item.with_type(_widen_type(item.type, event.item_type, free=free)))
     return None
 
 
-def _wider_free(column: pa.DataType, event: pa.DataType) -> pa.DataType:
+def _widen_freely(column: pa.DataType, event: pa.DataType) -> pa.DataType:
     """Two scalars of different kinds meet before the table exists: text holds both, a variant anything."""
-    if JSON in (column, event):
-        return JSON
+    if VARIANT_ARROW_TYPE in (column, event):
+        return VARIANT_ARROW_TYPE
     nested = any(pa.types.is_nested(kind) for kind in (column, event))
     return column if nested else pa.string()

@@ -6,31 +6,31 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Json = dict[str, Any]
-VARIANT = "variant"
+VARIANT_TYPE = "variant"
 
 
-Default = Callable[[str, Any], Any]
+DefaultRule = Callable[[str, Any], Any]
 """A primitive type and a default value of it, as JSON has both -> the value to have instead; None for no default."""
-_DEFAULTS = ("initial-default", "write-default")
+_DEFAULT_KEYS = ("initial-default", "write-default")
 
 
-def retyped(kind: Any, rule: Callable[[str], str], default: Default) -> Any:
+def replace_types(kind: Any, rule: Callable[[str], str], default: DefaultRule) -> Any:
     """Give a type, a struct or a schema with each primitive type replaced by what the rule says, and each default."""
     if isinstance(kind, str):
         return rule(kind)
     changed: Json = dict(kind)
     for part in ("element", "key", "value"):
         if part in kind:
-            changed[part] = retyped(kind[part], rule, default)
+            changed[part] = replace_types(kind[part], rule, default)
     if "fields" in kind:
-        changed["fields"] = [_field(field, rule, default) for field in kind["fields"]]
+        changed["fields"] = [_replace_field_types(field, rule, default) for field in kind["fields"]]
     return changed
 
 
-def _field(field: Mapping[str, Any], rule: Callable[[str], str], default: Default) -> Json:
-    made: Json = {name: part for name, part in field.items() if name not in _DEFAULTS}
-    made["type"] = retyped(field["type"], rule, default)
-    for name in _DEFAULTS:
+def _replace_field_types(field: Mapping[str, Any], rule: Callable[[str], str], default: DefaultRule) -> Json:
+    made: Json = {name: part for name, part in field.items() if name not in _DEFAULT_KEYS}
+    made["type"] = replace_types(field["type"], rule, default)
+    for name in _DEFAULT_KEYS:
         value = field.get(name)
         if value is not None and isinstance(field["type"], str):
             value = default(field["type"], value)
@@ -39,29 +39,29 @@ def _field(field: Mapping[str, Any], rule: Callable[[str], str], default: Defaul
     return made
 
 
-def for_pyiceberg(kind: Any, stand_in: str) -> Any:
+def to_pyiceberg(kind: Any, stand_in: str) -> Any:
     """Give a schema that PyIceberg can read: another type for variant, and no defaults, some of which it cannot."""
-    return retyped(kind, lambda name: stand_in if name == VARIANT else name, lambda _kind, _value: None)
+    return replace_types(kind, lambda name: stand_in if name == VARIANT_TYPE else name, lambda _kind, _value: None)
 
 
-def ids(kind: Any) -> frozenset[int]:
+def field_ids(kind: Any) -> frozenset[int]:
     """Give the ids of all fields of a struct or schema, at any depth."""
-    return frozenset(field["id"] for _, field in fields(kind))
+    return frozenset(field["id"] for _, field in iter_fields(kind))
 
 
-def fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Json]]:
+def iter_fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Json]]:
     """Give every field with its dotted path, the items of lists and maps included."""
     for field in struct["fields"]:
         yield prefix + field["name"], field
-        yield from _inner(field["type"], prefix + field["name"])
+        yield from _iter_inner(field["type"], prefix + field["name"])
 
 
-def _inner(kind: Any, prefix: str) -> Iterator[tuple[str, Json]]:
+def _iter_inner(kind: Any, prefix: str) -> Iterator[tuple[str, Json]]:
     if isinstance(kind, str):
         return
     if kind["type"] == "struct":
-        yield from fields(kind, f"{prefix}.")
+        yield from iter_fields(kind, f"{prefix}.")
     for part in ("element", "key", "value"):
         if part in kind:
             yield f"{prefix}.{part}", {"id": kind[f"{part}-id"], "name": part, "type": kind[part]}
-            yield from _inner(kind[part], f"{prefix}.{part}")
+            yield from _iter_inner(kind[part], f"{prefix}.{part}")

@@ -27,19 +27,19 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from serde.connect.iso_text import civil
+from serde.connect.iso_text import format_date
 
 _DAY_SECONDS = 86_400
-_DIGITS: dict[Any, int] = {
+_FRACTION_DIGITS: dict[Any, int] = {
     TimestampType: 6,
     TimestamptzType: 6,
     TimestampNanoType: 9,
     TimestamptzNanoType: 9,
 }
-_ZONED = (TimestamptzType, TimestamptzNanoType)
+_ZONED_TYPES = (TimestamptzType, TimestamptzNanoType)
 
 
-def stored(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def to_stored_values(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Give a column's values as they are stored; Arrow's own scalars of dates and times fail beyond Python's years."""
     kind = column.type
     if isinstance(kind, pa.UuidType):
@@ -52,7 +52,7 @@ def stored(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return column
 
 
-def as_bytes(kind: PrimitiveType, value: Any) -> bytes:
+def encode_bytes(kind: PrimitiveType, value: Any) -> bytes:
     """Give a value as manifests have it; a decimal is given by its unscaled number."""
     if isinstance(kind, DecimalType):
         size = (value if value >= 0 else ~value).bit_length() // 8 + 1
@@ -60,25 +60,25 @@ def as_bytes(kind: PrimitiveType, value: Any) -> bytes:
     return to_bytes(kind, value)
 
 
-def as_json(kind: IcebergType, value: Any) -> Any:
+def encode_json(kind: IcebergType, value: Any) -> Any:
     """Give a value as Iceberg's JSON has it."""
-    digits = _DIGITS.get(type(kind))
+    digits = _FRACTION_DIGITS.get(type(kind))
     if digits is not None:
         days, rest = divmod(value, _DAY_SECONDS * 10**digits)
-        return f"{civil(days)}T{_clock(rest, digits)}{'+00:00' if isinstance(kind, _ZONED) else ''}"
-    made = _TEXTS.get(type(kind))
+        return f"{format_date(days)}T{_format_time(rest, digits)}{'+00:00' if isinstance(kind, _ZONED_TYPES) else ''}"
+    made = _TEXT_ENCODERS.get(type(kind))
     return value if made is None else made(value)
 
 
-def _clock(parts: int, digits: int) -> str:
+def _format_time(parts: int, digits: int) -> str:
     seconds, fraction = divmod(parts, 10**digits)
     hours, rest = divmod(seconds, 3600)
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{fraction:0{digits}d}"
 
 
-_TEXTS: dict[Any, Callable[[Any], str]] = {
-    DateType: civil,
-    TimeType: lambda micros: _clock(micros, 6),
+_TEXT_ENCODERS: dict[Any, Callable[[Any], str]] = {
+    DateType: format_date,
+    TimeType: lambda micros: _format_time(micros, 6),
     UUIDType: lambda value: str(uuid.UUID(bytes=value)),
     FixedType: bytes.hex,
     BinaryType: bytes.hex,

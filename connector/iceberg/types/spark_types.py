@@ -11,13 +11,13 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import converted
-from serde.arrays import children, uuid
+from connector.iceberg.types.conversion import convert
+from serde.arrays import children, text_to_uuid
 
-_Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
+_LeafConversion = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
-_LEAVES: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+_SPARK_LEAF_TYPES: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
     (pa.types.is_time, pa.int64()),
     (lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns", pa.int64()),
     (lambda kind: isinstance(kind, pa.UuidType), pa.string()),
@@ -25,53 +25,55 @@ _LEAVES: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
 )
 
 
-def carried(kind: pa.DataType) -> pa.DataType:
+def spark_type(kind: pa.DataType) -> pa.DataType:
     """Give the type that Spark carries values of `kind` in."""
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, carried(field.type)) for field in kind])
+        return pa.struct([pa.field(field.name, spark_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(carried(kind.value_type))
+        return pa.list_(spark_type(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(carried(kind.key_type), carried(kind.item_type))
-    return next((instead for matches, instead in _LEAVES if matches(kind)), kind)
+        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
+    return next((instead for matches, instead in _SPARK_LEAF_TYPES if matches(kind)), kind)
 
 
 def to_spark(column: pa.Array) -> pa.Array:
-    """Give a column of a table in its `carried` type."""
-    return _rebuilt(column, carried(column.type), _leaf_to_spark)
+    """Give a column of a table in its `spark_type` type."""
+    return _rebuild_column(column, spark_type(column.type), _leaf_to_spark)
 
 
 def from_spark(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Give a column of Spark's in the table's type: the other way round."""
-    return _rebuilt(column, kind, _leaf_from_spark)
+    return _rebuild_column(column, kind, _leaf_from_spark)
 
 
 def _leaf_to_spark(column: pa.Array, target: pa.DataType) -> pa.Array:
-    return converted(column, target)[0] if isinstance(column.type, pa.UuidType) else column.cast(target)
+    return convert(column, target)[0] if isinstance(column.type, pa.UuidType) else column.cast(target)
 
 
 def _leaf_from_spark(column: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(target, pa.UuidType):
-        return uuid(column)[0]
+        return text_to_uuid(column)[0]
     if pa.types.is_integer(column.type) and pa.types.is_temporal(target):
         return column.cast(target)
-    return converted(column, target)[0]
+    return convert(column, target)[0]
 
 
-def _rebuilt(column: pa.Array, target: pa.DataType, leaf: _Leaf) -> pa.Array:
+def _rebuild_column(column: pa.Array, target: pa.DataType, leaf: _LeafConversion) -> pa.Array:
     if column.type.equals(target):
         return column
     gone = pc.is_null(column) if column.null_count else None
     if pa.types.is_struct(target):
         pairs = zip(children(column), target, strict=True)
-        made = [_rebuilt(child, field.type, leaf) for child, field in pairs]
+        made = [_rebuild_column(child, field.type, leaf) for child, field in pairs]
         return pa.StructArray.from_arrays(made, fields=list(target), mask=gone)
     if pa.types.is_list(target):
         offsets = pa.array(column.offsets.to_numpy())
-        return pa.ListArray.from_arrays(offsets, _rebuilt(column.values, target.value_type, leaf), target, mask=gone)
+        return pa.ListArray.from_arrays(
+            offsets, _rebuild_column(column.values, target.value_type, leaf), target, mask=gone
+        )
     if pa.types.is_map(target):
         offsets = pa.array(column.offsets.to_numpy())
-        keys = _rebuilt(column.keys, target.key_type, leaf)
-        items = _rebuilt(column.items, target.item_type, leaf)
+        keys = _rebuild_column(column.keys, target.key_type, leaf)
+        items = _rebuild_column(column.items, target.item_type, leaf)
         return pa.MapArray.from_arrays(offsets, keys, items, target, mask=gone)
     return leaf(column, target)

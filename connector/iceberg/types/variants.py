@@ -23,20 +23,22 @@ from pyspark.errors import PySparkValueError
 from pyspark.sql.variant_utils import VariantBuilder, VariantUtils
 
 from connector.errors import FatalError
-from serde.json.scalars import held
+from serde.json.scalars import holds_exactly
 
-STORED = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)])
-LONGEST_BYTES = 16 * 1024**2
+VARIANT_STORAGE = pa.struct(
+    [pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
+)
+MAX_VARIANT_BYTES = 16 * 1024**2
 """Documents beyond this are no variants: Spark reads none that are larger."""
 
-_ENCODED_BYTES = 1 << 30
-_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_MOST_DIGITS, _DIGITS = 38, 100
-_ODD = re.compile(r"NaN|Infinity|[0-9]{39}|[eE]\+?[0-9]{3}")
+_MAX_ENCODED_BYTES = 1 << 30
+_FLOAT_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_MAX_DECIMAL_DIGITS, _CONTEXT_DIGITS = 38, 100
+_UNFIT_NUMBER = re.compile(r"NaN|Infinity|[0-9]{39}|[eE]\+?[0-9]{3}")
 """What a number that is none, or that a variant has no room for, looks like."""
 
 
-def as_text(column: pa.Array, *, keep_nulls: bool) -> pa.Array:
+def to_json_text(column: pa.Array, *, keep_nulls: bool) -> pa.Array:
     """Give a column of events as JSON texts; text stays as it is.
 
     Args:
@@ -46,24 +48,24 @@ def as_text(column: pa.Array, *, keep_nulls: bool) -> pa.Array:
     """
     if pa.types.is_string(column.type):
         return column
-    plain = _plain(column.type, keep_nulls=keep_nulls)
+    plain = _json_converter(column.type, keep_nulls=keep_nulls)
     texts = [None if value is None else orjson.dumps(plain(value)).decode() for value in column.to_pylist()]
     return pa.array(texts, pa.string())
 
 
-def encoded(texts: pa.ChunkedArray) -> pa.StructArray:
-    """Give JSON texts as variants (type `STORED`); text that is no JSON is the variant of that text.
+def encode_variants(texts: pa.ChunkedArray) -> pa.StructArray:
+    """Give JSON texts as variants (type `VARIANT_STORAGE`); text that is no JSON is the variant of that text.
 
     So is a document with a number that a variant has no room for: beyond doubles, or whole and of more than 38 digits.
     """
     distinct = pc.dictionary_encode(texts).combine_chunks()
-    made = [_encoded(text) for text in distinct.dictionary.to_pylist()]
+    made = [_encode_text(text) for text in distinct.dictionary.to_pylist()]
     columns = [pa.array([pair[side] for pair in made], pa.binary()) for side in (1, 0)]
     taken = [column.take(distinct.indices).fill_null(b"") for column in columns]
-    return pa.StructArray.from_arrays(taken, fields=list(STORED), mask=distinct.is_null())
+    return pa.StructArray.from_arrays(taken, fields=list(VARIANT_STORAGE), mask=distinct.is_null())
 
 
-def decoded(column: pa.StructArray) -> pa.Array:
+def decode_variants(column: pa.StructArray) -> pa.Array:
     """Give variants as JSON texts.
 
     Raises:
@@ -74,57 +76,57 @@ def decoded(column: pa.StructArray) -> pa.Array:
     pairs = zip(column.field("value").to_pylist(), column.field("metadata").to_pylist(), strict=True)
     valid = np.asarray(column.is_valid())
     # Decimals of a variant have up to 38 digits, Python's usual context rounds to 28.
-    with localcontext(prec=_DIGITS):
+    with localcontext(prec=_CONTEXT_DIGITS):
         texts = [VariantUtils.to_json(*pair) if there else None for pair, there in zip(pairs, valid, strict=True)]
     return pa.array(texts, pa.string())
 
 
-def _encoded(text: str) -> tuple[bytes, bytes]:
+def _encode_text(text: str) -> tuple[bytes, bytes]:
     try:
-        if _ODD.search(text):
-            json.loads(text, parse_constant=_refuse, parse_int=_whole, parse_float=_finite)
-        return VariantBuilder(_ENCODED_BYTES).build(text)
+        if _UNFIT_NUMBER.search(text):
+            json.loads(text, parse_constant=_reject_constant, parse_int=_check_integer, parse_float=_check_float)
+        return VariantBuilder(_MAX_ENCODED_BYTES).build(text)
     except (PySparkValueError, ValueError, RecursionError):
-        return VariantBuilder(_ENCODED_BYTES).build(orjson.dumps(text).decode())
+        return VariantBuilder(_MAX_ENCODED_BYTES).build(orjson.dumps(text).decode())
 
 
-def _refuse(word: str) -> NoReturn:
+def _reject_constant(word: str) -> NoReturn:
     raise ValueError(word)
 
 
-def _whole(text: str) -> None:
-    if len(text.lstrip("-")) > _MOST_DIGITS and not held(int(text), 64):
+def _check_integer(text: str) -> None:
+    if len(text.lstrip("-")) > _MAX_DECIMAL_DIGITS and not holds_exactly(int(text), 64):
         raise ValueError("a whole number of more digits than a decimal has")
 
 
-def _finite(text: str) -> None:
+def _check_float(text: str) -> None:
     if not isfinite(float(text)):
         raise ValueError("a number beyond doubles")
 
 
 @cache
-def _plain(kind: pa.DataType, *, keep_nulls: bool) -> Callable[[Any], Any]:
+def _json_converter(kind: pa.DataType, *, keep_nulls: bool) -> Callable[[Any], Any]:
     """Give what turns a Python value of an Arrow type into one that orjson writes."""
     types = pa.types
     if types.is_struct(kind):
-        parts = {field.name: _plain(field.type, keep_nulls=keep_nulls) for field in kind}
+        parts = {field.name: _json_converter(field.type, keep_nulls=keep_nulls) for field in kind}
         return lambda value: {
             name: None if value[name] is None else part(value[name])
             for name, part in parts.items()
             if keep_nulls or value[name] is not None
         }
     if types.is_map(kind):
-        part = _plain(kind.item_type, keep_nulls=keep_nulls)
+        part = _json_converter(kind.item_type, keep_nulls=keep_nulls)
         return lambda value: {str(name): None if item is None else part(item) for name, item in value}
     if types.is_list(kind) or types.is_large_list(kind):
-        part = _plain(kind.value_type, keep_nulls=keep_nulls)
+        part = _json_converter(kind.value_type, keep_nulls=keep_nulls)
         return lambda value: [None if item is None else part(item) for item in value]
     if types.is_binary(kind) or types.is_fixed_size_binary(kind):
         return lambda value: base64.b64encode(value).decode() if isinstance(value, bytes) else value
     if types.is_floating(kind):
-        return lambda value: value if isfinite(value) else _WORDS[str(value)]
-    return _number if types.is_decimal(kind) else lambda value: value
+        return lambda value: value if isfinite(value) else _FLOAT_WORDS[str(value)]
+    return _format_decimal if types.is_decimal(kind) else lambda value: value
 
 
-def _number(value: Decimal) -> orjson.Fragment:
+def _format_decimal(value: Decimal) -> orjson.Fragment:
     return orjson.Fragment(format(value, "f"))

@@ -14,16 +14,16 @@ import attrs
 import orjson
 from pyroaring import BitMap64
 
-_MAGIC = b"\xd1\xd3\x39\x64"
-BEGIN = b"PFA1"
+_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
+PUFFIN_MAGIC = b"PFA1"
 """What a Puffin file starts with."""
 
-_TYPE, _POSITION_FIELD = "deletion-vector-v1", 2147483645
-_FRAME_BYTES = 4 + len(_MAGIC) + 4
+_BLOB_TYPE, _POSITION_FIELD_ID = "deletion-vector-v1", 2147483645
+_FRAME_BYTES = 4 + len(_VECTOR_MAGIC) + 4
 
 
 @attrs.frozen
-class Blob:
+class VectorBlob:
     """One vector's place in a Puffin file: the data file it is about, and how many rows it deletes."""
 
     data_file: str
@@ -32,14 +32,14 @@ class Blob:
     cardinality: int
 
 
-def encoded(positions: BitMap64) -> bytes:
+def encode_vector(positions: BitMap64) -> bytes:
     """Give a vector's blob: length, magic, bitmap, checksum."""
     positions.run_optimize()
-    body = _MAGIC + positions.serialize()
+    body = _VECTOR_MAGIC + positions.serialize()
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
 
-def decoded(blob: bytes) -> BitMap64:
+def decode_vector(blob: bytes) -> BitMap64:
     """Read a vector's blob.
 
     Raises:
@@ -47,17 +47,17 @@ def decoded(blob: bytes) -> BitMap64:
     """
     body = blob[4:-4]
     length, checksum = struct.unpack(">I", blob[:4])[0], struct.unpack(">I", blob[-4:])[0]
-    if len(blob) < _FRAME_BYTES or length != len(body) or body[:4] != _MAGIC or checksum != zlib.crc32(body):
+    if len(blob) < _FRAME_BYTES or length != len(body) or body[:4] != _VECTOR_MAGIC or checksum != zlib.crc32(body):
         raise ValueError("a deletion vector is damaged")
     return BitMap64.deserialize(body[4:])
 
 
-def footer(blobs: Sequence[Blob]) -> bytes:
+def encode_footer(blobs: Sequence[VectorBlob]) -> bytes:
     """Give what a Puffin file ends with."""
     described = [
         {
-            "type": _TYPE,
-            "fields": [_POSITION_FIELD],
+            "type": _BLOB_TYPE,
+            "fields": [_POSITION_FIELD_ID],
             "snapshot-id": -1,
             "sequence-number": -1,
             "offset": blob.offset,
@@ -67,4 +67,4 @@ def footer(blobs: Sequence[Blob]) -> bytes:
         for blob in blobs
     ]
     payload = orjson.dumps({"blobs": described, "properties": {"created-by": "icebridge"}})
-    return BEGIN + payload + struct.pack("<I", len(payload)) + bytes(4) + BEGIN
+    return PUFFIN_MAGIC + payload + struct.pack("<I", len(payload)) + bytes(4) + PUFFIN_MAGIC

@@ -26,15 +26,23 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.iceberg.keys.key_codes import key_codes
-from connector.iceberg.types.nested_columns import column_of
-from connector.iceberg.types.single_values import as_json, stored
-from serde.connect.iso_text import civil
+from connector.iceberg.keys.key_codes import encode_keys
+from connector.iceberg.types.nested_columns import read_column
+from connector.iceberg.types.single_values import encode_json, to_stored_values
+from serde.connect.iso_text import format_date
 
-_LONGEST = 200
+_MAX_FOLDER_CHARS = 200
 """Of a folder's name: stores have names of 255 bytes at most."""
 
-_TOLD = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType, UUIDType)
+_JSON_NAMED_TYPES = (
+    DateType,
+    TimeType,
+    TimestampType,
+    TimestamptzType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UUIDType,
+)
 """Types whose values are named as Iceberg's JSON has them; Python's have an end."""
 
 
@@ -49,62 +57,68 @@ class Partition:
 UNPARTITIONED = Partition("", ())
 
 
-def unpartitioned(fields: int) -> Partition:
+def void_partition(fields: int) -> Partition:
     """Give the only partition of a spec; fields that were dropped in format version 1 are still there, and null."""
     return Partition("", (None,) * fields)
 
 
-def split(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+def split_by_partition(
+    batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
     """Give the rows of each partition, in the order of the partitions' first rows.
 
     Cost: one transform per partition field, one sort by partition, one gather of the rows.
     """
     if spec.is_unpartitioned():
-        yield unpartitioned(len(spec.fields)), batch
+        yield void_partition(len(spec.fields)), batch
         return
-    values = [_values(batch, field, schema) for field in spec.fields]
-    groups = key_codes(values)
+    values = [_partition_values(batch, field, schema) for field in spec.fields]
+    groups = encode_keys(values)
     sequence = np.argsort(groups, kind="stable")
     bounds = np.flatnonzero(np.diff(groups[sequence], prepend=-1))
     for start, stop in zip(bounds, [*bounds[1:], len(sequence)], strict=True):
         rows = sequence[start:stop]
-        row = [stored(column.slice(rows[0], 1))[0].as_py() for column in values]
+        row = [to_stored_values(column.slice(rows[0], 1))[0].as_py() for column in values]
         part = batch if len(bounds) == 1 else batch.take(pa.array(rows))
-        yield _partition(row, spec, schema), part
+        yield _build_partition(row, spec, schema), part
 
 
-def _values(batch: pa.RecordBatch, field: PartitionField, schema: Schema) -> pa.Array:
+def _partition_values(batch: pa.RecordBatch, field: PartitionField, schema: Schema) -> pa.Array:
     if isinstance(field.transform, VoidTransform):
         # What it was of may be gone from the schema.
         return pa.nulls(batch.num_rows, pa.int32())
     source = schema.find_field(field.source_id)
-    column = column_of(batch, str(schema.find_column_name(field.source_id)))
+    column = read_column(batch, str(schema.find_column_name(field.source_id)))
     return field.transform.pyarrow_transform(source.field_type)(column)
 
 
-def _partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Partition:
+def _build_partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Partition:
     folders, values = list[str](), list[Any]()
     for field, value in zip(spec.fields, row, strict=True):
         if isinstance(field.transform, VoidTransform):
             values.append(None)
             continue
         source = schema.find_field(field.source_id).field_type
-        told = None if value is None else as_json(_result_type(field, source), value)
-        folders.append(_folder(field, source, value, told))
+        told = None if value is None else encode_json(_result_type(field, source), value)
+        folders.append(_folder_name(field, source, value, told))
         values.append(told)
     return Partition("/".join(folders), tuple(values))
 
 
-def _folder(field: PartitionField, source: IcebergType, value: Any, told: Any) -> str:
+def _folder_name(field: PartitionField, source: IcebergType, value: Any, told: Any) -> str:
     """Name a partition's folder; nothing reads it."""
     if value is not None and isinstance(field.transform, HourTransform):
-        text = f"{civil(value // 24)}-{value % 24:02d}"
-    elif isinstance(source, _TOLD) and isinstance(told, str):
+        text = f"{format_date(value // 24)}-{value % 24:02d}"
+    elif isinstance(source, _JSON_NAMED_TYPES) and isinstance(told, str):
         text = told
     else:
         text = field.transform.to_human_string(source, value)
     name = f"{quote_plus(field.name)}={quote_plus(text)}"
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{sha256(name.encode()).hexdigest()[:16]}"
+    return (
+        name
+        if len(name) <= _MAX_FOLDER_CHARS
+        else f"{name[:_MAX_FOLDER_CHARS]}-{sha256(name.encode()).hexdigest()[:16]}"
+    )
 
 
 def _result_type(field: PartitionField, source: IcebergType) -> PrimitiveType:

@@ -21,20 +21,20 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 
 from connector.errors import FatalError
-from connector.iceberg.catalog.file_io import storage
+from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import arrow_schema
+from connector.iceberg.types.arrow_types import to_arrow_schema
 from connector.iceberg.write import deletion_vectors
 from connector.iceberg.write.partitioning import Partition
 from connector.iceberg.write.rolling_file import FileKind, RollingFile
 
-_PATH, _POSITION = 2147483546, 2147483545
-_SCHEMA = Schema(
-    NestedField(_PATH, "file_path", StringType(), required=True),
-    NestedField(_POSITION, "pos", LongType(), required=True),
+_PATH_FIELD_ID, _POSITION_FIELD_ID = 2147483546, 2147483545
+_DELETE_SCHEMA = Schema(
+    NestedField(_PATH_FIELD_ID, "file_path", StringType(), required=True),
+    NestedField(_POSITION_FIELD_ID, "pos", LongType(), required=True),
 )
-_COLUMNS = arrow_schema(_SCHEMA)
-_METRICS = {f"write.metadata.metrics.column.{name}": "full" for name in _COLUMNS.names}
+_DELETE_COLUMNS = to_arrow_schema(_DELETE_SCHEMA)
+_METRICS_PROPERTIES = {f"write.metadata.metrics.column.{name}": "full" for name in _DELETE_COLUMNS.names}
 """Readers go by the whole path."""
 
 
@@ -52,7 +52,7 @@ class PositionDeletes:
 
 
 @attrs.frozen
-class DataFilePlace:
+class DataFileDeletes:
     """What a delete of positions has to know of their data file: where it belongs, and what is deleted already."""
 
     spec_id: int
@@ -64,7 +64,7 @@ class PositionDeleteWriter:
     """Writes one table's position deletes in one task; a data file's positions come one after the other."""
 
     def __init__(
-        self, layout: TableLayout, label: str, places: Mapping[str, DataFilePlace], *, as_vectors: bool
+        self, layout: TableLayout, label: str, places: Mapping[str, DataFileDeletes], *, as_vectors: bool
     ) -> None:
         """Prepare; nothing is opened before positions come.
 
@@ -74,10 +74,10 @@ class PositionDeleteWriter:
             places: every data file that positions may be of, by path.
             as_vectors: write deletion vectors (format v3) instead of files.
         """
-        self._layout = attrs.evolve(layout, properties={**layout.properties, **_METRICS})
+        self._layout = attrs.evolve(layout, properties={**layout.properties, **_METRICS_PROPERTIES})
         self._label, self._places = label, places
-        self._io = storage(layout.io_properties, layout.data_path)
-        self._puffin = _Puffin(self._layout, self._io, label) if as_vectors else None
+        self._io = file_io_for(layout.io_properties, layout.data_path)
+        self._puffin = _PuffinWriter(self._layout, self._io, label) if as_vectors else None
         self._path, self._positions = "", BitMap64()
 
     def take(self, files: pa.Array, positions: pa.Array) -> Iterator[bytes]:
@@ -106,45 +106,45 @@ class PositionDeleteWriter:
         place = self._places[path]
         for before in place.deletes:
             if self._puffin is not None or before.alone:
-                positions |= deleted(self._io, before, path)
+                positions |= read_deleted_positions(self._io, before, path)
         if self._puffin is not None:
             yield from self._puffin.add(path, place, positions)
         else:
             yield from self._file(path, place, positions)
 
-    def _file(self, path: str, place: DataFilePlace, positions: BitMap64) -> Iterator[bytes]:
+    def _file(self, path: str, place: DataFileDeletes, positions: BitMap64) -> Iterator[bytes]:
         kind = FileKind(
             "position-deletes",
             place.spec_id,
-            _SCHEMA,
-            _COLUMNS,
+            _DELETE_SCHEMA,
+            _DELETE_COLUMNS,
             self._layout.target_delete_file_size_bytes,
             referenced=path,
         )
         file = RollingFile(self._layout, kind, Partition("", place.partition), self._label)
         at = pa.array(np.asarray(positions.to_array()).astype(np.int64))
-        file.write(pa.RecordBatch.from_arrays([pa.repeat(path, len(at)), at], schema=_COLUMNS))
+        file.write(pa.RecordBatch.from_arrays([pa.repeat(path, len(at)), at], schema=_DELETE_COLUMNS))
         yield from file.close()
 
 
-class _Puffin:
+class _PuffinWriter:
     """Puffin files of vectors, one after the other, each about the target size of delete files."""
 
     def __init__(self, layout: TableLayout, io: FileIO, label: str) -> None:
         self._layout, self._io, self._label = layout, io, label
         self._stream: OutputStream | None = None
         self._path, self._written_bytes = "", 0
-        self._blobs: list[tuple[deletion_vectors.Blob, DataFilePlace]] = []
+        self._blobs: list[tuple[deletion_vectors.VectorBlob, DataFileDeletes]] = []
 
-    def add(self, path: str, place: DataFilePlace, positions: BitMap64) -> Iterator[bytes]:
+    def add(self, path: str, place: DataFileDeletes, positions: BitMap64) -> Iterator[bytes]:
         """Write a vector; gives descriptions when the file is full."""
         if self._stream is None:
             self._path = f"{self._layout.data_path}/{self._label}-{uuid.uuid4().hex}-deletes.puffin"
             self._stream = self._io.new_output(self._path).create()
-            self._stream.write(deletion_vectors.BEGIN)
-            self._written_bytes = len(deletion_vectors.BEGIN)
-        blob = deletion_vectors.encoded(positions)
-        self._blobs.append((deletion_vectors.Blob(path, self._written_bytes, len(blob), len(positions)), place))
+            self._stream.write(deletion_vectors.PUFFIN_MAGIC)
+            self._written_bytes = len(deletion_vectors.PUFFIN_MAGIC)
+        blob = deletion_vectors.encode_vector(positions)
+        self._blobs.append((deletion_vectors.VectorBlob(path, self._written_bytes, len(blob), len(positions)), place))
         self._stream.write(blob)
         self._written_bytes += len(blob)
         if self._written_bytes >= self._layout.target_delete_file_size_bytes:
@@ -154,7 +154,7 @@ class _Puffin:
         """Finish the file and describe its vectors."""
         if self._stream is None:
             return
-        end = deletion_vectors.footer([blob for blob, _ in self._blobs])
+        end = deletion_vectors.encode_footer([blob for blob, _ in self._blobs])
         self._stream.write(end)
         self._stream.close()
         size_bytes = self._written_bytes + len(end)
@@ -176,7 +176,7 @@ class _Puffin:
         self._stream, self._blobs = None, []
 
 
-def deleted(io: FileIO, file: PositionDeletes, data_file: str) -> BitMap64:
+def read_deleted_positions(io: FileIO, file: PositionDeletes, data_file: str) -> BitMap64:
     """Read which positions of a data file are deleted.
 
     Raises:
@@ -186,11 +186,11 @@ def deleted(io: FileIO, file: PositionDeletes, data_file: str) -> BitMap64:
     if file.offset is not None and file.size_bytes is not None:
         with io.new_input(file.path).open() as stream:
             stream.seek(file.offset)
-            return deletion_vectors.decoded(stream.read(file.size_bytes))
-    return BitMap64(np.concatenate([np.zeros(0, np.uint64), *_positions(io, file, data_file)]))
+            return deletion_vectors.decode_vector(stream.read(file.size_bytes))
+    return BitMap64(np.concatenate([np.zeros(0, np.uint64), *_read_delete_file(io, file, data_file)]))
 
 
-def _positions(io: FileIO, file: PositionDeletes, data_file: str) -> Iterable[Any]:
+def _read_delete_file(io: FileIO, file: PositionDeletes, data_file: str) -> Iterable[Any]:
     if not file.path.endswith(".parquet"):
         raise FatalError(
             f"position delete file {file.path} is no Parquet: set write.delete.format.default to parquet and "

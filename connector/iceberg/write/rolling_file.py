@@ -17,12 +17,12 @@ import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream
 from pyiceberg.schema import Schema
 
-from connector.iceberg.catalog.file_io import storage
-from connector.iceberg.catalog.table_layout import DataFormat, TableLayout, schema_of
+from connector.iceberg.catalog.file_io import file_io_for
+from connector.iceberg.catalog.table_layout import DataFormat, TableLayout, parse_schema
 from connector.iceberg.write.formats.avro import AvroFile
 from connector.iceberg.write.formats.parquet import ParquetFile
 from connector.iceberg.write.partitioning import Partition
-from connector.iceberg.write.sorting import in_order, sortable
+from connector.iceberg.write.sorting import is_sortable, sort_rows
 
 ROW_GROUP_BYTES = 32 * 1024**2
 """Arrow bytes gathered before a row group is written: bounds a task's memory, and small enough to stay in it."""
@@ -63,7 +63,7 @@ class FileKind:
     @staticmethod
     def equality_deletes(layout: TableLayout) -> FileKind:
         """Keys of rows that are gone, under the unpartitioned spec: a global delete (spec, "Equality Delete Files")."""
-        schema = _selected(layout.schema_json, layout.keys)
+        schema = _select_columns(layout.schema_json, layout.keys)
         columns = pa.schema(layout.key_fields)
         ids = tuple(sorted(field.field_id for field in schema.fields))
         return FileKind(
@@ -84,8 +84,8 @@ class RollingFile:
             label: goes into file names, unique per task attempt.
         """
         self._layout, self._kind, self._partition, self._label = layout, kind, partition, label
-        self._io: FileIO = storage(layout.io_properties, layout.data_path)
-        self._sorts = not kind.equality_ids and sortable(layout.order, kind.schema)
+        self._io: FileIO = file_io_for(layout.io_properties, layout.data_path)
+        self._sorts = not kind.equality_ids and is_sortable(layout.order, kind.schema)
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self._file: ParquetFile | AvroFile | None = None
@@ -109,7 +109,7 @@ class RollingFile:
         assert self._file is not None and self._stream is not None
         table = pa.Table.from_batches(self._waiting, self._kind.columns)
         if self._sorts:
-            table = in_order(table, self._layout.order, self._kind.schema)
+            table = sort_rows(table, self._layout.order, self._kind.schema)
         self._file.write(table)
         self._pieces += 1
         self._waiting, self.waiting_bytes = [], 0
@@ -140,11 +140,11 @@ class RollingFile:
         self._stream.close()
         # What was gathered is sorted each time: a file of several such pieces is not sorted as a whole.
         order_id = self._layout.order.order_id if self._sorts and self._pieces == 1 else None
-        self._done.append(describe(self._kind, self._partition, self._path, size_bytes, told, order_id))
+        self._done.append(describe_file(self._kind, self._partition, self._path, size_bytes, told, order_id))
         self._file = self._stream = None
 
 
-def describe(
+def describe_file(
     kind: FileKind,
     partition: Partition,
     path: str,
@@ -161,12 +161,12 @@ def describe(
         "partition": partition.json,
         "file-size-in-bytes": size_bytes,
         "record-count": statistics["record_count"],
-        "column-sizes": _by_id(statistics["column_sizes"]),
-        "value-counts": _by_id(statistics["value_counts"]),
-        "null-value-counts": _by_id(statistics["null_value_counts"]),
-        "nan-value-counts": _by_id(statistics["nan_value_counts"]),
-        "lower-bounds": _by_id({k: v.hex().upper() for k, v in statistics["lower_bounds"].items()}),
-        "upper-bounds": _by_id({k: v.hex().upper() for k, v in statistics["upper_bounds"].items()}),
+        "column-sizes": _to_key_values(statistics["column_sizes"]),
+        "value-counts": _to_key_values(statistics["value_counts"]),
+        "null-value-counts": _to_key_values(statistics["null_value_counts"]),
+        "nan-value-counts": _to_key_values(statistics["nan_value_counts"]),
+        "lower-bounds": _to_key_values({k: v.hex().upper() for k, v in statistics["lower_bounds"].items()}),
+        "upper-bounds": _to_key_values({k: v.hex().upper() for k, v in statistics["upper_bounds"].items()}),
     }
     if statistics["split_offsets"]:
         description["split-offsets"] = statistics["split_offsets"]
@@ -180,10 +180,10 @@ def describe(
 
 
 @lru_cache(maxsize=1024)
-def _selected(schema_json: str, columns: tuple[str, ...]) -> Schema:
-    schema = schema_of(schema_json)
+def _select_columns(schema_json: str, columns: tuple[str, ...]) -> Schema:
+    schema = parse_schema(schema_json)
     return schema.select(*columns) if columns else schema
 
 
-def _by_id(values: dict[int, Any]) -> dict[str, list[Any]]:
+def _to_key_values(values: dict[int, Any]) -> dict[str, list[Any]]:
     return {"keys": list(values), "values": list(values.values())}

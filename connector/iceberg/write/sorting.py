@@ -8,13 +8,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 
 
-def sortable(order: SortOrder, schema: Schema) -> bool:
+def is_sortable(order: SortOrder, schema: Schema) -> bool:
     """Tell whether rows can be put in this order here: there is one, and all of its columns are of the top level."""
     top = {field.field_id for field in schema.fields}
     return bool(order.fields) and all(field.source_id in top for field in order.fields)
 
 
-def in_order(rows: pa.Table, order: SortOrder, schema: Schema) -> pa.Table:
+def sort_rows(rows: pa.Table, order: SortOrder, schema: Schema) -> pa.Table:
     """Sort rows.
 
     Args:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.write.partitioning import Partition, split, unpartitioned
+from connector.iceberg.write.partitioning import Partition, split_by_partition, void_partition
 from connector.iceberg.write.rolling_file import FileKind, RollingFile
 
-OPEN_FILES = 32
+MAX_OPEN_FILES = 32
 """Partitions written at once per task: the least recently used file is finished when another partition comes."""
 
-WAITING_BYTES = 96 * 1024**2
+MAX_BUFFERED_BYTES = 96 * 1024**2
 """Arrow bytes that may wait over all partitions of a task; beyond it the fullest partition is written."""
 
 
@@ -35,16 +35,16 @@ class TableWriter:
 
     def rows(self, batch: pa.RecordBatch) -> None:
         """Write rows; the columns are the layout's, all of them, in order."""
-        for partition, part in split(batch, self._layout.spec, self._layout.schema):
+        for partition, part in split_by_partition(batch, self._layout.spec, self._layout.schema):
             self._file(partition).write(part)
-        while sum(file.waiting_bytes for file in self._open.values()) > WAITING_BYTES:
+        while sum(file.waiting_bytes for file in self._open.values()) > MAX_BUFFERED_BYTES:
             max(self._open.values(), key=lambda file: file.waiting_bytes).flush()
 
     def deletes(self, keys: pa.RecordBatch) -> None:
         """Write keys whose rows, in whatever partition, are gone once this is committed."""
         if self._deletes is None:
             kind = FileKind.equality_deletes(self._layout)
-            everywhere = unpartitioned(self._layout.delete_spec_fields)
+            everywhere = void_partition(self._layout.delete_spec_fields)
             self._deletes = RollingFile(self._layout, kind, everywhere, self._label)
         self._deletes.write(keys)
 
@@ -60,7 +60,7 @@ class TableWriter:
         file = self._open.pop(partition, None)
         if file is None:
             file = RollingFile(self._layout, FileKind.data(self._layout), partition, self._label)
-            if len(self._open) >= OPEN_FILES:
+            if len(self._open) >= MAX_OPEN_FILES:
                 _, oldest = self._open.popitem(last=False)
                 self._done.extend(oldest.close())
         self._open[partition] = file

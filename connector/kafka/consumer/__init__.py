@@ -1,6 +1,6 @@
 """Kafka's Fetch protocol on executors: offset ranges -> columns of records, without an object per record."""
 
-from connector.kafka.consumer.assignment import Feed, feed
-from connector.kafka.consumer.fetcher import Chunk
+from connector.kafka.consumer.assignment import PartitionAssignment, assign_ranges
+from connector.kafka.consumer.fetcher import FetchedRecords
 
-__all__ = ["Chunk", "Feed", "feed"]
+__all__ = ["FetchedRecords", "PartitionAssignment", "assign_ranges"]

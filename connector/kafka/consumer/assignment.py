@@ -7,66 +7,71 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from connector.kafka.consumer.broker_client import Address, client
-from connector.kafka.consumer.fetcher import Chunk, Reading, chunks
-from connector.kafka.consumer.offset_ranges import OffsetRange, shares
-from connector.kafka.consumer.protocol import READ_COMMITTED, READ_UNCOMMITTED, At
+from connector.kafka.consumer.broker_client import ClusterAddress, broker_client_for
+from connector.kafka.consumer.fetcher import FetchedRecords, FetchSettings, fetch_records
+from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
+from connector.kafka.consumer.protocol import READ_COMMITTED, READ_UNCOMMITTED, TopicPartitionKey
 from connector.settings import KafkaSettings
 
 EVENTS_PER_TASK = 20_000
 """Below this many events a further task costs more than it gains."""
 
 TASKS_PER_CORE = 2
-MOST_EVENTS_PER_TASK = 250_000
+MAX_EVENTS_PER_TASK = 250_000
 
-MIXED_BYTES = 40 * 1024**2
+MIXED_FETCH_BYTES = 40 * 1024**2
 """A fetch of a topic whose records are of many tables: what is done per table and fetch is done less often."""
 
-_ISOLATION = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
+_ISOLATION_LEVELS = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
 
 
 @attrs.frozen
-class Feed:
+class PartitionAssignment:
     """Offset ranges of a cluster by task; small enough to go with every task."""
 
-    address: Address
-    how: Reading
+    address: ClusterAddress
+    how: FetchSettings
     shares: tuple[tuple[OffsetRange, ...], ...]
 
-    def chunks(self, task: int) -> Iterator[Chunk]:
+    def chunks(self, task: int) -> Iterator[FetchedRecords]:
         """Give the records of one task's share, on an executor.
 
         Raises:
-            RetriableError, GapError, FatalError: see `consumer.fetcher.chunks`.
+            RetriableError, GapError, FatalError: see `consumer.fetcher.fetch_records`.
         """
         for wanted in self.shares[task]:
-            yield from chunks(client(self.address), wanted, self.how)
+            yield from fetch_records(broker_client_for(self.address), wanted, self.how)
 
-    def every(self) -> Iterator[Chunk]:
-        """Give the records of all shares, one after the other; raises what `chunks` does."""
+    def all_records(self) -> Iterator[FetchedRecords]:
+        """Give the records of all shares, one after the other; raises what `fetch_records` does."""
         for task in range(len(self.shares)):
             yield from self.chunks(task)
 
 
-def feed(
-    kafka: KafkaSettings, start: Mapping[At, int], end: Mapping[At, int], cores: int, *, mixed: bool = False
-) -> Feed:
+def assign_ranges(
+    kafka: KafkaSettings,
+    start: Mapping[TopicPartitionKey, int],
+    end: Mapping[TopicPartitionKey, int],
+    cores: int,
+    *,
+    mixed: bool = False,
+) -> PartitionAssignment:
     """Deal the offsets from `start` up to, not including, `end` out to tasks; `mixed` records are of many tables.
 
     A topic-partition without a start is new: it is read from offset 0, and is a gap error if that is gone.
     """
     ranges = [OffsetRange(*at, start.get(at, 0), last) for at, last in sorted(end.items())]
     java = kafka.consumer
-    how = Reading(isolation=_ISOLATION[java.get("isolation.level", "read_committed").lower()])
+    how = FetchSettings(isolation=_ISOLATION_LEVELS[java.get("isolation.level", "read_committed").lower()])
     if mixed:
-        how = attrs.evolve(how, partition_bytes=MIXED_BYTES)
+        how = attrs.evolve(how, partition_bytes=MIXED_FETCH_BYTES)
     if "max.partition.fetch.bytes" in java:
         how = attrs.evolve(how, partition_bytes=int(java["max.partition.fetch.bytes"]))
-    dealt = shares(ranges, tasks(sum(map(len, ranges)), cores))
-    return Feed(Address.of(kafka.client("consumer")), how, tuple(dealt))
+    dealt = assign_to_tasks(ranges, count_tasks(sum(map(len, ranges)), cores))
+    return PartitionAssignment(ClusterAddress.of(kafka.client("consumer")), how, tuple(dealt))
 
 
-def tasks(events: int, cores: int) -> int:
+def count_tasks(events: int, cores: int) -> int:
     """Give how many tasks read so many events at most."""
     wanted = math.ceil(events / EVENTS_PER_TASK)
-    return max(1, min(wanted, max(TASKS_PER_CORE * cores, math.ceil(events / MOST_EVENTS_PER_TASK))))
+    return max(1, min(wanted, max(TASKS_PER_CORE * cores, math.ceil(events / MAX_EVENTS_PER_TASK))))

@@ -15,38 +15,38 @@ import attrs
 from connector.errors import FatalError, RetriableError
 from connector.kafka.consumer import protocol as messages
 from connector.kafka.consumer import sasl, tls
-from connector.kafka.consumer.protocol import Answer, At
+from connector.kafka.consumer.protocol import ResponseReader, TopicPartitionKey
 
-_CLIENT = "icebridge"
+_CLIENT_ID = "icebridge"
 _TIMEOUT_S = 10.0
-_LARGEST_BYTES = 1 << 30
-_SIZE = struct.Struct(">i")
-Host = tuple[str, int]
+_MAX_RESPONSE_BYTES = 1 << 30
+_SIZE_FORMAT = struct.Struct(">i")
+HostPort = tuple[str, int]
 
 
 @attrs.frozen
-class Address:
+class ClusterAddress:
     """Where a cluster is and how to log in: librdkafka's settings, hashable."""
 
     settings: tuple[tuple[str, str], ...] = attrs.field(repr=False)
 
     @classmethod
-    def of(cls, settings: Mapping[str, str]) -> Address:
+    def of(cls, settings: Mapping[str, str]) -> ClusterAddress:
         """Keep settings."""
         return cls(tuple(sorted(settings.items())))
 
     @property
-    def hosts(self) -> list[Host]:
+    def hosts(self) -> list[HostPort]:
         """The brokers to begin with."""
         servers = dict(self.settings)["bootstrap.servers"]
         split = (server.strip().rpartition(":") for server in servers.split(","))
         return [(host.removeprefix("[").removesuffix("]").rpartition("://")[2], int(port)) for host, _, port in split]
 
 
-class Connection:
+class BrokerConnection:
     """One socket to one broker."""
 
-    def __init__(self, host: Host, address: Address) -> None:
+    def __init__(self, host: HostPort, address: ClusterAddress) -> None:
         """Connect and log in. OSError when the broker is away; FatalError when it refuses us."""
         self._settings = dict(address.settings)
         self._number = self._answered = 0
@@ -56,7 +56,7 @@ class Connection:
         protocol = self._settings.get("security.protocol", "PLAINTEXT").upper()
         try:
             if protocol.endswith("SSL"):
-                self._socket = tls.context(self._settings).wrap_socket(self._socket, server_hostname=host[0])
+                self._socket = tls.build_ssl_context(self._settings).wrap_socket(self._socket, server_hostname=host[0])
             if protocol.startswith("SASL"):
                 self._login()
         except BaseException:
@@ -66,20 +66,20 @@ class Connection:
     def send(self, kind: tuple[int, int], body: bytes) -> None:
         """Send a request; its answer is the next that `receive` gives."""
         self._number += 1
-        self._socket.sendall(messages.request(kind, self._number, _CLIENT, body))
+        self._socket.sendall(messages.encode_request(kind, self._number, _CLIENT_ID, body))
 
-    def receive(self) -> Answer:
+    def receive(self) -> ResponseReader:
         """Wait for the answer to the oldest request. OSError when the connection ends."""
-        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
-        if not _SIZE.size <= size <= _LARGEST_BYTES:
+        (size,) = _SIZE_FORMAT.unpack(self._receive_exactly(_SIZE_FORMAT.size))
+        if not _SIZE_FORMAT.size <= size <= _MAX_RESPONSE_BYTES:
             raise ConnectionError(f"an answer of {size} bytes; is this port a Kafka broker's, and the protocol right?")
-        answer = Answer(memoryview(self._exactly(size)))
+        answer = ResponseReader(memoryview(self._receive_exactly(size)))
         self._answered += 1
         if answer.number("i") != self._answered:
             raise ConnectionError("an answer to another request")
         return answer
 
-    def ask(self, kind: tuple[int, int], body: bytes) -> Answer:
+    def ask(self, kind: tuple[int, int], body: bytes) -> ResponseReader:
         """Send a request and wait for its answer."""
         self.send(kind, body)
         return self.receive()
@@ -88,7 +88,7 @@ class Connection:
         """Hang up."""
         self._socket.close()
 
-    def _exactly(self, size: int) -> bytearray:
+    def _receive_exactly(self, size: int) -> bytearray:
         data = bytearray(size)
         view, at = memoryview(data), 0
         while at < size:
@@ -100,14 +100,14 @@ class Connection:
 
     def _login(self) -> None:
         mechanism = self._settings["sasl.mechanisms"]
-        answer = self.ask(messages.HANDSHAKE, messages.text(mechanism))
+        answer = self.ask(messages.SASL_HANDSHAKE, messages.encode_text(mechanism))
         if answer.number("h"):
             raise FatalError(f"the broker does not take logins by {mechanism}")
-        talk = sasl.conversation(mechanism, self._settings["sasl.username"], self._settings["sasl.password"])
+        talk = sasl.start_exchange(mechanism, self._settings["sasl.username"], self._settings["sasl.password"])
         try:
             message = next(talk)
             while True:
-                answer = self.ask(messages.AUTHENTICATE, _SIZE.pack(len(message)) + message)
+                answer = self.ask(messages.SASL_AUTHENTICATE, _SIZE_FORMAT.pack(len(message)) + message)
                 if answer.number("h"):
                     raise FatalError(f"the broker refused the login by {mechanism}: {answer.text()}")
                 answer.text()
@@ -118,16 +118,16 @@ class Connection:
             raise FatalError(f"login by {mechanism}: {error}") from error
 
 
-class Clients:
+class BrokerClient:
     """Connections to the brokers of one cluster, and the leaders of topic-partitions as last heard."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ClusterAddress) -> None:
         """Nothing is opened before it is needed."""
         self._address = address
-        self._open: dict[Host, Connection] = {}
-        self._leaders: dict[At, Host] = {}
+        self._open: dict[HostPort, BrokerConnection] = {}
+        self._leaders: dict[TopicPartitionKey, HostPort] = {}
 
-    def leader(self, at: At) -> Host:
+    def leader(self, at: TopicPartitionKey) -> HostPort:
         """Give the broker that leads a topic-partition.
 
         Raises:
@@ -135,38 +135,38 @@ class Clients:
             FatalError: we may not know.
         """
         if at not in self._leaders:
-            self._learn([at[0]])
+            self._refresh_leaders([at[0]])
         if at not in self._leaders:
             raise RetriableError(f"{at[0]}-{at[1]} has no leader now")
         return self._leaders[at]
 
-    def forget(self, at: At) -> None:
+    def forget(self, at: TopicPartitionKey) -> None:
         """Ask anew who leads it."""
         self._leaders.pop(at, None)
 
-    def connection(self, host: Host) -> Connection:
+    def connection(self, host: HostPort) -> BrokerConnection:
         """Give the connection to a broker. OSError when it is away."""
         if host not in self._open:
-            self._open[host] = Connection(host, self._address)
+            self._open[host] = BrokerConnection(host, self._address)
         return self._open[host]
 
-    def drop(self, host: Host) -> None:
+    def drop(self, host: HostPort) -> None:
         """Close a connection that failed, or that holds an answer nobody waits for."""
         if host in self._open:
             self._open.pop(host).close()
 
-    def _learn(self, topics: Sequence[str]) -> None:
+    def _refresh_leaders(self, topics: Sequence[str]) -> None:
         reasons = []
         for host in dict.fromkeys([*self._open, *self._address.hosts]):
             try:
-                answer = self.connection(host).ask(messages.METADATA, messages.metadata_request(topics))
-                found = messages.metadata_of(answer)
+                answer = self.connection(host).ask(messages.METADATA, messages.encode_metadata_request(topics))
+                found = messages.parse_metadata(answer)
             except (OSError, struct.error) as error:
                 self.drop(host)
                 reasons.append(f"{host[0]}:{host[1]}: {error}")
                 continue
             for at, (error_code, broker) in found.leaders.items():
-                if error_code in _FORBIDDEN:
+                if error_code in _AUTHORIZATION_ERRORS:
                     raise FatalError(f"topic {at[0]}: not allowed to read it (Kafka's error {error_code})")
                 if broker in found.brokers:
                     self._leaders[at] = found.brokers[broker]
@@ -174,10 +174,10 @@ class Clients:
         raise RetriableError(f"no broker answers: {'; '.join(reasons)}")
 
 
-_FORBIDDEN = frozenset({29, 30, 31})
+_AUTHORIZATION_ERRORS = frozenset({29, 30, 31})
 
 
 @cache
-def client(address: Address) -> Clients:
+def broker_client_for(address: ClusterAddress) -> BrokerClient:
     """Give the process's connections to a cluster."""
-    return Clients(address)
+    return BrokerClient(address)

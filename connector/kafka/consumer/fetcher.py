@@ -14,28 +14,34 @@ import attrs
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.consumer import protocol
-from connector.kafka.consumer.broker_client import Clients, Host
+from connector.kafka.consumer.broker_client import BrokerClient, HostPort
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.protocol import Fetched
-from connector.kafka.consumer.record_batches import Batch, Unreadable, batches, committed, unpacked
-from connector.kafka.consumer.record_columns import Records, Section, records
+from connector.kafka.consumer.protocol import FetchedPartition
+from connector.kafka.consumer.record_batches import (
+    RecordBatch,
+    UnreadableRecords,
+    decompress,
+    drop_aborted,
+    parse_batches,
+)
+from connector.kafka.consumer.record_columns import BatchSection, RecordColumns, read_records
 
-_OUT_OF_RANGE = 1
-_UNKNOWN = -1
-_PASSING = frozenset({_UNKNOWN, 3, 5, 6, 7, 8, 9, 13, 56, 74, 75, 76, 78, 100, 103})
+_OFFSET_OUT_OF_RANGE = 1
+_UNKNOWN_ERROR = -1
+_TRANSIENT_ERRORS = frozenset({_UNKNOWN_ERROR, 3, 5, 6, 7, 8, 9, 13, 56, 74, 75, 76, 78, 100, 103})
 """Errors after which another try may succeed, mostly with another leader (Kafka's protocol, "Error Codes")."""
 
-_WAIT_MS = 500
+_FETCH_WAIT_MS = 500
 _BACK_OFF_S = 0.1
-_PATIENCE_S = 30.0
-_LONGEST_THROTTLE_S = 30.0
+_RETRY_TIMEOUT_S = 30.0
+_MAX_THROTTLE_S = 30.0
 
-UNPACKED_BYTES = 32 * 1024**2
+MAX_DECOMPRESSED_BYTES = 32 * 1024**2
 """Packed batches are handed on when they are together this large; one batch is never cut."""
 
 
 @attrs.frozen
-class Reading:
+class FetchSettings:
     """How to read: `partition_bytes` a fetch at most, unless one batch is larger."""
 
     isolation: int = protocol.READ_COMMITTED
@@ -43,15 +49,15 @@ class Reading:
 
 
 @attrs.frozen(eq=False)
-class Chunk:
+class FetchedRecords:
     """Records of one topic-partition, in order of offsets."""
 
     topic: str
     partition: int
-    records: Records
+    records: RecordColumns
 
 
-def chunks(clients: Clients, wanted: OffsetRange, how: Reading) -> Iterator[Chunk]:
+def fetch_records(clients: BrokerClient, wanted: OffsetRange, how: FetchSettings) -> Iterator[FetchedRecords]:
     """Give the records of a range.
 
     Raises:
@@ -59,37 +65,37 @@ def chunks(clients: Clients, wanted: OffsetRange, how: Reading) -> Iterator[Chun
         GapError: the range is gone.
         FatalError: we may not read it, or cannot.
     """
-    fetches = _Fetches(clients, wanted, how)
+    fetches = _RangeFetcher(clients, wanted, how)
     try:
         yield from fetches
     finally:
         fetches.close()
 
 
-class _Fetches:
+class _RangeFetcher:
     """The fetches of one range, one ahead of what is worked on."""
 
-    def __init__(self, clients: Clients, wanted: OffsetRange, how: Reading) -> None:
+    def __init__(self, clients: BrokerClient, wanted: OffsetRange, how: FetchSettings) -> None:
         self._clients, self._wanted, self._how = clients, wanted, how
         self._at = (wanted.topic, wanted.partition)
         self._place = f"{wanted.topic}-{wanted.partition}"
         self._next = wanted.start
-        self._asked: Host | None = None
+        self._asked: HostPort | None = None
         self._failing_since: float | None = None
 
-    def __iter__(self) -> Iterator[Chunk]:
+    def __iter__(self) -> Iterator[FetchedRecords]:
         while self._next < self._wanted.end:
-            found = self._received()
+            found = self._receive()
             if found is None:
                 continue
             first = self._next
             try:
-                listed = list(batches(found.data))
+                listed = list(parse_batches(found.data))
                 self._advance(listed, found)
-                self._ask_ahead()
+                self._fetch_ahead()
                 for some in self._records(self._committed(listed, found), found.data, first):
-                    yield Chunk(*self._at, some)
-            except Unreadable as error:
+                    yield FetchedRecords(*self._at, some)
+            except UnreadableRecords as error:
                 raise FatalError(f"{self._place} from offset {first}: {error}") from error
 
     def close(self) -> None:
@@ -98,13 +104,13 @@ class _Fetches:
             self._clients.drop(self._asked)
             self._asked = None
 
-    def _received(self) -> Fetched | None:
+    def _receive(self) -> FetchedPartition | None:
         """Give the next answer that is good; None when it has to be asked again."""
         try:
             if self._asked is None:
                 self._ask()
             assert self._asked is not None
-            throttle_ms, error, found = protocol.fetched(self._clients.connection(self._asked).receive())
+            throttle_ms, error, found = protocol.parse_fetch(self._clients.connection(self._asked).receive())
             self._asked = None
         except (OSError, RetriableError, struct.error) as failure:
             self.close()
@@ -113,22 +119,22 @@ class _Fetches:
         one = found.get(self._at)
         if not error and one is None and throttle_ms:
             # A quota: the broker answers nothing, and listens again after this time (KIP-219).
-            time.sleep(min(throttle_ms / 1000, _LONGEST_THROTTLE_S))
+            time.sleep(min(throttle_ms / 1000, _MAX_THROTTLE_S))
             return None
-        return self._judged(one, error or (one.error if one else _UNKNOWN))
+        return self._judged(one, error or (one.error if one else _UNKNOWN_ERROR))
 
-    def _judged(self, one: Fetched | None, code: int) -> Fetched | None:
+    def _judged(self, one: FetchedPartition | None, code: int) -> FetchedPartition | None:
         if code == 0:
             return one
         reason = f"Kafka's error {code}"
-        if code == _OUT_OF_RANGE:
-            reason = self._why_out_of_range()
-        elif code not in _PASSING:
+        if code == _OFFSET_OUT_OF_RANGE:
+            reason = self._explain_out_of_range()
+        elif code not in _TRANSIENT_ERRORS:
             raise FatalError(f"{self._place} cannot be read from offset {self._next}: Kafka's error {code}")
         self._again(reason)
         return None
 
-    def _why_out_of_range(self) -> str:
+    def _explain_out_of_range(self) -> str:
         """Ask who leads now where the log begins: a broker that has just begun to lead, or leads no more, may err.
 
         Raises:
@@ -138,8 +144,10 @@ class _Fetches:
         host = None
         try:
             host = self._clients.leader(self._at)
-            answer = self._clients.connection(host).ask(protocol.LIST_OFFSETS, protocol.oldest_request(self._at))
-            error, oldest = protocol.oldest_of(answer)
+            answer = self._clients.connection(host).ask(
+                protocol.LIST_OFFSETS, protocol.encode_earliest_offset_request(self._at)
+            )
+            error, oldest = protocol.parse_earliest_offset(answer)
         except (OSError, RetriableError, struct.error) as failure:
             if host is not None:
                 self._clients.drop(host)
@@ -154,11 +162,11 @@ class _Fetches:
     def _ask(self) -> None:
         how = self._how
         host = self._clients.leader(self._at)
-        body = protocol.fetch_request({self._at: self._next}, how.isolation, _WAIT_MS, how.partition_bytes)
+        body = protocol.encode_fetch_request({self._at: self._next}, how.isolation, _FETCH_WAIT_MS, how.partition_bytes)
         self._asked = host
         self._clients.connection(host).send(protocol.FETCH, body)
 
-    def _ask_ahead(self) -> None:
+    def _fetch_ahead(self) -> None:
         if self._next < self._wanted.end:
             try:
                 self._ask()
@@ -167,44 +175,44 @@ class _Fetches:
 
     def _again(self, reason: str) -> None:
         self._clients.forget(self._at)
-        self._be_patient(reason)
+        self._check_retry_timeout(reason)
         time.sleep(_BACK_OFF_S)
 
-    def _be_patient(self, reason: str) -> None:
+    def _check_retry_timeout(self, reason: str) -> None:
         """Count the time since the first failure after the last progress."""
         now = time.monotonic()
         self._failing_since = self._failing_since or now
-        if now - self._failing_since > _PATIENCE_S:
+        if now - self._failing_since > _RETRY_TIMEOUT_S:
             raise RetriableError(f"{self._place} stays unread at offset {self._next}: {reason}")
 
-    def _advance(self, listed: list[Batch], found: Fetched) -> None:
+    def _advance(self, listed: list[RecordBatch], found: FetchedPartition) -> None:
         if not listed and len(found.data):
-            raise Unreadable("a fetch holds no whole record batch")
+            raise UnreadableRecords("a fetch holds no whole record batch")
         if not listed:
-            self._be_patient("the broker has nothing there")
+            self._check_retry_timeout("the broker has nothing there")
             return
         if listed[-1].last < self._next:
-            raise Unreadable(f"a fetch ends at offset {listed[-1].last} already")
+            raise UnreadableRecords(f"a fetch ends at offset {listed[-1].last} already")
         self._next = listed[-1].last + 1
         self._failing_since = None
 
-    def _committed(self, listed: list[Batch], found: Fetched) -> list[Batch]:
+    def _committed(self, listed: list[RecordBatch], found: FetchedPartition) -> list[RecordBatch]:
         aborted = found.aborted if self._how.isolation == protocol.READ_COMMITTED else ()
-        return committed(listed, aborted, found.data)
+        return drop_aborted(listed, aborted, found.data)
 
-    def _records(self, found: list[Batch], data: memoryview, first: int) -> Iterator[Records]:
+    def _records(self, found: list[RecordBatch], data: memoryview, first: int) -> Iterator[RecordColumns]:
         """Read the records of batches; packed ones some at a time, as they may be much larger than the fetch."""
         kept = [batch for batch in found if batch.last >= first and batch.base < self._wanted.end]
-        if kept and not any(batch.packed for batch in kept):
-            sections = [Section(b.start, b.end, b.count, b.base) for b in kept]
-            yield records(data, sections, first, self._wanted.end)
+        if kept and not any(batch.is_compressed for batch in kept):
+            sections = [BatchSection(b.start, b.end, b.count, b.base) for b in kept]
+            yield read_records(data, sections, first, self._wanted.end)
             return
         parts: list[bytes | memoryview] = []
         sections, size = [], 0
         for batch in kept:
-            parts.append(unpacked(batch, data))
-            sections.append(Section(size, size + len(parts[-1]), batch.count, batch.base))
+            parts.append(decompress(batch, data))
+            sections.append(BatchSection(size, size + len(parts[-1]), batch.count, batch.base))
             size += len(parts[-1])
-            if size >= UNPACKED_BYTES or batch is kept[-1]:
-                yield records(b"".join(parts), sections, first, self._wanted.end)
+            if size >= MAX_DECOMPRESSED_BYTES or batch is kept[-1]:
+                yield read_records(b"".join(parts), sections, first, self._wanted.end)
                 parts, sections, size = [], [], 0

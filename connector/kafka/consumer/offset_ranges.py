@@ -22,7 +22,7 @@ class OffsetRange:
         return self.end - self.start
 
 
-def shares(ranges: Sequence[OffsetRange], tasks: int) -> list[tuple[OffsetRange, ...]]:
+def assign_to_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[tuple[OffsetRange, ...]]:
     """Deal ranges out to at most so many tasks; one that is larger than a fair share is cut into even pieces.
 
     Small ranges stay whole and share tasks, so many small topics cost what one large one does.
@@ -31,7 +31,7 @@ def shares(ranges: Sequence[OffsetRange], tasks: int) -> list[tuple[OffsetRange,
     if not total:
         return []
     fair = max(1, -(-total // tasks))
-    pieces = sorted((p for r in ranges if len(r) for p in _pieces(r, fair)), key=lambda p: (-len(p), p))
+    pieces = sorted((p for r in ranges if len(r) for p in _cut_range(r, fair)), key=lambda p: (-len(p), p))
     heap = [(0, number) for number in range(min(tasks, len(pieces)))]
     dealt: list[list[OffsetRange]] = [[] for _ in heap]
     for piece in pieces:
@@ -41,7 +41,7 @@ def shares(ranges: Sequence[OffsetRange], tasks: int) -> list[tuple[OffsetRange,
     return [tuple(sorted(share)) for share in dealt]
 
 
-def _pieces(whole: OffsetRange, fair: int) -> list[OffsetRange]:
+def _cut_range(whole: OffsetRange, fair: int) -> list[OffsetRange]:
     count = -(-len(whole) // fair)
     cuts = [whole.start + len(whole) * i // count for i in range(count + 1)]
     return [attrs.evolve(whole, start=a, end=b) for a, b in pairwise(cuts)]

@@ -12,34 +12,34 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from connector.kafka.consumer.record_batches import Aborted
+from connector.kafka.consumer.record_batches import AbortedTransaction
 
-FETCH, LIST_OFFSETS, METADATA, HANDSHAKE, AUTHENTICATE = (1, 11), (2, 2), (3, 5), (17, 1), (36, 0)
+FETCH, LIST_OFFSETS, METADATA, SASL_HANDSHAKE, SASL_AUTHENTICATE = (1, 11), (2, 2), (3, 5), (17, 1), (36, 0)
 READ_COMMITTED, READ_UNCOMMITTED = 1, 0
-_OLDEST = -2
+_EARLIEST_TIMESTAMP = -2
 """Stands for the log's beginning in place of a time."""
 
-At = tuple[str, int]
+TopicPartitionKey = tuple[str, int]
 
 
 @attrs.frozen
-class Fetched:
+class FetchedPartition:
     """What a broker gave of one topic-partition."""
 
     error: int
-    aborted: tuple[Aborted, ...]
+    aborted: tuple[AbortedTransaction, ...]
     data: memoryview
 
 
 @attrs.frozen
-class Metadata:
+class ClusterMetadata:
     """Who leads: broker -> (host, port), and topic-partition -> (error, broker)."""
 
     brokers: Mapping[int, tuple[str, int]]
-    leaders: Mapping[At, tuple[int, int]]
+    leaders: Mapping[TopicPartitionKey, tuple[int, int]]
 
 
-class Answer:
+class ResponseReader:
     """Reads the fields of an answer in order."""
 
     def __init__(self, data: memoryview) -> None:
@@ -57,38 +57,38 @@ class Answer:
         """Give one number."""
         return self.numbers(layout)[0]
 
-    def window(self, size: int) -> memoryview:
+    def read_bytes(self, size: int) -> memoryview:
         """Give the next bytes; none for a negative size."""
         start, self._at = self._at, self._at + max(size, 0)
         return self._data[start : self._at]
 
     def text(self) -> str:
         """Give a text; empty where it is null."""
-        return str(self.window(self.number("h")), "utf-8")
+        return str(self.read_bytes(self.number("h")), "utf-8")
 
     def blob(self) -> bytes:
         """Give bytes."""
-        return bytes(self.window(self.number("i")))
+        return bytes(self.read_bytes(self.number("i")))
 
 
-def text(value: str) -> bytes:
+def encode_text(value: str) -> bytes:
     """Give a text with its length."""
     data = value.encode()
     return struct.pack(">h", len(data)) + data
 
 
-def request(kind: tuple[int, int], number: int, client: str, body: bytes) -> bytes:
+def encode_request(kind: tuple[int, int], number: int, client: str, body: bytes) -> bytes:
     """Give a request with its size and header."""
-    head = struct.pack(">hhi", *kind, number) + text(client)
+    head = struct.pack(">hhi", *kind, number) + encode_text(client)
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def metadata_request(topics: Sequence[str]) -> bytes:
+def encode_metadata_request(topics: Sequence[str]) -> bytes:
     """Ask who leads the partitions of topics; none is created."""
-    return struct.pack(">i", len(topics)) + b"".join(map(text, topics)) + b"\0"
+    return struct.pack(">i", len(topics)) + b"".join(map(encode_text, topics)) + b"\0"
 
 
-def metadata_of(answer: Answer) -> Metadata:
+def parse_metadata(answer: ResponseReader) -> ClusterMetadata:
     """Read the answer to that."""
     answer.number("i")
     brokers = {}
@@ -98,7 +98,7 @@ def metadata_of(answer: Answer) -> Metadata:
         answer.text()
     answer.text()
     answer.number("i")
-    leaders: dict[At, tuple[int, int]] = {}
+    leaders: dict[TopicPartitionKey, tuple[int, int]] = {}
     for _ in range(answer.number("i")):
         topic_error, topic = answer.number("h"), answer.text()
         answer.number("b")
@@ -110,15 +110,19 @@ def metadata_of(answer: Answer) -> Metadata:
             for _ in range(3):
                 answer.numbers(f"{answer.number('i')}i")
             leaders[topic, partition] = (error, leader)
-    return Metadata(brokers, leaders)
+    return ClusterMetadata(brokers, leaders)
 
 
-def oldest_request(at: At) -> bytes:
+def encode_earliest_offset_request(at: TopicPartitionKey) -> bytes:
     """Ask where a topic-partition's log begins; only its leader answers."""
-    return struct.pack(">ibi", -1, READ_UNCOMMITTED, 1) + text(at[0]) + struct.pack(">iiq", 1, at[1], _OLDEST)
+    return (
+        struct.pack(">ibi", -1, READ_UNCOMMITTED, 1)
+        + encode_text(at[0])
+        + struct.pack(">iiq", 1, at[1], _EARLIEST_TIMESTAMP)
+    )
 
 
-def oldest_of(answer: Answer) -> tuple[int, int]:
+def parse_earliest_offset(answer: ResponseReader) -> tuple[int, int]:
     """Read the answer to that: an error, and the offset."""
     answer.numbers("ii")
     answer.text()
@@ -126,7 +130,9 @@ def oldest_of(answer: Answer) -> tuple[int, int]:
     return error, offset
 
 
-def fetch_request(offsets: Mapping[At, int], isolation: int, wait_ms: int, partition_bytes: int) -> bytes:
+def encode_fetch_request(
+    offsets: Mapping[TopicPartitionKey, int], isolation: int, wait_ms: int, partition_bytes: int
+) -> bytes:
     """Ask for records of topic-partitions from these offsets on; at least one batch of one of them comes.
 
     No rack is told, so that leaders answer themselves (KIP-392).
@@ -135,12 +141,12 @@ def fetch_request(offsets: Mapping[At, int], isolation: int, wait_ms: int, parti
     for (topic, partition), offset in offsets.items():
         wanted = struct.pack(">iiqqi", partition, -1, offset, -1, partition_bytes)
         topics.setdefault(topic, []).append(wanted)
-    listed = b"".join(text(t) + struct.pack(">i", len(some)) + b"".join(some) for t, some in topics.items())
+    listed = b"".join(encode_text(t) + struct.pack(">i", len(some)) + b"".join(some) for t, some in topics.items())
     head = struct.pack(">iiiibii", -1, wait_ms, 1, partition_bytes, isolation, 0, -1)
-    return head + struct.pack(">i", len(topics)) + listed + struct.pack(">i", 0) + text("")
+    return head + struct.pack(">i", len(topics)) + listed + struct.pack(">i", 0) + encode_text("")
 
 
-def fetched(answer: Answer) -> tuple[int, int, dict[At, Fetched]]:
+def parse_fetch(answer: ResponseReader) -> tuple[int, int, dict[TopicPartitionKey, FetchedPartition]]:
     """Read the answer to that: throttle time (ms), the error of the whole, and what each topic-partition gave."""
     throttle_ms, error, _ = answer.numbers("ihi")
     found = {}
@@ -148,7 +154,7 @@ def fetched(answer: Answer) -> tuple[int, int, dict[At, Fetched]]:
         topic = answer.text()
         for _ in range(answer.number("i")):
             partition, fault, *_ = answer.numbers("ihqqq")
-            aborted = tuple(Aborted(*answer.numbers("qq")) for _ in range(answer.number("i")))
+            aborted = tuple(AbortedTransaction(*answer.numbers("qq")) for _ in range(answer.number("i")))
             answer.number("i")
-            found[topic, partition] = Fetched(fault, aborted, answer.window(answer.number("i")))
+            found[topic, partition] = FetchedPartition(fault, aborted, answer.read_bytes(answer.number("i")))
     return throttle_ms, error, found

@@ -16,29 +16,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from connector.kafka.consumer.record_batches import Unreadable
+from connector.kafka.consumer.record_batches import UnreadableRecords
 from serde.arrays import Bytes, Ints, Mask
 
-_MORE = 0x80
-_INLINE = 12
+_CONTINUATION_BIT = 0x80
+_INLINE_BYTES = 12
 """Values up to this size stand in an Arrow view itself."""
 
-_SMALLEST = 6
+_MIN_RECORD_BYTES = 6
 """Bytes of a record without key and value: one for its length, and one for each field in front of its headers."""
 
-_LENGTH_BITS, _LONGEST_BITS = 35, 70
+_LENGTH_BITS, _VARLONG_BITS = 35, 70
 """What five and ten bytes of a varint hold, which are the most for numbers of 32 and 64 bits."""
 
-_MOST_OFFSETS = 2**31
+_MAX_BATCH_OFFSETS = 2**31
 """Offsets that a batch can span."""
 
 _PADDING = 16
-_LARGEST_BYTES = 2**31 - 64
+_MAX_VIEW_BYTES = 2**31 - 64
 """Places in Arrow's views are numbers of 32 bits."""
 
 
 @attrs.frozen
-class Section:
+class BatchSection:
     """Where one batch's records stand in `data`, how many they are, and the offset that theirs count from."""
 
     start: int
@@ -48,7 +48,7 @@ class Section:
 
 
 @attrs.frozen(eq=False)
-class Records:
+class RecordColumns:
     """Aligned columns; `headers` is where in `data` the headers of each record begin, `ends` where the record ends."""
 
     offset: Ints
@@ -59,7 +59,7 @@ class Records:
     ends: Ints
 
 
-def records(data: bytes | memoryview, sections: Sequence[Section], first: int, end: int) -> Records:
+def read_records(data: bytes | memoryview, sections: Sequence[BatchSection], first: int, end: int) -> RecordColumns:
     """Read the records of all sections whose offsets are from `first` up to, not including, `end`.
 
     Headers are not looked at: `consumer.record_headers` does, where they are asked for.
@@ -67,76 +67,78 @@ def records(data: bytes | memoryview, sections: Sequence[Section], first: int, e
     Raises:
         Unreadable: bytes that are no records.
     """
-    if len(data) > _LARGEST_BYTES:
-        raise Unreadable(f"record batches of {len(data)} bytes; at most {_LARGEST_BYTES} are read at once")
+    if len(data) > _MAX_VIEW_BYTES:
+        raise UnreadableRecords(f"record batches of {len(data)} bytes; at most {_MAX_VIEW_BYTES} are read at once")
     view = np.zeros(len(data) + _PADDING, np.uint8)
     view[: len(data)] = np.frombuffer(data, np.uint8)
-    starts, ends = _starts(data, sections)
+    starts, ends = _find_records(data, sections)
     base = np.repeat(np.array([s.base for s in sections], np.int64), [s.count for s in sections])
-    _, at, read = varint(view, starts)
-    _, at, dated = varint(view, at + 1)  # the attributes mean nothing; the time is not asked for
-    delta, at, placed = varint(view, at)
+    _, at, read = read_varints(view, starts)
+    _, at, dated = read_varints(view, at + 1)  # the attributes mean nothing; the time is not asked for
+    delta, at, placed = read_varints(view, at)
     offset = base + delta
-    key_size, key_at, keyed = varint(view, at)
-    behind, fits = passed(key_at, key_size, ends)
-    value_size, value_at, valued = varint(view, behind)
-    headers, whole = passed(value_at, value_size, ends)
-    counted = (delta >= 0) & (delta < _MOST_OFFSETS)
+    key_size, key_at, keyed = read_varints(view, at)
+    behind, fits = skip_fields(key_at, key_size, ends)
+    value_size, value_at, valued = read_varints(view, behind)
+    headers, whole = skip_fields(value_at, value_size, ends)
+    counted = (delta >= 0) & (delta < _MAX_BATCH_OFFSETS)
     if not (read & dated & placed & counted & keyed & fits & valued & whole).all():
-        raise Unreadable("a record whose fields do not end where it does")
+        raise UnreadableRecords("a record whose fields do not end where it does")
     _check_order(offset, sections)
     wanted = (offset >= first) & (offset < end)
     if not wanted.all():
         offset, headers, ends = offset[wanted], headers[wanted], ends[wanted]
         key_at, key_size, value_at, value_size = (a[wanted] for a in (key_at, key_size, value_at, value_size))
-    return Records(offset, binary(view, key_at, key_size), binary(view, value_at, value_size), view, headers, ends)
+    return RecordColumns(
+        offset, binary_windows(view, key_at, key_size), binary_windows(view, value_at, value_size), view, headers, ends
+    )
 
 
-def _starts(data: bytes | memoryview, sections: Iterable[Section]) -> tuple[Ints, Ints]:
+def _find_records(data: bytes | memoryview, sections: Iterable[BatchSection]) -> tuple[Ints, Ints]:
     """Find where each record begins and ends: they fill their section."""
     starts: list[int] = []
     ends: list[int] = []
     for section in sections:
         at = section.start
-        if not 0 <= section.count <= (section.end - at) // _SMALLEST:
-            raise Unreadable(f"{section.count} records are said to be in {section.end - at} bytes")
+        if not 0 <= section.count <= (section.end - at) // _MIN_RECORD_BYTES:
+            raise UnreadableRecords(f"{section.count} records are said to be in {section.end - at} bytes")
         for _ in range(section.count):
             starts.append(at)
             size = shift = 0
             while True:
                 if at >= section.end:
-                    raise Unreadable("a record batch with fewer records than it says")
+                    raise UnreadableRecords("a record batch with fewer records than it says")
                 byte = data[at]
                 at += 1
-                if byte < _MORE:
+                if byte < _CONTINUATION_BIT:
                     break
                 size |= (byte & 0x7F) << shift
                 shift += 7
                 if shift == _LENGTH_BITS:
-                    raise Unreadable("a record whose size is no number")
+                    raise UnreadableRecords("a record whose size is no number")
             size |= byte << shift
             if size & 1:
-                raise Unreadable("a record of negative size")
+                raise UnreadableRecords("a record of negative size")
             at += size >> 1
             ends.append(at)
             if at > section.end:
-                raise Unreadable("a record that ends behind its batch")
+                raise UnreadableRecords("a record that ends behind its batch")
         if at != section.end:
-            raise Unreadable("a record batch with more bytes than its records have")
+            raise UnreadableRecords("a record batch with more bytes than its records have")
     return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
-def _check_order(offset: Ints, sections: Sequence[Section]) -> None:
+def _check_order(offset: Ints, sections: Sequence[BatchSection]) -> None:
     """Refuse offsets that do not rise within their batch: such records would be read twice, or never."""
     counts = np.array([s.count for s in sections], np.int64)
     firsts = np.cumsum(counts[counts > 0])[:-1]
     rises = np.diff(offset) > 0
     rises[firsts - 1] = True
     if not rises.all():
-        raise Unreadable("a record batch whose offsets do not rise")
+        raise UnreadableRecords("a record batch whose offsets do not rise")
 
 
-def passed(at: Ints, size: Ints, ends: Ints) -> tuple[Ints, Mask]:
+def skip_fields(at: Ints, size: Ints, ends: Ints) -> tuple[Ints, Mask]:
     """Go behind fields of these sizes, none for a negative one; tells which end within their record.
 
     One that does not stays in its place: sums with a size that was made up would reach anywhere.
@@ -146,18 +148,18 @@ def passed(at: Ints, size: Ints, ends: Ints) -> tuple[Ints, Mask]:
     return (at + length if fits.all() else np.where(fits, at + length, at)), fits
 
 
-def varint(view: Bytes, at: Ints) -> tuple[Ints, Ints, Mask]:
+def read_varints(view: Bytes, at: Ints) -> tuple[Ints, Ints, Mask]:
     """Read a zigzag varint at each place; give the numbers, the places behind them, and which of them end in time."""
     at = np.minimum(at, len(view) - _PADDING)
     byte = view[at].astype(np.int64)
     raw, at = byte & 0x7F, at + 1
-    more = np.flatnonzero(byte >= _MORE)
+    more = np.flatnonzero(byte >= _CONTINUATION_BIT)
     shift = 7
-    while len(more) and shift < _LONGEST_BITS:
+    while len(more) and shift < _VARLONG_BITS:
         byte = view[np.minimum(at[more], len(view) - _PADDING)].astype(np.int64)
         raw[more] |= (byte & 0x7F) << shift
         at[more] += 1
-        more = more[byte >= _MORE]
+        more = more[byte >= _CONTINUATION_BIT]
         shift += 7
     ended = np.ones(len(at), np.bool_)
     ended[more] = False
@@ -165,10 +167,10 @@ def varint(view: Bytes, at: Ints) -> tuple[Ints, Ints, Mask]:
     return ((raw.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(raw & 1)), at, ended
 
 
-def binary(view: Bytes, at: Ints, size: Ints) -> pa.BinaryArray:
+def binary_windows(view: Bytes, at: Ints, size: Ints) -> pa.BinaryArray:
     """Take windows of the bytes over as an Arrow array; a negative size is null.
 
-    Every window has to lie within the bytes (`passed` tells): Arrow copies what it is told.
+    Every window has to lie within the bytes (`skip_fields` tells): Arrow copies what it is told.
     """
     null = size < 0
     length = np.where(null, 0, size).astype(np.int32)
@@ -183,9 +185,9 @@ def binary(view: Bytes, at: Ints, size: Ints) -> pa.BinaryArray:
 
 
 def _put_inline(views: npt.NDArray[np.int32], view: Bytes, at: Ints, length: npt.NDArray[np.int32]) -> None:
-    short = np.flatnonzero(length <= _INLINE)
+    short = np.flatnonzero(length <= _INLINE_BYTES)
     if not len(short):
         return
-    places = np.minimum(at[short, None] + np.arange(_INLINE), len(view) - 1)
-    inside = np.where(np.arange(_INLINE) < length[short, None], view[places], 0).astype(np.uint8)
+    places = np.minimum(at[short, None] + np.arange(_INLINE_BYTES), len(view) - 1)
+    inside = np.where(np.arange(_INLINE_BYTES) < length[short, None], view[places], 0).astype(np.uint8)
     views.view(np.uint8)[short, 4:] = inside

@@ -12,20 +12,20 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.kafka.consumer.record_columns import Records, binary, passed, varint
+from connector.kafka.consumer.record_columns import RecordColumns, binary_windows, read_varints, skip_fields
 from serde.arrays import Ints, Mask
 
-_SMALLEST = 2
+_MIN_HEADER_BYTES = 2
 """Bytes of a header without name and value: their sizes."""
 
-_FEW, _ROUNDS = 32, 16
+_FEW_RECORDS, _MANY_HEADERS = 32, 16
 """So few records with more headers than so many are read one by one."""
 
-_LONGEST, _MORE, _BITS = 10, 0x80, 64
+_MAX_VARINT_BYTES, _CONTINUATION_BIT, _VARLONG_BITS = 10, 0x80, 64
 
 
 @attrs.frozen(eq=False)
-class Headers:
+class HeaderColumns:
     """Columns of headers, aligned with their records; `broken` marks records whose headers do not end where they do."""
 
     columns: tuple[pa.BinaryArray, ...]
@@ -33,7 +33,7 @@ class Headers:
 
 
 @attrs.frozen(eq=False)
-class _Step:
+class _HeaderStep:
     """Headers of the records `rows`, some of which may be there again: where name and value stand, and their sizes."""
 
     rows: Ints
@@ -43,82 +43,82 @@ class _Step:
     value_size: Ints
 
 
-def header(found: Records, name: str) -> pa.BinaryArray:
+def read_header(found: RecordColumns, name: str) -> pa.BinaryArray:
     """Give the bytes of the first header of that name, null where a record has none, or broken headers."""
-    return headers(found, [name]).columns[0]
+    return read_headers(found, [name]).columns[0]
 
 
-def headers(found: Records, names: Sequence[str]) -> Headers:
+def read_headers(found: RecordColumns, names: Sequence[str]) -> HeaderColumns:
     """Give the first header of each of these names, null where a record has none, or broken headers."""
     count = len(found.offset)
     broken = np.zeros(count, np.bool_)
     windows = [(np.zeros(count, np.int64), np.full(count, -1, np.int64)) for _ in names]
     untold = [np.ones(count, np.bool_) for _ in names]
     wanted = [np.frombuffer(name.encode(), np.uint8) for name in names]
-    for step in _steps(found, broken):
+    for step in _iter_header_steps(found, broken):
         for (place, size), word, open_ in zip(windows, wanted, untold, strict=True):
             same = (step.name_size == len(word)) & open_[step.rows]
             same[same] = (found.data[step.name_at[same, None] + np.arange(len(word))] == word).all(axis=1)
             # The last word counts, and is to be the first header's.
             rows = step.rows[same][::-1]
             place[rows], size[rows], open_[rows] = step.value_at[same][::-1], step.value_size[same][::-1], False
-    columns = [binary(found.data, place, np.where(broken, -1, size)) for place, size in windows]
-    return Headers(tuple(columns), broken)
+    columns = [binary_windows(found.data, place, np.where(broken, -1, size)) for place, size in windows]
+    return HeaderColumns(tuple(columns), broken)
 
 
-def _steps(found: Records, broken: Mask) -> Iterator[_Step]:
+def _iter_header_steps(found: RecordColumns, broken: Mask) -> Iterator[_HeaderStep]:
     """Give the headers of all records, the first of each, then the second; marks records where one cannot be read."""
-    left, at, read = varint(found.data, found.headers)
+    left, at, read = read_varints(found.data, found.headers)
     # More than there are bytes for cannot be, and would be looked for long.
-    broken |= ~read | (at > found.ends) | (left < 0) | (left > (found.ends - at) // _SMALLEST)
+    broken |= ~read | (at > found.ends) | (left < 0) | (left > (found.ends - at) // _MIN_HEADER_BYTES)
     rows, rounds = np.flatnonzero(~broken & (left > 0)), 0
     while len(rows):
-        if rounds >= _ROUNDS and len(rows) <= _FEW:
+        if rounds >= _MANY_HEADERS and len(rows) <= _FEW_RECORDS:
             for row in rows.tolist():
-                step, at[row] = _rest(found, row, int(at[row]), int(left[row]))
+                step, at[row] = _read_remaining(found, row, int(at[row]), int(left[row]))
                 yield step
             break
         rounds += 1
         ends = found.ends[rows]
-        name_size, name_at, named = varint(found.data, at[rows])
-        behind, name_fits = passed(name_at, name_size, ends)
-        value_size, value_at, valued = varint(found.data, behind)
-        after, value_fits = passed(value_at, value_size, ends)
+        name_size, name_at, named = read_varints(found.data, at[rows])
+        behind, name_fits = skip_fields(name_at, name_size, ends)
+        value_size, value_at, valued = read_varints(found.data, behind)
+        after, value_fits = skip_fields(value_at, value_size, ends)
         good = named & name_fits & (name_size >= 0) & valued & value_fits
         broken[rows[~good]] = True
         at[rows] = after
         left[rows] -= 1
         columns = (rows, name_at, name_size, value_at, value_size)
-        yield _Step(*(column if good.all() else column[good] for column in columns))
+        yield _HeaderStep(*(column if good.all() else column[good] for column in columns))
         rows = rows[good & (left[rows] > 0)]
     broken |= at != found.ends
 
 
-def _rest(found: Records, row: int, at: int, left: int) -> tuple[_Step, int]:
+def _read_remaining(found: RecordColumns, row: int, at: int, left: int) -> tuple[_HeaderStep, int]:
     """Read the headers that one record has left, byte after byte; -1 in place of their end where one is broken."""
     data, end = found.data[: int(found.ends[row])].tobytes(), int(found.ends[row])
     headers: list[tuple[int, int, int, int]] = []
     for _ in range(left):
-        name_size, name_at = _number(data, at)
-        value_size, value_at = _number(data, name_at + name_size) if 0 <= name_size <= end - name_at else (0, -1)
+        name_size, name_at = _read_varint(data, at)
+        value_size, value_at = _read_varint(data, name_at + name_size) if 0 <= name_size <= end - name_at else (0, -1)
         at = value_at + max(value_size, 0)
         if value_at < 0 or at > end:
             at = -1
             break
         headers.append((name_at, name_size, value_at, value_size))
     columns = np.array(headers, np.int64).reshape(-1, 4).T
-    return _Step(np.full(len(headers), row), *columns), at
+    return _HeaderStep(np.full(len(headers), row), *columns), at
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Read a zigzag varint; give it, and the place behind it, or a place of -1 where there is none."""
     raw = 0
-    for place in range(_LONGEST if at >= 0 else 0):
+    for place in range(_MAX_VARINT_BYTES if at >= 0 else 0):
         if at + place >= len(data):
             break
         byte = data[at + place]
         raw |= (byte & 0x7F) << 7 * place
-        if byte < _MORE:
-            raw &= (1 << _BITS) - 1
+        if byte < _CONTINUATION_BIT:
+            raw &= (1 << _VARLONG_BITS) - 1
             return raw >> 1 ^ -(raw & 1), at + place + 1
     return -1, -1

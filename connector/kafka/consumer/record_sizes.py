@@ -10,37 +10,37 @@ from collections.abc import Mapping, Sequence
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.consumer import protocol
-from connector.kafka.consumer.broker_client import Address, Clients, client
-from connector.kafka.consumer.protocol import At
-from connector.kafka.consumer.record_batches import Unreadable, batches, unpacked
+from connector.kafka.consumer.broker_client import BrokerClient, ClusterAddress, broker_client_for
+from connector.kafka.consumer.protocol import TopicPartitionKey
+from connector.kafka.consumer.record_batches import UnreadableRecords, decompress, parse_batches
 from connector.settings import KafkaSettings
 
-_TRIES = 2
+_MAX_ATTEMPTS = 2
 """A connection that nobody used for long is closed by the broker, which shows at its next use."""
 
 
-class Sizes:
+class RecordSizeSampler:
     """Looks at records of one cluster."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         """Prepare; nothing is opened yet."""
-        self._address = Address.of(kafka.client("consumer"))
+        self._address = ClusterAddress.of(kafka.client("consumer"))
 
-    def at(self, places: Mapping[At, Sequence[int]]) -> dict[At, list[float]]:
+    def at(self, places: Mapping[TopicPartitionKey, Sequence[int]]) -> dict[TopicPartitionKey, list[float]]:
         """Give the bytes per offset at each of these, unpacked; topic-partitions that gave none are left out."""
         found = {}
         for at, offsets in places.items():
             try:
                 found[at] = [self._at(at, offset) for offset in offsets]
-            except (OSError, RetriableError, FatalError, Unreadable, struct.error):
+            except (OSError, RetriableError, FatalError, UnreadableRecords, struct.error):
                 continue  # whoever reads the records will tell, and with patience
         return found
 
-    def _at(self, at: At, offset: int) -> float:
-        clients = client(self._address)
-        for left in reversed(range(_TRIES)):
+    def _at(self, at: TopicPartitionKey, offset: int) -> float:
+        clients = broker_client_for(self._address)
+        for left in reversed(range(_MAX_ATTEMPTS)):
             try:
-                return _bytes_per_offset(clients, at, offset)
+                return _sample_batch(clients, at, offset)
             except (OSError, RetriableError, struct.error):
                 clients.forget(at)
                 if not left:
@@ -48,19 +48,19 @@ class Sizes:
         raise AssertionError("unreachable")
 
 
-def _bytes_per_offset(clients: Clients, at: At, offset: int) -> float:
+def _sample_batch(clients: BrokerClient, at: TopicPartitionKey, offset: int) -> float:
     """Fetch the batch that holds an offset, or the next one where compaction took it; 0 where there is none."""
     host = clients.leader(at)
-    body = protocol.fetch_request({at: offset}, protocol.READ_UNCOMMITTED, 0, 1)
+    body = protocol.encode_fetch_request({at: offset}, protocol.READ_UNCOMMITTED, 0, 1)
     try:
-        _, error, answered = protocol.fetched(clients.connection(host).ask(protocol.FETCH, body))
+        _, error, answered = protocol.parse_fetch(clients.connection(host).ask(protocol.FETCH, body))
     except (OSError, struct.error):
         clients.drop(host)
         raise
     if error or at not in answered or answered[at].error:
         raise RetriableError(f"{at[0]}-{at[1]} gives no records at offset {offset}")
     data = answered[at].data
-    first = next(batches(data), None)
+    first = next(parse_batches(data), None)
     if first is None:
         return 0.0
-    return len(unpacked(first, data)) / (first.last - min(first.base, offset) + 1)
+    return len(decompress(first, data)) / (first.last - min(first.base, offset) + 1)

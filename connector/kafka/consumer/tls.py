@@ -13,23 +13,23 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from connector.errors import FatalError
 
 
-def context(settings: Mapping[str, str]) -> ssl.SSLContext:
+def build_ssl_context(settings: Mapping[str, str]) -> ssl.SSLContext:
     """Give the context of a client.
 
     Raises:
         FatalError: a store that cannot be read; the message names the setting.
     """
     try:
-        made = _trusting(settings)
+        made = _trust_authorities(settings)
         if settings.get("ssl.endpoint.identification.algorithm", "https") == "none":
             made.check_hostname = False
-        _identify(made, settings)
+        _load_client_certificate(made, settings)
     except (OSError, ValueError) as error:
         raise FatalError(f"the TLS settings of the Kafka client cannot be used: {error}") from error
     return made
 
 
-def _trusting(settings: Mapping[str, str]) -> ssl.SSLContext:
+def _trust_authorities(settings: Mapping[str, str]) -> ssl.SSLContext:
     """Trust the authorities that are named, and no other; those of the machine where none is."""
     location, pem = settings.get("ssl.ca.location"), settings.get("ssl.ca.pem")
     folder = location is not None and Path(location).is_dir()
@@ -38,18 +38,18 @@ def _trusting(settings: Mapping[str, str]) -> ssl.SSLContext:
     )
 
 
-def _identify(made: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+def _load_client_certificate(made: ssl.SSLContext, settings: Mapping[str, str]) -> None:
     # An empty password, not none: OpenSSL would ask the terminal for one.
     password = settings.get("ssl.key.password", "")
     if "ssl.certificate.location" in settings:
         made.load_cert_chain(settings["ssl.certificate.location"], settings.get("ssl.key.location"), password)
     elif "ssl.certificate.pem" in settings:
-        _load(made, settings["ssl.certificate.pem"] + "\n" + settings.get("ssl.key.pem", ""), password)
+        _load_pem(made, settings["ssl.certificate.pem"] + "\n" + settings.get("ssl.key.pem", ""), password)
     elif "ssl.keystore.location" in settings:
-        _load(made, _of_pkcs12(settings), "")
+        _load_pem(made, _pkcs12_to_pem(settings), "")
 
 
-def _load(made: ssl.SSLContext, pem: str, password: str) -> None:
+def _load_pem(made: ssl.SSLContext, pem: str, password: str) -> None:
     # Python's ssl reads certificates from files only; this one is its owner's alone, and gone at once.
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(pem)
@@ -57,7 +57,7 @@ def _load(made: ssl.SSLContext, pem: str, password: str) -> None:
         made.load_cert_chain(file.name, password=password)
 
 
-def _of_pkcs12(settings: Mapping[str, str]) -> str:
+def _pkcs12_to_pem(settings: Mapping[str, str]) -> str:
     password = settings.get("ssl.keystore.password")
     data = Path(settings["ssl.keystore.location"]).read_bytes()
     store = load_pkcs12(data, password.encode() if password else None)

@@ -13,19 +13,19 @@ import attrs
 from confluent_kafka import Message, Producer
 
 from connector.errors import RetriableError
-from connector.kafka.admin import Cluster, configuration, mapped
+from connector.kafka.admin import KafkaAdmin, client_config, map_kafka_errors
 from connector.kafka.dlq.writer import HEADER_PREFIX
-from connector.kafka.record_lookup import Records
+from connector.kafka.record_lookup import RecordReader
 from connector.settings import KafkaSettings
 
-MARK = "__icebridge.replayed"
+REPLAYED_HEADER = "__icebridge.replayed"
 _NUMBER = re.compile(r"[0-9]{1,19}")
-_CHUNK = 20_000
+_PAGE_RECORDS = 20_000
 _FLUSH_S = 60.0
 
 
 @attrs.frozen
-class DeadLetter:
+class DeadLetterRecord:
     """A letter: its id (`partition-offset` in the dead letter topic), the record, where it stood, and why it is dead.
 
     `key` and `value` are as they came; of a letter that was `replayed`, as they were put through.
@@ -47,7 +47,7 @@ class DeadLetter:
         return self.topic, self.partition, self.offset
 
 
-def read(cluster: Cluster, kafka: KafkaSettings, topic: str) -> list[DeadLetter]:
+def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str) -> list[DeadLetterRecord]:
     """Give every letter of a dead letter topic, in the order of their records; none when there is no such topic.
 
     A record whose letter was written twice (after a crash) is given once, by its last letter. Raises RetriableError
@@ -58,33 +58,35 @@ def read(cluster: Cluster, kafka: KafkaSettings, topic: str) -> list[DeadLetter]
     count = cluster.topics([topic])[topic].partitions
     at = [(topic, partition) for partition in range(count)]
     ends, starts = cluster.ends(at), cluster.beginnings(at)
-    found: dict[tuple[str, int, int], DeadLetter] = {}
+    found: dict[tuple[str, int, int], DeadLetterRecord] = {}
     ids: dict[tuple[str, int, int], set[str]] = {}
     done: dict[str, Message] = {}
-    with Records(kafka) as records:
+    with RecordReader(kafka) as records:
         for where in at:
-            for message in between(records, where, starts[where], ends[where]):
-                headers = _headers(message)
-                letter = _letter(message, headers)
-                if MARK in headers:
-                    done[headers[MARK]] = message
+            for message in read_range(records, where, starts[where], ends[where]):
+                headers = _decode_headers(message)
+                letter = _parse_dead_letter(message, headers)
+                if REPLAYED_HEADER in headers:
+                    done[headers[REPLAYED_HEADER]] = message
                 elif letter is not None:
                     found[letter.place] = letter
                     ids.setdefault(letter.place, set()).add(letter.id)
-    letters = (_marked(letter, [done[one] for one in ids[at] if one in done]) for at, letter in found.items())
+    letters = (
+        _apply_replay_marks(letter, [done[one] for one in ids[at] if one in done]) for at, letter in found.items()
+    )
     return sorted(letters, key=lambda letter: letter.place)
 
 
-def _marked(letter: DeadLetter, marks: list[Message]) -> DeadLetter:
+def _apply_replay_marks(letter: DeadLetterRecord, marks: list[Message]) -> DeadLetterRecord:
     if not marks:
         return letter
-    return attrs.evolve(letter, replayed=True, key=_bytes(marks[-1].key()), value=_bytes(marks[-1].value()))
+    return attrs.evolve(letter, replayed=True, key=_to_bytes(marks[-1].key()), value=_to_bytes(marks[-1].value()))
 
 
-def between(records: Records, at: tuple[str, int], start: int, end: int) -> Iterable[Message]:
+def read_range(records: RecordReader, at: tuple[str, int], start: int, end: int) -> Iterable[Message]:
     """Give the records of a topic-partition from `start` up to, not including, `end`, some thousands at a time."""
     while start < end:
-        found = records.first({at: start}, min(_CHUNK, end - start))[at]
+        found = records.first({at: start}, min(_PAGE_RECORDS, end - start))[at]
         for message in found:
             if message.offset() < end:
                 yield message
@@ -93,38 +95,38 @@ def between(records: Records, at: tuple[str, int], start: int, end: int) -> Iter
         start = found[-1].offset() + 1
 
 
-def mark(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetter]) -> None:
+def mark_replayed(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetterRecord]) -> None:
     """Note that letters were put through as they are here. Raises RetriableError without an acknowledgement."""
-    producer = Producer({**configuration(kafka, "producer"), "enable.idempotence": True})
-    with mapped(f"marking letters of {topic}"):
+    producer = Producer({**client_config(kafka, "producer"), "enable.idempotence": True})
+    with map_kafka_errors(f"marking letters of {topic}"):
         for letter in letters:
-            producer.produce(topic, letter.value, letter.key, headers=[(MARK, letter.id.encode())])
+            producer.produce(topic, letter.value, letter.key, headers=[(REPLAYED_HEADER, letter.id.encode())])
             producer.poll(0)
     if producer.flush(_FLUSH_S):
         raise RetriableError(f"the mark in {topic} was not acknowledged within {_FLUSH_S:.0f} s")
 
 
-def _headers(message: Message) -> dict[str, str]:
+def _decode_headers(message: Message) -> dict[str, str]:
     given: Iterable[tuple[str, bytes | None]] = message.headers() or ()
     # The reasons come last: a record may have been a letter of another connector before.
     return {name: (value or b"").decode("utf-8", "replace") for name, value in given}
 
 
-def _letter(message: Message, headers: Mapping[str, str]) -> DeadLetter | None:
+def _parse_dead_letter(message: Message, headers: Mapping[str, str]) -> DeadLetterRecord | None:
     told = {name: headers.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
     if not told["topic"] or not all(_NUMBER.fullmatch(told[name]) for name in ("partition", "offset")):
         return None
-    return DeadLetter(
+    return DeadLetterRecord(
         id=f"{message.partition()}-{message.offset()}",
         topic=told["topic"],
         partition=int(told["partition"]),
         offset=int(told["offset"]),
         stage=headers.get(f"{HEADER_PREFIX}stage", ""),
         reason=headers.get(f"{HEADER_PREFIX}exception.message", ""),
-        key=_bytes(message.key()),
-        value=_bytes(message.value()),
+        key=_to_bytes(message.key()),
+        value=_to_bytes(message.value()),
     )
 
 
-def _bytes(value: str | bytes | None) -> bytes | None:
+def _to_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value

@@ -15,16 +15,16 @@ import attrs
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import Cluster, configuration, mapped
-from connector.kafka.record_lookup import Records
+from connector.kafka.admin import KafkaAdmin, client_config, map_kafka_errors
+from connector.kafka.record_lookup import RecordReader
 from connector.settings import ErrorSettings, KafkaSettings
 
 FLUSH_S = 60.0
 HEADER_PREFIX = "__connect.errors."
-_LARGEST = 1_000_000_000
+_MAX_MESSAGE_BYTES = 1_000_000_000
 
 
-class Letter(Protocol):
+class RejectedRecord(Protocol):
     """A record by reference, and why it cannot be used."""
 
     @property
@@ -39,41 +39,41 @@ class Letter(Protocol):
     def reason(self) -> str: ...  # noqa: D102
 
 
-Place = tuple[str, int, int]
+RecordCoordinates = tuple[str, int, int]
 
 
-def place_of(letter: Letter) -> Place:
+def record_coordinates(letter: RejectedRecord) -> RecordCoordinates:
     """Give where a letter's record is: topic, partition, offset."""
     return letter.topic, letter.partition, letter.offset
 
 
 @attrs.frozen
-class _Envelope:
+class _DeadLetterMessage:
     """What goes to the topic for a letter."""
 
-    place: Place
+    place: RecordCoordinates
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
 
-    def without_value(self) -> _Envelope:
+    def omit_value(self) -> _DeadLetterMessage:
         """Leave the value out, which the headers tell how to find, and say how large it was."""
         size = str(len(self.value or b"")).encode()
-        return _Envelope(self.place, self.key, None, (*self.headers, (HEADER_PREFIX + "value.omitted", size)))
+        return _DeadLetterMessage(self.place, self.key, None, (*self.headers, (HEADER_PREFIX + "value.omitted", size)))
 
 
-class DeadLetters:
+class DeadLetterWriter:
     """Writes to the dead letter topic; creates it on first use."""
 
-    def __init__(self, name: str, kafka: KafkaSettings, errors: ErrorSettings, cluster: Cluster) -> None:
+    def __init__(self, name: str, kafka: KafkaSettings, errors: ErrorSettings, cluster: KafkaAdmin) -> None:
         """Prepare; nothing is opened before the first letter."""
         self._name, self._kafka, self._errors, self._cluster = name, kafka, errors, cluster
         self._producer: Producer | None = None
         self._failed: list[KafkaError] = []
-        self._too_large: list[_Envelope] = []
-        self._acknowledged: set[Place] = set()
+        self._too_large: list[_DeadLetterMessage] = []
+        self._acknowledged: set[RecordCoordinates] = set()
 
-    def write(self, letters: Iterable[Letter]) -> None:
+    def write(self, letters: Iterable[RejectedRecord]) -> None:
         """Write letters and wait until all are acknowledged; called again, it leaves those out that are.
 
         Raises:
@@ -86,16 +86,18 @@ class DeadLetters:
         producer = self._opened()
         # What was not acknowledged in time may be on its way still.
         self._flush(producer)
-        ordered = sorted((x for x in letters if place_of(x) not in self._acknowledged), key=place_of)
-        with Records(self._kafka) as records, mapped(f"writing dead letters to {self._errors.topic}"):
+        ordered = sorted(
+            (x for x in letters if record_coordinates(x) not in self._acknowledged), key=record_coordinates
+        )
+        with RecordReader(self._kafka) as records, map_kafka_errors(f"writing dead letters to {self._errors.topic}"):
             for at, group in groupby(ordered, key=lambda letter: (letter.topic, letter.partition)):
                 same = list(group)
-                found = records.exactly(at, [letter.offset for letter in same])
+                found = records.read_exactly(at, [letter.offset for letter in same])
                 for letter, message in zip(same, found, strict=True):
                     self._send(producer, letter, message)
         self._flush(producer)
         while self._too_large:
-            self._produce(producer, self._too_large.pop().without_value())
+            self._produce(producer, self._too_large.pop().omit_value())
             self._flush(producer)
         if self._failed:
             raise FatalError(f"a dead letter to {self._errors.topic} was refused: {self._failed[0].str()}")
@@ -104,9 +106,9 @@ class DeadLetters:
     def _opened(self) -> Producer:
         if self._producer is None:
             self._cluster.create(self._errors.topic, 1, self._errors.replication_factor, {})
-            own = {"partitioner": "murmur2_random", "linger.ms": 20, **configuration(self._kafka, "producer")}
+            own = {"partitioner": "murmur2_random", "linger.ms": 20, **client_config(self._kafka, "producer")}
             # The client's own limit must not be what refuses a letter: the broker knows its topic's.
-            largest = {"message.max.bytes": _LARGEST}
+            largest = {"message.max.bytes": _MAX_MESSAGE_BYTES}
             self._producer = Producer({**largest, **own, "enable.idempotence": True})
         return self._producer
 
@@ -114,11 +116,11 @@ class DeadLetters:
         if producer.flush(FLUSH_S):
             raise RetriableError(f"dead letters to {self._errors.topic} were not acknowledged within {FLUSH_S:.0f} s")
 
-    def _send(self, producer: Producer, letter: Letter, message: Message) -> None:
+    def _send(self, producer: Producer, letter: RejectedRecord, message: Message) -> None:
         headers = (*(message.headers() or ()), *self._reasons(letter))
-        self._produce(producer, _Envelope(place_of(letter), message.key(), message.value(), headers))
+        self._produce(producer, _DeadLetterMessage(record_coordinates(letter), message.key(), message.value(), headers))
 
-    def _produce(self, producer: Producer, sent: _Envelope) -> None:
+    def _produce(self, producer: Producer, sent: _DeadLetterMessage) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:
                 self._acknowledged.add(sent.place)
@@ -137,7 +139,7 @@ class DeadLetters:
             else:
                 return
 
-    def _reasons(self, letter: Letter) -> list[tuple[str, bytes]]:
+    def _reasons(self, letter: RejectedRecord) -> list[tuple[str, bytes]]:
         values = {
             "topic": letter.topic,
             "partition": str(letter.partition),

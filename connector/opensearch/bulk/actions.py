@@ -11,16 +11,22 @@ from collections.abc import Iterator, Sequence
 import attrs
 import pyarrow as pa
 
-from connector.opensearch.bulk.bulk_processor import Actions
-from connector.opensearch.documents.json_values import escaped, joined, json_texts, object_texts, quoted
+from connector.opensearch.bulk.bulk_processor import BulkActions
+from connector.opensearch.documents.json_values import (
+    build_objects,
+    concat_texts,
+    escape_json,
+    quote_json,
+    to_json_texts,
+)
 from serde.arrays import Ints
 
-ROWS = 5_000
+ROWS_PER_STEP = 5_000
 """Rows that are made into text at once: columns small enough for the processor's caches."""
 
 
 @attrs.frozen
-class Style:
+class WriteOptions:
     """How documents of an index are written: whole, only the fields that an event has (`partial`), or only ever added
     (`create`).
 
@@ -35,54 +41,56 @@ class Style:
     behind: tuple[str, ...] = ()
 
 
-def indexing(
-    style: Style,
+def index_rows(
+    style: WriteOptions,
     rows: pa.RecordBatch,
     ids: pa.StringArray,
     versions: Ints | None,
     tags: Ints,
-) -> Iterator[Actions]:
+) -> Iterator[BulkActions]:
     """Give the actions that put rows into an index."""
-    for start in range(0, len(tags), ROWS):
-        part = slice(start, start + ROWS)
-        texts = [json_texts(column) for column in rows[part].columns]
-        yield written(
+    for start in range(0, len(tags), ROWS_PER_STEP):
+        part = slice(start, start + ROWS_PER_STEP)
+        texts = [to_json_texts(column) for column in rows[part].columns]
+        yield index_documents(
             style, rows.schema.names, texts, ids[part], None if versions is None else versions[part], tags[part]
         )
 
 
-def written(
-    style: Style,
+def index_documents(
+    style: WriteOptions,
     names: Sequence[str],
     texts: Sequence[pa.StringArray],
     ids: pa.StringArray | None,
     versions: Ints | None,
     tags: Ints,
-) -> Actions:
+) -> BulkActions:
     """Give the actions for documents whose fields are JSON texts already; without ids OpenSearch makes them up."""
-    document = object_texts(names, texts)
+    document = build_objects(names, texts)
     if style.partial:
-        head = _head("update", style.index, ids, None)
-        return Actions(joined(head, '{"doc":', document, ',"doc_as_upsert":true}\n'), tags)
+        head = _action_line("update", style.index, ids, None)
+        return BulkActions(concat_texts(head, '{"doc":', document, ',"doc_as_upsert":true}\n'), tags)
     if style.create:
-        return Actions(joined(_head("create", style.index, ids, None), document, "\n"), tags, once=True)
-    return Actions(joined(_head("index", style.index, ids, versions), document, "\n"), tags)
+        return BulkActions(
+            concat_texts(_action_line("create", style.index, ids, None), document, "\n"), tags, once=True
+        )
+    return BulkActions(concat_texts(_action_line("index", style.index, ids, versions), document, "\n"), tags)
 
 
-def deleting(style: Style, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> Actions:
+def delete_documents(style: WriteOptions, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> BulkActions:
     """Give the actions that take documents out of an index."""
-    return Actions(_head("delete", style.index, ids, None if style.partial else versions), tags, len(tags))
+    return BulkActions(_action_line("delete", style.index, ids, None if style.partial else versions), tags, len(tags))
 
 
-def _head(action: str, index: str, ids: pa.StringArray | None, versions: Ints | None) -> pa.StringArray | str:
+def _action_line(action: str, index: str, ids: pa.StringArray | None, versions: Ints | None) -> pa.StringArray | str:
     if ids is None:
-        return f'{{"{action}":{{"_index":{quoted(index)}}}}}\n'
-    begin = f'{{"{action}":{{"_index":{quoted(index)},"_id":"'
+        return f'{{"{action}":{{"_index":{quote_json(index)}}}}}\n'
+    begin = f'{{"{action}":{{"_index":{quote_json(index)},"_id":"'
     if versions is None:
-        return joined(begin, escaped(ids), '"}}\n')
-    return joined(
+        return concat_texts(begin, escape_json(ids), '"}}\n')
+    return concat_texts(
         begin,
-        escaped(ids),
+        escape_json(ids),
         '","version":',
         pa.array(versions).cast(pa.string()),
         ',"version_type":"external_gte"}}\n',

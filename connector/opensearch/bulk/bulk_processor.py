@@ -21,21 +21,23 @@ from opensearchpy import OpenSearch
 from opensearchpy.exceptions import TransportError
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.opensearch.bulk.item_results import verdict
-from connector.opensearch.client import client, mapped
+from connector.opensearch.bulk.item_results import classify_item
+from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 from serde.arrays import Ints
 
-_TOO_LARGE = 413
-_ANSWER = "errors,items.*._id,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
-_HEAD_BYTES = 8_192
+_PAYLOAD_TOO_LARGE = 413
+_RESPONSE_FILTER = (
+    "errors,items.*._id,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+)
+_MAX_ACTION_LINE_BYTES = 8_192
 """More than an action's own line takes: an id is at most 512 bytes, six times that when all of it is escaped."""
-_LONGEST_S = 30.0
-_REASON_CHARACTERS = 300
+_MAX_BACKOFF_S = 30.0
+_MAX_REASON_CHARS = 300
 
 
 @attrs.frozen(eq=False)
-class Actions:
+class BulkActions:
     """Lines of bulk requests: one action with its document, newlines included, per entry.
 
     `tags` says of each what the sender knows it by; `deletes` how many of them, from the end, are deletes. With `once`
@@ -50,19 +52,19 @@ class Actions:
     def __len__(self) -> int:
         return len(self.tags)
 
-    def take(self, rows: Ints) -> Actions:
+    def take(self, rows: Ints) -> BulkActions:
         """Give the entries at `rows`, ascending."""
         kept = int((rows >= len(self) - self.deletes).sum())
-        return Actions(self.lines.take(pa.array(rows)), self.tags[rows], kept, self.once)
+        return BulkActions(self.lines.take(pa.array(rows)), self.tags[rows], kept, self.once)
 
-    def cut(self, start: int, stop: int) -> Actions:
+    def cut(self, start: int, stop: int) -> BulkActions:
         """Give the entries from `start` up to, not including, `stop`; nothing is copied."""
         deletes = max(0, stop - max(start, len(self) - self.deletes))
-        return Actions(self.lines[start:stop], self.tags[start:stop], deletes, self.once)
+        return BulkActions(self.lines[start:stop], self.tags[start:stop], deletes, self.once)
 
     def id(self, row: int) -> str | None:
         """Give the id that an entry names; None where OpenSearch is to make one up."""
-        head = self.lines[row].as_buffer().to_pybytes()[:_HEAD_BYTES].partition(b"\n")[0]
+        head = self.lines[row].as_buffer().to_pybytes()[:_MAX_ACTION_LINE_BYTES].partition(b"\n")[0]
         (told,) = orjson.loads(head).values()
         found: str | None = told.get("_id")
         return found
@@ -75,7 +77,7 @@ class Actions:
 
 
 @attrs.define
-class Counts:
+class DocumentCounts:
     """What became of documents."""
 
     indexed: int = 0
@@ -84,27 +86,31 @@ class Counts:
     malformed: int = 0
 
 
-Refused = Callable[[int, str], None]
+OnRejected = Callable[[int, str], None]
 """Told of each document that can never be indexed: its tag, and the reason."""
 
-Stale = Callable[[int], None]
+OnStale = Callable[[int], None]
 """Told the tag of each change that the index holds a newer version of."""
 
 
-class Bulk:
+class BulkProcessor:
     """Sends the actions of one task; `finish` waits for all of them."""
 
     def __init__(
-        self, connection: ConnectionSettings, settings: BulkSettings, refuse: Refused, stale: Stale = lambda _: None
+        self,
+        connection: ConnectionSettings,
+        settings: BulkSettings,
+        refuse: OnRejected,
+        stale: OnStale = lambda _: None,
     ) -> None:
         """Prepare; nothing is sent yet."""
-        self._client: OpenSearch = client(connection)
+        self._client: OpenSearch = opensearch_client(connection)
         self._settings, self._refuse, self._stale = settings, refuse, stale
         self._pool = ThreadPoolExecutor(settings.in_flight, "bulk")
-        self._flying: list[Future[Counts]] = []
-        self.counts = Counts()
+        self._flying: list[Future[DocumentCounts]] = []
+        self.counts = DocumentCounts()
 
-    def send(self, actions: Actions) -> None:
+    def send(self, actions: BulkActions) -> None:
         """Send actions in requests within the limits; waits while enough are under way.
 
         Raises:
@@ -114,7 +120,7 @@ class Bulk:
         """
         if actions.lines.null_count:
             raise FatalError("a line of a bulk request has no text, so that answers would be taken for others'")
-        for piece in pieces(actions, self._settings.max_documents, self._settings.max_bytes):
+        for piece in split_actions(actions, self._settings.max_documents, self._settings.max_bytes):
             while len(self._flying) >= self._settings.in_flight:
                 self._landed(self._flying.pop(0))
             self._flying.append(self._pool.submit(self._sent, piece))
@@ -124,7 +130,7 @@ class Bulk:
         while self._flying:
             self._landed(self._flying.pop(0))
 
-    def finish(self) -> Counts:
+    def finish(self) -> DocumentCounts:
         """Settle, and let go of the threads; give the counts of all. Raises as `send`."""
         try:
             self.settle()
@@ -132,13 +138,13 @@ class Bulk:
             self._pool.shutdown(cancel_futures=True)
         return self.counts
 
-    def _landed(self, future: Future[Counts]) -> None:
+    def _landed(self, future: Future[DocumentCounts]) -> None:
         found = future.result()
-        for field in attrs.fields(Counts):
+        for field in attrs.fields(DocumentCounts):
             setattr(self.counts, field.name, getattr(self.counts, field.name) + getattr(found, field.name))
 
-    def _sent(self, actions: Actions) -> Counts:
-        counts, wait_s = Counts(), self._settings.backoff_ms / 1000
+    def _sent(self, actions: BulkActions) -> DocumentCounts:
+        counts, wait_s = DocumentCounts(), self._settings.backoff_ms / 1000
         for left in reversed(range(self._settings.retries + 1)):
             again, problem = self._once(actions, counts)
             if not len(again):
@@ -146,10 +152,10 @@ class Bulk:
             if not left:
                 raise RetriableError(problem)
             time.sleep(random.uniform(wait_s / 2, wait_s))  # noqa: S311 - spreads requests, hides nothing
-            actions, wait_s = actions.take(again), min(2 * wait_s, _LONGEST_S)
+            actions, wait_s = actions.take(again), min(2 * wait_s, _MAX_BACKOFF_S)
         return counts
 
-    def _once(self, actions: Actions, counts: Counts) -> tuple[Ints, str]:
+    def _once(self, actions: BulkActions, counts: DocumentCounts) -> tuple[Ints, str]:
         """Send once; give which actions have to be sent again, and what is the matter with them."""
         try:
             answer = self._asked(actions)
@@ -157,8 +163,8 @@ class Bulk:
             if actions.once:
                 raise
             return np.arange(len(actions)), str(error)
-        except _Large:
-            return self._halved(actions, counts)
+        except _PayloadTooLarge:
+            return self._split_and_send(actions, counts)
         items = answer.get("items", [])
         if len(items) != len(actions):
             raise FatalError(
@@ -171,15 +177,15 @@ class Bulk:
             return np.zeros(0, np.int64), ""
         return self._judged(actions, items, counts)
 
-    def _judged(self, actions: Actions, items: list[dict[str, Any]], counts: Counts) -> tuple[Ints, str]:
+    def _judged(self, actions: BulkActions, items: list[dict[str, Any]], counts: DocumentCounts) -> tuple[Ints, str]:
         again: list[int] = []
         problem = ""
         for row, item in enumerate(items):
             ((action, told),) = item.items()
             wrong = told.get("error") or {}
             if wrong:
-                _check_id(actions, row, told)
-            match verdict(told["status"], wrong.get("type"), creates=action == "create"):
+                _check_item_id(actions, row, told)
+            match classify_item(told["status"], wrong.get("type"), creates=action == "create"):
                 case "done" if row < len(actions) - actions.deletes:
                     counts.indexed += 1
                 case "done":
@@ -189,23 +195,25 @@ class Bulk:
                     self._stale(int(actions.tags[row]))
                 case "again":
                     again.append(row)
-                    problem = f"OpenSearch refuses documents for now ({_told(told)})"
+                    problem = f"OpenSearch refuses documents for now ({_describe_item_error(told)})"
                 case "malformed":
                     counts.malformed += 1
                     self._refuse(int(actions.tags[row]), f"the index refuses the document ({wrong.get('type')})")
                 case "gone":
                     raise GapError(
-                        f"an index is gone, and its documents with it ({_told(told)}); nothing of this batch is "
+                        f"an index is gone, and its documents with it ({_describe_item_error(told)}); "
+                        "nothing of this batch is "
                         "acknowledged: build it anew, or set the stored position back (`icebridge offsets`)"
                     )
                 case "stop":
                     raise FatalError(
-                        f"OpenSearch refuses a document ({_told(told)}); nothing of this batch is acknowledged: put "
+                        f"OpenSearch refuses a document ({_describe_item_error(told)}); "
+                        "nothing of this batch is acknowledged: put "
                         "the index right, then start again"
                     )
         return np.array(again, np.int64), problem
 
-    def _halved(self, actions: Actions, counts: Counts) -> tuple[Ints, str]:
+    def _split_and_send(self, actions: BulkActions, counts: DocumentCounts) -> tuple[Ints, str]:
         """Send a body that is too large for the node in two; a document that is too large alone is malformed."""
         if len(actions) == 1:
             counts.malformed += 1
@@ -216,24 +224,24 @@ class Bulk:
         second, other = self._once(actions.cut(middle, len(actions)), counts)
         return np.concatenate([first, second + middle]), problem or other
 
-    def _asked(self, actions: Actions) -> dict[str, Any]:
-        with mapped("a bulk request"):
+    def _asked(self, actions: BulkActions) -> dict[str, Any]:
+        with map_opensearch_errors("a bulk request"):
             try:
                 answer: dict[str, Any] = self._client.transport.perform_request(
-                    "POST", "/_bulk", params={"filter_path": _ANSWER}, body=actions.body
+                    "POST", "/_bulk", params={"filter_path": _RESPONSE_FILTER}, body=actions.body
                 )
             except TransportError as error:
-                if error.status_code == _TOO_LARGE:
-                    raise _Large from error
+                if error.status_code == _PAYLOAD_TOO_LARGE:
+                    raise _PayloadTooLarge from error
                 raise
             return answer
 
 
-class _Large(Exception):
+class _PayloadTooLarge(Exception):
     """The node takes no body of this size."""
 
 
-def _check_id(actions: Actions, row: int, item: dict[str, Any]) -> None:
+def _check_item_id(actions: BulkActions, row: int, item: dict[str, Any]) -> None:
     """See that an item is about the entry of its place: else another document would be blamed."""
     wanted, given = actions.id(row), item.get("_id")
     if wanted is not None and given is not None and wanted != given:
@@ -243,13 +251,13 @@ def _check_id(actions: Actions, row: int, item: dict[str, Any]) -> None:
         )
 
 
-def _told(item: dict[str, Any]) -> str:
+def _describe_item_error(item: dict[str, Any]) -> str:
     """Tell of a refusal that is about the index: such a reason names no value of a document."""
     wrong = item.get("error") or {}
-    return f"status {item['status']}, {wrong.get('type')}: {wrong.get('reason', '')}"[:_REASON_CHARACTERS]
+    return f"status {item['status']}, {wrong.get('type')}: {wrong.get('reason', '')}"[:_MAX_REASON_CHARS]
 
 
-def pieces(actions: Actions, most: int, most_bytes: int) -> Iterator[Actions]:
+def split_actions(actions: BulkActions, most: int, most_bytes: int) -> Iterator[BulkActions]:
     """Cut actions into runs of at most so many and so many bytes; one that is larger goes alone."""
     if not len(actions):
         return

@@ -11,19 +11,19 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from connector.opensearch.bulk.actions import Style
-from connector.opensearch.bulk.document_sender import Sender
-from connector.opensearch.client import client, mapped
+from connector.opensearch.bulk.actions import WriteOptions
+from connector.opensearch.bulk.document_sender import DocumentSender
+from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 
-PAGE = 5_000
-_KEPT = "2m"
+PAGE_DOCUMENTS = 5_000
+_SCROLL_KEEPALIVE = "2m"
 
 
-def emptied(
+def delete_older(
     connection: ConnectionSettings,
     settings: BulkSettings,
-    style: Style,
+    style: WriteOptions,
     version: int,
     most: int,
     place: int,
@@ -39,21 +39,26 @@ def emptied(
     Raises:
         RetriableError, FatalError: the cluster is away, or refuses it.
     """
-    sender, name = Sender(connection, settings, lambda *_: None), style.over or style.index
-    asking = client(connection)
-    body: dict[str, object] = {"size": PAGE, "_source": sorted(own or ()) or False, "sort": ["_doc"], "version": True}
+    sender, name = DocumentSender(connection, settings, lambda *_: None), style.over or style.index
+    asking = opensearch_client(connection)
+    body: dict[str, object] = {
+        "size": PAGE_DOCUMENTS,
+        "_source": sorted(own or ()) or False,
+        "sort": ["_doc"],
+        "version": True,
+    }
     if slices > 1:
         body["slice"] = {"id": place, "max": slices}
-    with mapped(f"emptying index {name}"):
+    with map_opensearch_errors(f"emptying index {name}"):
         asking.indices.refresh(index=name)
-        page = asking.search(index=name, body=body, scroll=_KEPT)
+        page = asking.search(index=name, body=body, scroll=_SCROLL_KEEPALIVE)
         while page["hits"]["hits"]:
             hits = [hit for hit in page["hits"]["hits"] if not own or hit.get("_source", {}).items() >= own.items()]
             old = [hit for hit in hits if hit["_version"] <= most]
             ids = pa.array([hit["_id"] for hit in old], pa.string())
             versions = np.array([max(hit["_version"], version) for hit in old], np.int64)
             if old:
-                sender.delete_at(style, [hit["_index"] for hit in old], ids, versions, np.arange(len(ids)))
-            page = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _KEPT})
+                sender.delete_from_indexes(style, [hit["_index"] for hit in old], ids, versions, np.arange(len(ids)))
+            page = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _SCROLL_KEEPALIVE})
         asking.clear_scroll(body={"scroll_id": [page["_scroll_id"]]}, ignore=[404])
     return sender.finish().deleted

@@ -22,41 +22,50 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.opensearch.bulk.actions import Style, deleting, indexing, written
-from connector.opensearch.bulk.bulk_processor import Actions, Bulk, Counts, Refused, Stale
-from connector.opensearch.documents.document_lookup import Held, held, homes, refresh
+from connector.opensearch.bulk.actions import WriteOptions, delete_documents, index_documents, index_rows
+from connector.opensearch.bulk.bulk_processor import BulkActions, BulkProcessor, DocumentCounts, OnRejected, OnStale
+from connector.opensearch.documents.document_lookup import (
+    StoredDocument,
+    fetch_documents,
+    find_indexes,
+    refresh_indexes,
+)
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 from serde.arrays import Ints
 
-_UNASKED = -1
+_IGNORED_TAG = -1
 """Tag of deletes whose answer decides nothing."""
 
 
-class Sender:
+class DocumentSender:
     """Sends documents and deletes of one task; `finish` waits for all of them. All raise as `Bulk.send`."""
 
     def __init__(
-        self, connection: ConnectionSettings, settings: BulkSettings, refuse: Refused, stale: Stale = lambda _: None
+        self,
+        connection: ConnectionSettings,
+        settings: BulkSettings,
+        refuse: OnRejected,
+        stale: OnStale = lambda _: None,
     ) -> None:
         """Prepare; nothing is sent yet."""
         self._connection, self._settings, self._told = connection, settings, stale
-        self._bulk = Bulk(connection, settings, refuse, stale)
-        self._beside: Bulk | None = None
+        self._bulk = BulkProcessor(connection, settings, refuse, stale)
+        self._beside: BulkProcessor | None = None
         self._newer: list[int] = []
         self._refreshed: set[str] = set()
 
-    def put_rows(
-        self, style: Style, rows: pa.RecordBatch, ids: pa.StringArray, versions: Ints | None, tags: Ints
+    def index_rows(
+        self, style: WriteOptions, rows: pa.RecordBatch, ids: pa.StringArray, versions: Ints | None, tags: Ints
     ) -> None:
         """Put rows into their index, as documents of these ids."""
         for place, at in self._places(style, ids, versions, tags):
             picked = rows if at is None else rows.take(pa.array(at))
-            for actions in indexing(place, picked, *_taken(at, ids, versions, tags)):
+            for actions in index_rows(place, picked, *_take_rows(at, ids, versions, tags)):
                 self._bulk.send(actions)
 
     def put(
         self,
-        style: Style,
+        style: WriteOptions,
         texts: Mapping[str, pa.StringArray],
         ids: pa.StringArray | None,
         versions: Ints | None,
@@ -64,39 +73,43 @@ class Sender:
     ) -> None:
         """Put documents into their index whose fields are JSON texts already; without ids OpenSearch makes them up."""
         if ids is None:
-            self._bulk.send(written(style, list(texts), list(texts.values()), None, None, tags))
+            self._bulk.send(index_documents(style, list(texts), list(texts.values()), None, None, tags))
             return
         for place, at in self._places(style, ids, versions, tags):
             picked = [text if at is None else text.take(pa.array(at)) for text in texts.values()]
-            self._bulk.send(written(place, list(texts), picked, *_taken(at, ids, versions, tags)))
+            self._bulk.send(index_documents(place, list(texts), picked, *_take_rows(at, ids, versions, tags)))
 
-    def delete(self, style: Style, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> None:
+    def delete(self, style: WriteOptions, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> None:
         """Take documents out, wherever they are."""
         if style.over is None:
-            self._bulk.send(deleting(style, ids, versions, tags))
+            self._bulk.send(delete_documents(style, ids, versions, tags))
             return
-        found = self._homes(style, ids)
-        self.delete_at(style, [found.get(row, (style.index,))[-1] for row in range(len(ids))], ids, versions, tags)
+        found = self._find_holders(style, ids)
+        self.delete_from_indexes(
+            style, [found.get(row, (style.index,))[-1] for row in range(len(ids))], ids, versions, tags
+        )
 
-    def delete_at(
-        self, style: Style, places: Sequence[str], ids: pa.StringArray, versions: Ints | None, tags: Ints
+    def delete_from_indexes(
+        self, style: WriteOptions, places: Sequence[str], ids: pa.StringArray, versions: Ints | None, tags: Ints
     ) -> None:
         """Take documents out of the indexes that hold them, and let the others behind the name know (rule 2)."""
         at = np.array(places, object)
         for index in dict.fromkeys((*style.behind, *places)):
             own, others = np.flatnonzero(at == index), np.flatnonzero(at != index)
             if len(own):
-                self._bulk.send(_deletes(style, index, own, ids, versions, tags))
+                self._bulk.send(_delete_actions(style, index, own, ids, versions, tags))
             if len(others) and versions is not None and not style.partial:
-                self._aside.send(_deletes(style, index, others, ids, versions, np.full(len(tags), _UNASKED)))
+                self._uncounted_bulk.send(
+                    _delete_actions(style, index, others, ids, versions, np.full(len(tags), _IGNORED_TAG))
+                )
 
-    def held(self, style: Style, ids: Sequence[str], fields: Sequence[str]) -> list[Held | None]:
+    def held(self, style: WriteOptions, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
         """Give what there is of each id: its version, and these fields."""
         if style.over is None:
-            return list(held(self._connection, style.index, ids, fields))
-        found = self._homes(style, pa.array(ids, pa.string()))
+            return list(fetch_documents(self._connection, style.index, ids, fields))
+        found = self._find_holders(style, pa.array(ids, pa.string()))
         places = [found.get(row, (style.index,))[-1] for row in range(len(ids))]
-        return list(held(self._connection, places, ids, fields))
+        return list(fetch_documents(self._connection, places, ids, fields))
 
     def settle(self) -> None:
         """Wait until everything that was sent is settled."""
@@ -104,7 +117,7 @@ class Sender:
         if self._beside is not None:
             self._beside.settle()
 
-    def finish(self) -> Counts:
+    def finish(self) -> DocumentCounts:
         """Settle, and let go of the threads; give the counts of all."""
         try:
             counts = self._bulk.finish()
@@ -114,20 +127,20 @@ class Sender:
         return counts
 
     @property
-    def _aside(self) -> Bulk:
+    def _uncounted_bulk(self) -> BulkProcessor:
         """What nobody counts: deletes that are sent to be remembered, or to ask."""
         if self._beside is None:
-            self._beside = Bulk(self._connection, self._settings, lambda *_: None, self._newer.append)
+            self._beside = BulkProcessor(self._connection, self._settings, lambda *_: None, self._newer.append)
         return self._beside
 
     def _places(
-        self, style: Style, ids: pa.StringArray, versions: Ints | None, tags: Ints
-    ) -> Iterator[tuple[Style, Ints | None]]:
+        self, style: WriteOptions, ids: pa.StringArray, versions: Ints | None, tags: Ints
+    ) -> Iterator[tuple[WriteOptions, Ints | None]]:
         """Give the index of each document, by rows; None for all rows."""
         if style.over is None:
             yield style, None
             return
-        found = self._homes(style, ids)
+        found = self._find_holders(style, ids)
         new = np.ones(len(ids), np.bool_)
         new[list(found)] = False
         if style.create:
@@ -135,7 +148,7 @@ class Sender:
             yield style, np.flatnonzero(new)
             return
         if versions is not None and not style.partial:
-            self._one_left(style, found, ids, versions)
+            self._delete_duplicates(style, found, ids, versions)
             gone = self._gone(style, np.flatnonzero(new), ids, versions)
             self._bulk.counts.stale += len(gone)
             for row in gone.tolist():
@@ -149,7 +162,7 @@ class Sender:
         if new.any():
             yield style, np.flatnonzero(new)
 
-    def _homes(self, style: Style, ids: pa.StringArray) -> dict[int, tuple[str, ...]]:
+    def _find_holders(self, style: WriteOptions, ids: pa.StringArray) -> dict[int, tuple[str, ...]]:
         """Give the indexes that hold each document, oldest first, by row; rows of new documents are left out.
 
         What tasks put into the older ones was searchable before, and what they put into others goes there again; so
@@ -157,9 +170,9 @@ class Sender:
         """
         assert style.over is not None
         if style.over not in self._refreshed:
-            refresh(self._connection, style.over)
+            refresh_indexes(self._connection, style.over)
             self._refreshed.add(style.over)
-        known = homes(self._connection, style.over, ids.to_pylist())
+        known = find_indexes(self._connection, style.over, ids.to_pylist())
         if not known:
             return {}
         age = {index: place for place, index in enumerate(style.behind)}
@@ -167,33 +180,35 @@ class Sender:
         own = zip(rows.tolist(), ids.take(pa.array(rows)).to_pylist(), strict=True)
         return {row: tuple(sorted(known[text], key=lambda i: (age.get(i, len(age)), i))) for row, text in own}
 
-    def _one_left(
-        self, style: Style, found: Mapping[int, tuple[str, ...]], ids: pa.StringArray, versions: Ints
+    def _delete_duplicates(
+        self, style: WriteOptions, found: Mapping[int, tuple[str, ...]], ids: pa.StringArray, versions: Ints
     ) -> None:
         twice: dict[str, list[int]] = {}
         for row, own in found.items():
             for index in own[:-1]:
                 twice.setdefault(index, []).append(row)
         for index, rows in twice.items():
-            unasked = np.full(len(ids), _UNASKED)
-            self._aside.send(_deletes(style, index, np.array(rows), ids, versions, unasked))
+            unasked = np.full(len(ids), _IGNORED_TAG)
+            self._uncounted_bulk.send(_delete_actions(style, index, np.array(rows), ids, versions, unasked))
 
-    def _gone(self, style: Style, rows: Ints, ids: pa.StringArray, versions: Ints) -> Ints:
+    def _gone(self, style: WriteOptions, rows: Ints, ids: pa.StringArray, versions: Ints) -> Ints:
         """Give the rows that were deleted by newer changes, as the oldest index remembers (rule 3)."""
         oldest = style.behind[0]
         if oldest == style.index or not len(rows):
             return rows[:0]
         self._newer.clear()
-        self._aside.send(_deletes(style, oldest, rows, ids, versions, np.arange(len(ids))))
-        self._aside.settle()
-        return np.array(sorted(row for row in self._newer if row != _UNASKED), np.int64)
+        self._uncounted_bulk.send(_delete_actions(style, oldest, rows, ids, versions, np.arange(len(ids))))
+        self._uncounted_bulk.settle()
+        return np.array(sorted(row for row in self._newer if row != _IGNORED_TAG), np.int64)
 
 
-def _deletes(style: Style, index: str, rows: Ints, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> Actions:
-    return deleting(attrs.evolve(style, index=index), *_taken(rows, ids, versions, tags))
+def _delete_actions(
+    style: WriteOptions, index: str, rows: Ints, ids: pa.StringArray, versions: Ints | None, tags: Ints
+) -> BulkActions:
+    return delete_documents(attrs.evolve(style, index=index), *_take_rows(rows, ids, versions, tags))
 
 
-def _taken(
+def _take_rows(
     rows: Ints | None, ids: pa.StringArray, versions: Ints | None, tags: Ints
 ) -> tuple[pa.StringArray, Ints | None, Ints]:
     if rows is None:

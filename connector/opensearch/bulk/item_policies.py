@@ -7,7 +7,7 @@ import structlog
 from connector.errors import FatalError
 
 
-def judge(rule: str, count: int, fault: str, warning: str, **told: object) -> None:
+def apply_policy(rule: str, count: int, fault: str, warning: str, **told: object) -> None:
     """Follow `behavior.on.malformed.documents` or `behavior.on.version.conflict`.
 
     Args:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Verdict = Literal["done", "stale", "again", "malformed", "gone", "stop"]
+ItemResult = Literal["done", "stale", "again", "malformed", "gone", "stop"]
 
-_MALFORMED = frozenset(
+_MALFORMED_ERRORS = frozenset(
     {
         "mapper_parsing_exception",
         "document_parsing_exception",
@@ -22,11 +22,11 @@ _MALFORMED = frozenset(
 )
 """The document is at fault, or the field that it would add."""
 
-_PASSING = frozenset({429, 502, 503, 504})
-_OK, _NOT_FOUND, _CONFLICT, _BAD, _FORBIDDEN = 300, 404, 409, 400, 403
+_TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
+_FIRST_FAILURE, _NOT_FOUND, _CONFLICT, _BAD_REQUEST, _FORBIDDEN = 300, 404, 409, 400, 403
 
 
-def verdict(status: int, kind: str | None, *, creates: bool = False) -> Verdict:
+def classify_item(status: int, kind: str | None, *, creates: bool = False) -> ItemResult:
     """Judge one item by its status and the type of its error, if it has one; `creates`: of an action that only adds.
 
     done       it is as it should be: indexed, deleted, nothing there to delete, or created by an earlier delivery
@@ -36,14 +36,14 @@ def verdict(status: int, kind: str | None, *, creates: bool = False) -> Verdict:
     gone       there is no such index, where OpenSearch does not make one by itself
     stop       a person has to look (index closed or read-only, no rights)
     """
-    if status < _OK or (status == _NOT_FOUND and kind is None):
+    if status < _FIRST_FAILURE or (status == _NOT_FOUND and kind is None):
         return "done"
     if status == _CONFLICT and kind == "version_conflict_engine_exception":
         return "done" if creates else "stale"
-    if status in _PASSING or (status == _FORBIDDEN and kind == "cluster_block_exception"):
+    if status in _TRANSIENT_STATUSES or (status == _FORBIDDEN and kind == "cluster_block_exception"):
         return "again"
     if kind == "index_not_found_exception":
         return "gone"
-    if status == _BAD and kind in _MALFORMED:
+    if status == _BAD_REQUEST and kind in _MALFORMED_ERRORS:
         return "malformed"
     return "stop"

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.errors import FatalError
-from connector.opensearch.documents.json_values import plain_texts
+from connector.opensearch.documents.json_values import to_plain_texts
 
-MAX_BYTES = 512
+MAX_ID_BYTES = 512
 """OpenSearch's limit of an id."""
 
-_EMPTY = "\\e"
+_EMPTY_ID = "\\e"
 
 
-def document_ids(keys: Sequence[pa.Array]) -> pa.StringArray:
+def build_document_ids(keys: Sequence[pa.Array]) -> pa.StringArray:
     """Give the id of each row; the columns are the key's, in order, and of types without parts.
 
     Raises:
@@ -31,21 +31,21 @@ def document_ids(keys: Sequence[pa.Array]) -> pa.StringArray:
     """
     if any(key.null_count for key in keys):
         raise FatalError("a document's key has a null, and its id would too; nothing of this batch is acknowledged")
-    texts = [pc.replace_substring(plain_texts(key), "\\", "\\\\") for key in keys]
+    texts = [pc.replace_substring(to_plain_texts(key), "\\", "\\\\") for key in keys]
     if len(texts) == 1:
-        made = pc.if_else(pc.equal(texts[0], ""), _EMPTY, texts[0])
+        made = pc.if_else(pc.equal(texts[0], ""), _EMPTY_ID, texts[0])
     else:
         made = pc.binary_join_element_wise(*(pc.replace_substring(text, "-", "\\-") for text in texts), "-")
-    return _hashed(made)
+    return _hash_long_ids(made)
 
 
-def place_ids(topic: str, partition: int, offsets: pa.Array) -> pa.StringArray:
+def build_record_ids(topic: str, partition: int, offsets: pa.Array) -> pa.StringArray:
     """Give ids of records that are told apart by where they stand (`key.ignore`; the names' form is Aiven's)."""
     return pc.binary_join_element_wise(f"{topic}+{partition}+", offsets.cast(pa.string()), "")
 
 
-def _hashed(ids: pa.StringArray) -> pa.StringArray:
-    long = pc.greater(pc.binary_length(ids), MAX_BYTES)
+def _hash_long_ids(ids: pa.StringArray) -> pa.StringArray:
+    long = pc.greater(pc.binary_length(ids), MAX_ID_BYTES)
     if not pc.any(long).as_py():
         return ids
     rows = np.flatnonzero(long)

@@ -12,56 +12,56 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import children, parts
-from serde.connect.decimal_text import decimal_texts
+from serde.arrays import children, view_bytes
+from serde.connect.decimal_text import format_decimals
 
 _NULL = pa.scalar("null")
-_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-_SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
-_CONTROLS = tuple((chr(code), _SHORT.get(code, f"\\u{code:04x}")) for code in range(32))
-_WORDS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
-_UNTOLD = "<value out of range"
+_BASE64_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_SHORT_ESCAPES = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
+_CONTROL_ESCAPES = tuple((chr(code), _SHORT_ESCAPES.get(code, f"\\u{code:04x}")) for code in range(32))
+_FLOAT_WORDS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+_OUT_OF_RANGE_TEXT = "<value out of range"
 _SPACE = ord(" ")
 
 
-def json_texts(array: pa.Array) -> pa.StringArray:
+def to_json_texts(array: pa.Array) -> pa.StringArray:
     """Give the JSON text of every value; nulls are the word null."""
-    return pc.fill_null(_some(array), _NULL)
+    return pc.fill_null(_to_nullable_json(array), _NULL)
 
 
-def plain_texts(array: pa.Array) -> pa.StringArray:
+def to_plain_texts(array: pa.Array) -> pa.StringArray:
     """Give the text of every value of a type without parts, without quotes; nulls stay."""
     kind = array.type
     types = pa.types
     if isinstance(kind, pa.UuidType):
-        return _dashed(array)
+        return _uuids_to_text(array)
     if types.is_fixed_size_binary(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        return base64(array.cast(pa.binary()))
+        return encode_base64(array.cast(pa.binary()))
     if types.is_boolean(kind):
         return pc.if_else(array, "true", "false")
     if types.is_decimal(kind):
-        return decimal_texts(array)
+        return format_decimals(array)
     if types.is_timestamp(kind):
-        return pc.replace_substring(_dated(array), " ", "T", max_replacements=1)
-    return _dated(array) if types.is_date(kind) else array.cast(pa.string())
+        return pc.replace_substring(_dates_to_text(array), " ", "T", max_replacements=1)
+    return _dates_to_text(array) if types.is_date(kind) else array.cast(pa.string())
 
 
-def escaped(text: pa.StringArray) -> pa.StringArray:
+def escape_json(text: pa.StringArray) -> pa.StringArray:
     """Escape text for the inside of a JSON string (RFC 8259, section 7); not copied when there is nothing to do."""
-    data, starts, ends = parts(text)
+    data, starts, ends = view_bytes(text)
     own = data[starts[0] : ends[-1]] if len(text) else data[:0]
     if not ((own < _SPACE) | (own == ord('"')) | (own == ord("\\"))).any():
         return text
     text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
     if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
-        for character, form in _CONTROLS:
+        for character, form in _CONTROL_ESCAPES:
             text = pc.replace_substring(text, character, form)
     return text
 
 
-def base64(data: pa.BinaryArray) -> pa.StringArray:
+def encode_base64(data: pa.BinaryArray) -> pa.StringArray:
     """Give bytes as base64 text (RFC 4648, section 4)."""
-    flat, starts, ends = parts(data)
+    flat, starts, ends = view_bytes(data)
     sizes = np.where(data.is_valid(), ends - starts, 0)
     triples = -(-sizes // 3)
     places = np.concatenate([[0], np.cumsum(triples)])
@@ -70,108 +70,108 @@ def base64(data: pa.BinaryArray) -> pa.StringArray:
     padded[np.repeat(places[:-1] * 3, sizes) + within] = flat[np.repeat(starts, sizes) + within]
     three = padded.reshape(-1, 3).astype(np.uint32)
     word = (three[:, 0] << 16) | (three[:, 1] << 8) | three[:, 2]
-    made = _ALPHABET[(word[:, None] >> np.array([18, 12, 6, 0], np.uint32)) & 63].reshape(-1)
+    made = _BASE64_ALPHABET[(word[:, None] >> np.array([18, 12, 6, 0], np.uint32)) & 63].reshape(-1)
     last = places[1:] * 4
     made[last[sizes % 3 == 1] - 2] = ord("=")
     made[last[sizes % 3 > 0] - 1] = ord("=")
-    return _strings(made, places * 4, data)
+    return _build_strings(made, places * 4, data)
 
 
-def _some(array: pa.Array) -> pa.StringArray:
+def _to_nullable_json(array: pa.Array) -> pa.StringArray:
     """The JSON text of every value; null where it is."""
     kind = array.type
     types = pa.types
     if types.is_nested(kind):
-        return _nested(array)
+        return _nested_to_json(array)
     if types.is_floating(kind):
-        return _float_texts(array)
-    text = plain_texts(array)
+        return _floats_to_json(array)
+    text = to_plain_texts(array)
     if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind):
         return text
-    text = escaped(text) if types.is_string(kind) or types.is_large_string(kind) else text
-    return joined('"', text, '"')
+    text = escape_json(text) if types.is_string(kind) or types.is_large_string(kind) else text
+    return concat_texts('"', text, '"')
 
 
-def _nested(array: pa.Array) -> pa.StringArray:
+def _nested_to_json(array: pa.Array) -> pa.StringArray:
     if pa.types.is_struct(array.type):
-        return _object_texts(array)
+        return _structs_to_json(array)
     if pa.types.is_map(array.type):
-        return _map_texts(array)
-    return _listed(array, json_texts(array.flatten()), "[", "]")
+        return _maps_to_json(array)
+    return _join_items(array, to_json_texts(array.flatten()), "[", "]")
 
 
-def _float_texts(array: pa.Array) -> pa.StringArray:
+def _floats_to_json(array: pa.Array) -> pa.StringArray:
     """A whole number keeps a point, so that an index that guesses types does not take the field for one of longs."""
     text = array.cast(pa.string())
     whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
-    text = pc.if_else(whole, joined(text, ".0"), text)
-    odd = pc.is_in(text, pa.array(list(_WORDS)))
+    text = pc.if_else(whole, concat_texts(text, ".0"), text)
+    odd = pc.is_in(text, pa.array(list(_FLOAT_WORDS)))
     if not pc.any(odd).as_py():
         return text
-    for word, written in _WORDS.items():
+    for word, written in _FLOAT_WORDS.items():
         text = pc.if_else(pc.equal(text, word), written, text)
     return text
 
 
-def _object_texts(array: pa.StructArray) -> pa.StringArray:
+def _structs_to_json(array: pa.StructArray) -> pa.StringArray:
     """Structs as objects, null fields included."""
     names = array.type.names
     if not names:
         made = pa.array(["{}"] * len(array), pa.string())
     else:
-        made = object_texts(names, [json_texts(child) for child in children(array)])
+        made = build_objects(names, [to_json_texts(child) for child in children(array)])
     return made if not array.null_count else pc.if_else(array.is_valid(), made, None)
 
 
-def object_texts(names: Sequence[str], texts: Sequence[pa.StringArray]) -> pa.StringArray:
+def build_objects(names: Sequence[str], texts: Sequence[pa.StringArray]) -> pa.StringArray:
     """Give one JSON object per row, of the JSON texts of its fields; at least one field."""
     pieces: list[pa.Array | str] = []
     for place, (name, text) in enumerate(zip(names, texts, strict=True)):
-        pieces += [f"{',' if place else '{'}{quoted(name)}:", text]
-    return joined(*pieces, "}")
+        pieces += [f"{',' if place else '{'}{quote_json(name)}:", text]
+    return concat_texts(*pieces, "}")
 
 
-def joined(*pieces: pa.Array | str) -> pa.StringArray:
+def concat_texts(*pieces: pa.Array | str) -> pa.StringArray:
     """Put texts side by side; null where one of them is."""
     scalars = [pa.scalar(piece) if isinstance(piece, str) else piece for piece in pieces]
     return pc.binary_join_element_wise(*scalars, "", null_handling="emit_null")
 
 
-def quoted(text: str) -> str:
+def quote_json(text: str) -> str:
     """Give a text as a JSON string."""
-    return f'"{escaped(pa.array([text]))[0].as_py()}"'
+    return f'"{escape_json(pa.array([text]))[0].as_py()}"'
 
 
-def _map_texts(array: pa.MapArray) -> pa.StringArray:
+def _maps_to_json(array: pa.MapArray) -> pa.StringArray:
     """Maps as objects; keys are texts."""
     pairs = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
     keys, values = children(pairs.flatten())
-    key = escaped(plain_texts(keys))
-    return _listed(pairs, joined('"', key, '":', json_texts(values)), "{", "}")
+    key = escape_json(to_plain_texts(keys))
+    return _join_items(pairs, concat_texts('"', key, '":', to_json_texts(values)), "{", "}")
 
 
-def _listed(array: pa.ListArray, items: pa.StringArray, begin: str, end: str) -> pa.StringArray:
+def _join_items(array: pa.ListArray, items: pa.StringArray, begin: str, end: str) -> pa.StringArray:
     """Items of each list between commas and brackets; null for null lists."""
     sizes = pc.fill_null(pc.list_value_length(array), 0)
     bounds = np.concatenate([[0], np.cumsum(np.asarray(sizes, np.int64))]).astype(np.int32)
     inside = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), items), ",")
-    made = joined(begin, inside, end)
+    made = concat_texts(begin, inside, end)
     return made if not array.null_count else pc.if_else(array.is_valid(), made, None)
 
 
-def _dated(array: pa.Array) -> pa.StringArray:
+def _dates_to_text(array: pa.Array) -> pa.StringArray:
     """Dates and timestamps as ISO 8601; the number itself where a year has more digits than that knows."""
     utc = pa.types.is_timestamp(array.type) and array.type.tz == "UTC"
     # Arrow looks every value up in its time zone database, UTC too: thirty times the rest of the work.
     text = (array.cast(pa.timestamp(array.type.unit)) if utc else array).cast(pa.string())
-    made = joined(text, "Z") if utc else text
-    if not pc.any(pc.starts_with(text, _UNTOLD)).as_py():
+    made = concat_texts(text, "Z") if utc else text
+    if not pc.any(pc.starts_with(text, _OUT_OF_RANGE_TEXT)).as_py():
         return made
     number = array.cast(pa.int32() if pa.types.is_date32(array.type) else pa.int64()).cast(pa.string())
-    return pc.if_else(pc.starts_with(text, _UNTOLD), number, made)
+    return pc.if_else(pc.starts_with(text, _OUT_OF_RANGE_TEXT), number, made)
 
 
-def _dashed(array: pa.Array) -> pa.StringArray:
+def _uuids_to_text(array: pa.Array) -> pa.StringArray:
     """Uuids as text, 8-4-4-4-12."""
     raw = array.storage
     data = np.frombuffer(raw.buffers()[1], np.uint8).reshape(-1, 16)[raw.offset : raw.offset + len(raw)]
@@ -180,10 +180,10 @@ def _dashed(array: pa.Array) -> pa.StringArray:
     places = [i for i in range(36) if i not in (8, 13, 18, 23)]
     made[:, places[0::2]] = digits[data >> 4]
     made[:, places[1::2]] = digits[data & 15]
-    return _strings(made.reshape(-1), np.arange(len(raw) + 1) * 36, raw)
+    return _build_strings(made.reshape(-1), np.arange(len(raw) + 1) * 36, raw)
 
 
-def _strings(data: np.ndarray, bounds: np.ndarray, like: pa.Array) -> pa.StringArray:
+def _build_strings(data: np.ndarray, bounds: np.ndarray, like: pa.Array) -> pa.StringArray:
     """Bytes and bounds as an array, null where another is."""
     made = pa.Array.from_buffers(
         pa.string(), len(like), [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]

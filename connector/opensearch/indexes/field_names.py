@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 @attrs.frozen
-class Fields:
+class FieldNames:
     """The name of each column's field, by the column's id, for every column that the index has ever had."""
 
     names: Mapping[int, str]
@@ -38,7 +38,7 @@ class Fields:
         }
 
 
-def fields(schema: Mapping[str, Any], known: Mapping[int, str], taken: Collection[str] = ()) -> Fields:
+def assign_field_names(schema: Mapping[str, Any], known: Mapping[int, str], taken: Collection[str] = ()) -> FieldNames:
     """Give the fields of a schema (Iceberg's JSON): known columns keep theirs, new ones get their own name.
 
     A new column whose name another column's field has, or one of `taken`, gets its id behind it.
@@ -51,16 +51,16 @@ def fields(schema: Mapping[str, Any], known: Mapping[int, str], taken: Collectio
     names = dict(known)
     for column in schema["fields"]:
         if column["id"] not in names:
-            names[column["id"]] = _free(column["name"], column["id"], {*names.values(), *taken})
-    return Fields(names)
+            names[column["id"]] = _unused_name(column["name"], column["id"], {*names.values(), *taken})
+    return FieldNames(names)
 
 
-def aliases(properties: Mapping[str, Any]) -> frozenset[str]:
+def find_aliases(properties: Mapping[str, Any]) -> frozenset[str]:
     """Give the names of an index's fields that are aliases of others."""
     return frozenset(name for name, field in properties.items() if field.get("type") == "alias")
 
 
-def _free(name: str, number: int, taken: Collection[str]) -> str:
+def _unused_name(name: str, number: int, taken: Collection[str]) -> str:
     made = name
     while made in taken:
         made = f"{made}_{number}"

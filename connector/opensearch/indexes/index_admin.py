@@ -15,26 +15,26 @@ from opensearchpy import OpenSearch
 from opensearchpy.exceptions import NotFoundError, RequestError
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.opensearch.bulk.actions import Style
-from connector.opensearch.client import client, mapped
-from connector.opensearch.indexes.index_identity import WAYS_OUT, Ids, lost
-from connector.opensearch.indexes.mapping import Field, added
-from connector.settings.opensearch.sink import SearchSettings
+from connector.opensearch.bulk.actions import WriteOptions
+from connector.opensearch.client import map_opensearch_errors, opensearch_client
+from connector.opensearch.indexes.index_identity import LOST_INDEX_REMEDY, IndexIds, explain_loss
+from connector.opensearch.indexes.mapping import FieldMapping, missing_properties
+from connector.settings.opensearch.sink import OpenSearchSettings
 
-META = "icebridge"
+META_KEY = "icebridge"
 
-Members = frozenset[tuple[str, bool]]
+AliasMembers = frozenset[tuple[str, bool]]
 """The indexes behind an alias, and of each whether it is said to take documents."""
 
-_LINE_BYTES = 3_000
+_MAX_NAMES_BYTES = 3_000
 """Names of indexes in one request: its line may have 4 KiB (`http.max_initial_line_length`)."""
 
-_UUIDS = "*.settings.index.uuid"
-_SEEN = "*.aliases,*.settings.index.uuid,*.data_stream"
+_UUIDS_FILTER = "*.settings.index.uuid"
+_IDENTITY_FILTER = "*.aliases,*.settings.index.uuid,*.data_stream"
 
 
 @attrs.frozen
-class Index:
+class IndexInfo:
     """What a name stands for: an index, an alias of one or several, or a data stream.
 
     `writes` is the index that takes new documents, `behind` all of them, oldest first, where the name is not an index
@@ -48,17 +48,17 @@ class Index:
     noted: Mapping[str, Any]
     writes: str = ""
     behind: tuple[str, ...] = ()
-    members: Members = frozenset()
+    members: AliasMembers = frozenset()
     stream: bool = False
     rolled: Mapping[str, Any] | None = None
-    ids: Ids = attrs.field(factory=dict)
+    ids: IndexIds = attrs.field(factory=dict)
 
-    def style(self, *, partial: bool) -> Style:
+    def style(self, *, partial: bool) -> WriteOptions:
         """Give how documents are written there."""
         if self.stream:
-            return Style(self.name, create=True, over=self.name)
+            return WriteOptions(self.name, create=True, over=self.name)
         several = len(self.behind) > 1
-        return Style(
+        return WriteOptions(
             self.writes or self.name,
             partial,
             over=self.name if several else None,
@@ -66,55 +66,57 @@ class Index:
         )
 
 
-class Indexes:
+class IndexAdmin:
     """The indexes of one cluster."""
 
-    def __init__(self, settings: SearchSettings) -> None:
+    def __init__(self, settings: OpenSearchSettings) -> None:
         """Prepare; nothing is asked yet."""
-        self._client: OpenSearch = client(settings.connection)
+        self._client: OpenSearch = opensearch_client(settings.connection)
         self._settings = {"index.gc_deletes": settings.gc_deletes}
 
-    def find(self, name: str) -> Index | None:
+    def find(self, name: str) -> IndexInfo | None:
         """Look an index, alias or data stream up; after a rollover the new index is given what ours must have.
 
         Raises:
             RetriableError: the cluster is away.
             FatalError: it does not let us in, or nobody knows which index behind an alias takes documents.
         """
-        with mapped(f"looking {name} up"):
+        with map_opensearch_errors(f"looking {name} up"):
             try:
                 answer = self._client.indices.get(index=name)
             except NotFoundError:
                 return None
-        index = found(name, answer) if answer else None
+        index = parse_index(name, answer) if answer else None
         if index is not None and index.rolled is not None:
             self.grow(index, index.rolled, index.noted)
         return index
 
-    def current(self, index: Index) -> Index:
+    def current(self, index: IndexInfo) -> IndexInfo:
         """Give what a name stands for now: aliases may have been rolled over. Cost: a small request.
 
         Raises:
             GapError: the name is gone, or an index has taken its place, and the documents are gone.
             RetriableError, FatalError: as `find`.
         """
-        with mapped(f"looking {index.name} up"):
+        with map_opensearch_errors(f"looking {index.name} up"):
             try:
-                answer = self._client.indices.get(index=index.name, params={"filter_path": _SEEN})
+                answer = self._client.indices.get(index=index.name, params={"filter_path": _IDENTITY_FILTER})
             except NotFoundError:
                 answer = {}
-        now = _ids(answer)
-        reason = lost(index.name, index.ids, now)
+        now = _parse_ids(answer)
+        reason = explain_loss(index.name, index.ids, now)
         if reason is not None:
             raise GapError(reason)
-        if now == index.ids and (index.stream or not index.behind or _members(index.name, answer) == index.members):
+        if now == index.ids and (
+            index.stream or not index.behind or _parse_members(index.name, answer) == index.members
+        ):
             return index
         fresh = self.find(index.name)
         if fresh is None:
-            raise GapError(f"index {index.name} is gone, and the documents that it had; {WAYS_OUT}")
+            raise GapError(f"index {index.name} is gone, and the documents that it had; {LOST_INDEX_REMEDY}")
         return fresh
 
-    def unchanged(self, indexes: Iterable[Index]) -> frozenset[str]:
+    def find_unchanged(self, indexes: Iterable[IndexInfo]) -> frozenset[str]:
         """Give the names of those that are indexes themselves and still the same: a request for many of them.
 
         Raises:
@@ -122,14 +124,14 @@ class Indexes:
         """
         plain = {index.name: index.ids for index in indexes if index.ids.keys() == {index.name}}
         now: dict[str, str] = {}
-        with mapped("looking indexes up"):
-            for some in requests(plain):
+        with map_opensearch_errors("looking indexes up"):
+            for some in join_names(plain):
                 # Those that are gone are left out of the answer, those that became aliases come by other names.
-                params = {"ignore_unavailable": "true", "filter_path": _UUIDS}
-                now |= _ids(self._client.indices.get_settings(index=some, name="index.uuid", params=params))
+                params = {"ignore_unavailable": "true", "filter_path": _UUIDS_FILTER}
+                now |= _parse_ids(self._client.indices.get_settings(index=some, name="index.uuid", params=params))
         return frozenset(name for name, ids in plain.items() if ids == {name: now.get(name)})
 
-    def stayed(self, index: Index) -> Index:
+    def stayed(self, index: IndexInfo) -> IndexInfo:
         """See that all indexes that documents were sent to are still there, and behind their alias; give what is now.
 
         One that was dropped meanwhile OpenSearch makes anew, behind no alias, for the very documents sent to it.
@@ -147,14 +149,14 @@ class Indexes:
             )
         return now
 
-    def create(self, name: str, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> Index:
+    def create(self, name: str, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> IndexInfo:
         """Make an index, and give it; one that another process made meanwhile is all right.
 
         Raises:
             RetriableError, FatalError: the cluster is away, or refuses it.
         """
-        body = {"settings": self._settings, "mappings": {"_meta": meta(noted), "properties": dict(properties)}}
-        with mapped(f"creating index {name}"):
+        body = {"settings": self._settings, "mappings": {"_meta": encode_meta(noted), "properties": dict(properties)}}
+        with map_opensearch_errors(f"creating index {name}"):
             try:
                 self._client.indices.create(index=name, body=body)
             except RequestError as error:
@@ -165,14 +167,14 @@ class Indexes:
             raise RetriableError(f"index {name} was made and is gone again")
         return made
 
-    def grow(self, index: Index, properties: Mapping[str, Field], noted: Mapping[str, Any]) -> None:
+    def grow(self, index: IndexInfo, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> None:
         """Give an index the fields that it lacks, and note its columns; all indexes behind an alias get them.
 
         Raises:
             FatalError: it has too many fields, or refuses them for another reason.
         """
-        body = {"_meta": meta(noted), "properties": added(index.properties, properties)}
-        with mapped(f"adding fields to index {index.name}"):
+        body = {"_meta": encode_meta(noted), "properties": missing_properties(index.properties, properties)}
+        with map_opensearch_errors(f"adding fields to index {index.name}"):
             try:
                 self._client.indices.put_mapping(index=index.name, body=body)
                 if index.behind and not index.stream:
@@ -187,7 +189,7 @@ class Indexes:
                     ) from error
                 raise
 
-    def swap(self, alias: str, fresh: str) -> list[str]:
+    def swap_alias(self, alias: str, fresh: str) -> list[str]:
         """Let a name stand for a fresh index, in one step that no search falls into; give the indexes it stood for.
 
         What had the name before is deleted, whether it was an index itself or stood behind the alias.
@@ -195,7 +197,7 @@ class Indexes:
         Raises:
             RetriableError, FatalError: the cluster is away, or refuses it; the name is as it was.
         """
-        with mapped(f"swapping {alias} for {fresh}"):
+        with map_opensearch_errors(f"swapping {alias} for {fresh}"):
             self._client.indices.refresh(index=fresh)
             try:
                 before = [name for name in self._client.indices.get(index=alias) if name != fresh]
@@ -207,7 +209,7 @@ class Indexes:
         return before
 
 
-def found(name: str, answer: Mapping[str, Any]) -> Index:
+def parse_index(name: str, answer: Mapping[str, Any]) -> IndexInfo:
     """Read what a name stands for (pure).
 
     Raises:
@@ -215,31 +217,31 @@ def found(name: str, answer: Mapping[str, Any]) -> Index:
     """
     order = sorted(answer, key=lambda each: (int(answer[each]["settings"]["index"]["creation_date"]), each))
     mappings = {each: answer[each]["mappings"] for each in order}
-    ours = [each for each in order if META in mappings[each].get("_meta", {})]
-    noted = {key: orjson.loads(text) for key, text in mappings[ours[-1]]["_meta"][META].items()} if ours else {}
+    ours = [each for each in order if META_KEY in mappings[each].get("_meta", {})]
+    noted = {key: orjson.loads(text) for key, text in mappings[ours[-1]]["_meta"][META_KEY].items()} if ours else {}
     if order == [name]:
-        return Index(name, mappings[name].get("properties", {}), noted, ids=_ids(answer))
+        return IndexInfo(name, mappings[name].get("properties", {}), noted, ids=_parse_ids(answer))
     stream = any(told.get("data_stream") == name for told in answer.values())
-    writes = order[-1] if stream else _writing(name, {each: answer[each]["aliases"][name] for each in order})
-    return Index(
+    writes = order[-1] if stream else _find_write_index(name, {each: answer[each]["aliases"][name] for each in order})
+    return IndexInfo(
         name,
         mappings[writes].get("properties", {}),
         noted,
         writes=writes,
         behind=tuple(order),
-        members=frozenset() if stream else _members(name, answer),
+        members=frozenset() if stream else _parse_members(name, answer),
         stream=stream,
         rolled=mappings[ours[-1]].get("properties", {}) if ours and writes not in ours else None,
-        ids=_ids(answer),
+        ids=_parse_ids(answer),
     )
 
 
-def requests(names: Iterable[str]) -> Iterator[str]:
+def join_names(names: Iterable[str]) -> Iterator[str]:
     """Give names, with commas between, in as few request lines as OpenSearch takes."""
     waiting, size_bytes = list[str](), 0
     for name in names:
         own = len(quote(name)) + 3
-        if waiting and size_bytes + own > _LINE_BYTES:
+        if waiting and size_bytes + own > _MAX_NAMES_BYTES:
             yield ",".join(waiting)
             waiting, size_bytes = [], 0
         waiting.append(name)
@@ -248,15 +250,15 @@ def requests(names: Iterable[str]) -> Iterator[str]:
         yield ",".join(waiting)
 
 
-def _ids(answer: Mapping[str, Any]) -> dict[str, str]:
+def _parse_ids(answer: Mapping[str, Any]) -> dict[str, str]:
     return {index: told["settings"]["index"]["uuid"] for index, told in answer.items()}
 
 
-def _members(name: str, answer: Mapping[str, Any]) -> Members:
+def _parse_members(name: str, answer: Mapping[str, Any]) -> AliasMembers:
     return frozenset((index, bool(told["aliases"][name].get("is_write_index"))) for index, told in answer.items())
 
 
-def _writing(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> str:
+def _find_write_index(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> str:
     """Give the index behind an alias that takes documents."""
     for index, told in aliases.items():
         if {"filter", "index_routing", "search_routing"} & told.keys():
@@ -274,7 +276,7 @@ def _writing(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> str:
     return chosen[0]
 
 
-def meta(noted: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def encode_meta(noted: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Give our notes as a mapping keeps them."""
     # As text: `_meta` is an object whose parts OpenSearch would otherwise merge and reorder as it likes.
-    return {META: {key: orjson.dumps(value).decode() for key, value in noted.items()}}
+    return {META_KEY: {key: orjson.dumps(value).decode() for key, value in noted.items()}}

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-WAYS_OUT = (
+LOST_INDEX_REMEDY = (
     "fill it again: `icebridge offsets reset` (from Kafka, what the topics hold) or `icebridge reindex` (from Iceberg);"
     " an index that OpenSearch made by itself meanwhile can be deleted"
 )
 
-Ids = Mapping[str, str]
+IndexIds = Mapping[str, str]
 """The ids (`index.uuid`) of the indexes that a name stands for, by their own names."""
 
 
-def lost(name: str, before: Ids, now: Ids) -> str | None:
+def explain_loss(name: str, before: IndexIds, now: IndexIds) -> str | None:
     """Say why documents that were brought under a name are gone; None where they are not.
 
     An alias may be rolled over, and lose old indexes to retention; an index may become an alias (`icebridge reindex`).
@@ -30,23 +30,23 @@ def lost(name: str, before: Ids, now: Ids) -> str | None:
     if not before:
         return None
     if not now:
-        return f"index {name} is gone, and the documents that it had; {WAYS_OUT}"
+        return f"index {name} is gone, and the documents that it had; {LOST_INDEX_REMEDY}"
     again = sorted(one for one, told in now.items() if before.get(one, told) != told)
     if again:
         made = ", ".join(again)
-        return f"index {made} was deleted and made again, and is without the documents that it had; {WAYS_OUT}"
+        return f"index {made} was deleted and made again, and is without the documents that it had; {LOST_INDEX_REMEDY}"
     if list(now) == [name] and name not in before:
         stood = ", ".join(sorted(before))
-        return f"{name} stood for {stood} and is an index of its own now, without their documents; {WAYS_OUT}"
+        return f"{name} stood for {stood} and is an index of its own now, without their documents; {LOST_INDEX_REMEDY}"
     return None
 
 
-def noted(ids: Ids) -> str:
+def encode_ids(ids: IndexIds) -> str:
     """Give ids as a position keeps them."""
     return " ".join(f"{name}:{told}" for name, told in sorted(ids.items()))
 
 
-def read(text: str) -> Ids:
-    """Read what `noted` gave."""
+def decode_ids(text: str) -> IndexIds:
+    """Read what `encode_ids` gave."""
     pairs = (part.rpartition(":") for part in text.split())
     return {name: told for name, _, told in pairs}

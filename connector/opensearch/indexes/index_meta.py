@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import attrs
 
-Versions = Literal["source", "offset"]
+VersionSource = Literal["source", "offset"]
 """What versions of documents are: the time of the change at its source, or its offset in Kafka."""
 
 
 @attrs.frozen
-class Note:
+class IndexMetadata:
     """The columns that an index was made for (Iceberg's JSON), what its versions are, and whether tombstones delete.
 
     `names` gives the fields that columns are kept under, by their ids, where the way follows columns by id. `owner` is
@@ -20,7 +20,7 @@ class Note:
     """
 
     schema: Mapping[str, Any]
-    versions: Versions
+    versions: VersionSource
     tombstones: bool = False
     names: Mapping[int, str] = attrs.field(factory=dict)
     owner: str = ""
@@ -31,13 +31,13 @@ class Note:
         names = {str(number): name for number, name in self.names.items()}
         return told | ({"names": names} if names else {}) | ({"owner": self.owner} if self.owner else {})
 
-    def foreign(self, owner: str) -> bool:
+    def is_foreign(self, owner: str) -> bool:
         """Tell whether the index was made for another name than `owner`; for an empty one it never was."""
         return bool(owner and self.owner and owner != self.owner)
 
     @staticmethod
-    def read(noted: Mapping[str, Any]) -> Note:
+    def read(noted: Mapping[str, Any]) -> IndexMetadata:
         """Read what an index keeps; one that the other way made has all that both need."""
         names = {int(number): name for number, name in noted.get("names", {}).items()}
-        versions: Versions = "offset" if noted.get("versions") == "offset" else "source"
-        return Note(noted["schema"], versions, bool(noted.get("tombstones")), names, noted.get("owner", ""))
+        versions: VersionSource = "offset" if noted.get("versions") == "offset" else "source"
+        return IndexMetadata(noted["schema"], versions, bool(noted.get("tombstones")), names, noted.get("owner", ""))

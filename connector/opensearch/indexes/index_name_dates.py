@@ -11,39 +11,44 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.opensearch.indexes.index_names import index_of
+from connector.opensearch.indexes.index_names import to_index_name
 
-TOPIC, STAMP = "${topic}", "${timestamp}"
-_WORDS = {"yyyy": ("%Y", "[0-9]{4}"), "MM": ("%m", "[0-9]{2}"), "dd": ("%d", "[0-9]{2}"), "HH": ("%H", "[0-9]{2}")}
-_PARTS = re.compile(r"yyyy|MM|dd|HH|[._-]")
+TOPIC_PLACEHOLDER, TIMESTAMP_PLACEHOLDER = "${topic}", "${timestamp}"
+_DATE_PARTS = {"yyyy": ("%Y", "[0-9]{4}"), "MM": ("%m", "[0-9]{2}"), "dd": ("%d", "[0-9]{2}"), "HH": ("%H", "[0-9]{2}")}
+_PATTERN_PARTS = re.compile(r"yyyy|MM|dd|HH|[._-]")
 
 
 @attrs.frozen
-class Pattern:
+class IndexNamePattern:
     """How names are made: `name` with both placeholders, `stamp` the words of the time."""
 
     name: str
     stamp: str
 
-    def before_and_after(self, base: str) -> tuple[str, str]:
+    def split_at_timestamp(self, base: str) -> tuple[str, str]:
         """Give what stands before and after the time, for the documents of one name."""
-        before, _, after = self.name.partition(STAMP)
-        before, after = before.replace(TOPIC, base), after.replace(TOPIC, base)
-        return (index_of(before) if before else "", after)
+        before, _, after = self.name.partition(TIMESTAMP_PLACEHOLDER)
+        before, after = before.replace(TOPIC_PLACEHOLDER, base), after.replace(TOPIC_PLACEHOLDER, base)
+        return (to_index_name(before) if before else "", after)
 
-    def any_of(self, base: str) -> str:
+    def wildcard(self, base: str) -> str:
         """Give the wildcard that fits all indexes of a name."""
-        before, after = self.before_and_after(base)
+        before, after = self.split_at_timestamp(base)
         return f"{before}*{after}"
 
     def regexp(self, base: str) -> re.Pattern[str]:
         """Give the expression that fits them and no others."""
-        before, after = self.before_and_after(base)
-        words = "".join(_WORDS[part][1] if part in _WORDS else re.escape(part) for part in _PARTS.findall(self.stamp))
+        before, after = self.split_at_timestamp(base)
+        words = "".join(
+            _DATE_PARTS[part][1] if part in _DATE_PARTS else re.escape(part)
+            for part in _PATTERN_PARTS.findall(self.stamp)
+        )
         return re.compile(re.escape(before) + words + re.escape(after))
 
     def indexes(self, base: str, times: pa.TimestampArray) -> pa.StringArray:
         """Give the name of the index of each time (UTC); null where there is none."""
-        before, after = self.before_and_after(base)
-        words = "".join(_WORDS[part][0] if part in _WORDS else part for part in _PARTS.findall(self.stamp))
+        before, after = self.split_at_timestamp(base)
+        words = "".join(
+            _DATE_PARTS[part][0] if part in _DATE_PARTS else part for part in _PATTERN_PARTS.findall(self.stamp)
+        )
         return pc.binary_join_element_wise(before, pc.strftime(times, words), after, "", null_handling="emit_null")

@@ -12,52 +12,52 @@ from typing import Any
 
 import pyarrow as pa
 
-Field = dict[str, Any]
+FieldMapping = dict[str, Any]
 
-_TEXT: Field = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
-_KEYWORD: Field = {"type": "keyword", "ignore_above": 8191}
+_TEXT_FIELD: FieldMapping = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+_KEYWORD_FIELD: FieldMapping = {"type": "keyword", "ignore_above": 8191}
 """What dynamic mapping makes of text; and a keyword of at most 32,766 bytes, Lucene's limit of a term."""
 
-_SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], Field], ...] = (
+_PRIMITIVE_MAPPINGS: tuple[tuple[Callable[[pa.DataType], bool], FieldMapping], ...] = (
     (pa.types.is_boolean, {"type": "boolean"}),
     (pa.types.is_integer, {"type": "long"}),
     (pa.types.is_float64, {"type": "double", "ignore_malformed": True}),
     (pa.types.is_floating, {"type": "float", "ignore_malformed": True}),
-    (pa.types.is_decimal, _KEYWORD),
+    (pa.types.is_decimal, _KEYWORD_FIELD),
     (pa.types.is_date, {"type": "date", "ignore_malformed": True}),
     (pa.types.is_timestamp, {"type": "date", "ignore_malformed": True}),
-    (pa.types.is_time, _KEYWORD),
-    (lambda t: isinstance(t, pa.UuidType), _TEXT),
+    (pa.types.is_time, _KEYWORD_FIELD),
+    (lambda t: isinstance(t, pa.UuidType), _TEXT_FIELD),
     (lambda t: pa.types.is_fixed_size_binary(t) or pa.types.is_binary(t), {"type": "binary"}),
 )
 
 
-def field_mapping(kind: pa.DataType) -> Field:
+def map_field(kind: pa.DataType) -> FieldMapping:
     """Give the mapping of one column; a list has that of its items, as OpenSearch has no type for it."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return field_mapping(kind.value_type)
+        return map_field(kind.value_type)
     if pa.types.is_struct(kind):
-        return {"properties": properties((field.name, field.type) for field in kind)}
+        return {"properties": map_columns((field.name, field.type) for field in kind)}
     if pa.types.is_map(kind):
         # Every key would be a field of its own, without end: keys and values are found as texts below one field.
         return {"type": "flat_object"}
-    for matches, made in _SIMPLE:
+    for matches, made in _PRIMITIVE_MAPPINGS:
         if matches(kind):
             return dict(made)
-    return dict(_TEXT)
+    return dict(_TEXT_FIELD)
 
 
-def properties(columns: Iterable[tuple[str, pa.DataType]]) -> dict[str, Field]:
+def map_columns(columns: Iterable[tuple[str, pa.DataType]]) -> dict[str, FieldMapping]:
     """Give the mapping of columns by name."""
-    return {name: field_mapping(kind) for name, kind in columns}
+    return {name: map_field(kind) for name, kind in columns}
 
 
-def added(known: Mapping[str, Any], wanted: Mapping[str, Field]) -> dict[str, Field]:
+def missing_properties(known: Mapping[str, Any], wanted: Mapping[str, FieldMapping]) -> dict[str, FieldMapping]:
     """Give what an index's properties lack of those wanted; a field that is there stays as it is, whatever its type.
 
     But an alias goes over to the field that is wanted.
     """
-    result: dict[str, Field] = {}
+    result: dict[str, FieldMapping] = {}
     for name, field in wanted.items():
         there = known.get(name)
         if there is None:
@@ -66,7 +66,7 @@ def added(known: Mapping[str, Any], wanted: Mapping[str, Field]) -> dict[str, Fi
             if field != there:
                 result[name] = field
         elif "properties" in field and "properties" in there:
-            inner = added(there["properties"], field["properties"])
+            inner = missing_properties(there["properties"], field["properties"])
             if inner:
                 result[name] = {"properties": inner}
     return result

@@ -8,15 +8,15 @@ from tempfile import TemporaryDirectory
 
 from connector.errors import FatalError
 from connector.runtime.jvm.cache import cache_dir
-from connector.runtime.jvm.jars import jars, sha256_of
+from connector.runtime.jvm.jars import fetch_jars, sha256_of
 
 
-def unpacked(component: str) -> Path:
+def unpack_archive(component: str) -> Path:
     """Return the folder with the archive's files, fetching and unpacking it when it is not there (2 s for 140 MB).
 
-    FatalError: as `jars`, or a component that is no archive.
+    FatalError: as `fetch_jars`, or a component that is no archive.
     """
-    files = jars(component)
+    files = fetch_jars(component)
     if len(files) != 1 or not tarfile.is_tarfile(files[0]):
         raise FatalError(f"component {component!r} is no archive")
     home = cache_dir() / "archives"

@@ -1,7 +1,7 @@
 """jars.lock -> jar files on this machine: fetched one by one, checked against their SHA-256, remembered as checked.
 
-No resolution happens here: the lock names every file. `python -m connector.runtime.jvm.jars` fetches the components that
-icebridge itself runs on, `python -m connector.runtime.jvm.jars connect jdbc-sink` those named.
+No resolution happens here: the lock names every file. `python -m connector.runtime.jvm.jars` fetches the components
+that icebridge itself runs on, `python -m connector.runtime.jvm.jars connect jdbc-sink` those named.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from connector.errors import FatalError
 from connector.runtime.jvm.cache import cache_dir
-from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse
+from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse_lockfile
 
 if TYPE_CHECKING:
     from jgo.maven import MavenContext
@@ -30,32 +30,37 @@ _PAUSE_S = 2.0
 STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
 """Components that only some catalogs need."""
 ON_DEMAND = frozenset({"connect", "jdbc-sink", "registry"}) | STORES
-"""Components of the interop tests and of some catalogs: fetched when named or asked for by `jars`, not with the others.
+"""Components of the interop tests and of some catalogs: fetched when named or asked for by `fetch_jars`.
 """
 
 Stamp = dict[str, tuple[int, int]]
 """File path -> (size in bytes, modification time in ns) at the time its checksum was found right."""
 
 
-def jars(component: str, lock: Path = LOCK_FILE) -> tuple[Path, ...]:
+def fetch_jars(component: str, lock: Path = LOCK_FILE) -> tuple[Path, ...]:
     """Return the jars of a component (`spark`, `broker`, ...), in class path order, fetching what is missing.
 
     The first call reads every file once for its checksum; later calls only look at size and modification time
     (a few ms). FatalError: unknown component, registry out of reach, or a file that is not the locked one.
     """
-    return fetch(_locked(component, lock), _stamp_file(component), lambda _: None)
+    return fetch_artifacts(_locked_artifacts(component, lock), _stamp_file(component), lambda _: None)
 
 
-def fetch(artifacts: Sequence[Artifact], stamp_file: Path, done: Callable[[Artifact], None]) -> tuple[Path, ...]:
+def fetch_artifacts(
+    artifacts: Sequence[Artifact], stamp_file: Path, done: Callable[[Artifact], None]
+) -> tuple[Path, ...]:
     """Have every artifact on this machine, checked; call `done` after each; keep what was checked in `stamp_file`."""
     stamp = _read_stamp(stamp_file)
     home = _repository()
     stale = [artifact for artifact in artifacts if not _is_stamped(stamp, artifact, home / artifact.relative)]
     if stale:
         with ThreadPoolExecutor(_THREADS) as pool:
-            for artifact in pool.map(lambda artifact: _have(artifact, home), stale):
+            for artifact in pool.map(lambda artifact: _ensure_artifact(artifact, home), stale):
                 done(artifact)
-        stamp = {_key(artifact, home / artifact.relative): _state(home / artifact.relative) for artifact in artifacts}
+        stamp = {
+            _stamp_key(artifact, home / artifact.relative): _file_state(home / artifact.relative)
+            for artifact in artifacts
+        }
         _write_stamp(stamp_file, stamp)
     return tuple(home / artifact.relative for artifact in artifacts)
 
@@ -66,14 +71,14 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _locked(component: str, lock: Path) -> tuple[Artifact, ...]:
-    components = parse(lock.read_text(encoding="utf-8"))
+def _locked_artifacts(component: str, lock: Path) -> tuple[Artifact, ...]:
+    components = parse_lockfile(lock.read_text(encoding="utf-8"))
     if component not in components:
         raise FatalError(f"no component {component!r} in {lock.name}; it has {', '.join(sorted(components))}")
     return components[component]
 
 
-def _have(artifact: Artifact, home: Path) -> Artifact:
+def _ensure_artifact(artifact: Artifact, home: Path) -> Artifact:
     """Put the artifact below `home` unless the right file is there; return it."""
     target = home / artifact.relative
     if target.is_file() and sha256_of(target) == artifact.sha256:
@@ -93,7 +98,7 @@ def _have(artifact: Artifact, home: Path) -> Artifact:
 
 
 def _download(artifact: Artifact, folder: Path) -> Path:
-    context = _context(folder)
+    context = _maven_context(folder)
     component = context.project(artifact.group, artifact.name).at_version(artifact.version)
     wanted = component.artifact(classifier=artifact.classifier, packaging=artifact.packaging)
     for attempt in range(1, _TRIES + 1):
@@ -110,7 +115,7 @@ def _download(artifact: Artifact, folder: Path) -> Path:
     raise AssertionError
 
 
-def _context(folder: Path) -> MavenContext:
+def _maven_context(folder: Path) -> MavenContext:
     from jgo.config import GlobalSettings
     from jgo.maven import MavenContext
 
@@ -130,17 +135,17 @@ def _stamp_file(component: str) -> Path:
     return cache_dir() / "jars" / f"{component}.json"
 
 
-def _key(artifact: Artifact, path: Path) -> str:
+def _stamp_key(artifact: Artifact, path: Path) -> str:
     return f"{artifact.sha256} {path}"
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _file_state(path: Path) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 def _is_stamped(stamp: Stamp, artifact: Artifact, path: Path) -> bool:
-    return path.is_file() and stamp.get(_key(artifact, path)) == _state(path)
+    return path.is_file() and stamp.get(_stamp_key(artifact, path)) == _file_state(path)
 
 
 def _read_stamp(file: Path) -> Stamp:
@@ -157,7 +162,7 @@ def _write_stamp(file: Path, stamp: Stamp) -> None:
     draft.replace(file)
 
 
-def chosen(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+def choose_components(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
     """Return the components to fetch: those named, else all but ON_DEMAND. FatalError for a name that is not known."""
     names, known = tuple(names), tuple(known)
     unknown = sorted(set(names) - set(known))
@@ -170,13 +175,13 @@ def main() -> None:
     """Fetch the components named on the command line, else those for everyone, showing how far it is."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    components = parse(LOCK_FILE.read_text(encoding="utf-8"))
+    components = parse_lockfile(LOCK_FILE.read_text(encoding="utf-8"))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
-        for component in chosen(sys.argv[1:], components):
+        for component in choose_components(sys.argv[1:], components):
             artifacts = components[component]
             task = progress.add_task(f"jars for {component}", total=len(artifacts))
-            fetch(artifacts, _stamp_file(component), lambda _, task=task: progress.advance(task))  # type: ignore[misc]
+            fetch_artifacts(artifacts, _stamp_file(component), lambda _, task=task: progress.advance(task))  # type: ignore[misc]
             progress.update(task, completed=len(artifacts))
 
 

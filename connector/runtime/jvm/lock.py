@@ -14,7 +14,7 @@ from pathlib import Path
 import jgo
 
 from connector.errors import FatalError
-from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, render
+from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, render_lockfile
 
 ROOTS = {
     "spark": (
@@ -53,7 +53,7 @@ ROOTS = {
 }
 _ARCHIVE_COLONS = 4
 
-GIVEN_BY_THE_WORKER = frozenset(
+PROVIDED_BY_WORKER = frozenset(
     {
         "connect-api",
         "jackson-annotations",
@@ -69,7 +69,7 @@ GIVEN_BY_THE_WORKER = frozenset(
 )
 """Jars of a Connect plugin that the worker has itself. With a Jackson of its own the sink finds the worker's Jackson
 modules as services and dies of them ("Jdk8Module not a subtype")."""
-NOT_IN_THE_NODE = frozenset(
+LEFT_OUT_OF_NODE = frozenset(
     {
         "aggs-matrix-stats-client",
         "analysis-common",
@@ -103,7 +103,7 @@ NOT_IN_THE_NODE = frozenset(
 OTHER_DRIVERS = frozenset({"mysql-connector-j", "mariadb-java-client", "mssql-jdbc", "ojdbc11"})
 """JDBC drivers that the sink connector's POM brings for databases that no test uses."""
 
-NOT_IN_A_DRIVER = frozenset({"checker-qual", "protobuf-java"})
+LEFT_OUT_OF_DRIVERS = frozenset({"checker-qual", "protobuf-java"})
 """Annotations, and what only MySQL's document store needs."""
 
 
@@ -115,7 +115,7 @@ def shipped_by_pyspark() -> frozenset[str]:
     return frozenset(re.sub(r"-\d[^-]*(-.*)?\.jar$", "", jar.name) for jar in folder.glob("*.jar"))
 
 
-def resolve(root: str) -> list[Artifact]:
+def resolve_artifacts(root: str) -> list[Artifact]:
     """Resolve one coordinate (or several joined with +) with all it needs at run time, and take the checksums."""
     if root.count(":") == _ARCHIVE_COLONS:
         return [_archive(*root.split(":"))]
@@ -136,7 +136,7 @@ def _archive(group: str, name: str, version: str, classifier: str, packaging: st
     return Artifact(group, name, version, sha256=digest, classifier=classifier, packaging=packaging)
 
 
-def join(parts: Iterable[Iterable[Artifact]], left_out: frozenset[str]) -> tuple[Artifact, ...]:
+def join_artifacts(parts: Iterable[Iterable[Artifact]], left_out: frozenset[str]) -> tuple[Artifact, ...]:
     """Join resolutions by name, sorted, without the names left out. FatalError for two versions of one artifact."""
     by_name: dict[tuple[str, str], Artifact] = {}
     for artifact in (artifact for part in parts for artifact in part if artifact.name not in left_out):
@@ -150,13 +150,16 @@ def main() -> None:
     """Write jars.lock anew."""
     left_out = {
         "spark": shipped_by_pyspark(),
-        "search": NOT_IN_THE_NODE,
-        "jdbc-sink": GIVEN_BY_THE_WORKER | OTHER_DRIVERS,
-        "postgresql": NOT_IN_A_DRIVER,
-        "mysql": NOT_IN_A_DRIVER,
+        "search": LEFT_OUT_OF_NODE,
+        "jdbc-sink": PROVIDED_BY_WORKER | OTHER_DRIVERS,
+        "postgresql": LEFT_OUT_OF_DRIVERS,
+        "mysql": LEFT_OUT_OF_DRIVERS,
     }
-    components = {name: join(map(resolve, roots), left_out.get(name, frozenset())) for name, roots in ROOTS.items()}
-    LOCK_FILE.write_text(render(components), encoding="utf-8")
+    components = {
+        name: join_artifacts(map(resolve_artifacts, roots), left_out.get(name, frozenset()))
+        for name, roots in ROOTS.items()
+    }
+    LOCK_FILE.write_text(render_lockfile(components), encoding="utf-8")
 
 
 if __name__ == "__main__":

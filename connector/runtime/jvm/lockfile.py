@@ -43,26 +43,27 @@ class Artifact:
         return f"{self.group}:{self.name}:{self.version}"
 
 
-def parse(text: str) -> dict[str, tuple[Artifact, ...]]:
+def parse_lockfile(text: str) -> dict[str, tuple[Artifact, ...]]:
     """Read a lock file's text: component -> artifacts in class path order. ValueError, KeyError when malformed."""
     return {
-        component: tuple(_artifact(entry) for entry in entries) for component, entries in tomllib.loads(text).items()
+        component: tuple(_parse_artifact(entry) for entry in entries)
+        for component, entries in tomllib.loads(text).items()
     }
 
 
-def _artifact(entry: Mapping[str, str]) -> Artifact:
+def _parse_artifact(entry: Mapping[str, str]) -> Artifact:
     group, name, version = entry["artifact"].split(":")
     classifier, packaging = entry.get("classifier", ""), entry.get("packaging", "jar")
     return Artifact(group, name, version, entry["sha256"], classifier, packaging)
 
 
-def render(components: Mapping[str, Sequence[Artifact]]) -> str:
-    """Write the text of a lock file; `parse` reads the same value back."""
-    blocks = [f"{name} = [\n{''.join(map(_line, artifacts))}]\n" for name, artifacts in components.items()]
+def render_lockfile(components: Mapping[str, Sequence[Artifact]]) -> str:
+    """Write the text of a lock file; `parse_lockfile` reads the same value back."""
+    blocks = [f"{name} = [\n{''.join(map(_render_artifact, artifacts))}]\n" for name, artifacts in components.items()]
     return "\n".join([_HEAD, *blocks])
 
 
-def _line(artifact: Artifact) -> str:
+def _render_artifact(artifact: Artifact) -> str:
     fields = {"artifact": str(artifact)}
     if artifact.classifier:
         fields["classifier"] = artifact.classifier

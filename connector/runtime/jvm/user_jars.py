@@ -21,24 +21,26 @@ _HOLDS = {
 }
 
 
-def missing(components: Iterable[str], spark: Mapping[str, str], shipped: Path) -> tuple[str, ...]:
+def missing_components(components: Iterable[str], spark: Mapping[str, str], shipped: Path) -> tuple[str, ...]:
     """Leave out the components whose jar the user gives to Spark, or has put into the folder of Spark's own jars.
 
     A local jar is looked into, any other is known by its name or coordinates.
     """
-    return tuple(name for name in components if not any(_holds(name, jar) for jar in _jars(spark, shipped)))
+    return tuple(
+        name for name in components if not any(_has_component(name, jar) for jar in _given_jars(spark, shipped))
+    )
 
 
-def _jars(spark: Mapping[str, str], shipped: Path) -> Iterator[str]:
+def _given_jars(spark: Mapping[str, str], shipped: Path) -> Iterator[str]:
     yield from filter(None, re.split(r"[,\s]+", spark.get("spark.jars.packages", "")))
     for text in filter(None, re.split(r"[,\s]+", spark.get("spark.jars", ""))):
-        yield from _expanded(text)
+        yield from _expand_globs(text)
     for text in filter(None, spark.get("spark.driver.extraClassPath", "").split(":")):
-        yield from _expanded(text)
+        yield from _expand_globs(text)
     yield from map(str, shipped.glob("*.jar"))
 
 
-def _expanded(text: str) -> Iterator[str]:
+def _expand_globs(text: str) -> Iterator[str]:
     parts = urlsplit(text)
     path = unquote(parts.path) if parts.scheme in {"file", "local"} else text
     if path.endswith("*"):
@@ -47,7 +49,7 @@ def _expanded(text: str) -> Iterator[str]:
         yield path
 
 
-def _holds(component: str, jar: str) -> bool:
+def _has_component(component: str, jar: str) -> bool:
     name, entry = _HOLDS[component]
     if re.search(name, jar.rpartition("/")[2]):
         return True

@@ -14,10 +14,10 @@ from types import TracebackType
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from connector.redaction import redacted, redacted_all
+from connector.redaction import redact, redact_all
 
 
-def configure(*, terminal: bool, level: str = "INFO") -> None:
+def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
     """Set logging up for this process.
 
     Args:
@@ -48,19 +48,19 @@ def configure(*, terminal: bool, level: str = "INFO") -> None:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # An index that is not there yet is asked for on purpose.
     logging.getLogger("opensearch").setLevel(logging.ERROR)
-    sys.excepthook = _tell
-    threading.excepthook = lambda told: _tell(told.exc_type, told.exc_value, told.exc_traceback)
+    sys.excepthook = _print_uncaught
+    threading.excepthook = lambda told: _print_uncaught(told.exc_type, told.exc_value, told.exc_traceback)
 
 
 def _redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Mask secrets in every value; keys, such as names of topics, stay."""
-    return {key: redacted_all(value) for key, value in event.items()}
+    return {key: redact_all(value) for key, value in event.items()}
 
 
 def _drop_meta(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     return structlog.stdlib.ProcessorFormatter.remove_processors_meta(logger, method, event)
 
 
-def _tell(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+def _print_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     """Print an error that nobody caught as Python does, without its secrets."""
-    sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))

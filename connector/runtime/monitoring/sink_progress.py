@@ -6,10 +6,10 @@ import time
 
 import structlog
 
-from connector.runtime.monitoring.status_line import Line
+from connector.runtime.monitoring.status_line import StatusLine
 
 
-class Shown(Line):
+class SinkProgress(StatusLine):
     """Counts and shows batches; usable as a context manager."""
 
     def __init__(self, *, terminal: bool) -> None:
@@ -35,7 +35,7 @@ class Shown(Line):
         self._batches += 1
         rate = events / seconds if seconds else 0.0
         text = f"batch {number}: {events:,} events in {seconds:.2f} s ({rate:,.0f}/s), {self._events:,} in all"
-        if self.says(text + (f", {self._dead} dead letters" if self._dead else "")):
+        if self.show_text(text + (f", {self._dead} dead letters" if self._dead else "")):
             return
         self._log.info(
             "batch committed",

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import structlog
 
-from connector.runtime.monitoring.status_line import Line
+from connector.runtime.monitoring.status_line import StatusLine
 
 
-class Step(Protocol):
+class SourceStep(Protocol):
     """One step of a table."""
 
     @property
@@ -28,7 +28,7 @@ class Step(Protocol):
     def parts(self) -> int: ...  # noqa: D102
 
 
-class Published(Line):
+class SourceProgress(StatusLine):
     """Counts and shows steps; usable as a context manager."""
 
     def __init__(self, *, terminal: bool) -> None:
@@ -40,12 +40,12 @@ class Published(Line):
         super().__init__("waiting for snapshots", terminal=terminal)
         self.steps = 0
 
-    def step(self, done: Step) -> None:
+    def step(self, done: SourceStep) -> None:
         """Show a step whose events are acknowledged and whose position is stored."""
         self.steps += 1
         of_parts = {"part": done.part, "parts": done.parts} if done.parts else {}
         part = f" {done.part}/{done.parts}" if done.parts else ""
-        if self.says(f"{done.table}: {done.what}{part}, snapshot {done.snapshot_id}, {done.seconds:.2f} s"):
+        if self.show_text(f"{done.table}: {done.what}{part}, snapshot {done.snapshot_id}, {done.seconds:.2f} s"):
             return
         operation = {"operation": done.operation} if done.operation else {}
         structlog.get_logger().info(

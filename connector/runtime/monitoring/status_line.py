@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 
-class Line:
+class StatusLine:
     """A live line on stderr while it is entered; without a terminal there is none, and `says` tells so."""
 
     def __init__(self, waiting: str, *, terminal: bool) -> None:
@@ -26,7 +26,7 @@ class Line:
         if self._progress:
             self._progress.stop()
 
-    def says(self, text: str) -> bool:
+    def show_text(self, text: str) -> bool:
         """Show a text; False where there is no line to show it on."""
         if self._progress is None or self._task is None:
             return False

@@ -33,11 +33,11 @@ def packages_zip() -> Path:
         digest.update(f"{file.as_posix()} {hashlib.sha256((root / file).read_bytes()).hexdigest()}\n".encode())
     target = cache_dir() / "packages" / f"icebridge-{digest.hexdigest()[:16]}.zip"
     if not target.exists():
-        _write(target, root, files)
+        _write_zip(target, root, files)
     return target
 
 
-def _write(target: Path, root: Path, files: Sequence[Path]) -> None:
+def _write_zip(target: Path, root: Path, files: Sequence[Path]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f"{target.name}.{os.getpid()}")
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:

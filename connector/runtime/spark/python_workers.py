@@ -19,7 +19,7 @@ def forget_archives() -> None:
             del sys.path_importer_cache[path]
 
 
-def settle() -> None:
+def configure_worker() -> None:
     """Make this process, with all that it has imported, one that workers are forked from cheaply."""
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(".jar")]
     forget_archives()

@@ -25,7 +25,7 @@ class Stoppable(Protocol):
 
 
 @contextmanager
-def session(settings: SinkSettings | SourceSettings) -> Iterator[SparkSession]:
+def open_session(settings: SinkSettings | SourceSettings) -> Iterator[SparkSession]:
     """Start Spark for these settings, and stop it in the end.
 
     Raises:
@@ -35,7 +35,7 @@ def session(settings: SinkSettings | SourceSettings) -> Iterator[SparkSession]:
     try:
         yield spark
     except Exception as error:
-        if isinstance(error, ConnectorError) or not _is_of_a_dead_jvm(error):
+        if isinstance(error, ConnectorError) or not _is_jvm_gone(error):
             raise
         raise FatalError(
             "Spark's JVM has ended by itself (out of memory, or killed); what was at hand comes again at the next start"
@@ -47,7 +47,7 @@ def session(settings: SinkSettings | SourceSettings) -> Iterator[SparkSession]:
             structlog.get_logger().debug("Spark is gone already", reason=str(error))
 
 
-def _is_of_a_dead_jvm(error: BaseException | None) -> bool:
+def _is_jvm_gone(error: BaseException | None) -> bool:
     """Tell whether Py4J found nobody at the other end; it wraps that in other errors."""
     while error is not None:
         if isinstance(error, (Py4JNetworkError, ConnectionRefusedError)):
@@ -57,7 +57,7 @@ def _is_of_a_dead_jvm(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def stopped_by_signals(running: Stoppable) -> Iterator[None]:
+def stop_on_signals(running: Stoppable) -> Iterator[None]:
     """Let SIGTERM and SIGINT finish what is at hand; only the main thread can have signals."""
     if threading.current_thread() is not threading.main_thread():
         yield

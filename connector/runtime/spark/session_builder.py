@@ -13,12 +13,12 @@ import structlog
 
 from connector.errors import FatalError
 from connector.redaction import SPARK_REGEX
-from connector.runtime.jvm.gateway import launched
-from connector.runtime.jvm.jars import jars
-from connector.runtime.jvm.java import java_home
-from connector.runtime.jvm.user_jars import missing
+from connector.runtime.jvm.gateway import launch_jvm
+from connector.runtime.jvm.jars import fetch_jars
+from connector.runtime.jvm.java import find_java_home
+from connector.runtime.jvm.user_jars import missing_components
 from connector.runtime.spark.packages import packages_root, packages_zip
-from connector.settings.iceberg.required_jars import completed, components, guessed
+from connector.settings.iceberg.required_jars import complete_properties, guess_components, required_components
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ DEFAULTS = {
 }
 
 
-class Catalog(Protocol):
+class CatalogProperties(Protocol):
     """What is needed to know of an Iceberg catalog."""
 
     @property
@@ -55,7 +55,7 @@ class Catalog(Protocol):
         """Iceberg's catalog properties, with `type` or `catalog-impl`; `fs.*` and `dfs.*` are Hadoop's."""
 
 
-def catalog_conf(catalog: Catalog) -> dict[str, str]:
+def catalog_conf(catalog: CatalogProperties) -> dict[str, str]:
     """Return the `spark.sql.catalog.<name>` settings of an Iceberg catalog (Iceberg docs, Spark configuration).
 
     Hadoop's own keys are handed over a second time behind `hadoop.`, where Iceberg's Spark catalog looks for them.
@@ -90,16 +90,18 @@ def is_local(master: str) -> bool:
 
 
 def session_conf(
-    app: str, catalog: Catalog, spark: Mapping[str, str], jar_files: Iterable[Path], root: Path
+    app: str, catalog: CatalogProperties, spark: Mapping[str, str], jar_files: Iterable[Path], root: Path
 ) -> dict[str, str]:
     """Return every Spark setting of a session; the user's `spark` wins, lists (jars, extensions) are joined.
 
     `root` is the folder that holds our packages, for workers on this machine when they are not installed.
     """
-    known = {f"spark.sql.catalog.{catalog.name}.{key}": text for key, text in completed(catalog.properties).items()}
+    known = {
+        f"spark.sql.catalog.{catalog.name}.{key}": text for key, text in complete_properties(catalog.properties).items()
+    }
     conf = {**DEFAULTS, "spark.app.name": app, **catalog_conf(catalog), **known, **spark}
-    conf["spark.jars"] = _joined(*map(str, jar_files), spark.get("spark.jars", ""))
-    conf["spark.sql.extensions"] = _joined(EXTENSIONS, spark.get("spark.sql.extensions", ""))
+    conf["spark.jars"] = _join_list(*map(str, jar_files), spark.get("spark.jars", ""))
+    conf["spark.sql.extensions"] = _join_list(EXTENSIONS, spark.get("spark.sql.extensions", ""))
     conf["spark.driver.extraJavaOptions"] = java_options(spark.get("spark.driver.extraJavaOptions", ""))
     if is_local(conf["spark.master"]):
         conf.setdefault("spark.python.daemon.module", "connector.worker_daemon")
@@ -111,7 +113,7 @@ def session_conf(
     return conf
 
 
-def store_jars(catalog: Catalog, spark: Mapping[str, str]) -> tuple[Path, ...]:
+def store_jars(catalog: CatalogProperties, spark: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the jars of stores and databases that the catalog needs and the user does not give, fetching them.
 
     FatalError: a jar is not to be had. One that may not be needed is then left out, with a warning.
@@ -122,51 +124,53 @@ def store_jars(catalog: Catalog, spark: Mapping[str, str]) -> tuple[Path, ...]:
     over = {key.removeprefix(base): value for key, value in spark.items() if key.startswith(base)}
     known = {**catalog.properties, **getattr(catalog, "table_properties", {}), **over}
     shipped = Path(_find_spark_home()) / "jars"
-    found = [jar for name in missing(components(known), spark, shipped) for jar in _fetched(name)]
-    for name in missing(guessed(known), spark, shipped):
+    found = [
+        jar for name in missing_components(required_components(known), spark, shipped) for jar in _fetch_component(name)
+    ]
+    for name in missing_components(guess_components(known), spark, shipped):
         try:
-            found += _fetched(name)
+            found += _fetch_component(name)
         except FatalError as error:
             structlog.get_logger().warning("going on without a store's jar", store=name, reason=str(error))
     return tuple(found)
 
 
-def _fetched(component: str) -> tuple[Path, ...]:
+def _fetch_component(component: str) -> tuple[Path, ...]:
     try:
-        return jars(component)
+        return fetch_jars(component)
     except FatalError as error:
         raise FatalError(f"the catalog needs jars for {component}: {error}; or give them by spark.jars") from error
 
 
-def _joined(*parts: str) -> str:
+def _join_list(*parts: str) -> str:
     return ",".join(dict.fromkeys(word for part in parts for word in part.split(",") if word))
 
 
-def build_session(app: str, catalog: Catalog, spark: Mapping[str, str]) -> SparkSession:
+def build_session(app: str, catalog: CatalogProperties, spark: Mapping[str, str]) -> SparkSession:
     """Start Spark (about 5 s; more when jars are fetched) with Iceberg, Kafka and the catalog; return the session.
 
     Sets JAVA_HOME and, when unset, PYSPARK_PYTHON in this process's environment. Executors in other processes get our
     packages as a zip. Level and format of the JVM's log are those of `log4j2-spark.properties`.
     FatalError: no Java, jars not to be had.
     """
-    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = session_conf(app, catalog, spark, (*jars("spark"), *store_jars(catalog, spark)), packages_root())
+    conf = session_conf(app, catalog, spark, (*fetch_jars("spark"), *store_jars(catalog, spark)), packages_root())
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells by nothing else whether its JVM is up
-        SparkContext._ensure_initialized(gateway=launched(conf))  # noqa: SLF001
+        SparkContext._ensure_initialized(gateway=launch_jvm(conf))  # noqa: SLF001
     pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     session = SparkSession.builder.config(conf=pairs).getOrCreate()
-    _without_checksum_files(session)
-    _deaf_to_sigterm(session)
+    _disable_checksum_files(session)
+    _ignore_sigterm(session)
     if not is_local(conf["spark.master"]):
-        _ship(session)
+        _ship_packages(session)
     return session
 
 
-def _without_checksum_files(session: SparkSession) -> None:
+def _disable_checksum_files(session: SparkSession) -> None:
     """Have the driver's JVM write no `.crc` file beside each local file of metadata.
 
     Hadoop starts a process (chmod) for every local file that it makes: that halves what a commit costs.
@@ -176,7 +180,7 @@ def _without_checksum_files(session: SparkSession) -> None:
     files.setWriteChecksum(False)
 
 
-def _deaf_to_sigterm(session: SparkSession) -> None:
+def _ignore_sigterm(session: SparkSession) -> None:
     """Leave SIGTERM to this process, which finishes what is at hand; the JVM ends with it.
 
     Supervisors send the signal to every process of a group at once, and a JVM that heeds it is gone first.
@@ -188,7 +192,7 @@ def _deaf_to_sigterm(session: SparkSession) -> None:
         signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
 
 
-def _ship(session: SparkSession) -> None:
+def _ship_packages(session: SparkSession) -> None:
     archive = str(packages_zip())
     session.sparkContext.addPyFile(archive)
     # addPyFile also puts its copy in front of the driver's own path; the driver keeps the packages it runs from.

@@ -10,32 +10,32 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from connector.errors import ConnectorError, FatalError, GapError, RetriableError
-from connector.runtime.failure_causes import causes_in, is_for_good, is_passing
+from connector.runtime.failure_causes import causes_in, is_permanent, is_transient
 
 _OURS = re.compile(r"^(?:.*\s)?connector\.errors\.(RetriableError|GapError|FatalError): (.+)$", re.MULTILINE)
 _CLASSES = {"RetriableError": RetriableError, "GapError": GapError, "FatalError": FatalError}
 
 
 @contextmanager
-def of_tasks() -> Iterator[None]:
+def raise_task_errors() -> Iterator[None]:
     """Raise what a task raised, when it is one of ours or of a store; other errors go through."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
         told = _OURS.search(str(error))
-        ours = _CLASSES[told[1]](told[2].strip()) if told else of_store(str(error), "a task failed")
+        ours = _CLASSES[told[1]](told[2].strip()) if told else classify_store_error(str(error), "a task failed")
         if ours is None:
             raise
         raise ours from error
 
 
-def of_store(text: str, where: str) -> ConnectorError | None:
+def classify_store_error(text: str, where: str) -> ConnectorError | None:
     """Tell what a store's refusal or absence means, None when Spark's report tells of neither; `where` begins it."""
     causes = tuple(causes_in(text))
-    if is_for_good(causes):
-        last = next(cause for cause in reversed(causes) if is_for_good((cause,)))
+    if is_permanent(causes):
+        last = next(cause for cause in reversed(causes) if is_permanent((cause,)))
         return FatalError(f"{where}: {last.name}: {last.message}; no retry mends this: check rights and settings")
-    if is_passing(causes):
-        last = next(cause for cause in reversed(causes) if is_passing((cause,)))
+    if is_transient(causes):
+        last = next(cause for cause in reversed(causes) if is_transient((cause,)))
         return RetriableError(f"{where}: {last.name}: {last.message}")
     return None

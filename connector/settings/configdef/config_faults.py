@@ -8,7 +8,7 @@ AFTER_ALL_LINES = 2**31
 
 
 @attrs.frozen(order=True)
-class Fault:
+class ConfigFault:
     """A line of a ConfigError; ordered by layer, line and text, faults without a line last in their layer."""
 
     layer: int
@@ -16,6 +16,6 @@ class Fault:
     text: str
 
 
-def sentence(where: str, key: str, what: str, todo: str) -> str:
+def format_fault(where: str, key: str, what: str, todo: str) -> str:
     """The text of a fault; an empty key is left out."""
     return f"{where}: {key}: {what}; {todo}" if key else f"{where}: {what}; {todo}"

@@ -15,10 +15,10 @@ import javaproperties
 
 # Same shape as Kafka's ConfigTransformer: provider, optional path, key.
 REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
-BARE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.]*)\}")
+BARE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.]*)\}")
 
 
-class Unresolved(LookupError):
+class UnresolvedReference(LookupError):
     """A reference that nothing answers: `reference`, `why` and `todo`."""
 
     def __init__(self, reference: str, why: str, todo: str) -> None:
@@ -30,28 +30,28 @@ class Unresolved(LookupError):
 
 
 @attrs.frozen
-class Providers:
+class ConfigProviders:
     """Answers references; `environ` is what `${env:NAME}` looks into."""
 
     environ: Mapping[str, str] = attrs.field(repr=False)
 
     def resolve(self, text: str, *, bare: bool = True) -> str:
         """Replace every reference; raises Unresolved. With `bare`, `${NAME}` without a provider is refused."""
-        unprovided = BARE.search(text) if bare else None
+        unprovided = BARE_REFERENCE.search(text) if bare else None
         if unprovided:
-            raise Unresolved(unprovided[0], "names no provider", f"write ${{env:{unprovided[1]}}}")
+            raise UnresolvedReference(unprovided[0], "names no provider", f"write ${{env:{unprovided[1]}}}")
         return REFERENCE.sub(self._answer, text)
 
     def _answer(self, match: re.Match[str]) -> str:
         provider, path, key = match.groups()
-        lookups: dict[str, Callable[[str, str], str]] = {"env": self._env, "file": _file, "dir": _dir}
+        lookups: dict[str, Callable[[str, str], str]] = {"env": self._env, "file": _read_file, "dir": _read_dir_file}
         if provider not in lookups:
-            raise Unresolved(match[0], "names an unknown provider", "use env, file or dir")
+            raise UnresolvedReference(match[0], "names an unknown provider", "use env, file or dir")
         try:
             return lookups[provider](path or "", key)
         except KeyError as missing:
             why = f"cannot be resolved: {missing.args[0]}"
-            raise Unresolved(match[0], why, "provide it or correct the reference") from None
+            raise UnresolvedReference(match[0], why, "provide it or correct the reference") from None
 
     def _env(self, path: str, key: str) -> str:
         name = f"{path}:{key}" if path else key
@@ -60,7 +60,7 @@ class Providers:
         return self.environ[name]
 
 
-def _file(path: str, key: str) -> str:
+def _read_file(path: str, key: str) -> str:
     try:
         values = javaproperties.loads(Path(path).read_text("utf-8-sig"))
     except (OSError, ValueError):
@@ -70,7 +70,7 @@ def _file(path: str, key: str) -> str:
     return values[key]
 
 
-def _dir(path: str, key: str) -> str:
+def _read_dir_file(path: str, key: str) -> str:
     if not path or "/" in key or key in {"", ".", ".."}:
         raise KeyError("it must name a directory and a file right in it")
     try:

@@ -13,7 +13,7 @@ from connector.settings.iceberg import iceberg_kafka_connect
 
 
 @attrs.frozen
-class Foreign:
+class ForeignKeys:
     """Keys that mean something to somebody else, by whole name or by how they begin."""
 
     note: str
@@ -25,7 +25,7 @@ class Foreign:
         return key in self.names or key.startswith(self.prefixes)
 
 
-DEBEZIUM = Foreign(
+DEBEZIUM = ForeignKeys(
     "these keys configure Debezium itself and have no effect here",
     frozenset({"debezium.transforms", "debezium.predicates", "transforms", "predicates"}),
     (
@@ -44,7 +44,7 @@ DEBEZIUM = Foreign(
         "%",
     ),
 )
-CONNECT = Foreign(
+CONNECT = ForeignKeys(
     "these keys configure a Kafka Connect worker and have no effect here",
     frozenset(
         {
@@ -62,7 +62,7 @@ CONNECT = Foreign(
     ),
     ("config.providers.",),
 )
-OTHER_SINK = Foreign(
+OTHER_SINK = ForeignKeys(
     "these keys of Debezium Server's iceberg sink have no effect here",
     frozenset(
         {
@@ -74,29 +74,29 @@ OTHER_SINK = Foreign(
     ),
     ("debezium.sink.iceberg.openlineage.",),
 )
-CONNECT_SINK = Foreign(
+CONNECT_SINK = ForeignKeys(
     "these keys of Iceberg Kafka Connect steer its coordinator and have no effect here",
     frozenset(),
     iceberg_kafka_connect.NO_EFFECT,
 )
-AIVEN_SINK = Foreign(
+AIVEN_SINK = ForeignKeys(
     "these keys of Aiven's OpenSearch sink steer its buffers and have no effect here",
     frozenset({"type.name", "max.buffered.records", "linger.ms", "flush.timeout.ms", "connection.timeout.ms"}),
     ("type.name.",),
 )
-AIVEN_TEMPLATES = Foreign(
+AIVEN_TEMPLATES = ForeignKeys(
     "an index template that fits a data stream's name is used whatever its own name, so this key has no effect here",
     frozenset({"data.streams.existing.index.template.name"}),
     (),
 )
-REFUSED = Foreign("", frozenset(iceberg_kafka_connect.REFUSED), ())
-ALL = (DEBEZIUM, CONNECT, OTHER_SINK, CONNECT_SINK, AIVEN_SINK, AIVEN_TEMPLATES)
+REFUSED = ForeignKeys("", frozenset(iceberg_kafka_connect.REFUSED), ())
+FOREIGN_KEYS = (DEBEZIUM, CONNECT, OTHER_SINK, CONNECT_SINK, AIVEN_SINK, AIVEN_TEMPLATES)
 
 
-def notes(keys: Iterable[str]) -> Iterator[str]:
+def note_foreign_keys(keys: Iterable[str]) -> Iterator[str]:
     """One note for each owner that has keys among these, naming them all."""
     given = sorted(keys)
-    for foreign in ALL:
+    for foreign in FOREIGN_KEYS:
         owned = [key for key in given if foreign.owns(key)]
         if owned:
             yield f"{foreign.note}: {', '.join(owned)}"

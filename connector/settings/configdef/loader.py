@@ -11,15 +11,15 @@ from typing import TypeVar
 from connector import redaction
 from connector.errors import ConfigError
 from connector.settings.configdef import foreign_keys, property_files
-from connector.settings.configdef.config_providers import Providers, Unresolved
+from connector.settings.configdef.config_providers import ConfigProviders, UnresolvedReference
 from connector.settings.configdef.option import Prefix
 from connector.settings.configdef.property_files import Entry
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 
 Settings = TypeVar("Settings")
 
 
-def read(
+def load_settings(
     files: Sequence[Path],
     overrides: Mapping[str, str] | None,
     environ: Mapping[str, str] | None,
@@ -27,7 +27,7 @@ def read(
     adopted: Callable[[Mapping[str, Entry]], dict[str, Entry]],
     names: Sequence[str],
     prefixes: tuple[Prefix, ...],
-    build: Callable[[Reading], Settings],
+    build: Callable[[ConfigReader], Settings],
 ) -> Settings:
     """Read properties files, the later over the earlier, and the overrides over all of them.
 
@@ -43,26 +43,26 @@ def read(
     Raises:
         ConfigError: one line per fault.
     """
-    given, unreadable = property_files.layered(files, overrides or {})
+    given, unreadable = property_files.merge_files(files, overrides or {})
     given = adopted(given)
-    reading = Reading(
+    reading = ConfigReader(
         files=[str(path) for path in files],
         entries=given,
-        providers=Providers(os.environ if environ is None else environ),
+        providers=ConfigProviders(os.environ if environ is None else environ),
         declared=frozenset(names) | frozenset(name for name in given if foreign_keys.OTHER_SINK.owns(name)),
         prefixes=prefixes,
         complete=not unreadable,
         faults=list(unreadable),
     )
-    _remember(reading)
+    _remember_secrets(reading)
     settings = build(reading)
     if reading.faults:
         raise ConfigError(*(fault.text for fault in sorted(reading.faults)), notes=tuple(reading.notes))
     return settings
 
 
-def _remember(reading: Reading) -> None:
+def _remember_secrets(reading: ConfigReader) -> None:
     """Have no log show the secrets that were given, wherever they turn up later."""
     for key, entry in reading.entries.items():
-        with suppress(Unresolved):
-            redaction.remember(key, reading.providers.resolve(entry.text, bare=True).strip())
+        with suppress(UnresolvedReference):
+            redaction.remember_secret(key, reading.providers.resolve(entry.text, bare=True).strip())

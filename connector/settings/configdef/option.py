@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 import attrs
 
-from connector.settings.configdef.value_types import Kind
+from connector.settings.configdef.value_types import ValueType
 
 T_co = TypeVar("T_co", covariant=True)
 Importance = Literal["high", "medium", "low"]
@@ -26,7 +26,7 @@ class Option(Generic[T_co]):
     """
 
     name: str
-    kind: Kind[T_co]
+    kind: ValueType[T_co]
     default: T_co
     importance: Importance
     doc: str
@@ -44,7 +44,7 @@ class Option(Generic[T_co]):
     @property
     def default_text(self) -> str:
         """The default as one would write it in a file; empty when there is none."""
-        return show(self.default) if self.shown is None else self.shown
+        return format_value(self.default) if self.shown is None else self.shown
 
 
 @attrs.frozen(kw_only=True)
@@ -57,12 +57,12 @@ class Prefix:
     doc: str
 
 
-def names_of(values: Iterable[str]) -> str:
+def format_names(values: Iterable[str]) -> str:
     """Show which keys are passed on, never their values."""
     return f"<{', '.join(values)}>"
 
 
-def show(value: object) -> str:
+def format_value(value: object) -> str:
     """A typed value as the text of a property."""
     if value is None:
         return ""

@@ -12,9 +12,9 @@ from pathlib import Path
 import attrs
 import javaproperties
 
-from connector.settings.configdef.config_faults import Fault, sentence
+from connector.settings.configdef.config_faults import ConfigFault, format_fault
 
-_RUN = re.compile(r"[^.\-_]{31,}")
+_LONG_RUN = re.compile(r"[^.\-_]{31,}")
 
 
 @attrs.frozen
@@ -35,19 +35,19 @@ class Entry:
     @property
     def label(self) -> str:
         """The key for a message, unless it looks like the rest of a value: a line of a certificate's key, say."""
-        odd = not self.key.isprintable() or _RUN.search(self.key)
+        odd = not self.key.isprintable() or _LONG_RUN.search(self.key)
         return f"a key of {len(self.key)} characters, not shown" if odd else self.key
 
 
-def layered(files: Sequence[Path], overrides: Mapping[str, str]) -> tuple[dict[str, Entry], list[Fault]]:
+def merge_files(files: Sequence[Path], overrides: Mapping[str, str]) -> tuple[dict[str, Entry], list[ConfigFault]]:
     """The winning entry of each key and the faults of files that cannot be read."""
     entries: dict[str, Entry] = {}
-    faults: list[Fault] = []
+    faults: list[ConfigFault] = []
     for layer, path in enumerate(files):
         try:
-            entries.update((entry.key, entry) for entry in read(path, layer))
+            entries.update((entry.key, entry) for entry in read_entries(path, layer))
         except _Unreadable as wrong:
-            faults.append(Fault(layer, wrong.line, sentence(wrong.where(path), "", wrong.what, wrong.todo)))
+            faults.append(ConfigFault(layer, wrong.line, format_fault(wrong.where(path), "", wrong.what, wrong.todo)))
     for key, text in overrides.items():
         entries[key.strip()] = Entry(key.strip(), text.strip(), "", 0, len(files))
     return entries, faults
@@ -64,10 +64,10 @@ class _Unreadable(Exception):
         return f"{path}:{self.line}" if self.line else str(path)
 
 
-def read(path: Path, layer: int = 0) -> Iterator[Entry]:
+def read_entries(path: Path, layer: int = 0) -> Iterator[Entry]:
     """All entries of a file in order."""
     line = 1
-    elements = javaproperties.parse(_text(path))
+    elements = javaproperties.parse(_read_text(path))
     while True:
         try:
             element = next(elements, None)
@@ -77,15 +77,15 @@ def read(path: Path, layer: int = 0) -> Iterator[Entry]:
             return
         if isinstance(element, javaproperties.KeyValue):
             yield Entry(element.key, element.value.strip(), str(path), line, layer)
-        line += _lines(element.source)
+        line += _count_lines(element.source)
 
 
-def _lines(source: str) -> int:
+def _count_lines(source: str) -> int:
     """How many lines an element spans: \\n, \\r and \\r\\n end a line, nothing else does."""
     return source.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").count("\n") + 1
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as wrong:

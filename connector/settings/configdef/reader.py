@@ -8,19 +8,19 @@ from typing import TypeVar
 
 import attrs
 
-from connector.redaction import shown
-from connector.settings.configdef.config_faults import AFTER_ALL_LINES, Fault, sentence
-from connector.settings.configdef.config_providers import REFERENCE, Providers, Unresolved
+from connector.redaction import redact_login
+from connector.settings.configdef.config_faults import AFTER_ALL_LINES, ConfigFault, format_fault
+from connector.settings.configdef.config_providers import REFERENCE, ConfigProviders, UnresolvedReference
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.property_files import Entry
-from connector.settings.configdef.value_types import Unfit
+from connector.settings.configdef.value_types import InvalidValue
 
 T = TypeVar("T")
 _SECRET = re.compile(r"password|secret|token|key|jaas|credential", re.IGNORECASE)
 
 
 @attrs.define
-class Reading:
+class ConfigReader:
     """What was given, what was wrong with it, and what a user should be told once.
 
     `files` names the files for faults about keys that are not there. `prefixes` are all families, so that a key
@@ -29,11 +29,11 @@ class Reading:
 
     files: Sequence[str]
     entries: dict[str, Entry] = attrs.field(repr=False)
-    providers: Providers
+    providers: ConfigProviders
     declared: frozenset[str]
     prefixes: tuple[Prefix, ...]
     complete: bool = True
-    faults: list[Fault] = attrs.field(factory=list)
+    faults: list[ConfigFault] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
 
     def entry(self, option: Option[object]) -> Entry | None:
@@ -50,9 +50,9 @@ class Reading:
             return option.default
         try:
             return option.kind.read(text)
-        except Unfit as unfit:
+        except InvalidValue as unfit:
             what = unfit.what.replace("{}", self.shown(entry, option))
-            self.refuse(entry, what, unfit.todo)
+            self.add_fault(entry, what, unfit.todo)
             return option.default
 
     def under(self, prefix: Prefix) -> dict[str, str]:
@@ -83,25 +83,25 @@ class Reading:
         """The text with its references resolved, trimmed; None when one cannot be (the fault is kept)."""
         try:
             return self.providers.resolve(entry.text, bare=not literal).strip()
-        except Unresolved as missing:
-            self.refuse(entry, f"{missing.reference} {missing.why}", missing.todo)
+        except UnresolvedReference as missing:
+            self.add_fault(entry, f"{missing.reference} {missing.why}", missing.todo)
             return None
 
     def shown(self, entry: Entry, option: Option[object] | None) -> str:
         """The value for a message: only what an option's own text says, never a secret, never a looked up value."""
         if option is None or option.secret or _SECRET.search(entry.key) or REFERENCE.search(entry.text):
             return "the value"
-        return f"'{shown(entry.text)}'"
+        return f"'{redact_login(entry.text)}'"
 
-    def refuse(self, entry: Entry, what: str, todo: str) -> None:
+    def add_fault(self, entry: Entry, what: str, todo: str) -> None:
         """Keep a fault about something that was given; the same fault is kept once."""
-        fault = Fault(entry.layer, entry.line, sentence(entry.where, entry.label, what, todo))
+        fault = ConfigFault(entry.layer, entry.line, format_fault(entry.where, entry.label, what, todo))
         if fault not in self.faults:
             self.faults.append(fault)
 
-    def miss(self, key: str, what: str, todo: str) -> None:
+    def add_missing(self, key: str, what: str, todo: str) -> None:
         """Keep a fault about something that was not given, unless a file that may hold it could not be read."""
         where = self.files[-1] if self.files else "configuration"
-        fault = Fault(len(self.files), AFTER_ALL_LINES, sentence(where, key, what, todo))
+        fault = ConfigFault(len(self.files), AFTER_ALL_LINES, format_fault(where, key, what, todo))
         if self.complete and fault not in self.faults:
             self.faults.append(fault)

@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{([A-Za-z][A-Za-z0-9]*)\})|(\$|\\)",
 
 
 @lru_cache(maxsize=256)
-def compiled(java: str, *, ignore_case: bool = False) -> re.Pattern[str]:
+def compile_java(java: str, *, ignore_case: bool = False) -> re.Pattern[str]:
     """The Python pattern of a Java one; raises ValueError when Python cannot read it, or reads it as something else."""
     flags = re.ASCII | (re.IGNORECASE if ignore_case else re.NOFLAG)
     try:
@@ -27,7 +27,7 @@ def compiled(java: str, *, ignore_case: bool = False) -> re.Pattern[str]:
         raise ValueError(str(wrong)) from None
 
 
-def template(replacement: str, pattern: re.Pattern[str]) -> str:
+def translate_replacement(replacement: str, pattern: re.Pattern[str]) -> str:
     """The `re.sub` template of a Java replacement; raises ValueError for a group the pattern does not have.
 
     As in Java `$12` means group 12 when there is one and group 1 followed by `2` otherwise.
@@ -35,25 +35,25 @@ def template(replacement: str, pattern: re.Pattern[str]) -> str:
     parts: list[str] = []
     end = 0
     for match in _REFERENCE.finditer(replacement):
-        parts += [_literal(replacement[end : match.start()]), _piece(match, pattern)]
+        parts += [_escape_literal(replacement[end : match.start()]), _translate_match(match, pattern)]
         end = match.end()
-    return "".join([*parts, _literal(replacement[end:])])
+    return "".join([*parts, _escape_literal(replacement[end:])])
 
 
-def _piece(match: re.Match[str], pattern: re.Pattern[str]) -> str:
+def _translate_match(match: re.Match[str], pattern: re.Pattern[str]) -> str:
     escaped, number, name, stray = match.groups()
     if escaped is not None:
-        return _literal(escaped)
+        return _escape_literal(escaped)
     if stray is not None:
         raise ValueError("a lone $ or \\")
     if name is not None:
         if name not in pattern.groupindex:
             raise ValueError("a group that the expression does not name")
         return rf"\g<{name}>"
-    return _numbered(number, pattern.groups)
+    return _translate_number(number, pattern.groups)
 
 
-def _numbered(digits: str, groups: int) -> str:
+def _translate_number(digits: str, groups: int) -> str:
     size = 1
     while size < len(digits) and int(digits[: size + 1]) <= groups:
         size += 1
@@ -62,5 +62,5 @@ def _numbered(digits: str, groups: int) -> str:
     return rf"\g<{int(digits[:size])}>" + digits[size:]
 
 
-def _literal(text: str) -> str:
+def _escape_literal(text: str) -> str:
     return text.replace("\\", r"\\")

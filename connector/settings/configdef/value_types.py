@@ -1,7 +1,7 @@
 """text of a property -> typed value: the kinds of value an option can have.
 
-A kind reads the trimmed text and raises `Unfit` with what is wrong and what to do. The text itself is never part of
-the message: the caller puts it in place of `{}` unless it may be a secret.
+A kind reads the trimmed text and raises `InvalidValue` with what is wrong and what to do. The text itself is never
+part of the message: the caller puts it in place of `{}` unless it may be a secret.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from connector.settings.configdef import regexps
 from connector.settings.iceberg import partition_spec, sort_order
 
 T_co = TypeVar("T_co", covariant=True)
-TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-SERVER = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d{1,5}")
+TOPIC_REGEX = re.compile(r"[A-Za-z0-9._-]{1,249}")
+SERVER_REGEX = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d{1,5}")
 
 
-class Unfit(ValueError):
+class InvalidValue(ValueError):
     """A text that is no value of its kind: `what` (holds `{}` for the text) and `todo`."""
 
     def __init__(self, what: str, todo: str) -> None:
@@ -31,20 +31,20 @@ class Unfit(ValueError):
 
 
 @attrs.frozen
-class Kind(Generic[T_co]):
-    """A named way to read a text; `read` raises `Unfit`."""
+class ValueType(Generic[T_co]):
+    """A named way to read a text; `read` raises `InvalidValue`."""
 
     name: str
     read: Callable[[str], T_co]
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
-        raise Unfit("{} is not a boolean", "write true or false")
+        raise InvalidValue("{} is not a boolean", "write true or false")
     return text.lower() == "true"
 
 
-def whole_number(minimum: int, maximum: int = 2**63 - 1) -> Kind[int]:
+def whole_number(minimum: int, maximum: int = 2**63 - 1) -> ValueType[int]:
     """A whole number between both bounds, both included."""
 
     def read(text: str) -> int:
@@ -53,127 +53,133 @@ def whole_number(minimum: int, maximum: int = 2**63 - 1) -> Kind[int]:
         except ValueError:
             number = None
         if number is None:
-            raise Unfit("{} is not a whole number", f"write digits only, from {minimum}")
+            raise InvalidValue("{} is not a whole number", f"write digits only, from {minimum}")
         if not minimum <= number <= maximum:
-            raise Unfit(f"{{}} is outside {minimum} to {maximum}", "write a number in that range")
+            raise InvalidValue(f"{{}} is outside {minimum} to {maximum}", "write a number in that range")
         return number
 
-    return Kind("int" if maximum < 2**31 else "long", read)
+    return ValueType("int" if maximum < 2**31 else "long", read)
 
 
-def _share(text: str) -> float:
+def _parse_ratio(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0.0 <= number <= 1.0:
-        raise Unfit("{} is not a ratio", "write a number from 0 to 1, such as 0.1")
+        raise InvalidValue("{} is not a ratio", "write a number from 0 to 1, such as 0.1")
     return number
 
 
-def split(text: str) -> tuple[str, ...]:
+def split_list(text: str) -> tuple[str, ...]:
     """Items of a comma separated list, trimmed, empty ones left out."""
     return tuple(item for part in text.split(",") if (item := part.strip()))
 
 
-def one_of(*choices: str, any_case: bool = False) -> Kind[str]:
+def one_of(*choices: str, any_case: bool = False) -> ValueType[str]:
     """One of the given words, as written there; read in any case where Kafka's clients do so."""
     known = {choice.lower() if any_case else choice: choice for choice in choices}
 
     def read(text: str) -> str:
         found = known.get(text.lower() if any_case else text)
         if found is None:
-            raise Unfit("{} is not known", f"write {' or '.join(choices)}")
+            raise InvalidValue("{} is not known", f"write {' or '.join(choices)}")
         return found
 
-    return Kind("string", read)
+    return ValueType("string", read)
 
 
-def _topic(text: str) -> str:
-    if not TOPIC.fullmatch(text) or text in {".", ".."}:
-        raise Unfit("{} cannot be (part of) a topic name", "use letters, digits, '.', '_' and '-', at most 249 of them")
+def _parse_topic(text: str) -> str:
+    if not TOPIC_REGEX.fullmatch(text) or text in {".", ".."}:
+        raise InvalidValue(
+            "{} cannot be (part of) a topic name", "use letters, digits, '.', '_' and '-', at most 249 of them"
+        )
     return text
 
 
-def topic_name(text: str) -> str:
+def to_topic_name(text: str) -> str:
     """A text as the name of a topic: what Kafka does not allow becomes `_`, as in Debezium."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", text)
 
 
-def _delimiter(text: str) -> str:
-    if not TOPIC.fullmatch(text):
-        raise Unfit("{} cannot be part of a topic name", "use '.', '_' or '-'")
+def _parse_delimiter(text: str) -> str:
+    if not TOPIC_REGEX.fullmatch(text):
+        raise InvalidValue("{} cannot be part of a topic name", "use '.', '_' or '-'")
     return text
 
 
-def _topics(text: str) -> tuple[str, ...]:
-    topics = tuple(_topic(item) for item in split(text))
+def _parse_topics(text: str) -> tuple[str, ...]:
+    topics = tuple(_parse_topic(item) for item in split_list(text))
     if not topics:
-        raise Unfit("{} holds no topic", "name the topics, separated by commas")
+        raise InvalidValue("{} holds no topic", "name the topics, separated by commas")
     return topics
 
 
-def _servers(text: str) -> str:
-    servers = split(text)
-    if not servers or not all(SERVER.fullmatch(server) for server in servers):
-        raise Unfit("{} is not a list of brokers", "write host:port, several separated by commas")
+def _parse_servers(text: str) -> str:
+    servers = split_list(text)
+    if not servers or not all(SERVER_REGEX.fullmatch(server) for server in servers):
+        raise InvalidValue("{} is not a list of brokers", "write host:port, several separated by commas")
     return ",".join(servers)
 
 
-def _pattern(text: str) -> str:
+def _parse_pattern(text: str) -> str:
     try:
-        regexps.compiled(text)
+        regexps.compile_java(text)
     except ValueError:
-        raise Unfit("{} is not a regular expression", "write one that Java and Python both read") from None
+        raise InvalidValue("{} is not a regular expression", "write one that Java and Python both read") from None
     return text
 
 
-def _patterns(text: str) -> tuple[str, ...]:
+def _parse_patterns(text: str) -> tuple[str, ...]:
     """Comma separated expressions; a comma inside one is written `\\,` (Debezium's rule)."""
     found = tuple(item for part in re.split(r"(?<!\\),", text) if (item := part.strip().replace("\\,", ",")))
     for item in found:
-        _pattern(item)
+        _parse_pattern(item)
     return found
 
 
-def _key_columns(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _parse_key_columns(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = []
     for item in (part.strip() for part in text.split(";") if part.strip()):
         tables, colon, columns = item.rpartition(":")
-        if not colon or not tables.strip() or not split(columns):
-            raise Unfit("{} does not name key columns", "write namespace.table:column1,column2;other.table:column")
-        found.append((_pattern(tables.strip()), split(columns)))
+        if not colon or not tables.strip() or not split_list(columns):
+            raise InvalidValue(
+                "{} does not name key columns", "write namespace.table:column1,column2;other.table:column"
+            )
+        found.append((_parse_pattern(tables.strip()), split_list(columns)))
     return tuple(found)
 
 
-def _partition_terms(text: str) -> tuple[str, ...]:
-    return _terms(text, partition_spec.parse, "{} is not a list of partition terms", partition_spec.HINT)
+def _parse_partition_terms(text: str) -> tuple[str, ...]:
+    return _parse_terms(
+        text, partition_spec.parse_partition_term, "{} is not a list of partition terms", partition_spec.PARTITION_HINT
+    )
 
 
-def _sort_terms(text: str) -> tuple[str, ...]:
-    return _terms(text, sort_order.parse, "{} is not a list of sort terms", sort_order.HINT)
+def _parse_sort_terms(text: str) -> tuple[str, ...]:
+    return _parse_terms(text, sort_order.parse_sort_term, "{} is not a list of sort terms", sort_order.SORT_HINT)
 
 
-def _terms(text: str, parse: Callable[[str], object], what: str, hint: str) -> tuple[str, ...]:
+def _parse_terms(text: str, parse: Callable[[str], object], what: str, hint: str) -> tuple[str, ...]:
     terms = partition_spec.split_terms(text)
     for term in terms:
         try:
             parse(term)
         except ValueError as wrong:
-            raise Unfit(f"{what} ({wrong})", hint) from None
+            raise InvalidValue(f"{what} ({wrong})", hint) from None
     return terms
 
 
-TEXT: Kind[str] = Kind("string", str)
-BOOLEAN: Kind[bool] = Kind("boolean", _boolean)
-RATIO: Kind[float] = Kind("double", _share)
-LIST: Kind[tuple[str, ...]] = Kind("list", split)
-TOPIC_NAME: Kind[str] = Kind("string", _topic)
-TOPIC_DELIMITER: Kind[str] = Kind("string", _delimiter)
-TOPIC_NAMES: Kind[tuple[str, ...]] = Kind("list", _topics)
-SERVERS: Kind[str] = Kind("list", _servers)
-PATTERN: Kind[str] = Kind("regex", _pattern)
-PATTERNS: Kind[tuple[str, ...]] = Kind("list of regex", _patterns)
-KEY_COLUMNS: Kind[tuple[tuple[str, tuple[str, ...]], ...]] = Kind("list", _key_columns)
-PARTITION_TERMS: Kind[tuple[str, ...]] = Kind("list", _partition_terms)
-SORT_TERMS: Kind[tuple[str, ...]] = Kind("list", _sort_terms)
+TEXT: ValueType[str] = ValueType("string", str)
+BOOLEAN: ValueType[bool] = ValueType("boolean", _parse_boolean)
+RATIO: ValueType[float] = ValueType("double", _parse_ratio)
+LIST: ValueType[tuple[str, ...]] = ValueType("list", split_list)
+TOPIC_NAME: ValueType[str] = ValueType("string", _parse_topic)
+TOPIC_DELIMITER: ValueType[str] = ValueType("string", _parse_delimiter)
+TOPIC_NAMES: ValueType[tuple[str, ...]] = ValueType("list", _parse_topics)
+SERVERS: ValueType[str] = ValueType("list", _parse_servers)
+PATTERN: ValueType[str] = ValueType("regex", _parse_pattern)
+PATTERNS: ValueType[tuple[str, ...]] = ValueType("list of regex", _parse_patterns)
+KEY_COLUMNS: ValueType[tuple[tuple[str, tuple[str, ...]], ...]] = ValueType("list", _parse_key_columns)
+PARTITION_TERMS: ValueType[tuple[str, ...]] = ValueType("list", _parse_partition_terms)
+SORT_TERMS: ValueType[tuple[str, ...]] = ValueType("list", _parse_sort_terms)

@@ -13,7 +13,7 @@ import attrs
 
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.property_files import Entry
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, one_of
 from connector.settings.converters import schema_registry
 from connector.settings.converters.converter_classes import Format, format_of
@@ -23,7 +23,7 @@ from connector.settings.iceberg import iceberg_kafka_connect
 _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
 
 
-def _converter(side: str) -> Option[str | None]:
+def _converter_option(side: str) -> Option[str | None]:
     return Option(
         name=f"{side}.converter",
         kind=TEXT,
@@ -33,7 +33,7 @@ def _converter(side: str) -> Option[str | None]:
     )
 
 
-def _converter_schemas(side: str) -> Option[bool]:
+def _converter_schemas_option(side: str) -> Option[bool]:
     return Option(
         name=f"{side}.converter.schemas.enable",
         kind=BOOLEAN,
@@ -44,7 +44,7 @@ def _converter_schemas(side: str) -> Option[bool]:
     )
 
 
-def _format(side: str) -> Option[str]:
+def _format_option(side: str) -> Option[str]:
     return Option(
         name=f"debezium.format.{side}",
         kind=one_of("json", "connect"),
@@ -54,7 +54,7 @@ def _format(side: str) -> Option[str]:
     )
 
 
-def _format_schemas(side: str) -> Option[bool]:
+def _format_schemas_option(side: str) -> Option[bool]:
     return Option(
         name=f"debezium.format.{side}.schemas.enable",
         kind=BOOLEAN,
@@ -65,11 +65,11 @@ def _format_schemas(side: str) -> Option[bool]:
     )
 
 
-KEY_CONVERTER, VALUE_CONVERTER = _converter("key"), _converter("value")
-KEY_SCHEMAS, VALUE_SCHEMAS = _converter_schemas("key"), _converter_schemas("value")
-KEY_REGISTRY, VALUE_REGISTRY = schema_registry.options("key"), schema_registry.options("value")
-KEY_FORMAT, VALUE_FORMAT = _format("key"), _format("value")
-KEY_FORMAT_SCHEMAS, VALUE_FORMAT_SCHEMAS = _format_schemas("key"), _format_schemas("value")
+KEY_CONVERTER, VALUE_CONVERTER = _converter_option("key"), _converter_option("value")
+KEY_SCHEMAS, VALUE_SCHEMAS = _converter_schemas_option("key"), _converter_schemas_option("value")
+KEY_REGISTRY, VALUE_REGISTRY = schema_registry.declare_options("key"), schema_registry.declare_options("value")
+KEY_FORMAT, VALUE_FORMAT = _format_option("key"), _format_option("value")
+KEY_FORMAT_SCHEMAS, VALUE_FORMAT_SCHEMAS = _format_schemas_option("key"), _format_schemas_option("value")
 ADD_FIELDS = Option(
     name="debezium.transforms.unwrap.add.fields",
     kind=LIST,
@@ -126,10 +126,10 @@ class EventSettings:
     temporal_as_text: frozenset[str] = frozenset()
 
 
-def build(reading: Reading) -> EventSettings:
+def build(reading: ConfigReader) -> EventSettings:
     """Read the events' part; faults go to the reading."""
-    key = _side(reading, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
-    value = _side(reading, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
+    key = _read_format(reading, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
+    value = _read_format(reading, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
     return EventSettings(
         key,
         value,
@@ -141,12 +141,12 @@ def build(reading: Reading) -> EventSettings:
     )
 
 
-def adopted(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def rename_unwrap(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """The entries with the unwrap transform under its usual name, whatever a user called it.
 
     An entry keeps the key it was written with, for messages.
     """
-    entries = iceberg_kafka_connect.adopted(entries)
+    entries = iceberg_kafka_connect.rename_entries(entries)
     renamed: dict[str, str] = {}
     for key, entry in entries.items():
         match = _UNWRAP.fullmatch(key)
@@ -156,8 +156,8 @@ def adopted(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     return {renamed.get(key, key): entry for key, entry in entries.items()}
 
 
-def _side(
-    reading: Reading,
+def _read_format(
+    reading: ConfigReader,
     converter: Option[str | None],
     schemas: Option[bool],
     server: Option[str],

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from connector.settings.configdef.option import Option, names_of
-from connector.settings.configdef.reader import Reading
-from connector.settings.configdef.value_types import TEXT, Kind, Unfit, one_of, split
+from connector.settings.configdef.option import Option, format_names
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import TEXT, InvalidValue, ValueType, one_of, split_list
 from connector.settings.kafka import security
 
 _TLS = {
@@ -30,21 +30,21 @@ _SECRET = frozenset({"truststore.password", "keystore.password", "key.password"}
 _FILES = frozenset({"ssl.ca.location", "ssl.key.location", "ssl.certificate.location", "ssl.key.password"})
 
 
-def _urls(text: str) -> str:
-    urls = split(text)
+def _parse_urls(text: str) -> str:
+    urls = split_list(text)
     if not urls or not all(_URL.fullmatch(url) for url in urls):
-        raise Unfit("{} is not a list of URLs", "write http://host:port, several separated by commas")
+        raise InvalidValue("{} is not a list of URLs", "write http://host:port, several separated by commas")
     return ",".join(urls)
 
 
-def _user(text: str) -> str:
+def _parse_user(text: str) -> str:
     if ":" not in text:
-        raise Unfit("{} has no colon", "write user:password")
+        raise InvalidValue("{} has no colon", "write user:password")
     return text
 
 
 @attrs.frozen
-class SideOptions:
+class RegistryOptions:
     """The options of one side, key or value; `tls` by name below `schema.registry.ssl.`."""
 
     url: Option[str | None]
@@ -58,7 +58,7 @@ class SideOptions:
         return (self.url, self.source, self.user, *self.tls.values())
 
 
-def options(side: str) -> SideOptions:
+def declare_options(side: str) -> RegistryOptions:
     """Declare the options of a side."""
     prefix = f"{side}.converter."
     tls = {
@@ -73,10 +73,10 @@ def options(side: str) -> SideOptions:
         )
         for name, doc in _TLS.items()
     }
-    return SideOptions(
+    return RegistryOptions(
         url=Option(
             name=f"{prefix}schema.registry.url",
-            kind=Kind("list", _urls),
+            kind=ValueType("list", _parse_urls),
             default=None,
             importance="high",
             doc=f"With the AvroConverter: URLs of the schema registry (Confluent's API) of the {side}s.",
@@ -90,7 +90,7 @@ def options(side: str) -> SideOptions:
         ),
         user=Option(
             name=f"{prefix}basic.auth.user.info",
-            kind=Kind("string", _user),
+            kind=ValueType("string", _parse_user),
             default=None,
             importance="medium",
             doc="user:password, for USER_INFO.",
@@ -105,10 +105,10 @@ def options(side: str) -> SideOptions:
 class RegistrySettings:
     """What the registry's client is given, as sorted pairs; no representation shows a value."""
 
-    client: tuple[tuple[str, str], ...] = attrs.field(repr=lambda pairs: names_of(dict(pairs)))
+    client: tuple[tuple[str, str], ...] = attrs.field(repr=lambda pairs: format_names(dict(pairs)))
 
 
-def build(reading: Reading, side: SideOptions, *, needed: bool) -> RegistrySettings | None:
+def build(reading: ConfigReader, side: RegistryOptions, *, needed: bool) -> RegistrySettings | None:
     """Read a side's registry; faults go to the reading. None when the side does not need one."""
     url, source, user = reading.get(side.url), reading.get(side.source), reading.get(side.user)
     tls = {f"ssl.{name}": text for name, option in side.tls.items() if (text := reading.get(option)) is not None}
@@ -116,17 +116,19 @@ def build(reading: Reading, side: SideOptions, *, needed: bool) -> RegistrySetti
         return None
     if url is None:
         if reading.entry(side.url) is None:
-            reading.miss(side.url.name, "is missing, and the AvroConverter needs it", "add the URL of the registry")
+            reading.add_missing(
+                side.url.name, "is missing, and the AvroConverter needs it", "add the URL of the registry"
+            )
         return None
-    client = {"url": url, **_native(reading, side, tls)}
+    client = {"url": url, **_translate_tls(reading, side, tls)}
     if source == "USER_INFO":
         if user is None and reading.entry(side.user) is None:
-            reading.miss(side.user.name, "is missing, and USER_INFO needs it", "add user:password")
+            reading.add_missing(side.user.name, "is missing, and USER_INFO needs it", "add user:password")
         client["basic.auth.user.info"] = user or ""
     return RegistrySettings(tuple(sorted(client.items())))
 
 
-def _native(reading: Reading, side: SideOptions, tls: Mapping[str, str]) -> dict[str, str]:
+def _translate_tls(reading: ConfigReader, side: RegistryOptions, tls: Mapping[str, str]) -> dict[str, str]:
     """TLS settings as the client has them: files in PEM only."""
     native, problems = security.translate({"ssl.endpoint.identification.algorithm": "https", **tls})
     for problem in problems:
@@ -140,10 +142,10 @@ def _native(reading: Reading, side: SideOptions, tls: Mapping[str, str]) -> dict
     return {name: text for name, text in native.items() if name in _FILES}
 
 
-def _refuse(reading: Reading, side: SideOptions, key: str, what: str, todo: str) -> None:
+def _refuse(reading: ConfigReader, side: RegistryOptions, key: str, what: str, todo: str) -> None:
     option = side.tls[key.removeprefix("ssl.")]
     entry = reading.entry(option)
     if entry is not None:
-        reading.refuse(entry, what, todo)
+        reading.add_fault(entry, what, todo)
     else:
-        reading.miss(option.name, what, todo)
+        reading.add_missing(option.name, what, todo)

@@ -10,31 +10,33 @@ from typing import Literal, cast
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
-from connector.settings.configdef.value_types import BOOLEAN, TEXT, Kind, Unfit
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType
 from connector.settings.converters import schema_registry as registry
-from connector.settings.converters.converter_classes import AVRO, JSON, format_of
-from connector.settings.converters.schema_registry import RegistrySettings, SideOptions
+from connector.settings.converters.converter_classes import AVRO_CONVERTER, JSON_CONVERTER, format_of
+from connector.settings.converters.schema_registry import RegistryOptions, RegistrySettings
 
 Strategy = Literal["TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy"]
 _PACKAGE = "io.confluent.kafka.serializers.subject."
 _STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 
 
-def _strategy(text: str) -> str:
+def _parse_strategy(text: str) -> str:
     short = text.removeprefix(_PACKAGE)
     if short not in _STRATEGIES:
-        raise Unfit("{} is not a known strategy", f"write {' or '.join(_STRATEGIES)}, with or without {_PACKAGE}")
+        raise InvalidValue(
+            "{} is not a known strategy", f"write {' or '.join(_STRATEGIES)}, with or without {_PACKAGE}"
+        )
     return short
 
 
 @attrs.frozen
-class Side:
+class SerializerOptions:
     """The options of one side, key or value."""
 
     converter: Option[str]
     schemas: Option[bool]
-    registry: SideOptions
+    registry: RegistryOptions
     subjects: Option[str]
     register: Option[bool]
 
@@ -44,15 +46,15 @@ class Side:
         return (self.converter, self.schemas, *self.registry.all, self.subjects, self.register)
 
 
-def options(side: str) -> Side:
+def declare_options(side: str) -> SerializerOptions:
     """Declare the options of a side."""
-    return Side(
+    return SerializerOptions(
         converter=Option(
             name=f"{side}.converter",
             kind=TEXT,
-            default=JSON,
+            default=JSON_CONVERTER,
             importance="medium",
-            doc=f"Converter of the record {side}s: {JSON} or {AVRO}.",
+            doc=f"Converter of the record {side}s: {JSON_CONVERTER} or {AVRO_CONVERTER}.",
         ),
         schemas=Option(
             name=f"{side}.converter.schemas.enable",
@@ -62,10 +64,10 @@ def options(side: str) -> Side:
             doc=f"With the JsonConverter: whether every record {side} carries its schema block.",
             aliases=(f"debezium.format.{side}.schemas.enable",),
         ),
-        registry=registry.options(side),
+        registry=registry.declare_options(side),
         subjects=Option(
             name=f"{side}.converter.{side}.subject.name.strategy",
-            kind=Kind("class", _strategy),
+            kind=ValueType("class", _parse_strategy),
             default=_STRATEGIES[0],
             importance="low",
             doc=f"Subject of the {side}s' schemas: <topic>-{side} (TopicNameStrategy), the record's name "
@@ -81,7 +83,7 @@ def options(side: str) -> Side:
     )
 
 
-KEY, VALUE = options("key"), options("value")
+KEY_SERIALIZER, VALUE_SERIALIZER = declare_options("key"), declare_options("value")
 
 
 @attrs.frozen
@@ -94,20 +96,20 @@ class AvroSettings:
 
 
 @attrs.frozen
-class SideSettings:
+class SerializerSettings:
     """One side: `avro` None means JSON, then `schemas` says whether with schema blocks."""
 
     schemas: bool = True
     avro: AvroSettings | None = None
 
 
-def build(reading: Reading, side: Side) -> SideSettings:
+def build(reading: ConfigReader, side: SerializerOptions) -> SerializerSettings:
     """Read one side; faults go to the reading."""
     entry, name = reading.entry(side.converter), reading.get(side.converter)
     found = "json-schema" if entry is None else format_of(reading, entry, name)
     if entry is not None and found not in ("json-schema", "avro", None):
-        reading.refuse(entry, f"{name} cannot write events", f"use {JSON} or {AVRO}")
+        reading.add_fault(entry, f"{name} cannot write events", f"use {JSON_CONVERTER} or {AVRO_CONVERTER}")
     client = registry.build(reading, side.registry, needed=found == "avro")
     subjects, register = reading.get(side.subjects), reading.get(side.register)
     avro = None if client is None else AvroSettings(client, cast("Strategy", subjects), register)
-    return SideSettings(reading.get(side.schemas), avro)
+    return SerializerSettings(reading.get(side.schemas), avro)

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from connector.settings.configdef.option import Option, Prefix, names_of
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.option import Option, Prefix, format_names
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, one_of
 from connector.settings.iceberg import required_jars
 
@@ -39,7 +39,7 @@ class CatalogOptions:
         return (self.warehouse, self.type, self.impl, self.uri, self.io_impl, self.name, self.namespace)
 
 
-def options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions:
+def declare_options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions:
     """Declare the options under a prefix; the texts say what the namespace is of and what else may be given."""
     return CatalogOptions(
         warehouse=Option(
@@ -94,12 +94,12 @@ def options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions:
     )
 
 
-SINK = options(
+SINK_CATALOG = declare_options(
     "debezium.sink.iceberg.",
     namespace="Namespace of the tables; dots nest.",
     rest="Any other property of the Iceberg catalog, or of tables that are made (write.*, read.*, commit.* ...).",
 )
-SOURCE = options(
+SOURCE_CATALOG = declare_options(
     "iceberg.catalog.",
     namespace="Namespace of the table that holds the source's positions; dots nest.",
     rest="Any other property of the Iceberg catalog. The sink's prefix, debezium.sink.iceberg., means the same.",
@@ -111,12 +111,12 @@ class CatalogSettings:
     """A catalog: `properties` always hold `type` or `catalog-impl`, and `io-impl`; keys are without the prefix."""
 
     name: str
-    properties: Mapping[str, str] = attrs.field(repr=names_of)
+    properties: Mapping[str, str] = attrs.field(repr=format_names)
     namespace: tuple[str, ...]
-    table_properties: Mapping[str, str] = attrs.field(repr=names_of)
+    table_properties: Mapping[str, str] = attrs.field(repr=format_names)
 
 
-def build(reading: Reading, given: CatalogOptions = SINK) -> CatalogSettings:
+def build(reading: ConfigReader, given: CatalogOptions = SINK_CATALOG) -> CatalogSettings:
     """Read the catalog's part; faults go to the reading."""
     passed = reading.under(given.rest)
     table = {key: text for key, text in passed.items() if key.startswith(TABLE_FAMILIES)}
@@ -124,54 +124,54 @@ def build(reading: Reading, given: CatalogOptions = SINK) -> CatalogSettings:
         option: reading.get(option) for option in (given.warehouse, given.type, given.impl, given.uri, given.io_impl)
     }
     named = {option.name.removeprefix(given.rest.name): text for option, text in values.items() if text}
-    chosen = _completed(reading, given, named)
+    chosen = _complete_properties(reading, given, named)
     properties = chosen | {key: text for key, text in passed.items() if key not in table}
     _check_stores(reading, given, properties | table)
     return CatalogSettings(
         name=reading.get(given.name),
         properties=properties,
-        namespace=_namespace(reading, given),
+        namespace=_read_namespace(reading, given),
         table_properties=table,
     )
 
 
-def _check_stores(reading: Reading, given: CatalogOptions, properties: Mapping[str, str]) -> None:
+def _check_stores(reading: ConfigReader, given: CatalogOptions, properties: Mapping[str, str]) -> None:
     own_jars = any((entry := reading.entries.get(key)) and entry.text for key in required_jars.OWN_JARS)
-    for problem in required_jars.problems(properties, own_jars=bool(own_jars)):
+    for problem in required_jars.find_problems(properties, own_jars=bool(own_jars)):
         entry = reading.entries.get(given.rest.name + problem.key)
         if entry:
-            reading.refuse(entry, problem.what, problem.todo)
+            reading.add_fault(entry, problem.what, problem.todo)
 
 
-def _namespace(reading: Reading, given: CatalogOptions) -> tuple[str, ...]:
+def _read_namespace(reading: ConfigReader, given: CatalogOptions) -> tuple[str, ...]:
     levels = tuple(reading.get(given.namespace).split("."))
     entry = reading.entry(given.namespace)
     if entry and not all(level.strip() for level in levels):
-        reading.refuse(entry, "has an empty level", "write names separated by single dots")
+        reading.add_fault(entry, "has an empty level", "write names separated by single dots")
     return levels
 
 
-def _completed(reading: Reading, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
+def _complete_properties(reading: ConfigReader, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
     kind, own = reading.entry(given.type), reading.entry(given.impl)
     if kind and own:
-        reading.refuse(own, "type is given too", "keep one of them")
+        reading.add_fault(own, "type is given too", "keep one of them")
     if kind or own:
         completed = named
     elif "uri" in named:
-        completed = named | {"type": _type_of_uri(reading, given, named["uri"])}
+        completed = named | {"type": _infer_type(reading, given, named["uri"])}
     else:
-        return _embedded(reading, given, named)
+        return _embedded_catalog(reading, given, named)
     if (
         "warehouse" not in named
         and not own
         and completed.get("type") != "rest"
         and reading.entry(given.warehouse) is None
     ):
-        reading.miss(given.warehouse.name, "is missing", "add the root of the warehouse")
-    return completed | _absolute(completed)
+        reading.add_missing(given.warehouse.name, "is missing", "add the root of the warehouse")
+    return completed | _make_absolute(completed)
 
 
-def _absolute(named: Mapping[str, str]) -> dict[str, str]:
+def _make_absolute(named: Mapping[str, str]) -> dict[str, str]:
     """A relative warehouse made absolute, where it is a path: table locations outlive the working directory."""
     path = local_path(named.get("warehouse", ""))
     if path is None or ":" in named["warehouse"] or named.get("type") not in {"jdbc", "hadoop"}:
@@ -179,29 +179,29 @@ def _absolute(named: Mapping[str, str]) -> dict[str, str]:
     return {"warehouse": str(path)}
 
 
-def _type_of_uri(reading: Reading, given: CatalogOptions, uri: str) -> str:
+def _infer_type(reading: ConfigReader, given: CatalogOptions, uri: str) -> str:
     for start, kind in {"jdbc:": "jdbc", "http:": "rest", "https:": "rest", "thrift:": "hive"}.items():
         if uri.startswith(start):
             return kind
     entry = reading.entry(given.uri)
     if entry:
-        reading.refuse(entry, "does not tell the kind of catalog", f"add {given.type.name}")
+        reading.add_fault(entry, "does not tell the kind of catalog", f"add {given.type.name}")
     return ""
 
 
-def _embedded(reading: Reading, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
+def _embedded_catalog(reading: ConfigReader, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
     """A JDBC catalog on SQLite inside a local warehouse: what one gets by naming a warehouse only."""
     entry = reading.entry(given.warehouse)
     if entry is None:
-        reading.miss(given.warehouse.name, "is missing", "add the root of the warehouse, such as a local path")
+        reading.add_missing(given.warehouse.name, "is missing", "add the root of the warehouse, such as a local path")
         return named
     path = local_path(named.get("warehouse", ""))
     if path is None:
         what = "is not a local path and no catalog is named"
-        reading.refuse(entry, what, f"add {given.type.name} and its properties")
+        reading.add_fault(entry, what, f"add {given.type.name} and its properties")
         return named
     embedded = {"type": "jdbc", "uri": f"jdbc:sqlite:{path}/catalog.db", "jdbc.schema-version": "V1"}
-    return embedded | named | _absolute(embedded | named)
+    return embedded | named | _make_absolute(embedded | named)
 
 
 def local_path(warehouse: str) -> Path | None:

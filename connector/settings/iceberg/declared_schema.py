@@ -11,9 +11,9 @@ from typing import Literal
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
-from connector.settings.configdef.value_types import TEXT, Kind, Unfit
-from connector.settings.iceberg.routing import Routes
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import TEXT, InvalidValue, ValueType
+from connector.settings.iceberg.routing import RouteSettings
 
 _PLAIN = frozenset({"boolean", "int", "long", "float", "double", "string", "uuid", "binary", "date", "time"})
 _PLAIN |= {"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"}
@@ -30,11 +30,11 @@ _TODO = (
 
 
 @attrs.frozen
-class Nested:
+class NestedType:
     """A declared struct, list or map: its fields by name, or `element`, or `key` and `value`."""
 
     kind: Literal["struct", "list", "map"]
-    parts: tuple[tuple[str, str | Nested], ...]
+    parts: tuple[tuple[str, str | NestedType], ...]
 
     def __str__(self) -> str:
         named = self.kind == "struct"
@@ -42,25 +42,25 @@ class Nested:
 
 
 @attrs.frozen
-class Column:
+class DeclaredColumn:
     """A declared column; `type` is Iceberg's name of it, as in its JSON, where it is not nested."""
 
     name: str
-    type: str | Nested
+    type: str | NestedType
     required: bool
 
     def __str__(self) -> str:
         return f"{self.name} {self.type}{' required' if self.required else ''}"
 
 
-def _columns(text: str) -> tuple[Column, ...]:
-    columns = tuple(_column(part) for part in _split(text))
+def _parse_columns(text: str) -> tuple[DeclaredColumn, ...]:
+    columns = tuple(_parse_column(part) for part in _split_columns(text))
     if len({column.name for column in columns}) < len(columns):
-        raise Unfit("{} names a column twice", _TODO)
+        raise InvalidValue("{} names a column twice", _TODO)
     return columns
 
 
-def _split(text: str) -> list[str]:
+def _split_columns(text: str) -> list[str]:
     """Split at the commas that are in no brackets; empty pieces are left out."""
     pieces, depth = [""], 0
     for letter in text:
@@ -72,17 +72,17 @@ def _split(text: str) -> list[str]:
     return [piece.strip() for piece in pieces if piece.strip()]
 
 
-def _column(text: str) -> Column:
+def _parse_column(text: str) -> DeclaredColumn:
     match = re.fullmatch(r"(\S+)\s+(.+?)(\s+required)?", text, re.IGNORECASE | re.DOTALL)
     if match is None:
-        raise Unfit("{} is not a list of columns", _TODO)
-    return Column(match[1], _type(match[2].strip()), match[3] is not None)
+        raise InvalidValue("{} is not a list of columns", _TODO)
+    return DeclaredColumn(match[1], _parse_type(match[2].strip()), match[3] is not None)
 
 
-def _type(text: str) -> str | Nested:
+def _parse_type(text: str) -> str | NestedType:
     nested = _NESTED.fullmatch(text)
     if nested:
-        return _nested(nested[1].lower(), _split(nested[2]))
+        return _parse_nested(nested[1].lower(), _split_columns(nested[2]))
     text = text.lower()
     if text in _PLAIN:
         return text
@@ -92,26 +92,26 @@ def _type(text: str) -> str | Nested:
     size = _FIXED.fullmatch(text)
     if size and int(size[1]):
         return f"fixed[{size[1]}]"
-    raise Unfit("{} has a type that Iceberg does not have", _TODO)
+    raise InvalidValue("{} has a type that Iceberg does not have", _TODO)
 
 
-def _nested(kind: str, inner: list[str]) -> Nested:
+def _parse_nested(kind: str, inner: list[str]) -> NestedType:
     if kind == "list" and len(inner) == 1:
-        return Nested("list", (("element", _type(inner[0])),))
+        return NestedType("list", (("element", _parse_type(inner[0])),))
     if kind == "map" and len(inner) == _PAIR:
-        return Nested("map", (("key", _type(inner[0])), ("value", _type(inner[1]))))
+        return NestedType("map", (("key", _parse_type(inner[0])), ("value", _parse_type(inner[1]))))
     fields = [_FIELD.fullmatch(one) for one in inner]
     if kind != "struct" or not fields or not all(fields):
-        raise Unfit("{} has a " + kind + " that cannot be read", _TODO)
-    parts = tuple((field[1], _type(field[2].strip())) for field in fields if field)
+        raise InvalidValue("{} has a " + kind + " that cannot be read", _TODO)
+    parts = tuple((field[1], _parse_type(field[2].strip())) for field in fields if field)
     if len({name for name, _ in parts}) < len(parts):
-        raise Unfit("{} names a field of a struct twice", _TODO)
-    return Nested("struct", parts)
+        raise InvalidValue("{} names a field of a struct twice", _TODO)
+    return NestedType("struct", parts)
 
 
-COLUMNS: Option[tuple[Column, ...]] = Option(
+COLUMNS: Option[tuple[DeclaredColumn, ...]] = Option(
     name="schema.columns",
-    kind=Kind("list", _columns),
+    kind=ValueType("list", _parse_columns),
     default=(),
     importance="low",
     doc="Columns of the table when it is made, such as: id long required, name string. For a sink with one table only.",
@@ -126,11 +126,11 @@ LOCATION: Option[str | None] = Option(
 OPTIONS: tuple[Option[object], ...] = (COLUMNS, LOCATION)
 
 
-def check(reading: Reading, routes: Routes | None, topics: tuple[str, ...]) -> None:
+def check(reading: ConfigReader, routes: RouteSettings | None, topics: tuple[str, ...]) -> None:
     """Refuse a declared table where there may be several."""
     one = len(topics) == 1 if routes is None else len(routes.tables) == 1
     for option in OPTIONS:
         entry = reading.entry(option)
         if entry and not one:
             what = "is for one table, and this sink may have several"
-            reading.refuse(entry, what, "name one topic in topics, or one table in iceberg.tables")
+            reading.add_fault(entry, what, "name one topic in topics, or one table in iceberg.tables")

@@ -7,7 +7,7 @@ from datetime import timedelta
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, whole_number
 
 TABLE = Option(
@@ -35,6 +35,6 @@ class DeletedKeySettings:
     retention: timedelta = timedelta(milliseconds=RETENTION.default)
 
 
-def build(reading: Reading) -> DeletedKeySettings:
+def build(reading: ConfigReader) -> DeletedKeySettings:
     """Read the options."""
     return DeletedKeySettings(reading.get(TABLE), timedelta(milliseconds=reading.get(RETENTION)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from connector.settings.configdef.option import Option, Prefix
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 
 FORMATS = ("parquet", "avro")
 _KEY = "write.format.default"
@@ -18,7 +18,7 @@ _CHOICES = {
 
 
 def check(
-    reading: Reading,
+    reading: ConfigReader,
     families: Iterable[Prefix],
     created: tuple[Option[str], Prefix],
     written: Prefix,
@@ -39,10 +39,10 @@ def check(
             if text and text.lower() not in choices:
                 named = reading.entries[family.name + key]
                 shown = f"'{text}'" if named.text == text else "the value"
-                reading.refuse(named, f"{shown} is not written", f"write {' or '.join(choices)}")
+                reading.add_fault(named, f"{shown} is not written", f"write {' or '.join(choices)}")
     option, made = created
     chosen = {f.name + _KEY: text for f in (written, made) if (text := reading.under(f).get(_KEY))}
     key, text = next(iter(chosen.items()), (option.name, reading.get(option)))
     entry = reading.entry(variants)
     if entry and reading.get(variants) and text.lower() == "avro":
-        reading.refuse(entry, "variants are not written to Avro files", f"set {key} to parquet, or this to false")
+        reading.add_fault(entry, "variants are not written to Avro files", f"set {key} to parquet, or this to false")

@@ -9,35 +9,35 @@ import re
 from collections.abc import Iterator, Mapping
 
 from connector.settings.configdef.property_files import Entry
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 
-_OURS = "debezium.sink.iceberg."
+_PREFIX = "debezium.sink.iceberg."
 _RENAMED = {
-    "iceberg.catalog": f"{_OURS}catalog-name",
-    "iceberg.tables.default-partition-by": f"{_OURS}partition-by",
-    "iceberg.tables.evolve-schema-enabled": f"{_OURS}allow-field-addition",
-    "iceberg.tables.upsert-mode-enabled": f"{_OURS}upsert",
-    "iceberg.tables.cdc-field": f"{_OURS}upsert-op-field",
+    "iceberg.catalog": f"{_PREFIX}catalog-name",
+    "iceberg.tables.default-partition-by": f"{_PREFIX}partition-by",
+    "iceberg.tables.evolve-schema-enabled": f"{_PREFIX}allow-field-addition",
+    "iceberg.tables.upsert-mode-enabled": f"{_PREFIX}upsert",
+    "iceberg.tables.cdc-field": f"{_PREFIX}upsert-op-field",
     "iceberg.control.commit.interval-ms": "debezium.sink.batch.interval-ms",
     "iceberg.kafka.bootstrap.servers": "bootstrap.servers",
 }
 SAME_AS = {ours: theirs for theirs, ours in _RENAMED.items()}
 """Our names -> the Kafka Connect sink's, for the reference."""
 
-_FAMILIES = (("iceberg.catalog.", _OURS), ("iceberg.hadoop.", "spark.hadoop."))
+_FAMILIES = (("iceberg.catalog.", _PREFIX), ("iceberg.hadoop.", "spark.hadoop."))
 _TABLE_PARTITION = re.compile(r"iceberg\.table\.(.+)\.partition-by")
 _TRANSFORM = re.compile(r"transforms\.([^.]+)\.type")
-_DEFAULTS = {
-    f"{_OURS}allow-field-addition": "false",
-    f"{_OURS}catalog-name": "iceberg",
-    f"{_OURS}upsert-keep-deletes": "false",
+_CONNECT_DEFAULTS = {
+    f"{_PREFIX}allow-field-addition": "false",
+    f"{_PREFIX}catalog-name": "iceberg",
+    f"{_PREFIX}upsert-keep-deletes": "false",
     # Unwrapping adds no columns: that sink's tables have none of them.
-    f"{_OURS}excluded-columns": "__deleted",
+    f"{_PREFIX}excluded-columns": "__deleted",
     "debezium.transforms.unwrap.add.fields": "",
     "iceberg.tables.auto-create-enabled": "false",
     # Record keys say nothing to that sink.
     "primary.key.mode": "record_value",
-    f"{_OURS}create-identifier-fields": "false",
+    f"{_PREFIX}create-identifier-fields": "false",
     "debezium.sink.batch.interval-ms": "300000",
 }
 NO_EFFECT = (
@@ -57,7 +57,7 @@ _KNOWN_TRANSFORMS = ("ExtractNewRecordState", "DebeziumTransform")
 _CDC_PATTERN = "{db}.{table}"
 
 
-def is_connect(entries: Mapping[str, Entry]) -> bool:
+def is_iceberg_kafka_connect(entries: Mapping[str, Entry]) -> bool:
     """Whether a file was written for that sink: by its class, or by a key that no other has."""
     named = entries.get("connector.class")
     ours = ("iceberg.tables", "iceberg.control.")
@@ -66,55 +66,55 @@ def is_connect(entries: Mapping[str, Entry]) -> bool:
     )
 
 
-def adopted(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Give the entries by our names, that sink's defaults below them; an entry keeps its key for messages."""
-    if not is_connect(entries):
+    if not is_iceberg_kafka_connect(entries):
         return dict(entries)
     result: dict[str, Entry] = {}
     for key, entry in entries.items():
-        name = _name(key)
+        name = _rename_key(key)
         if name not in result or entry.layer >= result[name].layer:
             result[name] = entry
     named = entries.get("connector.class")
     if named is not None and named.text.strip().endswith("IcebergSinkConnector"):
-        for key, text in _defaults(result):
+        for key, text in _default_entries(result):
             result.setdefault(key, Entry(key, text, "defaults of Iceberg Kafka Connect", 0, -1))
     return result
 
 
-def _defaults(entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    yield from _DEFAULTS.items()
+def _default_entries(entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
+    yield from _CONNECT_DEFAULTS.items()
     # Its deltas are written when operations are told, or when everything is an upsert.
-    yield f"{_OURS}upsert", "true" if f"{_OURS}upsert-op-field" in entries else "false"
+    yield f"{_PREFIX}upsert", "true" if f"{_PREFIX}upsert-op-field" in entries else "false"
 
 
-def _name(key: str) -> str:
+def _rename_key(key: str) -> str:
     if key in _RENAMED:
         return _RENAMED[key]
     table = _TABLE_PARTITION.fullmatch(key)
     if table:
-        return f"{_OURS}partition-by.{table[1]}"
+        return f"{_PREFIX}partition-by.{table[1]}"
     for theirs, ours in _FAMILIES:
         if key.startswith(theirs):
             return ours + key.removeprefix(theirs)
     return key
 
 
-def check(reading: Reading) -> None:
+def check(reading: ConfigReader) -> None:
     """Refuse by name what that sink does and this one does not: transforms of its own."""
     for key, entry in reading.entries.items():
         if key in REFUSED and entry.text.strip():
-            reading.refuse(entry, "is not supported", REFUSED[key])
+            reading.add_fault(entry, "is not supported", REFUSED[key])
         if key.startswith("iceberg.table.") and not key.endswith(_OF_ONE_TABLE):
-            reading.refuse(
+            reading.add_fault(
                 entry, "is not a known key", f"write {', '.join(_OF_ONE_TABLE)} or .partition-by after the table"
             )
         if _TRANSFORM.fullmatch(key) and not entry.text.strip().endswith(_KNOWN_TRANSFORMS):
             what = "is a transform that is not applied here"
-            reading.refuse(entry, what, "take it out; Debezium's envelopes are unwrapped without one")
+            reading.add_fault(entry, what, "take it out; Debezium's envelopes are unwrapped without one")
 
 
-def cdc_target(reading: Reading) -> str | None:
+def cdc_target(reading: ConfigReader) -> str | None:
     """The template of `_cdc.target`, where Iceberg's DebeziumTransform is configured (its `cdc.target.pattern`)."""
     for key, entry in reading.entries.items():
         match = _TRANSFORM.fullmatch(key)

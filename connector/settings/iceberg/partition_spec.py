@@ -12,12 +12,12 @@ from typing import Literal
 import attrs
 
 Transform = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
-HINT = "write a column, year|month|day|hour(column), bucket(column, N) or truncate(column, N)"
+PARTITION_HINT = "write a column, year|month|day|hour(column), bucket(column, N) or truncate(column, N)"
 
 _SPLIT = re.compile(r",(?![^(]*\))")
 _CALL = re.compile(r"(\w+)\s*\(\s*([^(),]+?)\s*(?:,\s*([^(),]+?)\s*)?\)")
-_PLAIN: dict[str, Transform] = {"year": "year", "month": "month", "day": "day", "hour": "hour"}
-_WIDE: dict[str, Transform] = {"bucket": "bucket", "truncate": "truncate"}
+_WITHOUT_WIDTH: dict[str, Transform] = {"year": "year", "month": "month", "day": "day", "hour": "hour"}
+_WITH_WIDTH: dict[str, Transform] = {"bucket": "bucket", "truncate": "truncate"}
 _MAX_WIDTH = 2**31 - 1
 
 
@@ -35,24 +35,24 @@ def split_terms(text: str) -> tuple[str, ...]:
     return tuple(term for part in _SPLIT.split(text) if (term := part.strip()))
 
 
-def parse(term: str) -> PartitionTerm:
+def parse_partition_term(term: str) -> PartitionTerm:
     """Read one term; raises ValueError with what is wrong, without the term itself."""
     text = term.strip()
     call = _CALL.fullmatch(text)
     if call:
-        return _call(call[1].lower(), call[2], call[3])
+        return _parse_transform(call[1].lower(), call[2], call[3])
     if not text or re.search(r"[(),\s]", text):
         raise ValueError("a term is neither a column nor transform(column)")
     return PartitionTerm(text, "identity")
 
 
-def _call(name: str, column: str, width: str | None) -> PartitionTerm:
-    plain = _PLAIN.get(name.removesuffix("s"))
+def _parse_transform(name: str, column: str, width: str | None) -> PartitionTerm:
+    plain = _WITHOUT_WIDTH.get(name.removesuffix("s"))
     if plain:
         if width is not None:
             raise ValueError(f"{plain} takes a column only")
         return PartitionTerm(column, plain)
-    wide = _WIDE.get(name)
+    wide = _WITH_WIDTH.get(name)
     if wide is None:
         raise ValueError("unknown transform")
     if width is None or not re.fullmatch(r"0*[1-9][0-9]{0,9}", width) or int(width) > _MAX_WIDTH:

@@ -11,24 +11,24 @@ from typing import Literal
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
-from connector.settings.configdef.value_types import LIST, Kind, Unfit
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import LIST, InvalidValue, ValueType
 from connector.settings.iceberg.routing import ROUTE_REGEX
 
-KeysFrom = Literal["record", "value"]
+KeySource = Literal["record", "value"]
 
 
-def _mode(text: str) -> str:
+def _parse_mode(text: str) -> str:
     if text in {"kafka", "record_header"}:
-        raise Unfit("{} is not supported", "write none, record_key or record_value")
+        raise InvalidValue("{} is not supported", "write none, record_key or record_value")
     if text not in {"none", "record_key", "record_value"}:
-        raise Unfit("{} is not known", "write none, record_key or record_value")
+        raise InvalidValue("{} is not known", "write none, record_key or record_value")
     return text
 
 
 MODE = Option(
     name="primary.key.mode",
-    kind=Kind("string", _mode),
+    kind=ValueType("string", _parse_mode),
     default="record_key",
     importance="medium",
     doc="Where a row's key comes from: record_key, record_value (the columns of primary.key.fields), or none (append).",
@@ -51,7 +51,7 @@ OPTIONS: tuple[Option[object], ...] = (MODE, FIELDS, ID_COLUMNS)
 
 
 @attrs.frozen
-class KeyRule:
+class KeySettings:
     """Key columns that are configured: of every table, and of single ones; empty: the record key's, or the table's.
 
     `mode` none makes every table append; record_value reads them from the row, those of the table where none is named.
@@ -65,32 +65,32 @@ class KeyRule:
         """The configured key columns of a table that is known by these names."""
         return next((self.by_table[name] for name in names if name in self.by_table), self.fields)
 
-    def comes_from(self, *names: str) -> KeysFrom:
+    def key_source(self, *names: str) -> KeySource:
         """Where a table's keys are read."""
         own = next((self.by_table[name] for name in names if name in self.by_table), ())
         return "value" if self.mode == "record_value" or own else "record"
 
 
-def build(reading: Reading) -> KeyRule:
+def build(reading: ConfigReader) -> KeySettings:
     """Read the keys' part; faults go to the reading."""
     mode, fields, columns = reading.get(MODE), reading.get(FIELDS), reading.get(ID_COLUMNS)
     entry = reading.entry(MODE)
     if mode == "record_value" and not fields and entry and entry.layer >= 0:
-        reading.refuse(entry, f"needs {FIELDS.name}", "name the columns of the value that tell rows apart")
+        reading.add_fault(entry, f"needs {FIELDS.name}", "name the columns of the value that tell rows apart")
     told = reading.entry(FIELDS)
     if columns and told:
-        reading.refuse(told, f"{ID_COLUMNS.name} is given too", "keep one of them")
+        reading.add_fault(told, f"{ID_COLUMNS.name} is given too", "keep one of them")
     own = [entry for entry in reading.members(ROUTE_REGEX) if entry.key.endswith(".id-columns")]
     by_table = {
-        entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reading.get(_one(entry.key))
+        entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reading.get(_table_option(entry.key))
         for entry in own
     }
     if columns:
-        return KeyRule("record_value", columns, by_table)
-    return KeyRule(
+        return KeySettings("record_value", columns, by_table)
+    return KeySettings(
         "none" if mode == "none" else "record_value" if mode == "record_value" else "record_key", fields, by_table
     )
 
 
-def _one(key: str) -> Option[tuple[str, ...]]:
+def _table_option(key: str) -> Option[tuple[str, ...]]:
     return Option(name=key, kind=LIST, default=(), importance="low", doc="")

@@ -1,7 +1,7 @@
 """catalog properties -> the jars that its kind and store need beside Spark's own, and what they cannot be made from.
 
-Rules only: `spark.session_builder` fetches the jars, `catalog.build` keeps the faults. Property names are Iceberg's ("AWS",
-"GCP", "Azure", "JDBC" of its documentation) and PyIceberg's ("Configuration", FileIO).
+Rules only: `spark.session_builder` fetches the jars, `catalog.build` keeps the faults. Property names are Iceberg's
+("AWS", "GCP", "Azure", "JDBC" of its documentation) and PyIceberg's ("Configuration", FileIO).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OWN_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 
 
 @attrs.frozen
-class Problem:
+class CatalogProblem:
     """A property that cannot be served: its name, what is wrong, what to do; never its value."""
 
     key: str
@@ -60,53 +60,57 @@ def store_of(scheme: str) -> str:
     return _STORE_OF.get(scheme, "")
 
 
-def components(properties: Mapping[str, str]) -> tuple[str, ...]:
+def required_components(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The components of jars.lock that this catalog needs beside Spark's own, sorted."""
-    found = {_STORE_OF[scheme] for scheme in _schemes(properties) if scheme in _STORE_OF}
+    found = {_STORE_OF[scheme] for scheme in _location_schemes(properties) if scheme in _STORE_OF}
     found |= {store for text in properties.values() for start, store in _CLASSES.items() if text.startswith(start)}
     found |= {store for key in properties for start, store in _FAMILIES.items() if key.startswith(start)}
     found |= {_TYPES[kind] for kind in (properties.get("type", ""),) if kind in _TYPES}
     if _uses_hadoop(properties):
         found -= set(_HADOOP_JARS)
-    return tuple(sorted(found | ({_driver(properties)} & _DRIVERS)))
+    return tuple(sorted(found | ({_jdbc_driver(properties)} & _DRIVERS)))
 
 
-def guessed(properties: Mapping[str, str]) -> tuple[str, ...]:
+def guess_components(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The components that may be needed and are worth a try: a REST catalog names the store with its tables only."""
-    told = components(properties) or properties.get("io-impl") == HADOOP_IO or _is_path(properties.get("warehouse", ""))
+    told = (
+        required_components(properties)
+        or properties.get("io-impl") == HADOOP_IO
+        or _is_path(properties.get("warehouse", ""))
+    )
     return () if properties.get("type") != "rest" or told else (S3,)
 
 
-def problems(properties: Mapping[str, str], *, own_jars: bool) -> Iterator[Problem]:
+def find_problems(properties: Mapping[str, str], *, own_jars: bool) -> Iterator[CatalogProblem]:
     """What no jars of ours serve, and settings that files of tables cannot obey.
 
     `own_jars`: the user names jars, which are then taken to serve.
     """
-    if signs_remotely(properties):
+    if needs_remote_signing(properties):
         todo = "turn it off and give keys, or let the catalog vend credentials (X-Iceberg-Access-Delegation)"
-        yield Problem("s3.remote-signing-enabled", "is not supported by the writers of files", todo)
-    driver = _driver(properties)
+        yield CatalogProblem("s3.remote-signing-enabled", "is not supported by the writers of files", todo)
+    driver = _jdbc_driver(properties)
     if driver and driver not in _DRIVERS | _SHIPPED_DRIVERS and not own_jars:
-        yield Problem("uri", f"has no JDBC driver here for '{driver}'", _give("the driver's jar"))
+        yield CatalogProblem("uri", f"has no JDBC driver here for '{driver}'", _describe_todo("the driver's jar"))
     if "catalog-impl" in properties or properties.get("type") == "rest":
         return
     for scheme in {_scheme(properties.get("warehouse", ""))}:
         store = _STORE_OF.get(scheme)
         if store and _uses_hadoop(properties) and not own_jars:
             what = f"is on a store ('{scheme}') that Hadoop's file systems here do not have"
-            todo = f"use a catalog of another type with Iceberg's own FileIO, or {_give(_HADOOP_JARS[store])}"
-            yield Problem("warehouse", what, todo)
+            todo = f"use a catalog of another type with Iceberg's own FileIO, or {_describe_todo(_HADOOP_JARS[store])}"
+            yield CatalogProblem("warehouse", what, todo)
         elif not store and scheme not in _BUILT_IN | ({"oss"} if own_jars else set()):
             known = ", ".join(sorted(_BUILT_IN - {""} | _STORE_OF.keys()))
-            yield Problem("warehouse", f"is on a store of an unknown scheme ('{scheme}')", f"use one of {known}")
+            yield CatalogProblem("warehouse", f"is on a store of an unknown scheme ('{scheme}')", f"use one of {known}")
 
 
-def signs_remotely(properties: Mapping[str, str]) -> bool:
+def needs_remote_signing(properties: Mapping[str, str]) -> bool:
     """Whether requests to S3 would have to be signed by the catalog, for want of keys."""
     return properties.get("s3.remote-signing-enabled", "").lower() == "true" and "s3.access-key-id" not in properties
 
 
-def completed(properties: Mapping[str, str]) -> dict[str, str]:
+def complete_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """What Java's FileIO and clients need beside the given: settings known by another name, a region for own endpoints.
 
     Returns only additions. A store of one's own has no region, but the AWS SDK does not start without one.
@@ -121,9 +125,9 @@ def completed(properties: Mapping[str, str]) -> dict[str, str]:
     return more
 
 
-def for_python(properties: Mapping[str, str], location: str = "") -> dict[str, str]:
+def to_pyiceberg(properties: Mapping[str, str], location: str = "") -> dict[str, str]:
     """The properties by PyIceberg's names too, for a FileIO of files at `location`; what is given by them wins."""
-    properties = {**properties, **completed(properties)}
+    properties = {**properties, **complete_properties(properties)}
     more = {}
     endpoint = _host(properties.get("s3.endpoint", ""))
     if endpoint and not _is_address(endpoint):
@@ -141,10 +145,10 @@ def for_python(properties: Mapping[str, str], location: str = "") -> dict[str, s
     if "gcs.oauth2.token" in properties:
         # Arrow wants to know an end; a token that is refused earlier fails the request.
         more["gcs.oauth2.token-expires-at"] = "4102444800000"
-    return {**more, **_of_account(properties, location), **properties}
+    return {**more, **_azure_properties(properties, location), **properties}
 
 
-def _of_account(properties: Mapping[str, str], location: str) -> dict[str, str]:
+def _azure_properties(properties: Mapping[str, str], location: str) -> dict[str, str]:
     """Azure's account, which Java reads from the location, and the token that is given for this account."""
     parts = urlsplit(location)
     if _STORE_OF.get(parts.scheme) != ADLS or not parts.hostname:
@@ -155,7 +159,7 @@ def _of_account(properties: Mapping[str, str], location: str) -> dict[str, str]:
     return {"adls.account-name": account, **({"adls.sas-token": token} if token else {})}
 
 
-def _schemes(properties: Mapping[str, str]) -> Iterator[str]:
+def _location_schemes(properties: Mapping[str, str]) -> Iterator[str]:
     warehouse = properties.get("warehouse", "")
     yield S3 if warehouse.startswith("arn:aws") else _scheme(warehouse)
     yield from (_scheme(properties[key]) for key in _LOCATIONS if key in properties)
@@ -175,12 +179,12 @@ def _uses_hadoop(properties: Mapping[str, str]) -> bool:
     return properties.get("type") == "hadoop" or properties.get("io-impl") == HADOOP_IO
 
 
-def _driver(properties: Mapping[str, str]) -> str:
+def _jdbc_driver(properties: Mapping[str, str]) -> str:
     found = re.match(r"jdbc:([A-Za-z0-9]+):", properties.get("uri", ""))
     return found[1].lower() if found and properties.get("type") in {"jdbc", None} else ""
 
 
-def _give(jar: str) -> str:
+def _describe_todo(jar: str) -> str:
     return f"give {jar} by spark.jars or spark.jars.packages"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import attrs
 
 from connector.settings.configdef.option import Option, Prefix
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, LIST, PATTERN, TEXT
 
 TABLES = Option(
@@ -86,8 +86,8 @@ _PART = re.compile(r"\$\{([^}]*)\}")
 
 
 @attrs.frozen
-class Routes:
-    """Which table an event goes to; `tables` are full names with their expression, `template` see `parts`.
+class RouteSettings:
+    """Which table an event goes to; `tables` are full names with their expression, `template` see `split_template`.
 
     `dynamic`: the value itself names the table. Without field and template every event goes to all tables.
     """
@@ -100,11 +100,11 @@ class Routes:
     @property
     def paths(self) -> frozenset[str]:
         """The fields of events that are looked at."""
-        named = {path for _, paths in parts(self.template or "") for path in paths}
+        named = {path for _, paths in split_template(self.template or "") for path in paths}
         return frozenset(named | {self.field} if self.field else named)
 
 
-def parts(template: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def split_template(template: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Give the pieces of a template: a literal, then the paths of which the first that an event has counts."""
     end = 0
     for match in _PART.finditer(template):
@@ -114,7 +114,7 @@ def parts(template: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield template[end:], ()
 
 
-def build(reading: Reading, cdc_target: str | None = None) -> Routes | None:
+def build(reading: ConfigReader, cdc_target: str | None = None) -> RouteSettings | None:
     """Read the routes; None when topics decide. Faults go to the reading.
 
     Args:
@@ -123,18 +123,18 @@ def build(reading: Reading, cdc_target: str | None = None) -> Routes | None:
     """
     tables, field, dynamic = reading.get(TABLES), reading.get(ROUTE_FIELD), reading.get(DYNAMIC)
     template = reading.get(NAME_FORMAT)
-    regexps = _regexps(reading)
-    _check(reading, tables, field, regexps, dynamic=dynamic, template=template)
+    regexps = _read_regexps(reading)
+    _check_routes(reading, tables, field, regexps, dynamic=dynamic, template=template)
     if field == "_cdc.target" and cdc_target and dynamic:
-        return Routes(dynamic=True, template=cdc_target)
+        return RouteSettings(dynamic=True, template=cdc_target)
     if template and template != "${topic}":
-        return Routes(dynamic=True, template=template)
+        return RouteSettings(dynamic=True, template=template)
     if dynamic:
-        return Routes(field=field, dynamic=True)
-    return Routes(field, tuple((name, regexps.get(name)) for name in tables)) if tables else None
+        return RouteSettings(field=field, dynamic=True)
+    return RouteSettings(field, tuple((name, regexps.get(name)) for name in tables)) if tables else None
 
 
-def _regexps(reading: Reading) -> dict[str, str]:
+def _read_regexps(reading: ConfigReader) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in reading.members(ROUTE_REGEX):
         if entry.key.endswith(".route-regex"):
@@ -143,8 +143,8 @@ def _regexps(reading: Reading) -> dict[str, str]:
     return found
 
 
-def _check(
-    reading: Reading,
+def _check_routes(
+    reading: ConfigReader,
     tables: tuple[str, ...],
     field: str | None,
     regexps: dict[str, str],
@@ -154,18 +154,18 @@ def _check(
 ) -> None:
     entry = reading.entry(DYNAMIC)
     if dynamic and field is None and entry:
-        reading.refuse(entry, f"needs {ROUTE_FIELD.name}", "name the field that holds the table")
+        reading.add_fault(entry, f"needs {ROUTE_FIELD.name}", "name the field that holds the table")
     listed = reading.entry(TABLES)
     if listed and field is not None and not dynamic and not any(name in regexps for name in tables):
         what = f"{ROUTE_FIELD.name} is given, and no table has a route-regex"
-        reading.refuse(listed, what, "add iceberg.table.<table>.route-regex, or iceberg.tables.dynamic-enabled=true")
+        reading.add_fault(listed, what, "add iceberg.table.<table>.route-regex, or iceberg.tables.dynamic-enabled=true")
     if listed and dynamic:
-        reading.refuse(listed, f"{DYNAMIC.name} is true, which takes the table from the event", "keep one of them")
+        reading.add_fault(listed, f"{DYNAMIC.name} is true, which takes the table from the event", "keep one of them")
     told = reading.entry(ROUTE_FIELD)
     if told and not listed and not dynamic:
-        reading.refuse(told, "has no effect alone", f"add {TABLES.name} or {DYNAMIC.name}=true")
+        reading.add_fault(told, "has no effect alone", f"add {TABLES.name} or {DYNAMIC.name}=true")
     form = reading.entry(NAME_FORMAT)
     if form and (listed or dynamic):
-        reading.refuse(form, "iceberg.tables or dynamic-enabled is given too", "keep one of them")
+        reading.add_fault(form, "iceberg.tables or dynamic-enabled is given too", "keep one of them")
     if form and template and not _PART.search(template):
-        reading.refuse(form, "names no field", "write ${topic} or ${source.table}, or use iceberg.tables")
+        reading.add_fault(form, "names no field", "write ${topic} or ${source.table}, or use iceberg.tables")

@@ -11,9 +11,9 @@ import re
 import attrs
 
 from connector.settings.iceberg.partition_spec import PartitionTerm
-from connector.settings.iceberg.partition_spec import parse as parse_term
+from connector.settings.iceberg.partition_spec import parse_partition_term as parse_term
 
-HINT = "write a column or a transform of one as in partition-by, then asc or desc, then nulls first or nulls last"
+SORT_HINT = "write a column or a transform of one as in partition-by, then asc or desc, then nulls first or nulls last"
 _TERM = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE)
 
 
@@ -31,7 +31,7 @@ class SortTerm:
         return self.by.column
 
 
-def parse(term: str) -> SortTerm:
+def parse_sort_term(term: str) -> SortTerm:
     """Read one term; raises ValueError with what is wrong, without the term itself."""
     match = _TERM.fullmatch(term.strip())
     if match is None:

@@ -12,7 +12,7 @@ import attrs
 
 from connector.settings.configdef import regexps
 from connector.settings.configdef.option import Option, Prefix
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import (
     BOOLEAN,
     LIST,
@@ -33,14 +33,14 @@ from connector.settings.iceberg import (
 )
 from connector.settings.iceberg import routing as routes
 from connector.settings.iceberg import write_mode as writes
-from connector.settings.iceberg.declared_schema import Column
+from connector.settings.iceberg.declared_schema import DeclaredColumn
 from connector.settings.iceberg.deleted_keys import DeletedKeySettings
-from connector.settings.iceberg.primary_key import KeyRule
-from connector.settings.iceberg.routing import Routes
-from connector.settings.iceberg.write_mode import WriteRule
+from connector.settings.iceberg.primary_key import KeySettings
+from connector.settings.iceberg.routing import RouteSettings
+from connector.settings.iceberg.write_mode import WriteModeSettings
 from connector.settings.kafka import topics
 
-PREFIX = Option(
+TABLE_PREFIX = Option(
     name="debezium.sink.iceberg.table-prefix",
     kind=TEXT,
     default="",
@@ -214,7 +214,7 @@ TABLE_MAPPER = Option(
     doc="How topics become table names; there is no other mapper than the default one.",
 )
 OPTIONS: tuple[Option[object], ...] = (
-    PREFIX,
+    TABLE_PREFIX,
     DESTINATION_REGEXP,
     DESTINATION_REPLACE,
     UPPERCASE,
@@ -242,8 +242,8 @@ OPTIONS: tuple[Option[object], ...] = (
     *deleted_keys.OPTIONS,
     *writes.OPTIONS,
 )
-FOR_INDEXES: tuple[Option[object], ...] = (
-    PREFIX,
+INDEX_OPTIONS: tuple[Option[object], ...] = (
+    TABLE_PREFIX,
     DESTINATION_REGEXP,
     DESTINATION_REPLACE,
     UPSERT,
@@ -277,7 +277,7 @@ PREFIXES = (PARTITION_BY_TABLE, SORT_BY_TABLE, routes.ROUTE_REGEX, CREATE_PROPS,
 class TableSettings:
     """What tables are called and look like; partition terms are text as written, see `partitions.parse`.
 
-    `destination_regexp_replace` is a Java replacement, see `regexps.template`.
+    `destination_regexp_replace` is a Java replacement, see `regexps.translate_replacement`.
     """
 
     prefix: str
@@ -299,22 +299,22 @@ class TableSettings:
     offsets_table: str
     truncate: bool = False
     nested_as_variant: bool = False
-    routes: Routes | None = None
-    keys: KeyRule = KeyRule()
+    routes: RouteSettings | None = None
+    keys: KeySettings = KeySettings()
     auto_create: bool = True
     case_insensitive: bool = False
     create_properties: Mapping[str, str] = attrs.field(factory=dict)
     write_properties: Mapping[str, str] = attrs.field(factory=dict)
-    columns: tuple[Column, ...] = ()
+    columns: tuple[DeclaredColumn, ...] = ()
     location: str | None = None
     sort_by: tuple[str, ...] = ()
     sort_by_table: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     history_table: str | None = None
     deleted_keys: DeletedKeySettings = DeletedKeySettings()
-    writes: WriteRule = WriteRule()
+    writes: WriteModeSettings = WriteModeSettings()
 
 
-def build(reading: Reading, *, searching: bool = False) -> TableSettings:
+def build(reading: ConfigReader, *, searching: bool = False) -> TableSettings:
     """Read the tables' part; faults go to the reading. Indexes (`searching`) keep no deleted documents by default."""
     keeps = reading.get(KEEP_DELETED_DOCUMENTS if searching else KEEP_DELETES)
     reading.get(TABLE_MAPPER)
@@ -323,28 +323,28 @@ def build(reading: Reading, *, searching: bool = False) -> TableSettings:
     keys, written = primary_key.build(reading), writes.build(reading, UPSERT)
     routing = routes.build(reading, iceberg_kafka_connect.cdc_target(reading))
     declared_schema.check(reading, routing, reading.get(topics.TOPICS))
-    properties = (catalog.SINK.rest, CREATE_PROPS, WRITE_PROPS)
+    properties = (catalog.SINK_CATALOG.rest, CREATE_PROPS, WRITE_PROPS)
     file_formats.check(reading, properties, (WRITE_FORMAT, CREATE_PROPS), WRITE_PROPS, NESTED_AS_VARIANT)
     return TableSettings(
-        prefix=reading.get(PREFIX),
+        prefix=reading.get(TABLE_PREFIX),
         destination_regexp=reading.get(DESTINATION_REGEXP),
         destination_regexp_replace=reading.get(DESTINATION_REPLACE),
-        case=_case(reading),
+        case=_read_case(reading),
         upsert=written.replaces and keys.mode != "none",
         keep_deletes=keeps,
-        truncate=_truncate(reading, keeps=keeps, searching=searching),
+        truncate=_read_truncate(reading, keeps=keeps, searching=searching),
         dedup_column=reading.get(DEDUP_COLUMN),
         op_field=reading.get(OP_FIELD),
         create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
         allow_field_addition=reading.get(FIELD_ADDITION),
-        preserve_required=_preserve_required(reading),
+        preserve_required=_read_preserve_required(reading),
         write_format=reading.get(WRITE_FORMAT),
         format_version=3 if reading.get(NESTED_AS_VARIANT) else reading.get(FORMAT_VERSION),
         nested_as_variant=reading.get(NESTED_AS_VARIANT),
         partition_by=reading.get(PARTITION_BY),
-        partition_by_table=_by_table(reading, PARTITION_BY, PARTITION_BY_TABLE),
+        partition_by_table=_read_by_table(reading, PARTITION_BY, PARTITION_BY_TABLE),
         sort_by=reading.get(SORT_BY),
-        sort_by_table=_by_table(reading, SORT_BY, SORT_BY_TABLE),
+        sort_by_table=_read_by_table(reading, SORT_BY, SORT_BY_TABLE),
         excluded_columns=reading.get(EXCLUDED_COLUMNS),
         offsets_table=reading.get(OFFSETS_TABLE),
         routes=routing,
@@ -361,51 +361,55 @@ def build(reading: Reading, *, searching: bool = False) -> TableSettings:
     )
 
 
-def _preserve_required(reading: Reading) -> bool:
+def _read_preserve_required(reading: ConfigReader) -> bool:
     forced, entry = reading.get(routes.FORCE_OPTIONAL), reading.entry(routes.FORCE_OPTIONAL)
     kept = reading.get(PRESERVE_REQUIRED)
     if entry and forced and kept:
-        reading.refuse(entry, f"{PRESERVE_REQUIRED.name} is true, which says the opposite", "keep one of them")
+        reading.add_fault(entry, f"{PRESERVE_REQUIRED.name} is true, which says the opposite", "keep one of them")
     return kept if entry is None else not forced
 
 
-def _check_prefix(reading: Reading) -> None:
-    entry = reading.entry(PREFIX)
-    if entry and "." in reading.get(PREFIX):
-        reading.refuse(
+def _check_prefix(reading: ConfigReader) -> None:
+    entry = reading.entry(TABLE_PREFIX)
+    if entry and "." in reading.get(TABLE_PREFIX):
+        reading.add_fault(
             entry, "has a dot, which would part off a namespace", "use debezium.sink.iceberg.table-namespace"
         )
 
 
-def _truncate(reading: Reading, *, keeps: bool, searching: bool) -> bool:
+def _read_truncate(reading: ConfigReader, *, keeps: bool, searching: bool) -> bool:
     wanted, entry = reading.get(TRUNCATE), reading.entry(TRUNCATE)
     if wanted and entry and searching and not reading.get(DEDUP_COLUMN).startswith("__source_ts_"):
         todo = f"set {DEDUP_COLUMN.name}=__source_ts_ns"
-        reading.refuse(entry, "a truncate tells its time, and documents have other versions", todo)
+        reading.add_fault(entry, "a truncate tells its time, and documents have other versions", todo)
     if wanted and entry and reading.get(writes.SCD_TYPE) == "2":
-        reading.refuse(entry, f"{writes.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
+        reading.add_fault(entry, f"{writes.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
     if wanted and entry and reading.get(UPSERT) and keeps:
-        reading.refuse(entry, f"{KEEP_DELETES.name} is true, which keeps every row", f"set {KEEP_DELETES.name}=false")
+        reading.add_fault(
+            entry, f"{KEEP_DELETES.name} is true, which keeps every row", f"set {KEEP_DELETES.name}=false"
+        )
     return wanted
 
 
-def _case(reading: Reading) -> Literal["keep", "upper", "lower"]:
+def _read_case(reading: ConfigReader) -> Literal["keep", "upper", "lower"]:
     upper, lower = reading.get(UPPERCASE), reading.get(LOWERCASE)
     entry = reading.entry(LOWERCASE)
     if upper and lower and entry:
-        reading.refuse(entry, f"{UPPERCASE.name} is true too", "set one of them to false")
+        reading.add_fault(entry, f"{UPPERCASE.name} is true too", "set one of them to false")
     return "upper" if upper else "lower" if lower else "keep"
 
 
-def _check_replacement(reading: Reading) -> None:
+def _check_replacement(reading: ConfigReader) -> None:
     pattern, entry = reading.get(DESTINATION_REGEXP), reading.entry(DESTINATION_REPLACE)
     if pattern is None or entry is None:
         return
     try:
-        regexps.template(reading.get(DESTINATION_REPLACE), regexps.compiled(pattern))
+        regexps.translate_replacement(reading.get(DESTINATION_REPLACE), regexps.compile_java(pattern))
     except ValueError as wrong:
-        reading.refuse(entry, f"holds {wrong}", "write $1 for a group, \\$ for a dollar sign")
+        reading.add_fault(entry, f"holds {wrong}", "write $1 for a group, \\$ for a dollar sign")
 
 
-def _by_table(reading: Reading, option: Option[tuple[str, ...]], of_one: Prefix) -> dict[str, tuple[str, ...]]:
+def _read_by_table(
+    reading: ConfigReader, option: Option[tuple[str, ...]], of_one: Prefix
+) -> dict[str, tuple[str, ...]]:
     return {table: reading.get(attrs.evolve(option, name=of_one.name + table)) for table in reading.under(of_one)}

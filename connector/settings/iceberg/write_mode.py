@@ -12,12 +12,12 @@ from typing import Literal, cast
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, one_of
 from connector.settings.iceberg.routing import ROUTE_REGEX
 
 WriteMode = Literal["equality-delete", "position-delete", "copy-on-write", "append"]
-MAIN = "main"
+MAIN_BRANCH = "main"
 
 MODE = Option(
     name="debezium.sink.iceberg.write-mode",
@@ -29,7 +29,7 @@ MODE = Option(
 BRANCH = Option(
     name="iceberg.tables.default-commit-branch",
     kind=TEXT,
-    default=MAIN,
+    default=MAIN_BRANCH,
     importance="medium",
     doc="Branch that commits go to; a table that has rows must have it, a new one gets it with its first commit.",
 )
@@ -41,16 +41,16 @@ SCD_TYPE = Option(
     doc="1: a key has its last row; 2: every version of it, with valid_from, valid_to and is_current.",
 )
 OPTIONS: tuple[Option[object], ...] = (MODE, SCD_TYPE, BRANCH)
-MODE_OF, SCD_TYPE_OF, BRANCH_OF = ".write-mode", ".scd-type", ".commit-branch"
+MODE_SUFFIX, SCD_TYPE_SUFFIX, BRANCH_SUFFIX = ".write-mode", ".scd-type", ".commit-branch"
 _WAP = ("spark.wap.id", "spark.wap.branch")
 
 
 @attrs.frozen
-class WriteRule:
+class WriteModeSettings:
     """Write mode, kind of history and branch of every table, and of single ones by the name in their keys."""
 
     mode: WriteMode = "equality-delete"
-    branch: str = MAIN
+    branch: str = MAIN_BRANCH
     scd_type: str = "1"
     modes: Mapping[str, WriteMode] = attrs.field(factory=dict)
     branches: Mapping[str, str] = attrs.field(factory=dict)
@@ -74,26 +74,30 @@ class WriteRule:
         return any(mode != "append" for mode in (self.mode, *self.modes.values()))
 
 
-def build(reading: Reading, upsert: Option[bool]) -> WriteRule:
+def build(reading: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
     """Read the rule; without a mode `upsert` says whether tables are appended to. Faults go to the reading."""
     given, told = reading.entry(MODE), reading.entry(upsert)
     mode = cast("WriteMode", reading.get(MODE) if given or reading.get(upsert) else "append")
     if given and told and told.layer >= 0 and reading.get(upsert) != (mode != "append"):
         value = str(reading.get(upsert)).lower()
-        reading.refuse(given, f"{upsert.name}={value} says something else", "keep one of them")
+        reading.add_fault(given, f"{upsert.name}={value} says something else", "keep one of them")
     for key in _WAP:
         if key in reading.entries:
             what = "is not heeded: every batch is a commit of its own, on the branch that is configured"
-            reading.refuse(reading.entries[key], what, f"write to a branch: {BRANCH.name}, and publish it when audited")
-    modes = {name: cast("WriteMode", text) for name, text in _by_table(reading, MODE_OF, MODE).items()}
-    branches, types = _by_table(reading, BRANCH_OF, BRANCH), _by_table(reading, SCD_TYPE_OF, SCD_TYPE)
+            reading.add_fault(
+                reading.entries[key], what, f"write to a branch: {BRANCH.name}, and publish it when audited"
+            )
+    modes = {name: cast("WriteMode", text) for name, text in _read_by_table(reading, MODE_SUFFIX, MODE).items()}
+    branches, types = _read_by_table(reading, BRANCH_SUFFIX, BRANCH), _read_by_table(reading, SCD_TYPE_SUFFIX, SCD_TYPE)
     entry = reading.entry(SCD_TYPE)
     if entry and reading.get(SCD_TYPE) == "2" and mode == "append":
-        reading.refuse(entry, "has no effect on tables that are appended to", f"set {MODE.name} to another than append")
-    return WriteRule(mode, reading.get(BRANCH), reading.get(SCD_TYPE), modes, branches, types)
+        reading.add_fault(
+            entry, "has no effect on tables that are appended to", f"set {MODE.name} to another than append"
+        )
+    return WriteModeSettings(mode, reading.get(BRANCH), reading.get(SCD_TYPE), modes, branches, types)
 
 
-def _by_table(reading: Reading, suffix: str, option: Option[str]) -> dict[str, str]:
+def _read_by_table(reading: ConfigReader, suffix: str, option: Option[str]) -> dict[str, str]:
     found = [entry.key for entry in reading.members(ROUTE_REGEX) if entry.key.endswith(suffix)]
     return {
         key.removeprefix(ROUTE_REGEX.name).removesuffix(suffix): reading.get(attrs.evolve(option, name=key))

@@ -10,8 +10,8 @@ from typing import Literal, cast
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
-from connector.settings.configdef.value_types import Kind, Unfit, whole_number
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import InvalidValue, ValueType, whole_number
 
 Strategy = Literal["NoBatchSizeWait", "MaxBatchSizeWait"]
 
@@ -21,11 +21,11 @@ PATIENT_MS = 10_000
 LOOK_MS = 1_000
 
 
-def _strategy(text: str) -> str:
+def _parse_strategy(text: str) -> str:
     # Debezium Server takes a class of its own too, which nothing here can load.
     known = ("NoBatchSizeWait", "MaxBatchSizeWait")
     if text.rpartition(".")[2] not in known:
-        raise Unfit("{} is not a wait strategy", f"write {' or '.join(known)}")
+        raise InvalidValue("{} is not a wait strategy", f"write {' or '.join(known)}")
     return text.rpartition(".")[2]
 
 
@@ -52,7 +52,7 @@ MAX_BYTES = Option(
 )
 WAIT = Option(
     name="debezium.sink.batch.batch-size-wait",
-    kind=Kind("string", _strategy),
+    kind=ValueType("string", _parse_strategy),
     default="NoBatchSizeWait",
     importance="medium",
     doc="When a batch begins: NoBatchSizeWait every interval-ms, MaxBatchSizeWait once max.batch.size events wait.",
@@ -82,7 +82,7 @@ OPTIONS: tuple[Option[object], ...] = (INTERVAL, MAX_EVENTS, MAX_BYTES, WAIT, MA
 
 
 @attrs.frozen
-class Pace:
+class BatchPace:
     """When the next batch begins: looked at every `look_ms`; once `events` wait, or `max_wait_ms` after the last one.
 
     `events` None: at every look.
@@ -106,19 +106,19 @@ class BatchSettings:
     max_bytes: int = 1024**3
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> BatchPace:
         """The strategy as a rule: Debezium Server's `MaxBatchSizeWait`, or the commit interval.
 
         A long interval does not hold a backlog up: with max-events waiting a batch begins at once.
         """
         if self.wait == "MaxBatchSizeWait":
-            return Pace(self.wait_interval_ms, min(self.max_batch_size, self.max_events), self.max_wait_ms)
+            return BatchPace(self.wait_interval_ms, min(self.max_batch_size, self.max_events), self.max_wait_ms)
         if self.interval_ms >= PATIENT_MS:
-            return Pace(LOOK_MS, self.max_events, self.interval_ms)
-        return Pace(self.interval_ms)
+            return BatchPace(LOOK_MS, self.max_events, self.interval_ms)
+        return BatchPace(self.interval_ms)
 
 
-def build(reading: Reading) -> BatchSettings:
+def build(reading: ConfigReader) -> BatchSettings:
     """Read the batches' part; faults and notes go to the reading."""
     settings = BatchSettings(
         interval_ms=reading.get(INTERVAL),
@@ -132,5 +132,5 @@ def build(reading: Reading) -> BatchSettings:
     entry = reading.entry(WAIT_INTERVAL) or reading.entry(MAX_WAIT)
     if settings.wait_interval_ms >= settings.max_wait_ms and entry:
         what = f"{WAIT_INTERVAL.name} is not below {MAX_WAIT.name}"
-        reading.refuse(entry, what, "look more often than the longest wait")
+        reading.add_fault(entry, what, "look more often than the longest wait")
     return settings

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import attrs
 
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.kafka import security
-from connector.settings.kafka.security import Problem
+from connector.settings.kafka.security import SecurityProblem
 
-_SAME = frozenset(
+_SAME_NAMES = frozenset(
     {
         "bootstrap.servers",
         "client.dns.lookup",
@@ -31,7 +31,7 @@ _SAME = frozenset(
         "socket.connection.setup.timeout.ms",
     }
 )
-_SAME_IN = {
+_SAME_NAMES_IN = {
     "consumer": frozenset(
         {
             "check.crcs",
@@ -71,12 +71,12 @@ _RENAMED_IN = {
     "producer": {"max.request.size": "message.max.bytes"},
     "admin": {"request.timeout.ms": "socket.timeout.ms"},
 }
-_CASES = {
+_LETTER_CASES = {
     **dict.fromkeys(("security.protocol", "sasl.mechanism", "ssl.truststore.type", "ssl.keystore.type"), str.upper),
     **dict.fromkeys(("acks", "auto.offset.reset", "client.dns.lookup", "compression.type"), str.lower),
     **dict.fromkeys(("isolation.level", "ssl.endpoint.identification.algorithm"), str.lower),
 }
-_OURS = frozenset({"key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"})
+_RESERVED = frozenset({"key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"})
 
 
 @attrs.frozen
@@ -84,30 +84,32 @@ class Translation:
     """librdkafka's settings, what could not be translated, and keys that only the Java client knows."""
 
     native: dict[str, str] = attrs.field(repr=False)
-    problems: tuple[Problem, ...]
+    problems: tuple[SecurityProblem, ...]
     java_only: frozenset[str]
 
 
-def in_case(java: Mapping[str, str]) -> dict[str, str]:
+def normalize_case(java: Mapping[str, str]) -> dict[str, str]:
     """The settings with their words in the case that every client reads; Java's own takes some in any."""
-    return {key: _CASES[key](text) if key in _CASES else text for key, text in java.items()}
+    return {key: _LETTER_CASES[key](text) if key in _LETTER_CASES else text for key, text in java.items()}
 
 
 def translate(java: Mapping[str, str], scope: str) -> Translation:
     """Translate one client's settings; values are never part of a problem."""
-    native = {key: text for key, text in java.items() if key in _SAME | _SAME_IN[scope]}
+    native = {key: text for key, text in java.items() if key in _SAME_NAMES | _SAME_NAMES_IN[scope]}
     renamed = _RENAMED | _RENAMED_IN[scope]
     native |= {renamed[key]: text for key, text in java.items() if key in renamed}
     secured, problems = security.translate(java)
-    known = _SAME | _SAME_IN[scope] | renamed.keys() | security.KEYS
+    known = _SAME_NAMES | _SAME_NAMES_IN[scope] | renamed.keys() | security.SECURITY_KEYS
     return Translation(native | secured, tuple(problems), frozenset(java.keys() - known))
 
 
-def check(reading: Reading, scopes: Mapping[str, Mapping[str, str]]) -> None:
+def check(reading: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None:
     """Keep a fault for every setting that no client can be made from, and note those without effect."""
     for scope, java in scopes.items():
         translation = translate(java, scope)
-        ours = [Problem(key, "is set by the sink itself", "remove it") for key in sorted(_OURS & java.keys())]
+        ours = [
+            SecurityProblem(key, "is set by the sink itself", "remove it") for key in sorted(_RESERVED & java.keys())
+        ]
         for problem in (*translation.problems, *ours):
             _refuse(reading, scope, problem)
         if scope != "consumer" and translation.java_only:
@@ -115,10 +117,10 @@ def check(reading: Reading, scopes: Mapping[str, Mapping[str, str]]) -> None:
             reading.notes.append(f"these keys of a Java client have no effect on the {scope} client: {keys}")
 
 
-def _refuse(reading: Reading, scope: str, problem: Problem) -> None:
+def _refuse(reading: ConfigReader, scope: str, problem: SecurityProblem) -> None:
     names = [f"{scope}.override.{problem.key}", f"{scope}.{problem.key}", problem.key]
     entry = next((reading.entries[name] for name in names if name in reading.entries), None)
     if entry:
-        reading.refuse(entry, problem.what, problem.todo)
+        reading.add_fault(entry, problem.what, problem.todo)
     else:
-        reading.miss(problem.key, problem.what, problem.todo)
+        reading.add_missing(problem.key, problem.what, problem.todo)

@@ -10,7 +10,7 @@ from typing import Literal, cast
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import RATIO, TOPIC_NAME, one_of, whole_number
 
 TOLERANCE = Option(
@@ -87,16 +87,16 @@ class ErrorSettings:
     retry_delay_max_ms: int
 
 
-NEVER_AGAIN = ErrorSettings("all", "", -1, 0.0, 0, 0, 1)
+NO_RETRIES = ErrorSettings("all", "", -1, 0.0, 0, 0, 1)
 """For whoever only looks: a call that fails has failed."""
 
 
-def build(reading: Reading, name: str) -> ErrorSettings:
+def build(reading: ConfigReader, name: str) -> ErrorSettings:
     """Read the errors' part; faults go to the reading."""
     return ErrorSettings(
         tolerance=cast("Literal['all', 'none']", reading.get(TOLERANCE)),
         topic=reading.get(TOPIC) or f"{name}-dead-letters",
-        replication_factor=_replication(reading),
+        replication_factor=_read_replication_factor(reading),
         max_ratio=reading.get(LIMIT_RATIO),
         max_total=reading.get(LIMIT_TOTAL),
         retry_timeout_ms=reading.get(RETRY_TIMEOUT),
@@ -104,8 +104,8 @@ def build(reading: Reading, name: str) -> ErrorSettings:
     )
 
 
-def _replication(reading: Reading) -> int:
+def _read_replication_factor(reading: ConfigReader) -> int:
     factor, entry = reading.get(REPLICATION_FACTOR), reading.entry(REPLICATION_FACTOR)
     if factor == 0 and entry:
-        reading.refuse(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
+        reading.add_fault(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
     return factor

@@ -19,7 +19,7 @@ class Login:
     options: dict[str, str] = attrs.field(repr=False)
 
 
-def parse(text: str) -> Login:
+def parse_login(text: str) -> Login:
     """Read one entry; raises ValueError without any part of the text."""
     head = re.match(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", text, re.IGNORECASE)
     if head is None:
@@ -27,14 +27,14 @@ def parse(text: str) -> Login:
     options: dict[str, str] = {}
     end = head.end()
     while match := _OPTION.match(text, end):
-        options[match[1]] = _unquoted(match[2])
+        options[match[1]] = _unquote(match[2])
         end = match.end()
     if text[end:].strip() != ";":
         raise ValueError("is not a JAAS entry that ends with ;")
     return Login(head[1].rpartition(".")[2], options)
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     if value[0] not in "\"'":
         return value
     return re.sub(r"\\(.)", lambda match: _CONTROL.get(match[1], match[1]), value[1:-1], flags=re.DOTALL)

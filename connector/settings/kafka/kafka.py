@@ -10,8 +10,8 @@ from typing import Literal
 
 import attrs
 
-from connector.settings.configdef.option import Option, Prefix, names_of
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.option import Option, Prefix, format_names
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import SERVERS, TEXT, one_of
 from connector.settings.kafka import client_overrides, security, topics, transactions
 from connector.settings.kafka.transactions import TransactionSettings
@@ -114,9 +114,9 @@ class KafkaSettings:
     topics_regex: str | None
     group_id: str
     auto_offset_reset: str
-    consumer: Mapping[str, str] = attrs.field(repr=names_of)
-    producer: Mapping[str, str] = attrs.field(repr=names_of)
-    admin: Mapping[str, str] = attrs.field(repr=names_of)
+    consumer: Mapping[str, str] = attrs.field(repr=format_names)
+    producer: Mapping[str, str] = attrs.field(repr=format_names)
+    admin: Mapping[str, str] = attrs.field(repr=format_names)
     transactions: TransactionSettings = TransactionSettings()
 
     def takes(self, topic: str) -> bool:
@@ -131,15 +131,15 @@ class KafkaSettings:
         return {"bootstrap.servers": self.bootstrap_servers} | client_overrides.translate(java, scope).native
 
 
-def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
+def build(reading: ConfigReader, name: str, dead_letters: str) -> KafkaSettings:
     """Read the Kafka part; faults go to the reading."""
     servers = reading.get(BOOTSTRAP_SERVERS)
     consumer_servers = reading.get(CONSUMER_SERVERS)
     if not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
-        reading.miss(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
+        reading.add_missing(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
     told = transactions.build(reading)
-    names, regex = topics.select(reading, dead_letters)
-    common = _security(reading)
+    names, regex = topics.select_topics(reading, dead_letters)
+    common = _read_security(reading)
     elsewhere = {"bootstrap.servers": consumer_servers} if consumer_servers else {}
     settings = KafkaSettings(
         bootstrap_servers=servers,
@@ -147,9 +147,9 @@ def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
         topics_regex=regex,
         group_id=reading.get(GROUP_ID) or f"connect-{name}",
         auto_offset_reset=reading.get(AUTO_OFFSET_RESET),
-        consumer=client_overrides.in_case(common | reading.under(CONSUMER) | elsewhere),
-        producer=client_overrides.in_case(common | reading.under(PRODUCER)),
-        admin=client_overrides.in_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
+        consumer=client_overrides.normalize_case(common | reading.under(CONSUMER) | elsewhere),
+        producer=client_overrides.normalize_case(common | reading.under(PRODUCER)),
+        admin=client_overrides.normalize_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
         transactions=told,
     )
     client_overrides.check(
@@ -158,12 +158,12 @@ def build(reading: Reading, name: str, dead_letters: str) -> KafkaSettings:
     return settings
 
 
-def build_producing(reading: Reading, *, needed: bool = True) -> KafkaSettings:
+def build_producing(reading: ConfigReader, *, needed: bool = True) -> KafkaSettings:
     """Read what a source needs to publish: brokers, producer and admin client; faults go to the reading."""
     servers = reading.get(BOOTSTRAP_SERVERS)
     if needed and not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
-        reading.miss(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
-    common = _security(reading)
+        reading.add_missing(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
+    common = _read_security(reading)
     settings = KafkaSettings(
         bootstrap_servers=servers,
         topics=(),
@@ -171,14 +171,14 @@ def build_producing(reading: Reading, *, needed: bool = True) -> KafkaSettings:
         group_id="",
         auto_offset_reset="earliest",
         consumer={},
-        producer=client_overrides.in_case(common | reading.under(PRODUCER)),
-        admin=client_overrides.in_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
+        producer=client_overrides.normalize_case(common | reading.under(PRODUCER)),
+        admin=client_overrides.normalize_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
     )
     client_overrides.check(reading, {"admin": settings.admin})
     return settings
 
 
-def _security(reading: Reading) -> dict[str, str]:
+def _read_security(reading: ConfigReader) -> dict[str, str]:
     values = {prefix.name + key: text for prefix in SECURITY for key, text in reading.under(prefix).items()}
     protocol = reading.get(SECURITY_PROTOCOL)
     if protocol != SECURITY_PROTOCOL.default:

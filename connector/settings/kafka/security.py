@@ -17,9 +17,9 @@ _LOGINS = {
     "SCRAM-SHA-256": "ScramLoginModule",
     "SCRAM-SHA-512": "ScramLoginModule",
 }
-_LATER = frozenset({"GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"})
+_UNSUPPORTED = frozenset({"GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"})
 _IDENTITY = ("ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain")
-KEYS = frozenset(
+SECURITY_KEYS = frozenset(
     {
         "sasl.jaas.config",
         "ssl.endpoint.identification.algorithm",
@@ -36,7 +36,7 @@ KEYS = frozenset(
 
 
 @attrs.frozen
-class Problem:
+class SecurityProblem:
     """A Java setting that cannot be used: its name, what is wrong, what to do; never its value."""
 
     key: str
@@ -47,14 +47,20 @@ class Problem:
 class _Untranslatable(Exception):
     def __init__(self, key: str, what: str, todo: str) -> None:
         super().__init__(key)
-        self.problem = Problem(key, what, todo)
+        self.problem = SecurityProblem(key, what, todo)
 
 
-def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
+def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[SecurityProblem]]:
     """librdkafka's security settings beside the protocol and mechanism, and what could not be translated."""
     native: dict[str, str] = {}
-    problems: list[Problem] = []
-    for part in (_protocol, _login, _host_check, _trust, _identity):
+    problems: list[SecurityProblem] = []
+    for part in (
+        _translate_protocol,
+        _translate_login,
+        _translate_host_check,
+        _translate_truststore,
+        _translate_keystore,
+    ):
         try:
             native |= part(java)
         except _Untranslatable as wrong:
@@ -62,45 +68,45 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
     return native, problems
 
 
-def _protocol(java: Mapping[str, str]) -> dict[str, str]:
+def _translate_protocol(java: Mapping[str, str]) -> dict[str, str]:
     protocol = java.get("security.protocol", PROTOCOLS[0]).upper()
     if protocol not in PROTOCOLS:
         raise _Untranslatable("security.protocol", "is not known", f"write {' or '.join(PROTOCOLS)}")
     return {"security.protocol": protocol} if "security.protocol" in java else {}
 
 
-def _login(java: Mapping[str, str]) -> dict[str, str]:
+def _translate_login(java: Mapping[str, str]) -> dict[str, str]:
     if not java.get("security.protocol", "").upper().startswith("SASL_"):
         return {}
     mechanism = java.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in _LOGINS:
-        what = f"{mechanism} is not supported yet" if mechanism in _LATER else "names an unknown mechanism"
+        what = f"{mechanism} is not supported yet" if mechanism in _UNSUPPORTED else "names an unknown mechanism"
         raise _Untranslatable("sasl.mechanism", what, f"use {' or '.join(_LOGINS)}")
     module = _LOGINS[mechanism]
     if "sasl.jaas.config" not in java:
         raise _Untranslatable("sasl.jaas.config", "is missing", f"add the {module} with username and password")
-    login = _parsed(java["sasl.jaas.config"], module)
+    login = _parse_login(java["sasl.jaas.config"], module)
     if login.module != module or not {"username", "password"} <= login.options.keys():
         what = f"does not fit {mechanism}"
         raise _Untranslatable("sasl.jaas.config", what, f"use the {module} with username and password")
     return {"sasl.username": login.options["username"], "sasl.password": login.options["password"]}
 
 
-def _parsed(text: str, module: str) -> jaas.Login:
+def _parse_login(text: str, module: str) -> jaas.Login:
     try:
-        return jaas.parse(text)
+        return jaas.parse_login(text)
     except ValueError as wrong:
         hint = f'write <package>.{module} required username="..." password="...";'
         raise _Untranslatable("sasl.jaas.config", str(wrong), hint) from None
 
 
-def _host_check(java: Mapping[str, str]) -> dict[str, str]:
+def _translate_host_check(java: Mapping[str, str]) -> dict[str, str]:
     key = "ssl.endpoint.identification.algorithm"
     # Java turns the check off by an empty text, librdkafka by a word.
     return {key: java[key].lower() or "none"} if key in java else {}
 
 
-def _trust(java: Mapping[str, str]) -> dict[str, str]:
+def _translate_truststore(java: Mapping[str, str]) -> dict[str, str]:
     given = {"ssl.truststore.certificates": "ssl.ca.pem", "ssl.truststore.location": "ssl.ca.location"}
     stores = [key for key in given if key in java]
     if stores and java.get("ssl.truststore.type", "JKS").upper() != "PEM":
@@ -108,7 +114,7 @@ def _trust(java: Mapping[str, str]) -> dict[str, str]:
     return {given[key]: java[key] for key in stores}
 
 
-def _identity(java: Mapping[str, str]) -> dict[str, str]:
+def _translate_keystore(java: Mapping[str, str]) -> dict[str, str]:
     stores = [key for key in _IDENTITY if key in java]
     if not stores:
         return {}

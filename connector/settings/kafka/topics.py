@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from connector.settings.configdef import regexps, value_types
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import PATTERN, TOPIC_NAME, TOPIC_NAMES
 
 TOPICS = Option(
@@ -93,18 +93,18 @@ OPTIONS: tuple[Option[object], ...] = (
 )
 
 
-def select(reading: Reading, dead_letters: str) -> tuple[tuple[str, ...], str | None]:
+def select_topics(reading: ConfigReader, dead_letters: str) -> tuple[tuple[str, ...], str | None]:
     """The names, or the expression, of the topics to read; faults go to the reading."""
-    _check_way(reading)
+    _check_selection(reading)
     _check_dead_letters(reading, dead_letters)
     names, regex = reading.get(TOPICS), reading.get(TOPICS_REGEX)
     if not reading.entry(TOPICS) and not reading.entry(TOPICS_REGEX):
         prefix = reading.get(TOPIC_PREFIX)
-        names, regex = (), prefix and _derived(reading, prefix, dead_letters)
+        names, regex = (), prefix and _derive_regex(reading, prefix, dead_letters)
     return names, regex
 
 
-def _derived(reading: Reading, prefix: str, dead_letters: str) -> str:
+def _derive_regex(reading: ConfigReader, prefix: str, dead_letters: str) -> str:
     start = prefix + reading.get(TOPIC_DELIMITER)
     named = (HISTORY_TOPIC, SIGNAL_TOPIC, NOTIFICATION_TOPIC)
     side = [
@@ -114,28 +114,30 @@ def _derived(reading: Reading, prefix: str, dead_letters: str) -> str:
         dead_letters,
         *(topic for option in named if (topic := reading.get(option))),
     ]
-    return table_topics(start, side)
+    return table_topics_regex(start, side)
 
 
-def _check_way(reading: Reading) -> None:
+def _check_selection(reading: ConfigReader) -> None:
     by_name, by_regex = reading.entry(TOPICS), reading.entry(TOPICS_REGEX)
     if by_name and by_regex:
-        reading.refuse(by_regex, "topics is given too", "keep one of them")
+        reading.add_fault(by_regex, "topics is given too", "keep one of them")
     if not by_name and not by_regex and reading.entry(TOPIC_PREFIX) is None:
-        reading.miss(TOPICS.name, "is missing", "name the topics, or give topics.regex or debezium.source.topic.prefix")
+        reading.add_missing(
+            TOPICS.name, "is missing", "name the topics, or give topics.regex or debezium.source.topic.prefix"
+        )
 
 
-def _check_dead_letters(reading: Reading, dead_letters: str) -> None:
+def _check_dead_letters(reading: ConfigReader, dead_letters: str) -> None:
     by_name, by_regex = reading.entry(TOPICS), reading.entry(TOPICS_REGEX)
     if by_name and dead_letters in reading.get(TOPICS):
-        reading.refuse(by_name, "holds the dead letter topic, which would feed itself", "take it out")
+        reading.add_fault(by_name, "holds the dead letter topic, which would feed itself", "take it out")
     pattern = reading.get(TOPICS_REGEX)
     if by_regex and pattern and matches(pattern, dead_letters):
         what = f"matches the dead letter topic '{dead_letters}', which would feed itself"
-        reading.refuse(by_regex, what, "narrow the expression or set errors.deadletterqueue.topic.name")
+        reading.add_fault(by_regex, what, "narrow the expression or set errors.deadletterqueue.topic.name")
 
 
-def table_topics(start: str, side_topics: Iterable[str]) -> str:
+def table_topics_regex(start: str, side_topics: Iterable[str]) -> str:
     """Expression of all topics that begin with `start` (prefix and delimiter) and are none of `side_topics`.
 
     The schema change topic is the prefix alone and the heartbeat topic begins otherwise, unless configured so: neither
@@ -148,4 +150,4 @@ def table_topics(start: str, side_topics: Iterable[str]) -> str:
 
 def matches(pattern: str, topic: str) -> bool:
     """Whether an expression means a topic: the whole name has to match, as with a Java consumer."""
-    return topic not in INTERNAL and regexps.compiled(pattern).fullmatch(topic) is not None
+    return topic not in INTERNAL and regexps.compile_java(pattern).fullmatch(topic) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TOPIC_NAME, whole_number
 
 TOPIC = Option(
@@ -33,6 +33,6 @@ class TransactionSettings:
     wait_ms: int = WAIT.default
 
 
-def build(reading: Reading) -> TransactionSettings:
+def build(reading: ConfigReader) -> TransactionSettings:
     """Read the options."""
     return TransactionSettings(reading.get(TOPIC), reading.get(WAIT))

@@ -11,43 +11,45 @@ from typing import cast
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
-from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, Kind, Unfit
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, InvalidValue, ValueType
 
 
-def _name_format(text: str) -> str:
+def _parse_name_format(text: str) -> str:
     if text == "${topic}":
         return text
     if text.count("${topic}") != 1 or text.count("${timestamp}") != 1:
-        raise Unfit("{} does not have ${topic} and ${timestamp} once", "write ${topic}-${timestamp}")
+        raise InvalidValue("{} does not have ${topic} and ${timestamp} once", "write ${topic}-${timestamp}")
     rest = text.replace("${topic}", "").replace("${timestamp}", "")
     if not re.fullmatch(r"[a-z0-9._-]*", rest):
-        raise Unfit("{} cannot be the name of an index", "use small letters, digits, '.', '_' and '-'")
+        raise InvalidValue("{} cannot be the name of an index", "use small letters, digits, '.', '_' and '-'")
     return text
 
 
-def _stamp(text: str) -> str:
+def _parse_timestamp_format(text: str) -> str:
     if not text or re.sub(r"yyyy|MM|dd|HH|[._-]", "", text):
-        raise Unfit("{} is not a format that is known here", "write yyyy, MM, dd and HH, with '.', '_' or '-' between")
+        raise InvalidValue(
+            "{} is not a format that is known here", "write yyyy, MM, dd and HH, with '.', '_' or '-' between"
+        )
     return text
 
 
 NAME_FORMAT = Option(
     name="topic.format",
-    kind=Kind("string", _name_format),
+    kind=ValueType("string", _parse_name_format),
     default="${topic}",
     importance="medium",
     doc="Names of indexes: ${topic}-${timestamp} makes an index for each day. For events that are only added.",
     literal=True,
 )
-STAMP_FORMAT = Option(
+TIMESTAMP_FORMAT = Option(
     name="timestamp.format",
-    kind=Kind("string", _stamp),
+    kind=ValueType("string", _parse_timestamp_format),
     default="yyyyMMdd",
     importance="low",
     doc="What ${timestamp} is in topic.format, in UTC: yyyy, MM, dd, HH, with '.', '_' or '-' between.",
 )
-STAMP_FIELDS = Option(
+TIMESTAMP_FIELDS = Option(
     name="message.timestamp.keys",
     kind=LIST,
     default=(),
@@ -75,11 +77,18 @@ STREAM_FIELD = Option(
     importance="low",
     doc="Field that @timestamp is taken from; @timestamp: where events have none, the change's time at its source.",
 )
-OPTIONS: tuple[Option[object], ...] = (NAME_FORMAT, STAMP_FORMAT, STAMP_FIELDS, STREAMS, STREAM_PREFIX, STREAM_FIELD)
+OPTIONS: tuple[Option[object], ...] = (
+    NAME_FORMAT,
+    TIMESTAMP_FORMAT,
+    TIMESTAMP_FIELDS,
+    STREAMS,
+    STREAM_PREFIX,
+    STREAM_FIELD,
+)
 
 
 @attrs.frozen
-class SeriesSettings:
+class DataStreamSettings:
     """Where documents go to indexes that follow each other: a data stream, or names with a time (`pattern`: of the
     name, and of the time)."""
 
@@ -90,38 +99,38 @@ class SeriesSettings:
     fields: tuple[str, ...] = ()
 
 
-def build(reading: Reading) -> SeriesSettings:
+def build(reading: ConfigReader) -> DataStreamSettings:
     """Read what is given; faults go to the reading."""
     streams, name = reading.get(STREAMS), reading.get(NAME_FORMAT)
     dated = "${timestamp}" in name
     for option, on, needs in (
         (STREAM_PREFIX, streams, "data.stream.enabled=true"),
         (STREAM_FIELD, streams, "data.stream.enabled=true"),
-        (STAMP_FORMAT, dated, "topic.format with ${timestamp}"),
-        (STAMP_FIELDS, dated, "topic.format with ${timestamp}"),
+        (TIMESTAMP_FORMAT, dated, "topic.format with ${timestamp}"),
+        (TIMESTAMP_FIELDS, dated, "topic.format with ${timestamp}"),
     ):
         entry = reading.entry(cast("Option[object]", option))
         if entry is not None and not on and reading.get(cast("Option[object]", option)) != option.default:
-            reading.refuse(entry, "has nothing to say here", f"set {needs}, or take it out")
+            reading.add_fault(entry, "has nothing to say here", f"set {needs}, or take it out")
     entry = reading.entry(NAME_FORMAT)
     if entry and streams and dated:
-        reading.refuse(entry, "names no data stream", f"keep {STREAMS.name} or {NAME_FORMAT.name}")
-    pattern = (name, reading.get(STAMP_FORMAT)) if dated else None
+        reading.add_fault(entry, "names no data stream", f"keep {STREAMS.name} or {NAME_FORMAT.name}")
+    pattern = (name, reading.get(TIMESTAMP_FORMAT)) if dated else None
     prefix, field = reading.get(STREAM_PREFIX), reading.get(STREAM_FIELD)
-    return SeriesSettings(streams, prefix, field, pattern, reading.get(STAMP_FIELDS))
+    return DataStreamSettings(streams, prefix, field, pattern, reading.get(TIMESTAMP_FIELDS))
 
 
-def check(reading: Reading, settings: SeriesSettings, *, upsert: bool, partial: bool) -> None:
+def check(reading: ConfigReader, settings: DataStreamSettings, *, upsert: bool, partial: bool) -> None:
     """Refuse what only takes added documents where others are replaced and deleted: those would stay in old indexes."""
     option = STREAMS if settings.streams else NAME_FORMAT
     entry = reading.entry(cast("Option[object]", option))
     if entry is None or not (settings.streams or settings.pattern):
         return
     if upsert:
-        reading.refuse(
+        reading.add_fault(
             entry,
             "is for events that are only added, and here documents follow their keys",
             "set key.ignore=true, or let an alias that is rolled over take the documents",
         )
     if partial:
-        reading.refuse(entry, "is for events that are only added", "leave index.write.method out")
+        reading.add_fault(entry, "is for events that are only added", "leave index.write.method out")

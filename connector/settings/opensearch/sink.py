@@ -12,39 +12,48 @@ import attrs
 
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.property_files import Entry
-from connector.settings.configdef.reader import Reading
-from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, Kind, Unfit, one_of, split, whole_number
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import (
+    BOOLEAN,
+    LIST,
+    TEXT,
+    InvalidValue,
+    ValueType,
+    one_of,
+    split_list,
+    whole_number,
+)
 from connector.settings.opensearch import data_streams as series
 
-CLASS = "OpensearchSinkConnector"
+AIVEN_CLASS = "OpensearchSinkConnector"
 
 
-def _urls(text: str) -> tuple[str, ...]:
-    urls = tuple(url.rstrip("/") for url in split(text))
+def _parse_urls(text: str) -> tuple[str, ...]:
+    urls = tuple(url.rstrip("/") for url in split_list(text))
     if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
-        raise Unfit("{} is not a list of URLs", "write http://host:9200, several separated by commas")
+        raise InvalidValue("{} is not a list of URLs", "write http://host:9200, several separated by commas")
     if any("@" in url for url in urls):
-        raise Unfit("a URL has a user in it", "use connection.username and connection.password")
+        raise InvalidValue("a URL has a user in it", "use connection.username and connection.password")
     return urls
 
 
-def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = tuple(tuple(part.strip() for part in item.split(":", 1)) for item in split(text))
+def _parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(tuple(part.strip() for part in item.split(":", 1)) for item in split_list(text))
     if any(len(pair) != 2 or not all(pair) for pair in pairs):  # noqa: PLR2004
-        raise Unfit("{} is not a list of pairs", "write topic:index, several separated by commas")
+        raise InvalidValue("{} is not a list of pairs", "write topic:index, several separated by commas")
     return cast("tuple[tuple[str, str], ...]", pairs)
 
 
-def _metadata(text: str) -> tuple[str, ...]:
+def _parse_metadata(text: str) -> tuple[str, ...]:
     known = ("iceberg_operation", "iceberg_table_name", "iceberg_snapshot_id", "document_id", "bulk_action")
-    if not set(split(text)) <= set(known):
-        raise Unfit("{} holds an unknown field", f"write some of {', '.join(known)}")
-    return split(text)
+    if not set(split_list(text)) <= set(known):
+        raise InvalidValue("{} holds an unknown field", f"write some of {', '.join(known)}")
+    return split_list(text)
 
 
 URL = Option(
     name="connection.url",
-    kind=Kind("list", _urls),
+    kind=ValueType("list", _parse_urls),
     default=(),
     importance="high",
     doc="Nodes of the cluster as http://host:9200 or https://host:9200, several separated by commas. Required.",
@@ -220,7 +229,7 @@ CONFLICT = Option(
 )
 INDEX_MAP = Option(
     name="topic.to.existing.resource.mapping",
-    kind=Kind("list", _pairs),
+    kind=ValueType("list", _parse_pairs),
     default=(),
     importance="medium",
     doc="Indexes or aliases that are there already, as topic:index pairs; others are named after their topic.",
@@ -235,7 +244,7 @@ GC_DELETES = Option(
 )
 METADATA = Option(
     name="iceberg.metadata.fields",
-    kind=Kind("list", _metadata),
+    kind=ValueType("list", _parse_metadata),
     default=(),
     importance="low",
     doc="Added fields: iceberg_operation, iceberg_table_name, iceberg_snapshot_id, document_id, bulk_action.",
@@ -272,7 +281,7 @@ OPTIONS: tuple[Option[object], ...] = (
     GC_DELETES,
     *series.OPTIONS,
 )
-OF_SOURCE: tuple[Option[object], ...] = (
+SOURCE_OPTIONS: tuple[Option[object], ...] = (
     *(URL, USERNAME, PASSWORD, CA, CERTIFICATE, KEY, TRUST_ALL, READ_TIMEOUT, COMPRESSION),
     *(REGION, ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, AWS_SERVICE),
     *(BATCH_SIZE, BULK_BYTES, IN_FLIGHT, RETRIES, BACKOFF, SCHEMA_IGNORE, MALFORMED, CONFLICT, GC_DELETES, METADATA),
@@ -319,7 +328,7 @@ class BulkSettings:
 
 
 @attrs.frozen
-class SearchSettings:
+class OpenSearchSettings:
     """What documents look like, and where they go."""
 
     connection: ConnectionSettings
@@ -335,21 +344,21 @@ class SearchSettings:
     existing: Mapping[str, str]
     gc_deletes: str = GC_DELETES.default
     metadata: tuple[str, ...] = ()
-    series: series.SeriesSettings = series.SeriesSettings()
+    series: series.DataStreamSettings = series.DataStreamSettings()
 
 
-def is_search(entries: Mapping[str, Entry]) -> bool:
+def is_opensearch_sink(entries: Mapping[str, Entry]) -> bool:
     """Whether a file was written for Aiven's sink."""
     named = entries.get("connector.class")
-    return named is not None and named.text.strip().endswith(CLASS)
+    return named is not None and named.text.strip().endswith(AIVEN_CLASS)
 
 
-def build(reading: Reading) -> SearchSettings:
+def build(reading: ConfigReader) -> OpenSearchSettings:
     """Read the OpenSearch part; faults go to the reading."""
     if reading.entry(URL) is None:
-        reading.miss(URL.name, "is missing", "add it as http://host:9200 of an OpenSearch node")
-    return SearchSettings(
-        connection=_connection(reading),
+        reading.add_missing(URL.name, "is missing", "add it as http://host:9200 of an OpenSearch node")
+    return OpenSearchSettings(
+        connection=_read_connection(reading),
         bulk=BulkSettings(
             reading.get(BATCH_SIZE),
             reading.get(BULK_BYTES),
@@ -372,14 +381,14 @@ def build(reading: Reading) -> SearchSettings:
     )
 
 
-def _connection(reading: Reading) -> ConnectionSettings:
+def _read_connection(reading: ConfigReader) -> ConnectionSettings:
     username, password = reading.get(USERNAME), reading.get(PASSWORD)
     entry = reading.entry(USERNAME) or reading.entry(PASSWORD)
     if entry and (username is None) != (password is None):
-        reading.refuse(entry, "stands alone", f"give {USERNAME.name} and {PASSWORD.name}")
+        reading.add_fault(entry, "stands alone", f"give {USERNAME.name} and {PASSWORD.name}")
     key = reading.entry(KEY)
     if key and reading.get(CERTIFICATE) is None:
-        reading.refuse(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
+        reading.add_fault(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
     return ConnectionSettings(
         urls=reading.get(URL),
         username=username,
@@ -388,27 +397,27 @@ def _connection(reading: Reading) -> ConnectionSettings:
         certificate=reading.get(CERTIFICATE),
         key=reading.get(KEY),
         trust_all=reading.get(TRUST_ALL),
-        aws=_aws(reading),
+        aws=_read_aws(reading),
         read_timeout_ms=reading.get(READ_TIMEOUT),
         compression=reading.get(COMPRESSION),
     )
 
 
-def _aws(reading: Reading) -> AwsSettings | None:
+def _read_aws(reading: ConfigReader) -> AwsSettings | None:
     region, entry = reading.get(REGION), reading.entry(REGION)
     access, secret = reading.get(ACCESS_KEY), reading.get(SECRET_KEY)
     if region is None or entry is None:
         return None
     if access is None or secret is None:
-        reading.refuse(entry, "stands alone", f"give {ACCESS_KEY.name} and {SECRET_KEY.name} too")
+        reading.add_fault(entry, "stands alone", f"give {ACCESS_KEY.name} and {SECRET_KEY.name} too")
     if reading.entry(USERNAME):
-        reading.refuse(entry, f"{USERNAME.name} is given too", "keep one of them")
+        reading.add_fault(entry, f"{USERNAME.name} is given too", "keep one of them")
     return AwsSettings(region, access or "", secret or "", reading.get(SESSION_TOKEN), reading.get(AWS_SERVICE))
 
 
-def check_absent(reading: Reading) -> None:
+def check_absent(reading: ConfigReader) -> None:
     """Refuse options of the OpenSearch sink in another sink's file."""
     for option in OPTIONS:
         entry = reading.entry(option)
         if entry is not None:
-            reading.refuse(entry, "is an option of the OpenSearch sink", "set debezium.sink.type=opensearch")
+            reading.add_fault(entry, "is an option of the OpenSearch sink", "set debezium.sink.type=opensearch")

@@ -11,13 +11,13 @@ from pathlib import Path
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.reference import peer_names, sample_files
 from connector.settings.sink import options
-from connector.settings.sink.options import ScopeOfOptions
+from connector.settings.sink.options import OptionScope
 from connector.settings.source import settings
 
 SameAs = Callable[[str], str]
 REFERENCE = Path("docs/reference/options.md")
 SOURCE_REFERENCE = Path("docs/reference/source-options.md")
-SEARCH_REFERENCE = Path("docs/reference/opensearch-options.md")
+OPENSEARCH_REFERENCE = Path("docs/reference/opensearch-options.md")
 _INTRO = """\
 # Options of the {}
 
@@ -29,48 +29,49 @@ A default in `<angle brackets>` depends on other keys. All faults of a configura
 """
 
 
-def markdown(who: str, scopes: Sequence[ScopeOfOptions], same: SameAs | None = None) -> str:
+def render_reference(who: str, scopes: Sequence[OptionScope], same: SameAs | None = None) -> str:
     """The reference: a chapter and a table per scope; `same` tells what a key is to peers, in a column of its own."""
     intro = _INTRO.replace("{}", who, 1)
-    return "\n".join([intro, *(line for scope in scopes for line in _chapter(scope, same))])
+    return "\n".join([intro, *(line for scope in scopes for line in _render_chapter(scope, same))])
 
 
-def outputs() -> dict[Path, str]:
+def render_outputs() -> dict[Path, str]:
     """Every generated file, by its path in the project."""
     references = {
-        REFERENCE: markdown("sink", options.SCOPES, peer_names.same_as),
-        SOURCE_REFERENCE: markdown("source", settings.SCOPES),
-        SEARCH_REFERENCE: markdown("OpenSearch sink", options.SEARCH_SCOPES, peer_names.same_as),
+        REFERENCE: render_reference("sink", options.SCOPES, peer_names.same_as),
+        SOURCE_REFERENCE: render_reference("source", settings.SCOPES),
+        OPENSEARCH_REFERENCE: render_reference("OpenSearch sink", options.OPENSEARCH_SCOPES, peer_names.same_as),
     }
-    return references | {Path(sample.path): sample_files.render(sample) for sample in sample_files.ALL}
+    return references | {Path(sample.path): sample_files.render_sample(sample) for sample in sample_files.SAMPLES}
 
 
-def _chapter(scope: ScopeOfOptions, same: SameAs | None) -> Iterator[str]:
+def _render_chapter(scope: OptionScope, same: SameAs | None) -> Iterator[str]:
     yield f"## {scope.title}\n"
     yield "| Key | Type | Default | Importance | Meaning |" + (" Same as |" if same else "")
     yield "|---|---|---|---|---|" + ("---|" if same else "")
     for option in scope.options:
-        yield _option(option) + (f" {same(option.name)} |" if same else "")
+        yield _render_option(option) + (f" {same(option.name)} |" if same else "")
     for prefix in scope.prefixes:
-        yield _prefix(prefix) + (f" {same(prefix.name)} |" if same else "")
+        yield _render_prefix(prefix) + (f" {same(prefix.name)} |" if same else "")
     yield ""
 
 
-def _option(option: Option[object]) -> str:
-    default = f"`{_cell(option.default_text)}`" if option.default_text else ""
+def _render_option(option: Option[object]) -> str:
+    default = f"`{_escape_cell(option.default_text)}`" if option.default_text else ""
     aliases = f" Also: {', '.join(f'`{alias}`' for alias in option.aliases)}." if option.aliases else ""
-    return f"| `{option.name}` | {option.kind.name} | {default} | {option.importance} | {_cell(option.doc)}{aliases} |"
+    doc = _escape_cell(option.doc) + aliases
+    return f"| `{option.name}` | {option.kind.name} | {default} | {option.importance} | {doc} |"
 
 
-def _prefix(prefix: Prefix) -> str:
-    return f"| `{prefix.name}*` | any | | {prefix.importance} | {_cell(prefix.doc)} |"
+def _render_prefix(prefix: Prefix) -> str:
+    return f"| `{prefix.name}*` | any | | {prefix.importance} | {_escape_cell(prefix.doc)} |"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def write(root: Path, texts: Mapping[Path, str]) -> None:
+def write_files(root: Path, texts: Mapping[Path, str]) -> None:
     """Write texts below the project's root."""
     for path, text in texts.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -78,4 +79,4 @@ def write(root: Path, texts: Mapping[Path, str]) -> None:
 
 
 if __name__ == "__main__":
-    write(Path.cwd(), outputs())
+    write_files(Path.cwd(), render_outputs())

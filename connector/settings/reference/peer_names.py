@@ -9,7 +9,7 @@ from __future__ import annotations
 from connector.settings.iceberg import iceberg_kafka_connect
 from connector.settings.opensearch import sink
 
-_OWN = ("debezium.sink.batch.interval-ms", "debezium.sink.batch.max-events")
+_OWN_KEYS = ("debezium.sink.batch.interval-ms", "debezium.sink.batch.max-events")
 _JDBC = ("primary.key.", "collection.name.format", "truncate.enabled")
 _CONNECT = (
     "topics",
@@ -22,7 +22,14 @@ _CONNECT = (
     "errors.retry.",
     "errors.deadletterqueue.topic.",
 )
-_OWN_SEARCH = ("connection.ssl.", "connection.compression", "bulk.size.bytes", "aws.", "index.gc_deletes", "iceberg.")
+_OWN_OPENSEARCH_KEYS = (
+    "connection.ssl.",
+    "connection.compression",
+    "bulk.size.bytes",
+    "aws.",
+    "index.gc_deletes",
+    "iceberg.",
+)
 _ROUTER = {
     "topic.format": "TimestampRouter",
     "timestamp.format": "TimestampRouter",
@@ -30,7 +37,9 @@ _ROUTER = {
 }
 """Options of the transforms of Kafka Connect and Confluent."""
 
-_AIVEN = frozenset(option.name for option in sink.OPTIONS if not option.name.startswith((*_OWN_SEARCH, *_ROUTER)))
+_AIVEN = frozenset(
+    option.name for option in sink.OPTIONS if not option.name.startswith((*_OWN_OPENSEARCH_KEYS, *_ROUTER))
+)
 _TABULAR = ("iceberg.tables.cdc-field", "iceberg.tables.upsert-mode-enabled")
 _CATALOG = ("warehouse", "type", "catalog-impl", "uri", "io-impl")
 
@@ -46,7 +55,7 @@ def same_as(key: str) -> str:
     if key == "debezium.sink.iceberg.partition-by.":
         theirs = "iceberg.table.<table>.partition-by"
     found = []
-    if key.startswith("debezium.") and key not in _OWN:
+    if key.startswith("debezium.") and key not in _OWN_KEYS:
         found.append("Debezium Server Iceberg")
     if theirs is not None:
         older = " (Tabular)" if theirs in _TABULAR else ""

@@ -8,7 +8,7 @@ import attrs
 
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.sink import options
-from connector.settings.sink.options import ScopeOfOptions
+from connector.settings.sink.options import OptionScope
 from connector.settings.source import settings
 
 
@@ -19,7 +19,7 @@ class Sample:
     path: str
     about: tuple[str, ...]
     values: Mapping[str, str]
-    scopes: tuple[ScopeOfOptions, ...] = options.SCOPES
+    scopes: tuple[OptionScope, ...] = options.SCOPES
 
 
 _COMMON = {
@@ -61,7 +61,7 @@ SOURCE = Sample(
         "    icebridge run config/iceberg-source.properties",
     ),
     {
-        "connector.class": settings.CLASS,
+        "connector.class": settings.SOURCE_CLASS,
         "bootstrap.servers": "localhost:9092",
         "topic.prefix": "lake",
         "table.include.list": "sales\\..*",
@@ -69,7 +69,7 @@ SOURCE = Sample(
     },
     settings.SCOPES,
 )
-SEARCH = Sample(
+OPENSEARCH = Sample(
     "config/opensearch-sink.properties",
     (
         "Debezium events to documents in OpenSearch: one document per key, deleted ones gone, older changes left out.",
@@ -83,10 +83,10 @@ SEARCH = Sample(
         "debezium.sink.type": "opensearch",
         "connection.url": "http://localhost:9200",
     },
-    options.SEARCH_SCOPES,
+    options.OPENSEARCH_SCOPES,
 )
-ALL = (UPSERT, APPEND, SOURCE, SEARCH)
-_RULES = (
+SAMPLES = (UPSERT, APPEND, SOURCE, OPENSEARCH)
+_HEADER = (
     "Every key is here. A commented line shows the default; one in <angle brackets> depends on other keys.",
     "More files may follow, such as one of config/catalogs; a later file wins, -X key=value wins over all.",
     "Secrets stay outside: ${env:NAME}, ${file:/path:key}, ${dir:/path:file}.",
@@ -94,25 +94,25 @@ _RULES = (
 )
 
 
-def render(sample: Sample) -> str:
+def render_sample(sample: Sample) -> str:
     """The text of a sample's file."""
-    lines = [*map(_comment, sample.about), "#", *map(_comment, _RULES)]
+    lines = [*map(_render_comment, sample.about), "#", *map(_render_comment, _HEADER)]
     for scope in sample.scopes:
         lines += ["", f"# ---- {scope.title} " + "-" * (100 - len(scope.title))]
         for option in scope.options:
-            lines += _option(option, sample.values)
+            lines += _render_option(option, sample.values)
         for prefix in scope.prefixes:
-            lines += _prefix(prefix)
+            lines += _render_prefix(prefix)
     return "\n".join(lines) + "\n"
 
 
-def _comment(text: str) -> str:
+def _render_comment(text: str) -> str:
     return f"# {text}".rstrip()
 
 
-def _option(option: Option[object], values: Mapping[str, str]) -> Iterator[str]:
+def _render_option(option: Option[object], values: Mapping[str, str]) -> Iterator[str]:
     yield ""
-    yield _comment(option.doc)
+    yield _render_comment(option.doc)
     if option.name in values:
         # A backslash is Java's escape in such files.
         yield f"{option.name}={values[option.name]}".replace("\\", "\\\\")
@@ -120,7 +120,7 @@ def _option(option: Option[object], values: Mapping[str, str]) -> Iterator[str]:
         yield f"#{option.name}={option.default_text}"
 
 
-def _prefix(prefix: Prefix) -> Iterator[str]:
+def _render_prefix(prefix: Prefix) -> Iterator[str]:
     yield ""
-    yield _comment(prefix.doc)
+    yield _render_comment(prefix.doc)
     yield f"#{prefix.name}<key>=<value>"

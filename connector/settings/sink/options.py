@@ -5,17 +5,17 @@ from __future__ import annotations
 import attrs
 
 from connector.settings.configdef.option import Option, Prefix
-from connector.settings.configdef.value_types import TOPIC_NAME, Kind, Unfit
+from connector.settings.configdef.value_types import TOPIC_NAME, InvalidValue, ValueType
 from connector.settings.converters import event_format
 from connector.settings.iceberg import catalog, routing, tables
 from connector.settings.kafka import batching, error_handling, kafka
 from connector.settings.opensearch import sink
 
 
-def _sink_type(text: str) -> str:
+def _parse_sink_type(text: str) -> str:
     if text in {"iceberg", "icebergevents", "opensearch"}:
         return text
-    raise Unfit("{} is not a sink of this program", "write iceberg, icebergevents or opensearch")
+    raise InvalidValue("{} is not a sink of this program", "write iceberg, icebergevents or opensearch")
 
 
 NAME = Option(
@@ -27,12 +27,12 @@ NAME = Option(
 )
 SINK_TYPE = Option(
     name="debezium.sink.type",
-    kind=Kind("string", _sink_type),
+    kind=ValueType("string", _parse_sink_type),
     default="iceberg",
     importance="low",
     doc="iceberg: tables of rows; icebergevents: every event as text in one table; opensearch: documents in indexes.",
 )
-SPARK = Prefix(
+SPARK_PREFIX = Prefix(
     name="spark.",
     target="Spark",
     importance="low",
@@ -41,7 +41,7 @@ SPARK = Prefix(
 
 
 @attrs.frozen
-class ScopeOfOptions:
+class OptionScope:
     """A chapter of the reference."""
 
     title: str
@@ -50,20 +50,20 @@ class ScopeOfOptions:
 
 
 SCOPES = (
-    ScopeOfOptions("The sink", (NAME, SINK_TYPE)),
-    ScopeOfOptions("Kafka", kafka.OPTIONS, kafka.PREFIXES),
-    ScopeOfOptions("Catalog", catalog.SINK.all, (catalog.SINK.rest,)),
-    ScopeOfOptions("Tables", tables.OPTIONS, tables.PREFIXES),
-    ScopeOfOptions("Events", event_format.OPTIONS),
-    ScopeOfOptions("Batches", batching.OPTIONS),
-    ScopeOfOptions("Errors", error_handling.OPTIONS),
-    ScopeOfOptions("Spark", (), (SPARK,)),
+    OptionScope("The sink", (NAME, SINK_TYPE)),
+    OptionScope("Kafka", kafka.OPTIONS, kafka.PREFIXES),
+    OptionScope("Catalog", catalog.SINK_CATALOG.all, (catalog.SINK_CATALOG.rest,)),
+    OptionScope("Tables", tables.OPTIONS, tables.PREFIXES),
+    OptionScope("Events", event_format.OPTIONS),
+    OptionScope("Batches", batching.OPTIONS),
+    OptionScope("Errors", error_handling.OPTIONS),
+    OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
-SEARCH_SCOPES = (
+OPENSEARCH_SCOPES = (
     *SCOPES[:2],
-    ScopeOfOptions("OpenSearch", sink.OPTIONS),
-    ScopeOfOptions("Indexes", tables.FOR_INDEXES, (routing.ROUTE_REGEX,)),
-    ScopeOfOptions("Catalog of the offsets", catalog.SINK.all, (catalog.SINK.rest,)),
+    OptionScope("OpenSearch", sink.OPTIONS),
+    OptionScope("Indexes", tables.INDEX_OPTIONS, (routing.ROUTE_REGEX,)),
+    OptionScope("Catalog of the offsets", catalog.SINK_CATALOG.all, (catalog.SINK_CATALOG.rest,)),
     *SCOPES[4:],
 )
 """The chapters of the OpenSearch sink."""

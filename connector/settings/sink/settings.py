@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 
 from connector.settings.configdef import unknown_keys
-from connector.settings.configdef.loader import read
-from connector.settings.configdef.option import names_of
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.loader import load_settings
+from connector.settings.configdef.option import format_names
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.converters import event_format as events
 from connector.settings.iceberg import catalog, iceberg_kafka_connect
 from connector.settings.iceberg import tables as table
@@ -19,10 +19,10 @@ from connector.settings.kafka import error_handling as errors
 from connector.settings.kafka import kafka
 from connector.settings.opensearch import data_streams
 from connector.settings.opensearch import sink as search
-from connector.settings.sink.options import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK
+from connector.settings.sink.options import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK_PREFIX
 from connector.settings.source import capture
 
-KNOWN = unknown_keys.Known(
+ALLOWED_KEYS = unknown_keys.AllowedKeys(
     "sink",
     "docs/reference/options.md",
     NAMES,
@@ -47,10 +47,10 @@ class SinkSettings:
     events: events.EventSettings
     errors: errors.ErrorSettings
     batch: batch.BatchSettings
-    spark: Mapping[str, str] = attrs.field(repr=names_of)
+    spark: Mapping[str, str] = attrs.field(repr=format_names)
     notes: tuple[str, ...]
     events_only: bool = False
-    search: search.SearchSettings | None = None
+    search: search.OpenSearchSettings | None = None
 
 
 def load(
@@ -62,16 +62,18 @@ def load(
 
     `environ` answers `${env:NAME}`, the process's environment by default. Raises ConfigError with one line per fault.
     """
-    return read(files, overrides, environ, adopted=events.adopted, names=NAMES, prefixes=PREFIXES, build=_build)
+    return load_settings(
+        files, overrides, environ, adopted=events.rename_unwrap, names=NAMES, prefixes=PREFIXES, build=_build
+    )
 
 
-def _build(reading: Reading) -> SinkSettings:
+def _build(reading: ConfigReader) -> SinkSettings:
     events_only = reading.get(SINK_TYPE) == "icebergevents"
-    KNOWN.check(reading)
+    ALLOWED_KEYS.check(reading)
     iceberg_kafka_connect.check(reading)
     name = reading.get(NAME)
     failures = errors.build(reading, name)
-    searching = reading.get(SINK_TYPE) == "opensearch" or search.is_search(reading.entries)
+    searching = reading.get(SINK_TYPE) == "opensearch" or search.is_opensearch_sink(reading.entries)
     tables = table.build(reading, searching=searching)
     searched = search.build(reading) if searching else None
     if searched is None:
@@ -88,7 +90,7 @@ def _build(reading: Reading) -> SinkSettings:
         events=events.build(reading),
         errors=failures,
         batch=batch.build(reading),
-        spark={SPARK.name + key: text for key, text in reading.under(SPARK).items()},
+        spark={SPARK_PREFIX.name + key: text for key, text in reading.under(SPARK_PREFIX).items()},
         notes=tuple(reading.notes),
         events_only=events_only,
         search=searched,

@@ -11,7 +11,7 @@ import attrs
 
 from connector.settings.configdef import regexps
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, KEY_COLUMNS, PATTERNS, TEXT, one_of, whole_number
 
 SnapshotMode = Literal["initial", "no_data", "initial_only", "when_needed", "always"]
@@ -23,7 +23,7 @@ TABLES = Option(
     importance="high",
     doc="Tables to read: regular expressions, comma separated, for the whole name <namespace>.<table>; not given: all.",
 )
-TABLES_NOT = Option(
+EXCLUDED_TABLES = Option(
     name="table.exclude.list",
     kind=PATTERNS,
     default=(),
@@ -37,7 +37,7 @@ COLUMNS = Option(
     importance="medium",
     doc="Columns that events hold: regular expressions for <namespace>.<table>.<column>; keys are whole in any case.",
 )
-COLUMNS_NOT = Option(
+EXCLUDED_COLUMNS = Option(
     name="column.exclude.list",
     kind=PATTERNS,
     default=(),
@@ -59,14 +59,14 @@ SNAPSHOT_MODE = Option(
     doc="initial reads a table in full, then its changes; no_data only changes from now on; initial_only the full read "
     "alone; when_needed reads in full again where history is gone; always at every start.",
 )
-POLL = Option(
+POLL_INTERVAL = Option(
     name="poll.interval.ms",
     kind=whole_number(1, 2**31 - 1),
     default=1000,
     importance="medium",
     doc="Milliseconds between two looks for new snapshots.",
 )
-BATCH = Option(
+MAX_BATCH_SIZE = Option(
     name="max.batch.size",
     kind=whole_number(1),
     default=1_000_000,
@@ -96,13 +96,13 @@ OFFSETS_TABLE = Option(
 )
 OPTIONS: tuple[Option[object], ...] = (
     TABLES,
-    TABLES_NOT,
+    EXCLUDED_TABLES,
     COLUMNS,
-    COLUMNS_NOT,
+    EXCLUDED_COLUMNS,
     KEYS,
     SNAPSHOT_MODE,
-    POLL,
-    BATCH,
+    POLL_INTERVAL,
+    MAX_BATCH_SIZE,
     BRANCH,
     SKIP_OWN,
     OFFSETS_TABLE,
@@ -127,42 +127,42 @@ class CaptureSettings:
 
     def takes(self, table: str) -> bool:
         """Whether a table is read, by its name with namespace."""
-        return _passes(table, self.tables, self.tables_not)
+        return _is_included(table, self.tables, self.tables_not)
 
     def keeps(self, table: str, column: str) -> bool:
         """Whether events hold a column."""
-        return _passes(f"{table}.{column}", self.columns, self.columns_not)
+        return _is_included(f"{table}.{column}", self.columns, self.columns_not)
 
     def key_columns(self, table: str) -> tuple[str, ...]:
         """The configured key columns of a table, none when nothing is said of it."""
         return next((columns for tables, columns in self.keys if _matches(tables, table)), ())
 
 
-def _passes(name: str, wanted: tuple[str, ...], unwanted: tuple[str, ...]) -> bool:
+def _is_included(name: str, wanted: tuple[str, ...], unwanted: tuple[str, ...]) -> bool:
     if wanted:
         return any(_matches(pattern, name) for pattern in wanted)
     return not any(_matches(pattern, name) for pattern in unwanted)
 
 
 def _matches(pattern: str, name: str) -> bool:
-    return regexps.compiled(pattern, ignore_case=True).fullmatch(name) is not None
+    return regexps.compile_java(pattern, ignore_case=True).fullmatch(name) is not None
 
 
-def build(reading: Reading) -> CaptureSettings:
+def build(reading: ConfigReader) -> CaptureSettings:
     """Read the part about what is captured; faults go to the reading."""
-    for wanted, unwanted in ((TABLES, TABLES_NOT), (COLUMNS, COLUMNS_NOT)):
+    for wanted, unwanted in ((TABLES, EXCLUDED_TABLES), (COLUMNS, EXCLUDED_COLUMNS)):
         entry = reading.entry(unwanted)
         if entry and reading.entry(wanted):
-            reading.refuse(entry, f"{wanted.name} is given too", "keep one of them")
+            reading.add_fault(entry, f"{wanted.name} is given too", "keep one of them")
     return CaptureSettings(
         tables=reading.get(TABLES),
-        tables_not=reading.get(TABLES_NOT),
+        tables_not=reading.get(EXCLUDED_TABLES),
         columns=reading.get(COLUMNS),
-        columns_not=reading.get(COLUMNS_NOT),
+        columns_not=reading.get(EXCLUDED_COLUMNS),
         keys=reading.get(KEYS),
         snapshot_mode=cast("SnapshotMode", reading.get(SNAPSHOT_MODE)),
-        poll_interval_ms=reading.get(POLL),
-        max_batch_size=reading.get(BATCH),
+        poll_interval_ms=reading.get(POLL_INTERVAL),
+        max_batch_size=reading.get(MAX_BATCH_SIZE),
         branch=reading.get(BRANCH),
         skip_own=reading.get(SKIP_OWN),
         offsets_table=reading.get(OFFSETS_TABLE),

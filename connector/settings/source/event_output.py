@@ -12,18 +12,26 @@ import attrs
 
 from connector.settings.configdef import value_types
 from connector.settings.configdef.option import Option, Prefix
-from connector.settings.configdef.reader import Reading
-from connector.settings.configdef.value_types import BOOLEAN, LIST, TOPIC_NAME, Kind, Unfit, one_of, whole_number
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import (
+    BOOLEAN,
+    LIST,
+    TOPIC_NAME,
+    InvalidValue,
+    ValueType,
+    one_of,
+    whole_number,
+)
 from connector.settings.converters import serializers
-from connector.settings.converters.serializers import SideSettings
+from connector.settings.converters.serializers import SerializerSettings
 from serde.emit.name_adjustment import Adjustment
-from serde.emit.type_mapping import Binaries, Decimals, Modes, Times
+from serde.emit.type_mapping import BinaryMode, DecimalMode, HandlingModes, TimeMode
 
 
-def _operations(text: str) -> tuple[str, ...]:
-    found = value_types.split(text)
+def _parse_operations(text: str) -> tuple[str, ...]:
+    found = value_types.split_list(text)
     if not set(found) <= {"c", "u", "d", "t", "none"} or ("none" in found and len(found) > 1):
-        raise Unfit("{} is no list of operations", "write c, u, d, t, comma separated, or none")
+        raise InvalidValue("{} is no list of operations", "write c, u, d, t, comma separated, or none")
     return () if found == ("none",) else found
 
 
@@ -101,9 +109,9 @@ TOMBSTONES = Option(
     importance="medium",
     doc="Send a record without value after every delete, so that compaction forgets the key.",
 )
-SKIPPED = Option(
+SKIPPED_OPERATIONS = Option(
     name="skipped.operations",
-    kind=Kind("list", _operations),
+    kind=ValueType("list", _parse_operations),
     default=("t",),
     importance="low",
     doc="Operations of which no event is sent: c, u, d, t, or none.",
@@ -161,15 +169,15 @@ OPTIONS: tuple[Option[object], ...] = (
     TOPIC_DELIMITER,
     TOPIC_TRANSACTION,
     TOPIC_HEARTBEAT,
-    *serializers.KEY.all,
-    *serializers.VALUE.all,
+    *serializers.KEY_SERIALIZER.all,
+    *serializers.VALUE_SERIALIZER.all,
     DECIMALS,
     TIMES,
     BINARIES,
     SCHEMA_NAMES,
     FIELD_NAMES,
     TOMBSTONES,
-    SKIPPED,
+    SKIPPED_OPERATIONS,
     TRANSACTIONS,
     HEARTBEAT,
     SCHEMA_CHANGES,
@@ -178,7 +186,7 @@ OPTIONS: tuple[Option[object], ...] = (
     CLEANUP,
 )
 PREFIXES = (TOPIC_CONFIG,)
-FORMATS = tuple(
+ACCEPTED_FORMATS = tuple(
     Option(name=f"debezium.format.{side}", kind=one_of("json"), default="json", importance="low", doc="")
     for side in ("key", "value")
 )
@@ -199,16 +207,16 @@ class TopicCreation:
 
 
 @attrs.frozen
-class OutgoingSettings:
+class EventOutputSettings:
     """What events and topics look like; `skipped` holds operations of which no event is sent."""
 
     prefix: str
     delimiter: str
     transaction_part: str
     heartbeat_prefix: str
-    key: SideSettings
-    value: SideSettings
-    modes: Modes
+    key: SerializerSettings
+    value: SerializerSettings
+    modes: HandlingModes
     tombstones: bool
     skipped: frozenset[str]
     transactions: bool
@@ -219,7 +227,7 @@ class OutgoingSettings:
     def topic(self, table: str) -> str:
         """The topic of a table, by its name with namespace; what Kafka does not allow becomes `_`."""
         parts = (self.prefix, *table.split("."))
-        return value_types.topic_name(self.delimiter.join(parts))
+        return value_types.to_topic_name(self.delimiter.join(parts))
 
     @property
     def transaction_topic(self) -> str:
@@ -232,38 +240,38 @@ class OutgoingSettings:
         return f"{self.heartbeat_prefix}.{self.prefix}"
 
 
-def build(reading: Reading) -> OutgoingSettings:
+def build(reading: ConfigReader) -> EventOutputSettings:
     """Read the part about events and topics; faults go to the reading."""
     if reading.entry(TOPIC_PREFIX) is None:
-        reading.miss(TOPIC_PREFIX.name, "is missing", "name the source; its topics begin with it")
-    return OutgoingSettings(
+        reading.add_missing(TOPIC_PREFIX.name, "is missing", "name the source; its topics begin with it")
+    return EventOutputSettings(
         prefix=reading.get(TOPIC_PREFIX),
         delimiter=reading.get(TOPIC_DELIMITER),
         transaction_part=reading.get(TOPIC_TRANSACTION),
         heartbeat_prefix=reading.get(TOPIC_HEARTBEAT),
-        key=serializers.build(reading, serializers.KEY),
-        value=serializers.build(reading, serializers.VALUE),
-        modes=Modes(
-            decimals=cast("Decimals", reading.get(DECIMALS)),
-            times=cast("Times", reading.get(TIMES)),
-            binaries=cast("Binaries", reading.get(BINARIES)),
+        key=serializers.build(reading, serializers.KEY_SERIALIZER),
+        value=serializers.build(reading, serializers.VALUE_SERIALIZER),
+        modes=HandlingModes(
+            decimals=cast("DecimalMode", reading.get(DECIMALS)),
+            times=cast("TimeMode", reading.get(TIMES)),
+            binaries=cast("BinaryMode", reading.get(BINARIES)),
             names=cast("Adjustment", reading.get(SCHEMA_NAMES)),
             fields=cast("Adjustment", reading.get(FIELD_NAMES)),
         ),
         tombstones=reading.get(TOMBSTONES),
-        skipped=frozenset(reading.get(SKIPPED)),
+        skipped=frozenset(reading.get(SKIPPED_OPERATIONS)),
         transactions=reading.get(TRANSACTIONS),
         heartbeat_ms=reading.get(HEARTBEAT),
         schema_changes=reading.get(SCHEMA_CHANGES),
-        creation=_creation(reading),
+        creation=_read_topic_creation(reading),
     )
 
 
-def _creation(reading: Reading) -> TopicCreation:
+def _read_topic_creation(reading: ConfigReader) -> TopicCreation:
     replication, entry = reading.get(REPLICATION), reading.entry(REPLICATION)
     if replication == 0 and entry:
-        reading.refuse(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
+        reading.add_fault(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
     cleanup, entry = reading.get(CLEANUP), reading.entry(CLEANUP)
     if entry and not set(cleanup) <= {"delete", "compact"}:
-        reading.refuse(entry, "holds an unknown policy", "write delete, compact, or both")
+        reading.add_fault(entry, "holds an unknown policy", "write delete, compact, or both")
     return TopicCreation(reading.get(PARTITIONS), replication, cleanup, reading.under(TOPIC_CONFIG))

@@ -12,10 +12,10 @@ from pathlib import Path
 import attrs
 
 from connector.settings.configdef import property_files, unknown_keys
-from connector.settings.configdef.loader import read
-from connector.settings.configdef.option import Option, names_of
+from connector.settings.configdef.loader import load_settings
+from connector.settings.configdef.option import Option, format_names
 from connector.settings.configdef.property_files import Entry
-from connector.settings.configdef.reader import Reading
+from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, one_of
 from connector.settings.iceberg import catalog
 from connector.settings.kafka import error_handling as errors
@@ -23,20 +23,20 @@ from connector.settings.kafka import kafka
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.opensearch import sink as search
 from connector.settings.sink import options
-from connector.settings.sink.options import SPARK, ScopeOfOptions
+from connector.settings.sink.options import SPARK_PREFIX, OptionScope
 from connector.settings.source import capture
 from connector.settings.source import event_output as outgoing
 
-CLASS = "io.debezium.connector.iceberg.IcebergConnector"
+SOURCE_CLASS = "io.debezium.connector.iceberg.IcebergConnector"
 _CLASS = re.compile(r"(?:[\w.]*\.)?Iceberg(?:Source)?(?:Connector)?", re.IGNORECASE)
 _DEBEZIUM = "debezium.source."
 
 CONNECTOR_CLASS = Option(
     name="connector.class",
     kind=TEXT,
-    default=CLASS,
+    default=SOURCE_CLASS,
     importance="high",
-    doc=f"Makes a file a source's: {CLASS}, or IcebergSource for short.",
+    doc=f"Makes a file a source's: {SOURCE_CLASS}, or IcebergSource for short.",
 )
 SINK_TYPE = Option(
     name="debezium.sink.type",
@@ -50,8 +50,8 @@ NAME = attrs.evolve(
 )
 _RETRIES = (errors.RETRY_TIMEOUT, errors.RETRY_DELAY_MAX)
 SCOPES = (
-    ScopeOfOptions("The source", (NAME, CONNECTOR_CLASS, SINK_TYPE)),
-    ScopeOfOptions(
+    OptionScope("The source", (NAME, CONNECTOR_CLASS, SINK_TYPE)),
+    OptionScope(
         "Kafka",
         (kafka.BOOTSTRAP_SERVERS, kafka.SECURITY_PROTOCOL),
         (
@@ -61,17 +61,17 @@ SCOPES = (
             kafka.ADMIN,
         ),
     ),
-    ScopeOfOptions("Catalog", catalog.SOURCE.all, (catalog.SOURCE.rest,)),
-    ScopeOfOptions("What is read", capture.OPTIONS),
-    ScopeOfOptions("Events and topics", outgoing.OPTIONS, outgoing.PREFIXES),
-    ScopeOfOptions("OpenSearch", search.OF_SOURCE),
-    ScopeOfOptions("Errors", _RETRIES),
-    ScopeOfOptions("Spark", (), (SPARK,)),
+    OptionScope("Catalog", catalog.SOURCE_CATALOG.all, (catalog.SOURCE_CATALOG.rest,)),
+    OptionScope("What is read", capture.OPTIONS),
+    OptionScope("Events and topics", outgoing.OPTIONS, outgoing.PREFIXES),
+    OptionScope("OpenSearch", search.SOURCE_OPTIONS),
+    OptionScope("Errors", _RETRIES),
+    OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
 OPTIONS = tuple(option for scope in SCOPES for option in scope.options)
 PREFIXES = tuple(prefix for scope in SCOPES for prefix in scope.prefixes)
-NAMES = tuple(name for option in (*OPTIONS, *outgoing.FORMATS) for name in option.names)
-KNOWN = unknown_keys.Known(
+NAMES = tuple(name for option in (*OPTIONS, *outgoing.ACCEPTED_FORMATS) for name in option.names)
+ALLOWED_KEYS = unknown_keys.AllowedKeys(
     "source", "docs/reference/source-options.md", NAMES, tuple(prefix.name for prefix in PREFIXES)
 )
 
@@ -87,16 +87,16 @@ class SourceSettings:
     kafka: kafka.KafkaSettings
     catalog: catalog.CatalogSettings
     capture: capture.CaptureSettings
-    outgoing: outgoing.OutgoingSettings
+    outgoing: outgoing.EventOutputSettings
     errors: ErrorSettings
-    spark: Mapping[str, str] = attrs.field(repr=names_of)
+    spark: Mapping[str, str] = attrs.field(repr=format_names)
     notes: tuple[str, ...]
-    search: search.SearchSettings | None = None
+    search: search.OpenSearchSettings | None = None
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
     """Whether the files configure a source: the last `connector.class` among them names an Iceberg source."""
-    given = adopted(property_files.layered(files, overrides or {})[0])
+    given = rename_entries(property_files.merge_files(files, overrides or {})[0])
     entry = given.get(CONNECTOR_CLASS.name)
     return entry is not None and _CLASS.fullmatch(entry.text) is not None
 
@@ -110,10 +110,12 @@ def load(
 
     `environ` answers `${env:NAME}`, the process's environment by default. Raises ConfigError with one line per fault.
     """
-    return read(files, overrides, environ, adopted=adopted, names=NAMES, prefixes=PREFIXES, build=_build)
+    return load_settings(
+        files, overrides, environ, adopted=rename_entries, names=NAMES, prefixes=PREFIXES, build=_build
+    )
 
 
-def adopted(given: Mapping[str, Entry]) -> dict[str, Entry]:
+def rename_entries(given: Mapping[str, Entry]) -> dict[str, Entry]:
     """The entries under the names they have here: Debezium Server's `debezium.source.` and the sink's catalog prefix.
 
     So one catalog file serves source and sink. An entry keeps the key it was written with, for messages; of two that
@@ -122,16 +124,16 @@ def adopted(given: Mapping[str, Entry]) -> dict[str, Entry]:
     renamed: dict[str, Entry] = {}
     for key, entry in sorted(given.items(), key=lambda item: item[1].layer):
         name = key.removeprefix(_DEBEZIUM)
-        if name.startswith(catalog.SINK.rest.name):
-            name = catalog.SOURCE.rest.name + name.removeprefix(catalog.SINK.rest.name)
+        if name.startswith(catalog.SINK_CATALOG.rest.name):
+            name = catalog.SOURCE_CATALOG.rest.name + name.removeprefix(catalog.SINK_CATALOG.rest.name)
         renamed[name] = entry
     return renamed
 
 
-def _build(reading: Reading) -> SourceSettings:
-    KNOWN.check(reading)
+def _build(reading: ConfigReader) -> SourceSettings:
+    ALLOWED_KEYS.check(reading)
     name = reading.get(NAME)
-    for option in outgoing.FORMATS:
+    for option in outgoing.ACCEPTED_FORMATS:
         reading.get(option)
     searching = reading.get(SINK_TYPE) == "opensearch"
     if not searching:
@@ -139,11 +141,11 @@ def _build(reading: Reading) -> SourceSettings:
     return SourceSettings(
         name=name,
         kafka=kafka.build_producing(reading, needed=not searching),
-        catalog=catalog.build(reading, catalog.SOURCE),
+        catalog=catalog.build(reading, catalog.SOURCE_CATALOG),
         capture=capture.build(reading),
         outgoing=outgoing.build(reading),
         errors=errors.build(reading, name),
-        spark={SPARK.name + key: text for key, text in reading.under(SPARK).items()},
+        spark={SPARK_PREFIX.name + key: text for key, text in reading.under(SPARK_PREFIX).items()},
         notes=tuple(reading.notes),
         search=search.build(reading) if searching else None,
     )

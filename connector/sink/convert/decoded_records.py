@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import attrs
 
-from connector.sink.fold.watermarks import Seen
-from connector.sink.model.change_rows import Part
-from connector.sink.model.plan import Need
+from connector.sink.fold.watermarks import SourceProgress
+from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.plan import SchemaChange
 from connector.sink.model.truncates import Truncate
-from serde.faults import Fault
+from serde.faults import RecordError
 
 
 @attrs.frozen(eq=False)
-class Outcome:
+class DecodedRecords:
     """What became of a run: rows, shapes the table is not ready for, unusable records (by row of the run).
 
     `tables` has the table of each part; `nulled`, `drift`, `untold` and `late` are as in `Tally`; `seen` tells how far
     the sources came.
     """
 
-    parts: tuple[Part, ...] = ()
-    needs: tuple[Need, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    parts: tuple[ChangeBatch, ...] = ()
+    needs: tuple[SchemaChange, ...] = ()
+    faults: tuple[RecordError, ...] = ()
     tombstones: int = 0
     ignored: int = 0
     truncates: tuple[Truncate, ...] = ()
     tables: tuple[int, ...] = ()
     nulled: int = 0
     drift: frozenset[tuple[int, str]] = frozenset()
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SourceProgress, ...] = ()
     untold: int = 0
     late: int = 0

@@ -12,24 +12,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import Ints, Mask, children
-from serde.events.changes import Changes, only
-from serde.faults import Fault
+from serde.events.changes import Changes, filter_changes
+from serde.faults import RecordError
 
-DEFAULT_FIELD = "__op"
-_WORDS = {"index": "c", "insert": "c", "create": "c", "c": "c", "i": "c", "r": "r"} | {
+DEFAULT_OP_FIELD = "__op"
+_OP_WORDS = {"index": "c", "insert": "c", "create": "c", "c": "c", "i": "c", "r": "r"} | {
     "update": "u",
     "u": "u",
     "delete": "d",
     "d": "d",
 }
-_KNOWN = pa.array(list(_WORDS))
-_CODES = np.frombuffer("".join(_WORDS.values()).encode(), np.uint8)
-_LETTERS = np.frombuffer(b"crud", np.uint8)
-_SEEN = np.frombuffer(b"crudtm", np.uint8)
+_KNOWN_WORDS = pa.array(list(_OP_WORDS))
+_WORD_CODES = np.frombuffer("".join(_OP_WORDS.values()).encode(), np.uint8)
+_CRUD_CODES = np.frombuffer(b"crud", np.uint8)
+_ALL_CODES = np.frombuffer(b"crudtm", np.uint8)
 _DELETE = ord("d")
 
 
-def named(change: Changes, field: str) -> tuple[Changes | None, list[Fault]]:
+def read_operations(change: Changes, field: str) -> tuple[Changes | None, list[RecordError]]:
     """Read operations by word where a letter did not tell; records whose word means nothing are faults.
 
     Args:
@@ -37,47 +37,47 @@ def named(change: Changes, field: str) -> tuple[Changes | None, list[Fault]]:
         field: the column with the operation, dotted when nested. `__op` is Debezium's own: an event without it is an
             upsert. Any other was configured, and then an event without it is a fault too.
     """
-    told = field != DEFAULT_FIELD
-    open_ = ~np.isin(change.op, _LETTERS if told else _SEEN)
+    told = field != DEFAULT_OP_FIELD
+    open_ = ~np.isin(change.op, _CRUD_CODES if told else _ALL_CODES)
     if not open_.any():
         return change, []
-    column = at(change.row, field)
+    column = column_at(change.row, field)
     text = column if column is not None and pa.types.is_string(column.type) else None
     if text is None and not told:
         return change, []
-    place = np.full(len(open_), -1) if text is None else _places(text)
+    place = np.full(len(open_), -1) if text is None else _find_words(text)
     missing = np.ones(len(open_), np.bool_) if text is None else np.asarray(text.is_null())
     bad = open_ & (place < 0) & (told | ~missing)
-    return _with_codes(change, place, open_, bad, field, missing)
+    return _set_operations(change, place, open_, bad, field, missing)
 
 
-def _places(text: pa.StringArray) -> Ints:
-    found = pc.index_in(pc.ascii_lower(text), value_set=_KNOWN)
+def _find_words(text: pa.StringArray) -> Ints:
+    found = pc.index_in(pc.ascii_lower(text), value_set=_KNOWN_WORDS)
     return np.asarray(found.fill_null(-1), np.int64)
 
 
-def _with_codes(
+def _set_operations(
     change: Changes,
     place: Ints,
     open_: Mask,
     bad: Mask,
     field: str,
     missing: Mask,
-) -> tuple[Changes | None, list[Fault]]:
-    op = np.where(open_ & (place >= 0), _CODES[place], change.op).astype(np.uint8)
+) -> tuple[Changes | None, list[RecordError]]:
+    op = np.where(open_ & (place >= 0), _WORD_CODES[place], change.op).astype(np.uint8)
     made = attrs.evolve(change, op=op, deleted=change.deleted | (op == _DELETE))
     if not bad.any():
         return made, []
     why = (f"field {field} holds no known operation", f"the event has no operation in field {field}")
-    faults = [Fault(int(change.rows[i]), "TASK_PUT", why[bool(missing[i])]) for i in np.flatnonzero(bad)]
-    return (None if bad.all() else only(made, ~bad)), faults
+    faults = [RecordError(int(change.rows[i]), "TASK_PUT", why[bool(missing[i])]) for i in np.flatnonzero(bad)]
+    return (None if bad.all() else filter_changes(made, ~bad)), faults
 
 
-def at(array: pa.StructArray, path: str) -> pa.Array | None:
+def column_at(array: pa.StructArray, path: str) -> pa.Array | None:
     """Give the column of that name, or at that dotted path, null where a struct above is; None when there is none."""
     columns = dict(zip(array.type.names, children(array), strict=True))
     if path in columns:
         return columns[path]
     name, dot, rest = path.partition(".")
     below = columns.get(name)
-    return at(below, rest) if dot and below is not None and pa.types.is_struct(below.type) else None
+    return column_at(below, rest) if dot and below is not None and pa.types.is_struct(below.type) else None

@@ -14,12 +14,12 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.sink.convert.decoded_records import Outcome
-from connector.sink.convert.row_builder import Run
+from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.row_builder import ConsumerRecords
 from serde.arrays import Ints
-from serde.faults import Fault
+from serde.faults import RecordError
 
-OF_CONTENT = (
+CONTENT_ERRORS = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -33,53 +33,59 @@ OF_CONTENT = (
 )
 """What content makes code raise that did not expect it."""
 
-Decode = Callable[[Run], Outcome]
+Decode = Callable[[ConsumerRecords], DecodedRecords]
 T = TypeVar("T")
 
 
-def salvaged(run: Run, decode: Decode) -> Outcome:
+def isolate_failures(run: ConsumerRecords, decode: Decode) -> DecodedRecords:
     """Decode a run; where that raises, decode what can be, and name the others. Cost: nothing, but where it raises.
 
     Raises what decoding a run without any record raises: that is no record's fault.
     """
     try:
         return decode(run)
-    except OF_CONTENT:
+    except CONTENT_ERRORS:
         decode(run.only(np.zeros(0, np.int64)))
-    return _joined([(places, _of_half(run.only(places), decode)) for places in _halves(len(run.offset))])
+    return _merge_halves(
+        [(places, _decode_half(run.only(places), decode)) for places in _split_in_half(len(run.offset))]
+    )
 
 
-def _of_half(run: Run, decode: Decode) -> Outcome:
+def _decode_half(run: ConsumerRecords, decode: Decode) -> DecodedRecords:
     try:
         return decode(run)
-    except OF_CONTENT as error:
+    except CONTENT_ERRORS as error:
         if len(run.offset) == 1:
             # The text of the error is left out: it may tell what the record holds.
-            return Outcome(faults=(Fault(0, "TASK_PUT", f"the record cannot be decoded ({type(error).__name__})"),))
-    return _joined([(places, _of_half(run.only(places), decode)) for places in _halves(len(run.offset))])
+            return DecodedRecords(
+                faults=(RecordError(0, "TASK_PUT", f"the record cannot be decoded ({type(error).__name__})"),)
+            )
+    return _merge_halves(
+        [(places, _decode_half(run.only(places), decode)) for places in _split_in_half(len(run.offset))]
+    )
 
 
-def readable(run: Run, read: Callable[[Run], list[T]]) -> list[T]:
+def readable(run: ConsumerRecords, read: Callable[[ConsumerRecords], list[T]]) -> list[T]:
     """Read something of a run's records; where that raises, of those that can be read: decoding them names the others.
 
-    Raises as `salvaged`.
+    Raises as `isolate_failures`.
     """
     try:
         return read(run)
-    except OF_CONTENT:
+    except CONTENT_ERRORS:
         read(run.only(np.zeros(0, np.int64)))
-    parts = [run.only(places) for places in _halves(len(run.offset))] if len(run.offset) > 1 else []
+    parts = [run.only(places) for places in _split_in_half(len(run.offset))] if len(run.offset) > 1 else []
     return [one for part in parts for one in readable(part, read)]
 
 
-def _halves(count: int) -> list[Ints]:
+def _split_in_half(count: int) -> list[Ints]:
     return [half for half in np.array_split(np.arange(count), 2) if len(half)]
 
 
-def _joined(halves: Sequence[tuple[Ints, Outcome]]) -> Outcome:
+def _merge_halves(halves: Sequence[tuple[Ints, DecodedRecords]]) -> DecodedRecords:
     """Give one outcome of several, each of the records at these places."""
     outcomes = [outcome for _, outcome in halves]
-    return Outcome(
+    return DecodedRecords(
         parts=tuple(part for one in outcomes for part in one.parts),
         needs=tuple(need for one in outcomes for need in one.needs),
         faults=tuple(attrs.evolve(f, row=int(places[f.row])) for places, one in halves for f in one.faults),

@@ -12,7 +12,7 @@ from serde.arrays import children
 from serde.events.changes import Changes
 
 
-def renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
+def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
     """Give names that differ from a column in case only, and the column's; an exact match of either wins."""
     exact = set(columns)
     given = set(names)
@@ -21,9 +21,9 @@ def renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
     return {n: free.pop(n.lower()) for n in dict.fromkeys(names) if n not in exact and n.lower() in free}
 
 
-def matched(change: Changes, columns: Iterable[str]) -> Changes:
+def match_case(change: Changes, columns: Iterable[str]) -> Changes:
     """Give the changes with fields renamed to the columns that differ from them in case only (top level)."""
-    wanted = renames(change.row.type.names, columns)
+    wanted = find_case_renames(change.row.type.names, columns)
     if not wanted:
         return change
     fields = [field.with_name(wanted.get(field.name, field.name)) for field in change.row.type]
@@ -33,7 +33,7 @@ def matched(change: Changes, columns: Iterable[str]) -> Changes:
     return attrs.evolve(change, row=row, optional=optional)
 
 
-def merged(kind: pa.StructType) -> pa.StructType:
+def merge_case_variants(kind: pa.StructType) -> pa.StructType:
     """Give a shape whose names differ in more than case: of those that do not, the first one's."""
     first: dict[str, pa.Field] = {}
     for field in kind:

@@ -12,12 +12,12 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.settings.iceberg.sort_order import SortTerm
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Part
-from connector.sink.model.plan import BatchPlan, Need, TablePlan
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import unplaced
-from serde.faults import Fault
+from serde.events.source_positions import unknown_positions
+from serde.faults import RecordError
 
 TABLE = "debezium_events"
 SCHEMA = Schema(
@@ -28,18 +28,18 @@ SCHEMA = Schema(
     NestedField(5, "event_sink_timestamptz", TimestamptzType()),
 )
 PARTITIONS = (PartitionTerm("event_destination", "identity"), PartitionTerm("event_sink_timestamptz", "hour"))
-SORTED_BY = (SortTerm(PartitionTerm("event_sink_epoch_ms", "identity"), nulls_first=False),)
-_SHAPE = pa.struct([("event_destination", pa.string())])
+SORT_ORDER = (SortTerm(PartitionTerm("event_sink_epoch_ms", "identity"), nulls_first=False),)
+_REQUESTED_ROW = pa.struct([("event_destination", pa.string())])
 
 
-def need(topic: str) -> Need:
+def request_table(topic: str) -> SchemaChange:
     """Ask for the table."""
-    return Need(topic, _SHAPE, None, {})
+    return SchemaChange(topic, _REQUESTED_ROW, None, {})
 
 
-def part_of(
+def build_rows(
     topic: str, at: int, offset: Ints, key: pa.Array, value: pa.Array, table: TablePlan, plan: BatchPlan
-) -> tuple[Part, list[Fault]]:
+) -> tuple[ChangeBatch, list[RecordError]]:
     """Make the rows of records; those that are no text are faults.
 
     Args:
@@ -50,8 +50,8 @@ def part_of(
         table: the table.
         plan: with the time of the batch.
     """
-    keys, bad_keys = _text(key)
-    values, bad_values = _text(value)
+    keys, bad_keys = _decode_texts(key)
+    values, bad_values = _decode_texts(value)
     now = pa.scalar(plan.raw_ms, pa.int64())
     made = {
         "event_destination": pa.array([topic] * len(offset), pa.string()),
@@ -64,27 +64,27 @@ def part_of(
         made[field.name].cast(field.type) if field.name in made else pa.nulls(len(offset), field.type)
         for field in table.layout.columns
     ]
-    unknown = np.full(len(offset), NONE, np.int64)
+    unknown = np.full(len(offset), NO_VALUE, np.int64)
     op = np.full(len(offset), ord("c"), np.uint8)
-    order = Order(np.full(len(offset), at), offset, unknown, unknown, unplaced(len(offset)), op)
+    order = ChangeOrder(np.full(len(offset), at), offset, unknown, unknown, unknown_positions(len(offset)), op)
     there = np.ones(len(offset), np.bool_)
-    part = Part(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~there, there)
+    part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~there, there)
     bad = bad_keys | bad_values
-    faults = [Fault(int(row), "VALUE_CONVERTER", "key or value is no UTF-8 text") for row in np.flatnonzero(bad)]
+    faults = [RecordError(int(row), "VALUE_CONVERTER", "key or value is no UTF-8 text") for row in np.flatnonzero(bad)]
     return (part.take(np.flatnonzero(~bad)) if bad.any() else part), faults
 
 
-def _text(data: pa.Array) -> tuple[pa.StringArray, Mask]:
+def _decode_texts(data: pa.Array) -> tuple[pa.StringArray, Mask]:
     try:
         return data.cast(pa.string()), np.zeros(len(data), np.bool_)
     except pa.ArrowInvalid:
         # Rare: only then is each value tried.
-        texts = [_decoded(value) for value in data.to_pylist()]
+        texts = [_decode_text(value) for value in data.to_pylist()]
         made = pa.array(texts, pa.string())
         return made, np.asarray(made.is_null()) & np.asarray(data.is_valid())
 
 
-def _decoded(value: bytes | None) -> str | None:
+def _decode_text(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

@@ -10,27 +10,27 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.types.conversion import converted
-from connector.iceberg.types.nested_columns import put
-from connector.sink.convert.record_keys import key_type, record_keys
-from connector.sink.model.change_rows import Part
+from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.nested_columns import set_column
+from connector.sink.convert.record_keys import align_record_keys, key_type
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
-from serde.arrays import Ints, valid_of
-from serde.converter import converter
+from serde.arrays import Ints, valid_mask
+from serde.converter import make_converter
 
-HEADER = "__debezium.oldkey"
-NEW_KEY = "__debezium.newkey"
+OLD_KEY_HEADER = "__debezium.oldkey"
+NEW_KEY_HEADER = "__debezium.newkey"
 
-CREATE, MOVED = ord("c"), ord("C")
+OP_CREATE, OP_KEY_CHANGE = ord("c"), ord("C")
 """The operation of a create, and of one that is known to be an update of another key's row."""
 
-_UNTOLD = 0
-_JSON = converter("auto")
+_NO_OP = 0
+_HEADER_CONVERTER = make_converter("auto")
 """Debezium writes the header with the connector's header converter: as JSON, by default."""
 
 
-def marked(part: Part, offsets: Ints, old_keys: pa.Array) -> Part:
-    """Give creates with an old key the operation `MOVED`; events that do not tell their operation count by the header.
+def mark_key_changes(part: ChangeBatch, offsets: Ints, old_keys: pa.Array) -> ChangeBatch:
+    """Give creates with an old key the operation `OP_KEY_CHANGE`; events without operation count by the header.
 
     Args:
         part: changes of one run.
@@ -40,27 +40,29 @@ def marked(part: Part, offsets: Ints, old_keys: pa.Array) -> Part:
     if old_keys.null_count == len(old_keys):
         return part
     rows = np.searchsorted(offsets, part.order.offset)
-    moved = np.isin(part.order.op, (CREATE, _UNTOLD)) & valid_of(old_keys)[rows]
-    op = np.where(moved, np.uint8(MOVED), part.order.op)
+    moved = np.isin(part.order.op, (OP_CREATE, _NO_OP)) & valid_mask(old_keys)[rows]
+    op = np.where(moved, np.uint8(OP_KEY_CHANGE), part.order.op)
     return attrs.evolve(part, order=attrs.evolve(part.order, op=op))
 
 
-def moves(part: Part, offsets: Ints, old_keys: pa.Array, table: TablePlan) -> Part | None:
+def build_old_key_rows(part: ChangeBatch, offsets: Ints, old_keys: pa.Array, table: TablePlan) -> ChangeBatch | None:
     """Give, for each moved create, a change of its place whose key is the old one; None without any."""
-    at = np.flatnonzero(part.order.op == MOVED)
+    at = np.flatnonzero(part.order.op == OP_KEY_CHANGE)
     if not len(at):
         return None
     own = part.take(at)
     raw = old_keys.take(pa.array(np.searchsorted(offsets, own.order.offset)))
-    found = _columns(raw, table)
+    found = _decode_header_keys(raw, table)
     if found is None:
         return None
     none = {field.name: pa.nulls(len(at), field.type) for field in own.rows.schema}
-    columns = _with(none, found, table)
+    columns = _replace_keys(none, found, table)
     return attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
 
 
-def elsewhere(part: Part, offsets: Ints, keys: pa.Array, table: TablePlan) -> tuple[Part, Part] | None:
+def pair_with_other_key(
+    part: ChangeBatch, offsets: Ints, keys: pa.Array, table: TablePlan
+) -> tuple[ChangeBatch, ChangeBatch] | None:
     """Give the changes of a part whose header names another key, and the same under that key; None without any.
 
     Args:
@@ -69,34 +71,34 @@ def elsewhere(part: Part, offsets: Ints, keys: pa.Array, table: TablePlan) -> tu
         keys: the header's bytes of each of them, null without it.
         table: tells the types of keys.
     """
-    at = np.flatnonzero(valid_of(keys)[np.searchsorted(offsets, part.order.offset)])
+    at = np.flatnonzero(valid_mask(keys)[np.searchsorted(offsets, part.order.offset)])
     if not len(at):
         return None
     own = part.take(at)
-    found = _columns(keys.take(pa.array(np.searchsorted(offsets, own.order.offset))), table)
+    found = _decode_header_keys(keys.take(pa.array(np.searchsorted(offsets, own.order.offset))), table)
     if found is None:
         return None
-    readable = np.logical_and.reduce([valid_of(column) for column in found.values()])
-    columns = _with(dict(zip(own.rows.schema.names, own.rows.columns, strict=True)), found, table)
+    readable = np.logical_and.reduce([valid_mask(column) for column in found.values()])
+    columns = _replace_keys(dict(zip(own.rows.schema.names, own.rows.columns, strict=True)), found, table)
     other = attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
     kept = np.flatnonzero(readable)
     return (own.take(kept), other.take(kept)) if len(kept) else None
 
 
-def _with(columns: dict[str, pa.Array], keys: dict[str, pa.Array], table: TablePlan) -> list[pa.Array]:
+def _replace_keys(columns: dict[str, pa.Array], keys: dict[str, pa.Array], table: TablePlan) -> list[pa.Array]:
     for path, column in zip(table.layout.key_paths, keys.values(), strict=True):
-        put(columns, path, column)
+        set_column(columns, path, column)
     return list(columns.values())
 
 
-def _columns(raw: pa.Array, table: TablePlan) -> dict[str, pa.Array] | None:
+def _decode_header_keys(raw: pa.Array, table: TablePlan) -> dict[str, pa.Array] | None:
     """Decode old keys; null where one cannot be read."""
     kind = key_type(table)
-    found = record_keys(_JSON.decode(raw, "KEY_CONVERTER", kind), len(raw))
+    found = align_record_keys(_HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", kind), len(raw))
     result: dict[str, pa.Array] = {}
     for field in table.layout.key_fields:
         column = found.of(field.name)
         if column is None:
             return None
-        result[field.name] = converted(column, field.type)[0]
+        result[field.name] = convert(column, field.type)[0]
     return result

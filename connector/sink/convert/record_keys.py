@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import converted
-from connector.iceberg.types.nested_columns import path_of, put, within
-from connector.iceberg.types.schema_evolution import grown
+from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.nested_columns import find_path, read_path, set_column
+from connector.iceberg.types.schema_evolution import evolve
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children
-from serde.faults import Fault
-from serde.messages import Block, Decoded
+from serde.faults import RecordError
+from serde.messages import DecodedMessages, MessageBlock
 
 
 @attrs.frozen(eq=False)
@@ -28,13 +28,13 @@ class RecordKeys:
 
     columns: Mapping[str, pa.Array]
     usable: Mask
-    faults: tuple[Fault, ...]
+    faults: tuple[RecordError, ...]
 
-    def all_faulty(self, rows: Ints) -> bool:
+    def has_only_faults(self, rows: Ints) -> bool:
         """Tell whether none of these rows has a key that could be read."""
         return bool(self.faults) and bool(np.isin(rows, [fault.row for fault in self.faults]).all())
 
-    def faults_of(self, rows: Ints) -> list[Fault]:
+    def faults_of(self, rows: Ints) -> list[RecordError]:
         """Give the faults of these rows."""
         wanted = set(rows.tolist()) if self.faults else set()
         return [fault for fault in self.faults if fault.row in wanted]
@@ -44,8 +44,8 @@ class RecordKeys:
         flat = self.columns.get(name)
         if "." not in name or (flat is not None and flat.null_count < len(flat)):
             return flat
-        path = path_of((field for field in self.type if field.name != name), name)
-        return flat if path is None else within(self.columns[path[0]], path[1:])
+        path = find_path((field for field in self.type if field.name != name), name)
+        return flat if path is None else read_path(self.columns[path[0]], path[1:])
 
     @property
     def type(self) -> pa.StructType:
@@ -58,7 +58,7 @@ def key_type(table: TablePlan | None) -> pa.StructType | None:
     return None if table is None else pa.struct(list(table.layout.key_fields))
 
 
-def record_keys(decoded: Decoded, length: int, known: pa.StructType | None = None) -> RecordKeys:
+def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructType | None = None) -> RecordKeys:
     """Lay decoded keys out over a run of `length` records; `known` are the types that keys of several forms become."""
     usable = np.zeros(length, np.bool_)
     names = dict.fromkeys(field.name for block in decoded.blocks for field in block.fields.type)
@@ -66,67 +66,69 @@ def record_keys(decoded: Decoded, length: int, known: pa.StructType | None = Non
         usable[block.rows] = True
     columns, faults = {}, list(decoded.faults)
     for name in names:
-        columns[name], fractions = _whole(_spread(name, decoded, length, known))
+        columns[name], fractions = _drop_fractions(_align_field(name, decoded, length, known))
         reason = f"key field {name}: a number that is not whole identifies no row"
-        faults += [Fault(int(row), "KEY_CONVERTER", reason) for row in fractions]
+        faults += [RecordError(int(row), "KEY_CONVERTER", reason) for row in fractions]
         usable[fractions] = False
     return RecordKeys(columns, usable, tuple(faults))
 
 
-def _whole(column: pa.Array) -> tuple[pa.Array, Ints]:
+def _drop_fractions(column: pa.Array) -> tuple[pa.Array, Ints]:
     """Give a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
     if pa.types.is_struct(column.type) and column.type.num_fields:
-        made, fractions = zip(*map(_whole, children(column)), strict=True)
+        made, fractions = zip(*map(_drop_fractions, children(column)), strict=True)
         fields = [field.with_type(part.type) for field, part in zip(column.type, made, strict=True)]
         whole = pa.StructArray.from_arrays(list(made), fields=fields, mask=pc.is_null(column))
         return whole, np.unique(np.concatenate(fractions))
     if not pa.types.is_floating(column.type):
         return column, np.zeros(0, np.int64)
-    whole, bad = converted(column, pa.int64())
+    whole, bad = convert(column, pa.int64())
     return whole, np.flatnonzero(bad) if bad is not None else np.zeros(0, np.int64)
 
 
-def _spread(name: str, decoded: Decoded, length: int, known: pa.StructType | None) -> pa.Array:
+def _align_field(name: str, decoded: DecodedMessages, length: int, known: pa.StructType | None) -> pa.Array:
     """Lay one key field of all blocks out over the run."""
     having = [block for block in decoded.blocks if block.fields.type.get_field_index(name) >= 0]
     if len(having) == 1 and len(having[0].rows) == length:
         return pc.struct_field(having[0].fields, name)
-    kind = _kind(name, [block.fields.type.field(name).type for block in sorted(having, key=_size)], known)
-    joined = pa.concat_arrays([converted(pc.struct_field(block.fields, name), kind)[0] for block in having])
+    kind = _common_type(
+        name, [block.fields.type.field(name).type for block in sorted(having, key=_negative_size)], known
+    )
+    joined = pa.concat_arrays([convert(pc.struct_field(block.fields, name), kind)[0] for block in having])
     place = np.full(length, -1, np.int64)
     place[np.concatenate([block.rows for block in having])] = np.arange(len(joined))
     return joined.take(pa.array(place, mask=place < 0))
 
 
-def _size(block: Block) -> int:
+def _negative_size(block: MessageBlock) -> int:
     return -len(block.rows)
 
 
-def _kind(name: str, kinds: Sequence[pa.DataType], known: pa.StructType | None) -> pa.DataType:
+def _common_type(name: str, kinds: Sequence[pa.DataType], known: pa.StructType | None) -> pa.DataType:
     """Give the type of keys that came in several: the table's, else that of most, as far as it can grow."""
     if len(set(kinds)) > 1 and known is not None and known.get_field_index(name) >= 0:
         return known.field(name).type
     shapes = [pa.struct([pa.field(name, kind)]) for kind in kinds]
-    return reduce(lambda table, shape: grown(table, shape, add=True), shapes, pa.schema(shapes[0])).field(0).type
+    return reduce(lambda table, shape: evolve(table, shape, add=True), shapes, pa.schema(shapes[0])).field(0).type
 
 
-def put_keys(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, table: TablePlan) -> list[Fault]:
+def set_key_columns(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, table: TablePlan) -> list[RecordError]:
     """Set the identifier columns from the record key; rows whose key is missing or does not fit are faults."""
     faults = keys.faults_of(rows)
     absent = rows[~keys.usable[rows]]
-    faults += [Fault(int(row), "TASK_PUT", "the record has no key, and the table has one") for row in absent]
+    faults += [RecordError(int(row), "TASK_PUT", "the record has no key, and the table has one") for row in absent]
     for field, path in zip(table.layout.key_fields, table.layout.key_paths, strict=True):
         name, kind = field.name, field.type
         column = keys.of(name)
         if column is None:
             made = pa.nulls(len(rows), kind)
         else:
-            made, bad = converted(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
+            made, bad = convert(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
             if bad is not None:
                 reason = f"key field {name}: a value of type {column.type} does not fit the table's {kind}"
-                faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[bad]]
+                faults += [RecordError(int(row), "TASK_PUT", reason) for row in rows[bad]]
         reason = f"the record's key has no {name}, an identifier field of {table.layout.name}"
         empty = np.asarray(made.is_null())
-        faults += [Fault(int(row), "TASK_PUT", reason) for row in rows[empty]]
-        put(columns, path, made)
+        faults += [RecordError(int(row), "TASK_PUT", reason) for row in rows[empty]]
+        set_column(columns, path, made)
     return faults

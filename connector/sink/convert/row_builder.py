@@ -14,37 +14,43 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.commit.kafka_position import TopicPartition
-from connector.iceberg.types.conversion import converted
-from connector.iceberg.types.lenient_conversion import coerced, converted_by
-from connector.iceberg.types.nested_columns import Path, within
-from connector.iceberg.types.variants import LONGEST_BYTES, as_text
-from connector.kafka.consumer import Chunk
-from connector.kafka.consumer.record_headers import headers
-from connector.sink.convert.record_keys import RecordKeys, put_keys
-from connector.sink.fold.document_versions import given, numbered, own_numbers
-from connector.sink.fold.watermarks import ALL, Seen, come, limits, suspects
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Part
-from connector.sink.model.event_age import dated, placed, second_of
+from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.lenient_conversion import coerce, convert_required
+from connector.iceberg.types.nested_columns import Path, read_path
+from connector.iceberg.types.variants import MAX_VARIANT_BYTES, to_json_text
+from connector.kafka.consumer import FetchedRecords
+from connector.kafka.consumer.record_headers import read_headers
+from connector.sink.convert.record_keys import RecordKeys, set_key_columns
+from connector.sink.fold.document_versions import assign_versions, derive_versions, find_last_versions
+from connector.sink.fold.watermarks import (
+    ALL_SOURCES,
+    SourceProgress,
+    find_latest_by_source,
+    find_limits,
+    mark_late_candidates,
+)
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.event_age import select_proven_dates, select_proven_places, units_per_second
 from connector.sink.model.plan import VALID_FROM, BatchPlan, TablePlan
-from connector.sink.model.truncates import CLOCK, before_truncate
+from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
 from serde.events.changes import Changes
-from serde.events.source_positions import unplaced
-from serde.faults import Fault
+from serde.events.source_positions import unknown_positions
+from serde.faults import RecordError
 
-DELETED = "__deleted"
+DELETED_COLUMN = "__deleted"
 _NO_OP = np.uint8(0)
-UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
+DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""
 
 
 @attrs.frozen(eq=False)
-class Run:
+class ConsumerRecords:
     """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
 
-    `old_key` and `new_key` are the headers of these names (`convert.key_change_headers`), where they were asked for, and
-    `broken` the places of records whose headers cannot be read then.
+    `old_key` and `new_key` are the headers of these names (`convert.key_change_headers`), where they were asked for,
+    and `broken` the places of records whose headers cannot be read then.
     """
 
     topic: str
@@ -61,7 +67,7 @@ class Run:
         """The topic-partition."""
         return self.topic, self.partition
 
-    def only(self, places: Ints) -> Run:
+    def only(self, places: Ints) -> ConsumerRecords:
         """Give some of the records, by their places, ascending."""
         rows = pa.array(places)
         old, new = (None if keys is None else keys.take(rows) for keys in (self.old_key, self.new_key))
@@ -81,19 +87,21 @@ class Run:
         return int(self.key.nbytes + self.value.nbytes)
 
     @classmethod
-    def of(cls, chunk: Chunk, old_key: str | None = None, new_key: str | None = None) -> Run:
+    def of(cls, chunk: FetchedRecords, old_key: str | None = None, new_key: str | None = None) -> ConsumerRecords:
         """Take over what was fetched, and the headers of these names if there are any."""
         found = chunk.records
         run = cls(chunk.topic, chunk.partition, found.offset, found.key, found.value)
         if old_key is None and new_key is None:
             return run
-        told = headers(found, [name for name in (old_key, new_key) if name is not None])
+        told = read_headers(found, [name for name in (old_key, new_key) if name is not None])
         old = None if old_key is None else told.columns[0]
         new = None if new_key is None else told.columns[-1]
         return attrs.evolve(run, old_key=old, new_key=new, broken=np.flatnonzero(told.broken))
 
     @classmethod
-    def of_records(cls, at: TopicPartition, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> Run:
+    def of_records(
+        cls, at: TopicPartition, records: Iterable[tuple[int, bytes | None, bytes | None]]
+    ) -> ConsumerRecords:
         """Take over a few records, each as (offset, key, value)."""
         offsets, keys, values = zip(*records, strict=True)
         key, value = (pa.array(column, pa.binary()) for column in (keys, values))
@@ -101,101 +109,116 @@ class Run:
 
 
 @attrs.frozen(eq=False)
-class Made:
+class BuiltRows:
     """What one block's changes are for a table: its rows, those that cannot be, and how many values became null.
 
     `late` counts changes that are left out: a truncate came after them.
     """
 
-    part: Part
-    faults: list[Fault]
+    part: ChangeBatch
+    faults: list[RecordError]
     nulled: int
-    seen: Seen
+    seen: SourceProgress
     late: int = 0
 
 
-def part_of(run: Run, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan) -> Made:
+def build_rows(
+    run: ConsumerRecords, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
+) -> BuiltRows:
     """Make the table's rows of one block's changes."""
-    columns, bad, nulled = _columns(change, table, plan)
-    faults = [Fault(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
+    columns, bad, nulled = _convert_columns(change, table, plan)
+    faults = [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
     image = np.asarray(change.row.is_valid())
     if table.keyed and keys is not None:
-        faults += put_keys(columns, change.rows, keys, table)
+        faults += set_key_columns(columns, change.rows, keys, table)
     if table.history:
-        faults += _set_time(columns, change)
+        faults += _set_valid_from(columns, change)
     if table.mode == "upsert":
-        _mark_deleted(columns, change.deleted, table)
-    faults += _missing(columns, change, image, table)
-    part = _assembled(columns, _order(run, change, plan), change.deleted, image, table)
+        _fill_deleted_column(columns, change.deleted, table)
+    faults += _check_required(columns, change, image, table)
+    part = _assemble_rows(columns, _build_order(run, change, plan), change.deleted, image, table)
     dropped = {fault.row for fault in faults}
     if table.mode == "append":
         dropped.update(change.rows[~image].tolist())
-    keep = _kept(run, change.rows, dropped, table)
+    keep = _mark_rows_to_write(run, change.rows, dropped, table)
     if not table.dated and not table.numbered:
-        return Made(_taken(part, keep), faults, nulled, Seen(table.index, run.at))
-    marks = limits(table.watermarks, run.at, change.origin.dictionary.to_pylist())
-    suspect = suspects(part.order, change.origin, marks)
+        return BuiltRows(_filter_rows(part, keep), faults, nulled, SourceProgress(table.index, run.at))
+    marks = find_limits(table.watermarks, run.at, change.origin.dictionary.to_pylist())
+    suspect = mark_late_candidates(part.order, change.origin, marks)
     versions = None
     if table.numbered:
         # Of what is no date, or none that proves anything, the own number does not tell what the document has.
-        suspect &= (part.order.date != NONE) | (second_of(plan.dedup_column, plan.events.add_fields_prefix) is None)
-        versions, gone = _versions(run, change, part.order, suspect, table, plan), _emptied(change, part, table, plan)
+        suspect &= (part.order.date != NO_VALUE) | (
+            units_per_second(plan.dedup_column, plan.events.add_fields_prefix) is None
+        )
+        versions, gone = (
+            _build_versions(run, change, part.order, suspect, table, plan),
+            _emptied(change, part, table, plan),
+        )
         part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions), suspect=suspect)
-        seen = _seen(run, change, part.order, versions, keep, table)
-        return Made(_taken(part, keep & ~gone), faults, nulled, seen, int((keep & gone).sum()))
-    part = attrs.evolve(part, suspect=suspect | truncated(part.order, table, plan))
-    return Made(_taken(part, keep), faults, nulled, _seen(run, change, part.order, versions, keep, table))
+        seen = _measure_progress(run, change, part.order, versions, keep, table)
+        return BuiltRows(_filter_rows(part, keep & ~gone), faults, nulled, seen, int((keep & gone).sum()))
+    part = attrs.evolve(part, suspect=suspect | mark_truncated(part.order, table, plan))
+    return BuiltRows(
+        _filter_rows(part, keep), faults, nulled, _measure_progress(run, change, part.order, versions, keep, table)
+    )
 
 
-def _versions(run: Run, change: Changes, order: Order, repeats: Mask, table: TablePlan, plan: BatchPlan) -> Ints:
+def _build_versions(
+    run: ConsumerRecords, change: Changes, order: ChangeOrder, repeats: Mask, table: TablePlan, plan: BatchPlan
+) -> Ints:
     """Give the versions of documents, as far as other changes of the batch do not matter."""
     column = plan.dedup_column
-    own = own_numbers(order.dedup, integers(change.total_order), nanoseconds=column == CLOCK)
-    declared = second_of(column, plan.events.add_fields_prefix) is None
+    own = derive_versions(order.dedup, to_int64(change.total_order), nanoseconds=column == SOURCE_TS_NS)
+    declared = units_per_second(column, plan.events.add_fields_prefix) is None
     op = np.zeros(len(order), np.uint8) if declared else order.op
-    before = given(table.watermarks, run.at, change.origin, table.partitions.get(run.topic, 0))
-    return numbered(own, before, op, repeats)
+    before = find_last_versions(table.watermarks, run.at, change.origin, table.partitions.get(run.topic, 0))
+    return assign_versions(own, before, op, repeats)
 
 
-def truncated(order: Order, table: TablePlan, plan: BatchPlan) -> Mask:
+def mark_truncated(order: ChangeOrder, table: TablePlan, plan: BatchPlan) -> Mask:
     """Mark the changes that are known to have come before a truncate of an earlier batch."""
     if not table.truncated and not table.truncated_at:
         return np.zeros(len(order), np.bool_)
-    is_time = second_of(plan.dedup_column, plan.events.add_fields_prefix) is not None
-    ts_ns = table.truncated if plan.dedup_column == CLOCK else NONE
-    return before_truncate(order, ts_ns, table.truncated_at if is_time else ())
+    is_time = units_per_second(plan.dedup_column, plan.events.add_fields_prefix) is not None
+    ts_ns = table.truncated if plan.dedup_column == SOURCE_TS_NS else NO_VALUE
+    return mark_before_truncate(order, ts_ns, table.truncated_at if is_time else ())
 
 
-def _emptied(change: Changes, part: Part, table: TablePlan, plan: BatchPlan) -> Mask:
+def _emptied(change: Changes, part: ChangeBatch, table: TablePlan, plan: BatchPlan) -> Mask:
     """Mark the changes of documents that a truncate of an earlier batch took away; of sources known by then."""
     known = {name for marks in table.watermarks.values() for name in marks}
-    ours = [name in known or ALL in known for name in change.origin.dictionary.to_pylist()]
+    ours = [name in known or ALL_SOURCES in known for name in change.origin.dictionary.to_pylist()]
     if not any(ours):
         return np.zeros(len(part), np.bool_)
-    mask: Mask = truncated(part.order, table, plan) & np.array(ours, np.bool_)[np.asarray(change.origin.indices)]
+    mask: Mask = mark_truncated(part.order, table, plan) & np.array(ours, np.bool_)[np.asarray(change.origin.indices)]
     return mask
 
 
-def _seen(run: Run, change: Changes, order: Order, versions: Ints | None, keep: Mask, table: TablePlan) -> Seen:
+def _measure_progress(
+    run: ConsumerRecords, change: Changes, order: ChangeOrder, versions: Ints | None, keep: Mask, table: TablePlan
+) -> SourceProgress:
     """Tell how far the sources came, and whether the run ends with a delete event of the table."""
     origin, rows = change.origin, np.flatnonzero(keep)
     if not keep.all():
         origin, order = origin.filter(pa.array(keep)), order.take(rows)
         versions = None if versions is None else versions[rows]
     ends = len(keep) > 0 and change.rows[-1] == len(run.offset) - 1 and bool(change.deleted[-1] & keep[-1])
-    return Seen(table.index, run.at, come(order, origin, versions), int(run.offset[-1]) + 1 if ends else -1)
+    return SourceProgress(
+        table.index, run.at, find_latest_by_source(order, origin, versions), int(run.offset[-1]) + 1 if ends else -1
+    )
 
 
-def _set_time(columns: dict[str, pa.Array], change: Changes) -> list[Fault]:
+def _set_valid_from(columns: dict[str, pa.Array], change: Changes) -> list[RecordError]:
     """Fill in from when a version is true: the source's time of its change, to the microsecond."""
-    since = pc.coalesce(change.ts_ns, dedup(change, "__source_ts_ns").cast(pa.int64()))
+    since = pc.coalesce(change.ts_ns, read_dedup_values(change, "__source_ts_ns").cast(pa.int64()))
     columns[VALID_FROM] = pc.divide(since, pa.scalar(1000, pa.int64())).cast(columns[VALID_FROM].type)
     untold = np.flatnonzero(np.asarray(since.is_null()))
     reason = "the event tells no source time (__source_ts_ns), and the table keeps history"
-    return [Fault(int(change.rows[i]), "TASK_PUT", reason) for i in untold]
+    return [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i in untold]
 
 
-def _missing(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> list[Fault]:
+def _check_required(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> list[RecordError]:
     """Give the rows that lack what the table requires; a row that is removed needs its key only."""
     written = image & ~change.deleted if table.mode == "upsert" and not table.keep_deletes else image
     faults = []
@@ -206,29 +229,33 @@ def _missing(columns: dict[str, pa.Array], change: Changes, image: Mask, table: 
         if columns[field.name].null_count:
             lacking = np.asarray(columns[field.name].is_null()) & (True if key else written)
             reason = f"column {field.name} is {'a key' if key else 'required'}, and the event has no value for it"
-            faults += [Fault(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(lacking)]
-    faults += _missing_inside(columns, change, written, table)
+            faults += [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(lacking)]
+    faults += _check_required_nested(columns, change, written, table)
     return faults
 
 
-def _missing_inside(columns: dict[str, pa.Array], change: Changes, written: Mask, table: TablePlan) -> Iterator[Fault]:
+def _check_required_nested(
+    columns: dict[str, pa.Array], change: Changes, written: Mask, table: TablePlan
+) -> Iterator[RecordError]:
     """Give the rows that lack a key within a struct, or what the table requires of a struct that they have."""
     keys = [path for path in table.layout.key_paths if len(path) > 1] if table.mode == "upsert" else []
     for path in keys if table.keys_from == "value" else ():
-        yield from _lacking(change, path, "a key", np.asarray(within(columns[path[0]], path[1:]).is_null()))
-    for path in table.layout.required_inside:
+        yield from _report_missing(change, path, "a key", np.asarray(read_path(columns[path[0]], path[1:]).is_null()))
+    for path in table.layout.required_nested_fields:
         if path not in keys:
-            around, inside = (within(columns[path[0]], names) for names in (path[1:-1], path[1:]))
+            around, inside = (read_path(columns[path[0]], names) for names in (path[1:-1], path[1:]))
             lacking = written & np.asarray(around.is_valid()) & np.asarray(inside.is_null())
-            yield from _lacking(change, path, "required", lacking)
+            yield from _report_missing(change, path, "required", lacking)
 
 
-def _lacking(change: Changes, path: Path, what: str, where: Mask) -> Iterator[Fault]:
+def _report_missing(change: Changes, path: Path, what: str, where: Mask) -> Iterator[RecordError]:
     reason = f"column {'.'.join(path)} is {what}, and the event has no value for it"
-    yield from (Fault(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(where))
+    yield from (RecordError(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(where))
 
 
-def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[str, pa.Array], dict[int, str], int]:
+def _convert_columns(
+    change: Changes, table: TablePlan, plan: BatchPlan
+) -> tuple[dict[str, pa.Array], dict[int, str], int]:
     """Convert each column of the rows to the table's type; the second result tells why rows (by index) do not fit.
 
     Where tables follow their events a value that does not fit is a fault; where they do not, the seed's mismatch table
@@ -239,7 +266,7 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
     nulled = 0
     found = dict(zip(change.row.type.names, children(change.row), strict=True))
     if not plan.evolve:
-        bad.update(_without_match(change, found, table))
+        bad.update(_find_unmatched_rows(change, found, table))
     for field in table.layout.columns:
         column = found.get(field.name)
         if column is None:
@@ -247,17 +274,17 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
             continue
         faults = None
         if field.name in table.layout.variants:
-            column, long = _document(column, change)
+            column, long = _to_variant_text(column, change)
             bad.update((int(i), f"column {field.name}: a document of more than 16 MiB") for i in np.flatnonzero(long))
         guessed = not change.optional and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
         if plan.evolve or field.name in table.layout.key_columns or not field.nullable:
-            result[field.name], faults = converted_by(column, field.type, lenient=not plan.evolve)
+            result[field.name], faults = convert_required(column, field.type, lenient=not plan.evolve)
             if guessed:
-                result[field.name], faults = _without_base64(column, result[field.name], faults)
+                result[field.name], faults = _reject_base64(column, result[field.name], faults)
         else:
-            result[field.name], _, lost = coerced(column, field)
+            result[field.name], _, lost = coerce(column, field)
             if guessed:
-                kept, _ = _without_base64(column, result[field.name], None)
+                kept, _ = _reject_base64(column, result[field.name], None)
                 lost += kept.null_count - result[field.name].null_count
                 result[field.name] = kept
             nulled += lost
@@ -267,12 +294,12 @@ def _columns(change: Changes, table: TablePlan, plan: BatchPlan) -> tuple[dict[s
     return result, bad, nulled
 
 
-def _document(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]:
-    text = as_text(column, keep_nulls=bool(change.optional))
-    return text, np.asarray(pc.greater(pc.binary_length(text), LONGEST_BYTES).fill_null(False))
+def _to_variant_text(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]:
+    text = to_json_text(column, keep_nulls=bool(change.optional))
+    return text, np.asarray(pc.greater(pc.binary_length(text), MAX_VARIANT_BYTES).fill_null(False))
 
 
-def _without_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
+def _reject_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
     """Take back decimals made of text that may be the base64 of an unscaled number: nothing tells without a schema.
 
     `decimal.handling.mode=string` writes all digits of the scale, so its texts have a point, which base64 has not.
@@ -286,12 +313,12 @@ def _without_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tupl
     return pc.if_else(suspect, pa.scalar(None, made.type), made), wrong if faults is None else wrong | faults
 
 
-def _without_match(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
+def _find_unmatched_rows(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
     """Give the rows that have fields, and none that the table has (seed: "No fields match schema")."""
     known = set(table.layout.columns.names)
     told = np.zeros(len(change.rows), np.bool_)
     for name, column in found.items():
-        if name in known and name != DELETED:
+        if name in known and name != DELETED_COLUMN:
             if not column.null_count:
                 return {}
             told |= np.asarray(column.is_valid())
@@ -307,53 +334,61 @@ def _without_match(change: Changes, found: Mapping[str, pa.Array], table: TableP
     )
 
 
-def _mark_deleted(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:
+def _fill_deleted_column(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:
     """Fill `__deleted` where the event did not bring it (soft delete of topics without the rewrite mode)."""
-    if DELETED in columns and columns[DELETED].null_count:
-        kind = columns[DELETED].type
+    if DELETED_COLUMN in columns and columns[DELETED_COLUMN].null_count:
+        kind = columns[DELETED_COLUMN].type
         told = pa.array(deleted) if pa.types.is_boolean(kind) else pc.if_else(pa.array(deleted), "true", "false")
-        columns[DELETED] = columns[DELETED].fill_null(told.cast(kind)) if table.keep_deletes else columns[DELETED]
+        columns[DELETED_COLUMN] = (
+            columns[DELETED_COLUMN].fill_null(told.cast(kind)) if table.keep_deletes else columns[DELETED_COLUMN]
+        )
 
 
-def _order(run: Run, change: Changes, plan: BatchPlan) -> Order:
-    rank, values = plan.ranks[run.topic, run.partition], integers(dedup(change, plan.dedup_column))
-    told = (values, change.op, change.deleted, second_of(plan.dedup_column, plan.events.add_fields_prefix))
-    return Order(
+def _build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> ChangeOrder:
+    rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, plan.dedup_column))
+    told = (values, change.op, change.deleted, units_per_second(plan.dedup_column, plan.events.add_fields_prefix))
+    return ChangeOrder(
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],
         dedup=values,
-        date=dated(*told),
-        place=placed(change.place, *told),
+        date=select_proven_dates(*told),
+        place=select_proven_places(change.place, *told),
         op=change.op,
     )
 
 
-def dedup(change: Changes, name: str) -> pa.Array:
+def read_dedup_values(change: Changes, name: str) -> pa.Array:
     """Give the dedup value of each change, null where it is not known.
 
     The source's time is told of deletes too, which may have no row.
     """
     position = change.row.type.get_field_index(name) if name else -1
-    told = pc.divide(change.ts_ns, UNITS_NS[name]) if name in UNITS_NS else pa.nulls(len(change.rows), pa.int64())
+    told = (
+        pc.divide(change.ts_ns, DEDUP_UNITS_NS[name])
+        if name in DEDUP_UNITS_NS
+        else pa.nulls(len(change.rows), pa.int64())
+    )
     if position < 0:
         return told
     column = children(change.row)[position]
-    dates = column if pa.types.is_integer(column.type) else converted(column, pa.int64())[0]
+    dates = column if pa.types.is_integer(column.type) else convert(column, pa.int64())[0]
     return pc.coalesce(dates.cast(pa.int64()), told) if dates.null_count else dates
 
 
-def integers(column: pa.Array) -> Ints:
-    """Give a column of numbers with `NONE` for nulls."""
-    return np.asarray(column.cast(pa.int64()).fill_null(NONE), dtype=np.int64)
+def to_int64(column: pa.Array) -> Ints:
+    """Give a column of numbers with `NO_VALUE` for nulls."""
+    return np.asarray(column.cast(pa.int64()).fill_null(NO_VALUE), dtype=np.int64)
 
 
-def _assembled(columns: Mapping[str, pa.Array], order: Order, deleted: Mask, image: Mask, table: TablePlan) -> Part:
+def _assemble_rows(
+    columns: Mapping[str, pa.Array], order: ChangeOrder, deleted: Mask, image: Mask, table: TablePlan
+) -> ChangeBatch:
     schema = table.layout.rows
     batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
-    return Part(batch, order, np.asarray(deleted), image)
+    return ChangeBatch(batch, order, np.asarray(deleted), image)
 
 
-def _kept(run: Run, rows: Ints, dropped: set[int], table: TablePlan) -> Mask:
+def _mark_rows_to_write(run: ConsumerRecords, rows: Ints, dropped: set[int], table: TablePlan) -> Mask:
     """Mark the rows that are no faults, and that the table does not have from before (a batch that is replayed)."""
     keep = run.offset[rows] >= table.committed.get(run.at, 0)
     if dropped:
@@ -361,18 +396,18 @@ def _kept(run: Run, rows: Ints, dropped: set[int], table: TablePlan) -> Mask:
     return keep
 
 
-def _taken(part: Part, keep: Mask) -> Part:
+def _filter_rows(part: ChangeBatch, keep: Mask) -> ChangeBatch:
     return part if keep.all() else part.take(np.flatnonzero(keep))
 
 
-def uncommitted(run: Run, part: Part, table: TablePlan) -> Part:
+def drop_committed(run: ConsumerRecords, part: ChangeBatch, table: TablePlan) -> ChangeBatch:
     """Leave out what the table has from before (a batch that is replayed)."""
-    return _taken(part, part.order.offset >= table.committed.get(run.at, 0))
+    return _filter_rows(part, part.order.offset >= table.committed.get(run.at, 0))
 
 
-def tombstones_of(
-    run: Run, rows: Ints, keys: RecordKeys, table: TablePlan, plan: BatchPlan
-) -> tuple[Part, list[Fault]]:
+def build_tombstones(
+    run: ConsumerRecords, rows: Ints, keys: RecordKeys, table: TablePlan, plan: BatchPlan
+) -> tuple[ChangeBatch, list[RecordError]]:
     """Make changes without a row: the key is gone; a tombstone without key says nothing (tables without a key).
 
     Nor does one behind the delete event that the batch before ended with.
@@ -380,11 +415,11 @@ def tombstones_of(
     rows = rows[keys.usable[rows] | np.isin(rows, [fault.row for fault in keys.faults])]
     rows = rows[run.offset[rows] != table.after_delete.get(run.at, -1)]
     columns = {field.name: pa.nulls(len(rows), field.type) for field in table.layout.columns}
-    faults = put_keys(columns, rows, keys, table)
-    unknown = np.full(len(rows), NONE, np.int64)
+    faults = set_key_columns(columns, rows, keys, table)
+    unknown = np.full(len(rows), NO_VALUE, np.int64)
     rank = np.full(len(rows), plan.ranks[run.topic, run.partition], np.int64)
     op = np.full(len(rows), _NO_OP, np.uint8)
-    order = Order(rank, run.offset[rows], unknown, unknown, unplaced(len(rows)), op)
+    order = ChangeOrder(rank, run.offset[rows], unknown, unknown, unknown_positions(len(rows)), op)
     gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    part = _assembled(columns, order, gone, image, table)
-    return _taken(part, _kept(run, rows, {fault.row for fault in faults}, table)), faults
+    part = _assemble_rows(columns, order, gone, image, table)
+    return _filter_rows(part, _mark_rows_to_write(run, rows, {fault.row for fault in faults}, table)), faults

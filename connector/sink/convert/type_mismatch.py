@@ -20,34 +20,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.sink.convert.event_fields import at
+from connector.sink.convert.event_fields import column_at
 from serde.converter import Converter
 from serde.events.event_kind import is_envelope
 from serde.faults import Unfit
-from serde.json.row_reader import load
-from serde.messages import Block, Decoded
+from serde.json.row_reader import parse_message
+from serde.messages import DecodedMessages, MessageBlock
 
-Differences = frozenset[tuple[str, str]]
+TypeDifferences = frozenset[tuple[str, str]]
 
-_KINDS = {str: "text", int: "whole", float: "real", bool: "flag", dict: "object", list: "list"}
-_FLAG = "^(true|false)$"
-_NUMBER_OR_FLAG = r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false)$"
-_DIGITS = "digits"
+_JSON_KINDS = {str: "text", int: "whole", float: "real", bool: "flag", dict: "object", list: "list"}
+_BOOLEAN_PATTERN = "^(true|false)$"
+_NUMBER_OR_BOOLEAN_PATTERN = r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false)$"
+_INEXACT_KIND = "digits"
 """A number with digits that no double has: read without its column it would be another one."""
-_NUMBERS = frozenset({"whole", "real"})
+_NUMBER_KINDS = frozenset({"whole", "real"})
 
 
-def read_again(values: Decoded, data: pa.Array, converter: Converter, columns: pa.StructType) -> Decoded:
+def decode_mismatches(
+    values: DecodedMessages, data: pa.Array, converter: Converter, columns: pa.StructType
+) -> DecodedMessages:
     """Read messages that do not fit anew; what cannot be read even so stays a fault with its first reason."""
     expected = {field.name: field.type for field in columns if not pa.types.is_null(field.type)}
     any_kind = pa.struct([field.with_type(pa.null()) for field in columns])
-    blocks, doubtful = _without_doubtful(values.blocks, expected)
+    blocks, doubtful = _split_ambiguous(values.blocks, expected)
     reasons = {fault.row: fault for fault in values.faults}
-    groups: dict[Differences, list[int]] = {}
+    groups: dict[TypeDifferences, list[int]] = {}
     for row in sorted({*reasons, *doubtful}):
-        groups.setdefault(_differences(data[row].as_py(), expected), []).append(row)
+        groups.setdefault(_find_differences(data[row].as_py(), expected), []).append(row)
     for differences, rows in groups.items():
-        if any(kind == _DIGITS for _, kind in differences):
+        if any(kind == _INEXACT_KIND for _, kind in differences):
             continue
         places = np.array(rows, np.int64)
         found = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", any_kind)
@@ -55,10 +57,12 @@ def read_again(values: Decoded, data: pa.Array, converter: Converter, columns: p
             blocks.append(attrs.evolve(block, rows=places[block.rows]))
             for row in places[block.rows].tolist():
                 reasons.pop(row, None)
-    return Decoded(tuple(blocks), values.tombstones, tuple(reasons[row] for row in sorted(reasons)))
+    return DecodedMessages(tuple(blocks), values.tombstones, tuple(reasons[row] for row in sorted(reasons)))
 
 
-def _without_doubtful(blocks: Sequence[Block], expected: Mapping[str, pa.DataType]) -> tuple[list[Block], list[int]]:
+def _split_ambiguous(
+    blocks: Sequence[MessageBlock], expected: Mapping[str, pa.DataType]
+) -> tuple[list[MessageBlock], list[int]]:
     """Take out messages whose text may have been a number or a flag: beside texts they were read as text.
 
     It matters where JSON has no kind for the column: there a number means something else than its digits, or nothing.
@@ -66,7 +70,7 @@ def _without_doubtful(blocks: Sequence[Block], expected: Mapping[str, pa.DataTyp
     kept, doubtful = [], list[int]()
     for block in blocks:
         mask = np.zeros(len(block.rows), np.bool_)
-        for column, pattern in _texts(block, expected) if not block.schema_id else ():
+        for column, pattern in _find_ambiguous_columns(block, expected) if not block.schema_id else ():
             mask |= np.asarray(pc.match_substring_regex(column, pattern).fill_null(False))
         if not mask.any():
             kept.append(block)
@@ -77,35 +81,37 @@ def _without_doubtful(blocks: Sequence[Block], expected: Mapping[str, pa.DataTyp
     return kept, doubtful
 
 
-def _texts(block: Block, expected: Mapping[str, pa.DataType]) -> Iterator[tuple[pa.StringArray, str]]:
+def _find_ambiguous_columns(
+    block: MessageBlock, expected: Mapping[str, pa.DataType]
+) -> Iterator[tuple[pa.StringArray, str]]:
     """Give the text columns of rows that stand for what JSON has no kind for, and what a number or flag looks like."""
     paths = [f"{image}.{name}" for image in ("after", "before") for name in expected]
     for path in (*expected, *paths) if is_envelope(block.fields.type) else expected:
         kind = expected[path.rpartition(".")[2] if path not in expected else path]
-        plain = _natural(kind) != {"text"} or pa.types.is_string(kind)
+        plain = _expected_kinds(kind) != {"text"} or pa.types.is_string(kind)
         if plain and not pa.types.is_decimal(kind):
             continue
-        column = at(block.fields, path)
+        column = column_at(block.fields, path)
         if column is not None and pa.types.is_string(column.type):
-            yield column, _FLAG if pa.types.is_decimal(kind) else _NUMBER_OR_FLAG
+            yield column, _BOOLEAN_PATTERN if pa.types.is_decimal(kind) else _NUMBER_OR_BOOLEAN_PATTERN
 
 
-def _differences(message: bytes | None, expected: Mapping[str, pa.DataType]) -> Differences:
+def _find_differences(message: bytes | None, expected: Mapping[str, pa.DataType]) -> TypeDifferences:
     try:
-        found = load(message or b"null", exact=True)
+        found = parse_message(message or b"null", exact=True)
     except Unfit:
         return frozenset()
     if not isinstance(found, dict):
         return frozenset()
     if "op" in found and "source" in found:
         images = {name: found[name] for name in ("before", "after") if isinstance(found.get(name), dict)}
-        return frozenset(one for name, image in images.items() for one in _of_row(image, expected, f"{name}."))
-    return frozenset(_of_row(found, expected, ""))
+        return frozenset(one for name, image in images.items() for one in _compare_row(image, expected, f"{name}."))
+    return frozenset(_compare_row(found, expected, ""))
 
 
-def _of_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], path: str) -> Iterator[tuple[str, str]]:
+def _compare_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], path: str) -> Iterator[tuple[str, str]]:
     for name, value in row.items():
-        kind = _kind(value)
+        kind = _json_kind(value)
         if kind is None:
             continue
         column = expected.get(name)
@@ -113,24 +119,24 @@ def _of_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], path: s
             if kind in ("object", "list"):
                 yield path + name, kind
             continue
-        if kind == _DIGITS and pa.types.is_floating(column):
+        if kind == _INEXACT_KIND and pa.types.is_floating(column):
             continue
-        if kind not in _natural(column):
+        if kind not in _expected_kinds(column):
             yield path + name, kind
         elif isinstance(value, dict):
             inner = {field.name: field.type for field in column} if pa.types.is_struct(column) else {}
-            yield from _of_row(value, inner, f"{path}{name}.")
+            yield from _compare_row(value, inner, f"{path}{name}.")
         elif isinstance(value, list):
-            yield from ((f"{path}{name}[]", kind) for kind in map(_kind, value) if kind is not None)
+            yield from ((f"{path}{name}[]", kind) for kind in map(_json_kind, value) if kind is not None)
 
 
-def _kind(value: object) -> str | None:
+def _json_kind(value: object) -> str | None:
     if isinstance(value, Decimal):
-        return "real" if Decimal(repr(float(value))) == value else _DIGITS
-    return _KINDS.get(type(value))
+        return "real" if Decimal(repr(float(value))) == value else _INEXACT_KIND
+    return _JSON_KINDS.get(type(value))
 
 
-def _natural(column: pa.DataType) -> frozenset[str]:
+def _expected_kinds(column: pa.DataType) -> frozenset[str]:
     """Give the kinds of values that a column is meant for."""
     types = pa.types
     if types.is_nested(column):
@@ -138,5 +144,5 @@ def _natural(column: pa.DataType) -> frozenset[str]:
     if types.is_integer(column):
         return frozenset({"whole"})
     if types.is_floating(column) or types.is_decimal(column):
-        return _NUMBERS
+        return _NUMBER_KINDS
     return frozenset({"flag"} if types.is_boolean(column) else {"text"})

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from connector.opensearch.indexes.index_names import index_of
+from connector.opensearch.indexes.index_names import to_index_name
 from connector.settings import TableSettings
-from connector.settings.configdef.regexps import compiled, template
+from connector.settings.configdef.regexps import compile_java, translate_replacement
 
 _CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "lower": str.lower}
 
 
 def table_name(topic: str, rule: TableSettings) -> str:
     """Give the name, without namespace, of the table that a topic's events go to."""
-    return _CASES[rule.case](rule.prefix + _destination(topic, rule).replace(".", "_"))
+    return _CASES[rule.case](rule.prefix + _apply_regexp(topic, rule).replace(".", "_"))
 
 
-def _destination(topic: str, rule: TableSettings) -> str:
+def _apply_regexp(topic: str, rule: TableSettings) -> str:
     if not rule.destination_regexp:
         return topic
-    pattern = compiled(rule.destination_regexp)
-    return pattern.sub(template(rule.destination_regexp_replace, pattern), topic)
+    pattern = compile_java(rule.destination_regexp)
+    return pattern.sub(translate_replacement(rule.destination_regexp_replace, pattern), topic)
 
 
 def index_name(topic: str, rule: TableSettings) -> str:
     """Give the name of the index that a topic's documents go to: the same rule, in what OpenSearch allows for names."""
-    return index_of(own_name(topic, rule))
+    return to_index_name(raw_index_name(topic, rule))
 
 
-def own_name(topic: str, rule: TableSettings) -> str:
+def raw_index_name(topic: str, rule: TableSettings) -> str:
     """Give what the name of a topic's index is made of; several of these may be one name of an index."""
-    return rule.prefix + _destination(topic, rule)
+    return rule.prefix + _apply_regexp(topic, rule)

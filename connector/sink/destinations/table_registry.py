@@ -12,15 +12,15 @@ import structlog
 
 from connector.errors import DataFault, FatalError, RetriableError
 from connector.settings import SinkSettings
-from connector.sink.model.plan import Need
+from connector.sink.model.plan import SchemaChange
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-AT_ONCE = 8
+MAX_CONCURRENCY = 8
 
 
-class Known(ABC, Generic[T]):
+class BaseTableRegistry(ABC, Generic[T]):
     """What a sink writes to: loaded on first sight, made and evolved on need, refused where events cannot have it.
 
     `refused` says of topics, and `refused_tables` of names that events gave, why they have none; `drift` which fields
@@ -52,7 +52,7 @@ class Known(ABC, Generic[T]):
         try:
             yield
         except FatalError as error:
-            gone = [name for name in names if self._renewed(name)]
+            gone = [name for name in names if self._refresh_if_expired(name)]
             if not gone:
                 raise
             raise RetriableError(
@@ -60,7 +60,7 @@ class Known(ABC, Generic[T]):
                 "for longer than a batch takes"
             ) from error
 
-    def _renewed(self, name: str) -> bool:  # noqa: ARG002 - for what has snapshots
+    def _refresh_if_expired(self, name: str) -> bool:  # noqa: ARG002 - for what has snapshots
         """Look whether what plans of it were true of is gone; if so see it as it is now."""
         return False
 
@@ -69,15 +69,15 @@ class Known(ABC, Generic[T]):
         """Give the name of what a topic's events go to."""
 
     @abstractmethod
-    def _loaded(self, name: str) -> T | None:
+    def _load_existing(self, name: str) -> T | None:
         """Look at one that may be there."""
 
     @abstractmethod
-    def _made(self, name: str, needs: list[Need]) -> T:
+    def _made(self, name: str, needs: list[SchemaChange]) -> T:
         """Make one, or take one over that events name themselves and that no batch has met yet."""
 
     @abstractmethod
-    def _evolved(self, name: str, known: T, needs: list[Need]) -> T:
+    def _evolve(self, name: str, known: T, needs: list[SchemaChange]) -> T:
         """Make one ready for more shapes."""
 
     def find(self, topics: Iterable[str]) -> dict[str, str]:
@@ -95,26 +95,26 @@ class Known(ABC, Generic[T]):
             self._load(name for name, _ in rule.tables)
         return [] if rule is None else sorted(self._known)
 
-    def satisfy(self, needs: Iterable[Need]) -> None:
+    def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
         """Make and evolve what shapes of events were not ready for."""
-        by_name: dict[str, list[Need]] = {}
+        by_name: dict[str, list[SchemaChange]] = {}
         for need in needs:
             by_name.setdefault(need.table or self.name(need.topic), []).append(need)
-        beside(lambda name: self._satisfied(name, by_name[name]), by_name)
+        run_concurrently(lambda name: self._apply_changes(name, by_name[name]), by_name)
 
-    def drifted(self, name: str, fields: Iterable[str]) -> None:
+    def record_drift(self, name: str, fields: Iterable[str]) -> None:
         """Take note of fields whose events differed: added, widened, or left out."""
         self.drift.setdefault(name, set()).update(fields)
 
     def _load(self, names: Iterable[str]) -> None:
         unknown = [name for name in dict.fromkeys(names) if name not in self._known]
-        loaded = zip(unknown, beside(self._loaded, unknown), strict=True)
+        loaded = zip(unknown, run_concurrently(self._load_existing, unknown), strict=True)
         self._known.update((name, found) for name, found in loaded if found is not None)
 
-    def _satisfied(self, name: str, needs: list[Need]) -> None:
+    def _apply_changes(self, name: str, needs: list[SchemaChange]) -> None:
         try:
             known = self._known.get(name)
-            self._known[name] = self._made(name, needs) if known is None else self._evolved(name, known, needs)
+            self._known[name] = self._made(name, needs) if known is None else self._evolve(name, known, needs)
         except DataFault as fault:
             if needs[0].table is not None:
                 self.refused_tables[name] = str(fault)
@@ -124,7 +124,7 @@ class Known(ABC, Generic[T]):
             self._log.warning(f"no {self.KIND}", **told, reason=str(fault))
 
 
-def beside(work: Callable[[str], R], names: Iterable[str]) -> list[R]:
+def run_concurrently(work: Callable[[str], R], names: Iterable[str]) -> list[R]:
     """Do the same for several names at once: each waits for a catalog, store or cluster most of the time."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENCY) as pool:
         return list(pool.map(work, names))

@@ -11,30 +11,30 @@ from pyiceberg.schema import Schema
 
 from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import JSON, arrow_schema
-from connector.iceberg.types.nested_columns import field_of, leaves, path_of, typed
-from connector.iceberg.types.schema_evolution import union
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, to_arrow_schema
+from connector.iceberg.types.nested_columns import find_field, find_path, leaf_names, set_type
+from connector.iceberg.types.schema_evolution import union_shapes
 from connector.settings import TableSettings
-from connector.settings.iceberg.declared_schema import Column, Nested
+from connector.settings.iceberg.declared_schema import DeclaredColumn, NestedType
 from connector.settings.iceberg.write_mode import WriteMode
-from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, Need
+from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange
 
 
-def declared(columns: Iterable[Column]) -> pa.Schema:
+def build_declared_schema(columns: Iterable[DeclaredColumn]) -> pa.Schema:
     """Give the columns that the settings declare, in Arrow's types."""
     ids = count(1)
     fields = [
-        {"id": next(ids), "name": column.name, "required": column.required, "type": _declared(column.type, ids)}
+        {"id": next(ids), "name": column.name, "required": column.required, "type": _to_iceberg_type(column.type, ids)}
         for column in columns
     ]
-    return arrow_schema(Schema.model_validate({"type": "struct", "fields": fields}))
+    return to_arrow_schema(Schema.model_validate({"type": "struct", "fields": fields}))
 
 
-def _declared(kind: str | Nested, ids: Iterator[int]) -> str | dict[str, Any]:
+def _to_iceberg_type(kind: str | NestedType, ids: Iterator[int]) -> str | dict[str, Any]:
     """Give a declared type as Iceberg's JSON has it (spec, "Schemas")."""
     if isinstance(kind, str):
         return kind
-    parts = [(name, next(ids), _declared(inner, ids)) for name, inner in kind.parts]
+    parts = [(name, next(ids), _to_iceberg_type(inner, ids)) for name, inner in kind.parts]
     if kind.kind == "struct":
         fields = [{"id": place, "name": name, "required": False, "type": inner} for name, place, inner in parts]
         return {"type": "struct", "fields": fields}
@@ -42,21 +42,23 @@ def _declared(kind: str | Nested, ids: Iterator[int]) -> str | dict[str, Any]:
     return {"type": kind.kind, **named, f"{kind.parts[-1][0]}-required": False}
 
 
-def terms_of(
-    by_table: Mapping[str, tuple[str, ...]], names: Iterable[str], needs: list[Need]
+def find_terms(
+    by_table: Mapping[str, tuple[str, ...]], names: Iterable[str], needs: list[SchemaChange]
 ) -> tuple[str, ...] | None:
     """Give the terms that are configured for this very table, by its names or a topic's; None without any."""
     return next((by_table[key] for key in (*names, *(need.topic for need in needs)) if key in by_table), None)
 
 
-def identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:
+def find_identifier_fields(needs: list[SchemaChange], rule: TableSettings) -> tuple[str, ...]:
     """Give the fields of the events' record keys, none where tables get no identifier fields; of structs theirs.
 
     Raises:
         DataFault: keys differ in their fields.
     """
     # Records without key beside others that have one are single faults, not another kind of table.
-    keys = {tuple(name for f in need.key for name in leaves(f.type, f.name)) for need in needs if need.key is not None}
+    keys = {
+        tuple(name for f in need.key for name in leaf_names(f.type, f.name)) for need in needs if need.key is not None
+    }
     if not rule.create_identifier_fields or not keys:
         return ()
     if len(keys) > 1:
@@ -64,22 +66,26 @@ def identifiers(needs: list[Need], rule: TableSettings) -> tuple[str, ...]:
     return keys.pop()
 
 
-def with_keys(columns: pa.Schema, needs: list[Need], keys: tuple[str, ...]) -> pa.Schema:
+def with_keys(columns: pa.Schema, needs: list[SchemaChange], keys: tuple[str, ...]) -> pa.Schema:
     """Add key fields that the rows do not have, in front, and take the key's types for those that they have.
 
     Raises:
         DataFault: a key field cannot tell rows apart.
     """
-    told, fields = union(need.key for need in needs if need.key is not None), list(columns)
+    told, fields = union_shapes(need.key for need in needs if need.key is not None), list(columns)
     for name in reversed(keys):
-        path = path_of(told, name)
+        path = find_path(told, name)
         if path is not None:
             try:
-                fields = typed(fields, path, field_of(told, name).type)
+                fields = set_type(fields, path, find_field(told, name).type)
             except ValueError as wrong:
                 raise DataFault(f"its key has a field {name}, and in its rows {wrong}") from wrong
     made = pa.schema(fields)
-    unfit = [name for name in keys if path_of(made, name) is not None and not _identifies(field_of(made, name).type)]
+    unfit = [
+        name
+        for name in keys
+        if find_path(made, name) is not None and not _is_valid_key_type(find_field(made, name).type)
+    ]
     if unfit:
         raise DataFault(
             f"its key has a field of a type that identifies nothing ({', '.join(unfit)}: list, map, variant or number "
@@ -88,11 +94,11 @@ def with_keys(columns: pa.Schema, needs: list[Need], keys: tuple[str, ...]) -> p
     return made
 
 
-def _identifies(kind: pa.DataType) -> bool:
-    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or kind == JSON)
+def _is_valid_key_type(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or kind == VARIANT_ARROW_TYPE)
 
 
-def expanded(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, ...]:
+def expand_key(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, ...]:
     """Give configured key columns with the fields of structs in their place.
 
     Raises:
@@ -100,14 +106,14 @@ def expanded(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, ...
     """
     fields = list(fields)
     names = list(names)
-    missing = [name for name in names if path_of(fields, name) is None]
+    missing = [name for name in names if find_path(fields, name) is None]
     if missing:
         raise KeyError(*missing)
     schema = pa.schema(fields)
-    return tuple(dict.fromkeys(leaf for name in names for leaf in leaves(field_of(schema, name).type, name)))
+    return tuple(dict.fromkeys(leaf for name in names for leaf in leaf_names(find_field(schema, name).type, name)))
 
 
-def key_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
+def find_key_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
     """Say why rows of an upserted table cannot be replaced by its keys; None if they can.
 
     Seen with Iceberg 1.12 (docs/decisions/0023, 0025): a reader that projects no field of a struct, `count(*)` among
@@ -121,25 +127,25 @@ def key_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str |
             f"its key has a column of a type that identifies nothing ({', '.join(several)}: list, map or variant): "
             "name others in iceberg.tables.default-id-columns, or set write-mode=append"
         )
-    unfit = [name for name in keys if name in columns.names and not _deleted_by(columns.field(name).type)]
+    unfit = [name for name in keys if name in columns.names and not _allows_equality_delete(columns.field(name).type)]
     if mode == "equality-delete" and unfit:
         return (
             f"its key has a column of a type by which equality deletes do not hit all rows ({', '.join(unfit)}: "
             "fixed, float or double): set its write-mode to position-delete or copy-on-write, or name others in "
             "iceberg.tables.default-id-columns"
         )
-    return _nested_fault(columns, keys, mode)
+    return _find_nested_fault(columns, keys, mode)
 
 
 def _has_parts(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_map(kind) or kind == JSON)
+    return bool(pa.types.is_list(kind) or pa.types.is_map(kind) or kind == VARIANT_ARROW_TYPE)
 
 
-def _deleted_by(kind: pa.DataType) -> bool:
+def _allows_equality_delete(kind: pa.DataType) -> bool:
     return not (pa.types.is_floating(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _nested_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
+def _find_nested_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
     nested = [name for name in keys if name not in columns.names]
     if not nested:
         return None
@@ -155,7 +161,7 @@ def _nested_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> s
             f"{where}, and Spark, which looks rows up by them, reads no structs beside times ({', '.join(times)}): "
             "name columns of the top level in iceberg.tables.default-id-columns, or set upsert=false"
         )
-    unfit = [name for name in nested if not _identifies(field_of(columns, name).type)]
+    unfit = [name for name in nested if not _is_valid_key_type(find_field(columns, name).type)]
     return f"{where}, of a type that identifies nothing (list, map or floating point): name others" if unfit else None
 
 
@@ -165,7 +171,7 @@ def _has_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_time(kind))
 
 
-def required_of(needs: list[Need]) -> frozenset[str]:
+def find_required_columns(needs: list[SchemaChange]) -> frozenset[str]:
     """Give the columns that a schema block says are never null."""
     return frozenset(name for need in needs for name, optional in need.optional.items() if not optional)
 
@@ -184,7 +190,7 @@ def with_validity(columns: pa.Schema) -> pa.Schema:
     return pa.schema([*columns, *added])
 
 
-def business_key(layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
+def scd2_key(layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
     """Give the key columns of a table that keeps history: versions of one key differ in their time.
 
     Raises:

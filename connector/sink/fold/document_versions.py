@@ -18,72 +18,72 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from connector.iceberg.commit.kafka_position import TopicPartition, Watermarks
-from connector.sink.fold.watermarks import ALL, GROWN, over_all
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Folded, codes_of
+from connector.sink.fold.watermarks import ALL_SOURCES, GROWN_PARTITION, merge_partitions
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import FoldedChanges, compute_key_codes
 from serde.arrays import Ints, Mask
 
-PLACES = 1_000
+TOTAL_ORDER_RANGE = 1_000
 """Times in nanoseconds of a clock of microseconds have room for the place in the transaction."""
-_READ = ord("r")
+_OP_READ = ord("r")
 
 
-def own_numbers(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Ints:
+def derive_versions(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Ints:
     """Give dedup values; nanoseconds with the place in the transaction in the last three digits, where a clock of
     microseconds leaves them free: changes of one transaction share its time.
     """
     if not nanoseconds:
         return dedup.copy()
-    places = np.where(total_order == NONE, 0, np.clip(total_order, 0, PLACES - 1))
-    return np.where((dedup % PLACES == 0) & (dedup != NONE), dedup + places, dedup)
+    places = np.where(total_order == NO_VALUE, 0, np.clip(total_order, 0, TOTAL_ORDER_RANGE - 1))
+    return np.where((dedup % TOTAL_ORDER_RANGE == 0) & (dedup != NO_VALUE), dedup + places, dedup)
 
 
-def given(known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray, partitions: int = 0) -> Ints:
-    """Give for each change the greatest version that its source was given in its topic-partition; `NONE` for none.
+def find_last_versions(known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray, partitions: int = 0) -> Ints:
+    """Give for each change the greatest version that its source was given in its topic-partition; `NO_VALUE` for none.
 
     In a topic that has grown a key may have had its versions in any partition. `partitions` is how many the topic had
     when the index was written to before, 0 where it was not.
     """
     own = known.get(at, {})
-    grown = (at[0], GROWN) in known or 0 < partitions <= at[1]
+    grown = (at[0], GROWN_PARTITION) in known or 0 < partitions <= at[1]
     versions = []
     for name in origin.dictionary.to_pylist():
-        marks = [over_all(known, at[0], name)] if grown else [own[n] for n in (name, ALL) if n in own]
-        versions.append(max((mark.version for mark in marks), default=NONE))
+        marks = [merge_partitions(known, at[0], name)] if grown else [own[n] for n in (name, ALL_SOURCES) if n in own]
+        versions.append(max((mark.version for mark in marks), default=NO_VALUE))
     return np.array(versions, np.int64)[np.asarray(origin.indices)]
 
 
-def numbered(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats: Mask) -> Ints:
+def assign_versions(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats: Mask) -> Ints:
     """Give the versions of changes, as far as other changes of the batch do not matter.
 
     Args:
-        own: their numbers, `NONE` where unknown.
-        before: as `given` says.
+        own: their numbers, `NO_VALUE` where unknown.
+        before: as `find_last_versions` says.
         op: operations; a read of a declared column has none here.
         repeats: which are known to repeat older ones.
     """
     risen = np.where(own < before, before + 1, own)
     result = np.where(repeats, own, risen)
-    result = np.where(op == _READ, np.maximum(before, 0), result)
-    return np.where(own == NONE, NONE, result)
+    result = np.where(op == _OP_READ, np.maximum(before, 0), result)
+    return np.where(own == NO_VALUE, NO_VALUE, result)
 
 
-def settled(folded: Folded, keys: tuple[str, ...]) -> Folded:
+def raise_winner_versions(folded: FoldedChanges, keys: tuple[str, ...]) -> FoldedChanges:
     """Put winners above every other change of their key and partition, unless they repeat older ones.
 
     A part of a batch never gives a key a greater version than the whole: a batch may be cut otherwise after a crash.
     """
-    order = Order.concat([part.order for part in folded.parts])
-    codes = folded.decision.codes if folded.decision is not None else codes_of(folded.parts, keys)
+    order = ChangeOrder.concat([part.order for part in folded.parts])
+    codes = folded.decision.codes if folded.decision is not None else compute_key_codes(folded.parts, keys)
     suspect = np.concatenate([part.suspect for part in folded.parts])
-    most = np.full(int(codes.max()) + 1, NONE, np.int64)
+    most = np.full(int(codes.max()) + 1, NO_VALUE, np.int64)
     won = np.full(len(most), -1, np.int64)
     won[codes[folded.winners]] = order.partition[folded.winners]
     others = order.partition == won[codes]
     others[folded.winners] = False
     np.maximum.at(most, codes[others], order.dedup[others])
     at = folded.winners
-    at = at[(order.dedup[at] != NONE) & ~suspect[at] & (order.dedup[at] <= most[codes[at]])]
+    at = at[(order.dedup[at] != NO_VALUE) & ~suspect[at] & (order.dedup[at] <= most[codes[at]])]
     if not len(at):
         return folded
     versions = order.dedup.copy()

@@ -1,9 +1,9 @@
 """Folded changes -> the same with values that an update did not send: those of the change of the key before it.
 
 PostgreSQL sends no TOASTed value that an update did not change; Debezium puts a placeholder there, which must never
-overwrite what the table holds. What no change of the key in the batch tells is left for `lookups.unavailable_values`. So is a
-create with placeholders that a change of key made (`convert.key_change_headers`): the old key's row has the values. Any other
-create holds all values, so one that looks like the placeholder is meant. Pure rules.
+overwrite what the table holds. What no change of the key in the batch tells is left for `lookups.unavailable_values`.
+So is a create with placeholders that a change of key made (`convert.key_change_headers`): the old key's row has the
+values. Any other create holds all values, so one that looks like the placeholder is meant. Pure rules.
 """
 
 from __future__ import annotations
@@ -14,62 +14,62 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.sink.convert.key_change_headers import CREATE, MOVED
-from connector.sink.fold.winners import Order, first_of_runs, in_turn, winners
-from connector.sink.model.change_rows import Folded, Part, codes_of, gather
+from connector.sink.convert.key_change_headers import OP_CREATE, OP_KEY_CHANGE
+from connector.sink.fold.winners import ChangeOrder, find_winners, mark_run_starts, sort_changes
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, compute_key_codes, gather
 from serde.arrays import Ints, Mask
-from serde.events.unavailable_value import unavailable
+from serde.events.unavailable_value import find_unavailable
 
-_READ, _DELETE = ord("r"), ord("d")
+_OP_READ, _OP_DELETE = ord("r"), ord("d")
 
 
-def gaps(part: Part, *, suspicious: bool = False) -> dict[str, Mask]:
+def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> dict[str, Mask]:
     """Give the columns of a part that have unsent values, and where.
 
     Reads and creates hold all values, deletes none. `suspicious`: creates may be moved ones that nobody has marked yet.
     """
     result = {}
     for name, column in zip(part.rows.schema.names, part.rows.columns, strict=True):
-        found = unavailable(column)
+        found = find_unavailable(column)
         if found is not None:
             op = part.order.op
-            whole = (op == _READ) | (op == _DELETE) | ((op == CREATE) & (not suspicious))
+            whole = (op == _OP_READ) | (op == _OP_DELETE) | ((op == OP_CREATE) & (not suspicious))
             found &= part.image & ~whole
             if found.any():
                 result[name] = found
     return result
 
 
-def filled(folded: Folded, keys: Sequence[str], *, by_date: bool = False) -> Folded:
+def fill_in_batch(folded: FoldedChanges, keys: Sequence[str], *, by_date: bool = False) -> FoldedChanges:
     """Give unsent values of every change that of the last change of its key before it that has one.
 
     `by_date`: of versions, which go by their dates alone, the one of the date before.
 
     Cost: a look at the lengths of texts; where there is such a value, a sort of all changes.
     """
-    found = [gaps(part) for part in folded.parts]
+    found = [find_unavailable_columns(part) for part in folded.parts]
     names = list(dict.fromkeys(name for each in found for name in each))
     if not names:
         return folded
-    sequence, starts = _by_key(folded.parts, keys, by_date=by_date)
-    starts = _since_create(folded.parts, sequence, starts)
+    sequence, starts = _sort_by_key(folded.parts, keys, by_date=by_date)
+    starts = _find_row_starts(folded.parts, sequence, starts)
     giving = np.concatenate([part.image & ~part.deleted for part in folded.parts])
     parts = list(folded.parts)
     for name in names:
         none = [np.zeros(len(part), np.bool_) for part in parts]
         unsent = np.concatenate([each.get(name, no) for each, no in zip(found, none, strict=True)])
-        source = _sources(unsent, giving & ~unsent, sequence, starts)
-        parts = _replaced(parts, name, source)
+        source = _find_sources(unsent, giving & ~unsent, sequence, starts)
+        parts = _replace_column(parts, name, source)
     return attrs.evolve(folded, parts=tuple(parts))
 
 
-def unknown(folded: Folded, *, keep_deletes: bool = False, suspicious: bool = False) -> Mask:
+def mark_unavailable(folded: FoldedChanges, *, keep_deletes: bool = False, suspicious: bool = False) -> Mask:
     """Mark the winners whose row still has unsent values; those of deleted keys only where their rows are kept."""
     sizes = [len(part) for part in folded.parts]
     open_rows = np.zeros(sum(sizes), np.bool_)
     start = 0
     for part, size in zip(folded.parts, sizes, strict=True):
-        for mask in gaps(part, suspicious=suspicious).values():
+        for mask in find_unavailable_columns(part, suspicious=suspicious).values():
             open_rows[start : start + size] |= mask
         start += size
     if not open_rows.any():
@@ -80,7 +80,7 @@ def unknown(folded: Folded, *, keep_deletes: bool = False, suspicious: bool = Fa
     return marked
 
 
-def parted(folded: Folded, which: Mask, keys: Sequence[str]) -> tuple[Folded, list[Part]]:
+def split_winners(folded: FoldedChanges, which: Mask, keys: Sequence[str]) -> tuple[FoldedChanges, list[ChangeBatch]]:
     """Take some winners out; give the rest, and the rows of those taken, `deleted` telling whether they are gone.
 
     A row that goes back to a create has that create's place in Kafka and its operation.
@@ -90,8 +90,8 @@ def parted(folded: Folded, which: Mask, keys: Sequence[str]) -> tuple[Folded, li
     order = np.argsort(rows)
     rows = rows[order]
     gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners[which]][order]
-    places = Order.concat([part.order for part in folded.parts])
-    first = _creates(folded.parts, places, keys)[rows]
+    places = ChangeOrder.concat([part.order for part in folded.parts])
+    first = _find_creates(folded.parts, places, keys)[rows]
     origin = np.where(first >= 0, first, rows)
     taken, start = [], 0
     for part in gather(folded.parts, rows):
@@ -107,10 +107,10 @@ def parted(folded: Folded, which: Mask, keys: Sequence[str]) -> tuple[Folded, li
     return rest, taken
 
 
-def _creates(parts: Sequence[Part], places: Order, keys: Sequence[str]) -> Ints:
+def _find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequence[str]) -> Ints:
     """For every change the last create of its key up to it, -1 without one."""
-    sequence, starts = _by_key(parts, keys)
-    made = np.isin(places.op[sequence], (CREATE, MOVED))
+    sequence, starts = _sort_by_key(parts, keys)
+    made = np.isin(places.op[sequence], (OP_CREATE, OP_KEY_CHANGE))
     last = np.maximum.accumulate(np.where(made, np.arange(len(sequence)), -1))
     result = np.full(len(sequence), -1, np.int64)
     found = last >= starts
@@ -118,44 +118,44 @@ def _creates(parts: Sequence[Part], places: Order, keys: Sequence[str]) -> Ints:
     return result
 
 
-def last_rows(folded: Folded, keys: Sequence[str]) -> Ints:
+def find_last_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
     """Find the last row that the batch knows of each key, whether it is gone or not; what deletes say is no row.
 
     Returns:
         Indices, ascending, that count through the parts in turn.
     """
-    order = Order.concat([part.order for part in folded.parts])
+    order = ChangeOrder.concat([part.order for part in folded.parts])
     gives = np.concatenate([part.image & ~part.deleted for part in folded.parts])
     rows = np.flatnonzero(gives)
-    codes = codes_of(folded.parts, keys)
-    return np.sort(rows[winners(codes[rows], order.take(rows))])
+    codes = compute_key_codes(folded.parts, keys)
+    return np.sort(rows[find_winners(codes[rows], order.take(rows))])
 
 
-def needed(folded: Folded, keys: Sequence[str]) -> Ints:
+def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
     """Find what a later fold has to know besides the winners: last rows, and the moved creates that rows go back to."""
     op = np.concatenate([part.order.op for part in folded.parts])
-    return np.union1d(last_rows(folded, keys), np.flatnonzero(op == MOVED))
+    return np.union1d(find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE))
 
 
-def _since_create(parts: Sequence[Part], sequence: Ints, starts: Ints) -> Ints:
+def _find_row_starts(parts: Sequence[ChangeBatch], sequence: Ints, starts: Ints) -> Ints:
     """Give for each sorted change where the life of its row begins: at the last create up to it, or with its key."""
     op = np.concatenate([part.order.op for part in parts])[sequence]
-    place = np.where(np.isin(op, (CREATE, MOVED)), np.arange(len(sequence)), 0)
+    place = np.where(np.isin(op, (OP_CREATE, OP_KEY_CHANGE)), np.arange(len(sequence)), 0)
     begun: Ints = np.maximum(np.maximum.accumulate(place), starts)
     return begun
 
 
-def _by_key(parts: Sequence[Part], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
+def _sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
     """Give all changes sorted by key and place, and for each sorted one where its key begins."""
-    codes = codes_of(parts, keys)
-    order = Order.concat([part.order for part in parts])
+    codes = compute_key_codes(parts, keys)
+    order = ChangeOrder.concat([part.order for part in parts])
     dates = (order.offset, order.partition, order.dedup, codes)
-    sequence = np.lexsort(dates) if by_date else in_turn(codes, order)
+    sequence = np.lexsort(dates) if by_date else sort_changes(codes, order)
     ordered = codes[sequence]
-    return sequence, np.maximum.accumulate(np.where(first_of_runs(ordered), np.arange(len(ordered)), 0))
+    return sequence, np.maximum.accumulate(np.where(mark_run_starts(ordered), np.arange(len(ordered)), 0))
 
 
-def _sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> Ints:
+def _find_sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> Ints:
     """For every change the one whose value it takes: itself, or the last one before it that gives one."""
     place = np.where(giving[sequence], np.arange(len(sequence)), -1)
     last = np.maximum.accumulate(place)
@@ -165,7 +165,7 @@ def _sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> Ints:
     return source
 
 
-def _replaced(parts: Sequence[Part], name: str, source: Ints) -> list[Part]:
+def _replace_column(parts: Sequence[ChangeBatch], name: str, source: Ints) -> list[ChangeBatch]:
     whole = pa.concat_arrays([part.rows.column(name) for part in parts])
     made = whole.take(pa.array(source))
     result, start = [], 0

@@ -17,30 +17,30 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_position import Mark, TopicPartition, Watermarks
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.event_age import below
+from connector.iceberg.commit.kafka_position import TopicPartition, Watermark, Watermarks
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.event_age import mark_below
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST, one_log
+from serde.events.source_positions import FIRST_NUMBER, strip_log_name
 
 MAX_SOURCES = 200
 """Sources of one topic-partition that are kept apart in a commit's summary; beyond it they share one watermark, which
 makes more suspects, and none less."""
 
-ALL = "*"
+ALL_SOURCES = "*"
 """The source of a watermark that all share."""
 
-GROWN = -1
+GROWN_PARTITION = -1
 """Stands for the partition of what is known of a topic that has grown."""
 
-BEFORE = "#"
+PARTITIONS_BEFORE = "#"
 """There, how many partitions the topic had (as a date). Beside it stands, for each source that has written to a new
 partition since, how far it had come then: whatever is older than that may have been overtaken by its key's new
 partition."""
 
 
 @attrs.frozen
-class Seen:
+class SourceProgress:
     """What a task took in of one topic-partition for one table.
 
     `marks` tells how far each source came; `after_delete` is the offset behind a delete event that no record of the
@@ -49,30 +49,32 @@ class Seen:
 
     table: int
     at: TopicPartition
-    marks: Mapping[str, Mark] = attrs.field(factory=dict)
+    marks: Mapping[str, Watermark] = attrs.field(factory=dict)
     after_delete: int = -1
 
 
-def limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> list[Mark]:
+def find_limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> list[Watermark]:
     """Give for each source what its changes in a topic-partition have to be above, so as to be no suspects."""
-    own, grown = known.get(at, {}), known.get((at[0], GROWN))
-    found = [_of(own, name) for name in names]
+    own, grown = known.get(at, {}), known.get((at[0], GROWN_PARTITION))
+    found = [_watermark_of(own, name) for name in names]
     if grown is None:
         return found
-    overtaken = [_of(grown, name) if name in grown else over_all(known, at[0], name) for name in names]
+    overtaken = [
+        _watermark_of(grown, name) if name in grown else merge_partitions(known, at[0], name) for name in names
+    ]
     return [mark.joined(other) for mark, other in zip(found, overtaken, strict=True)]
 
 
-def over_all(known: Watermarks, topic: str, name: str) -> Mark:
+def merge_partitions(known: Watermarks, topic: str, name: str) -> Watermark:
     """Give how far a source has come in any partition of a topic."""
-    result = Mark()
+    result = Watermark()
     for (other, partition), marks in known.items():
-        if other == topic and partition != GROWN:
-            result = result.joined(_of(marks, name))
+        if other == topic and partition != GROWN_PARTITION:
+            result = result.joined(_watermark_of(marks, name))
     return result
 
 
-def suspects(order: Order, origin: pa.DictionaryArray, marks: Sequence[Mark]) -> Mask:
+def mark_late_candidates(order: ChangeOrder, origin: pa.DictionaryArray, marks: Sequence[Watermark]) -> Mask:
     """Mark the changes that may repeat older ones.
 
     Args:
@@ -81,80 +83,82 @@ def suspects(order: Order, origin: pa.DictionaryArray, marks: Sequence[Mark]) ->
         marks: the limits of the sources in its dictionary.
     """
     count = len(order)
-    if not count or all(mark == Mark() for mark in marks):
+    if not count or all(mark == Watermark() for mark in marks):
         return np.zeros(count, np.bool_)
     dates = np.array([mark.date for mark in marks], np.int64)
-    places = np.array([mark.place or (NONE, NONE, NONE) for mark in marks], np.int64)
+    places = np.array([mark.place or (NO_VALUE, NO_VALUE, NO_VALUE) for mark in marks], np.int64)
     one = len(marks) == 1
     codes = np.zeros(1, np.int64) if one else np.asarray(origin.indices)
     date, place = dates[codes], places[codes[0]] if one else places[codes]
-    both = (order.place[:, FIRST] != NONE) & (place[..., 0] != NONE)
-    known = order.date != NONE
-    newer = known & (date != NONE) & (order.date > date)
-    result: Mask = np.where(both, below(order.place, place) & ~newer, known & (order.date < date))
+    both = (order.place[:, FIRST_NUMBER] != NO_VALUE) & (place[..., 0] != NO_VALUE)
+    known = order.date != NO_VALUE
+    newer = known & (date != NO_VALUE) & (order.date > date)
+    result: Mask = np.where(both, mark_below(order.place, place) & ~newer, known & (order.date < date))
     return result
 
 
-def without_schema(name: str) -> str:
+def to_legacy_name(name: str) -> str:
     """Give the name that earlier versions gave a source that has a schema."""
     parts = name.split(".")
     return ".".join((*parts[:2], parts[3])) if len(parts) == 4 else name  # noqa: PLR2004 - server, db, schema, table
 
 
-def come(order: Order, origin: pa.DictionaryArray, versions: Ints | None = None) -> dict[str, Mark]:
+def find_latest_by_source(
+    order: ChangeOrder, origin: pa.DictionaryArray, versions: Ints | None = None
+) -> dict[str, Watermark]:
     """Give how far each source has come with some changes; of one whose changes prove nothing only that it is there.
 
     `versions` are those that documents are given; the last change of a key may get one that is greater by one
-    (`fold.document_versions.settled`).
+    (`fold.document_versions.raise_winner_versions`).
     """
-    result: dict[str, Mark] = {}
+    result: dict[str, Watermark] = {}
     names = origin.dictionary.to_pylist()
     codes = np.asarray(origin.indices)
     for code, name in enumerate(names):
         rows = slice(None) if len(names) == 1 else np.flatnonzero(codes == code)
-        dates, places = order.date[rows], order.place[rows, FIRST:]
+        dates, places = order.date[rows], order.place[rows, FIRST_NUMBER:]
         if not len(dates):
             continue
-        numbers = _above(versions, rows)
-        result[name] = Mark(int(dates.max()), _greatest(places), numbers)
+        numbers = _next_version(versions, rows)
+        result[name] = Watermark(int(dates.max()), _greatest_place(places), numbers)
     return result
 
 
-def _above(versions: Ints | None, rows: Ints | slice) -> int:
-    most = NONE if versions is None else int(versions[rows].max())
-    return most if most == NONE else most + 1
+def _next_version(versions: Ints | None, rows: Ints | slice) -> int:
+    most = NO_VALUE if versions is None else int(versions[rows].max())
+    return most if most == NO_VALUE else most + 1
 
 
-def _greatest(places: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> tuple[int, ...]:
-    if places[:, 0].max() == NONE:
+def _greatest_place(places: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> tuple[int, ...]:
+    if places[:, 0].max() == NO_VALUE:
         return ()
     for column in range(places.shape[1]):
         places = places[places[:, column] == places[:, column].max()]
     return tuple(int(number) for number in places[0])
 
 
-def together(seen: Iterable[Seen]) -> tuple[Seen, ...]:
+def merge_progress(seen: Iterable[SourceProgress]) -> tuple[SourceProgress, ...]:
     """Take what was seen of the same table and topic-partition together; later ones come later in the partition."""
-    result: dict[tuple[int, TopicPartition], Seen] = {}
+    result: dict[tuple[int, TopicPartition], SourceProgress] = {}
     for one in seen:
-        before = result.get((one.table, one.at), Seen(one.table, one.at))
-        marks = _joined(before.marks, one.marks)
-        result[one.table, one.at] = Seen(one.table, one.at, marks, max(before.after_delete, one.after_delete))
+        before = result.get((one.table, one.at), SourceProgress(one.table, one.at))
+        marks = _merge_marks(before.marks, one.marks)
+        result[one.table, one.at] = SourceProgress(one.table, one.at, marks, max(before.after_delete, one.after_delete))
     return tuple(result.values())
 
 
-def risen(known: Watermarks, seen: Iterable[Seen]) -> Watermarks:
+def advance_watermarks(known: Watermarks, seen: Iterable[SourceProgress]) -> Watermarks:
     """Give the watermarks of one table that rose with what was seen of it."""
     result = {}
     for one in seen:
         before = known.get(one.at, {})
-        marks = bounded(_joined(before, one.marks))
+        marks = limit_sources(_merge_marks(before, one.marks))
         if marks != before:
             result[one.at] = marks
     return result
 
 
-def grown(known: Watermarks, before: Mapping[str, int], now: Mapping[str, int]) -> Watermarks:
+def track_grown_topics(known: Watermarks, before: Mapping[str, int], now: Mapping[str, int]) -> Watermarks:
     """Give what changes in what is known of topics that have grown.
 
     Args:
@@ -164,33 +168,33 @@ def grown(known: Watermarks, before: Mapping[str, int], now: Mapping[str, int]) 
     """
     result = {}
     for topic, count in now.items():
-        old = known.get((topic, GROWN))
-        fresh = {BEFORE: Mark(before[topic])} if 0 < before.get(topic, 0) < count else old
+        old = known.get((topic, GROWN_PARTITION))
+        fresh = {PARTITIONS_BEFORE: Watermark(before[topic])} if 0 < before.get(topic, 0) < count else old
         if fresh is None:
             continue
-        first = fresh[BEFORE].date
+        first = fresh[PARTITIONS_BEFORE].date
         fresh_parts = [marks for (t, p), marks in known.items() if t == topic and p >= first]
-        there = {name for marks in fresh_parts for name, mark in marks.items() if mark.date != NONE or mark.place}
-        told = {**{name: over_all(known, topic, name) for name in sorted(there) if name not in fresh}, **fresh}
+        there = {name for marks in fresh_parts for name, mark in marks.items() if mark.date != NO_VALUE or mark.place}
+        told = {**{name: merge_partitions(known, topic, name) for name in sorted(there) if name not in fresh}, **fresh}
         if told != old:
-            result[topic, GROWN] = told
+            result[topic, GROWN_PARTITION] = told
     return result
 
 
-def bounded(marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
+def limit_sources(marks: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
     """Give at most `MAX_SOURCES` watermarks; places of several sources do not compare, so what all share has none."""
-    if len(marks) <= MAX_SOURCES and ALL not in marks:
+    if len(marks) <= MAX_SOURCES and ALL_SOURCES not in marks:
         return marks
     dates, versions = (max(getattr(mark, name) for mark in marks.values()) for name in ("date", "version"))
-    return {ALL: Mark(dates, (), versions)}
+    return {ALL_SOURCES: Watermark(dates, (), versions)}
 
 
-def _of(marks: Mapping[str, Mark], name: str) -> Mark:
+def _watermark_of(marks: Mapping[str, Watermark], name: str) -> Watermark:
     """Give a source's own, and what all share; earlier versions had shorter names."""
-    whole = one_log(name)
-    names = [each for each in (name, whole, without_schema(whole)) if each in marks]
-    return (marks[names[0]] if names else Mark()).joined(marks.get(ALL, Mark()))
+    whole = strip_log_name(name)
+    names = [each for each in (name, whole, to_legacy_name(whole)) if each in marks]
+    return (marks[names[0]] if names else Watermark()).joined(marks.get(ALL_SOURCES, Watermark()))
 
 
-def _joined(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
-    return {name: one.get(name, Mark()).joined(other.get(name, Mark())) for name in {**one, **other}}
+def _merge_marks(one: Mapping[str, Watermark], other: Mapping[str, Watermark]) -> dict[str, Watermark]:
+    return {name: one.get(name, Watermark()).joined(other.get(name, Watermark())) for name in {**one, **other}}

@@ -2,7 +2,7 @@
 
 The rules are those of docs/how-it-works and docs/decisions/0024:
 1. within one topic-partition Kafka's order decides: the last change of a key wins, unless it is proven to repeat an
-   older one (`repeated`);
+   older one (`mark_repeated`);
 2. across partitions the source's own position where every candidate carries a comparable one, then the dates (a read
    counts no later than the latest change), then the operation (c > r > u > d), then topic, partition and offset.
 A tombstone stands where the change of its key before it in its partition stands.
@@ -20,19 +20,29 @@ import numpy as np
 import numpy.typing as npt
 
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST, NONE, SOURCE, Places
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions
 
-__all__ = ["NONE", "Decision", "Order", "first_of_runs", "images", "in_turn", "last_known", "repeated", "winners"]
+__all__ = [
+    "NO_VALUE",
+    "ChangeOrder",
+    "Decision",
+    "find_last_known",
+    "find_row_images",
+    "find_winners",
+    "mark_repeated",
+    "mark_run_starts",
+    "sort_changes",
+]
 
-_PRIORITY = np.zeros(256, dtype=np.int64)
+_OP_PRIORITY = np.zeros(256, dtype=np.int64)
 for _rank, _op in enumerate("durc", start=1):
-    _PRIORITY[ord(_op)] = _rank
-_PRIORITY[ord("C")] = _PRIORITY[ord("c")]  # a create that a change of key made (`convert.key_change_headers`)
-_READ = ord("r")
+    _OP_PRIORITY[ord(_op)] = _rank
+_OP_PRIORITY[ord("C")] = _OP_PRIORITY[ord("c")]  # a create that a change of key made (`convert.key_change_headers`)
+_OP_READ = ord("r")
 
 
 @attrs.frozen(eq=False)
-class Order:
+class ChangeOrder:
     """What decides between changes of one key; one entry per change, all of equal length.
 
     `partition` is the rank of the change's topic-partition among all of the batch, by topic and number.
@@ -44,30 +54,30 @@ class Order:
     offset: Ints
     dedup: Ints
     date: Ints
-    place: Places
+    place: LogPositions
     op: npt.NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.offset)
 
-    def take(self, indices: Ints) -> Order:
+    def take(self, indices: Ints) -> ChangeOrder:
         """Give the same columns at `indices`."""
-        return Order(*(getattr(self, field.name)[indices] for field in attrs.fields(Order)))
+        return ChangeOrder(*(getattr(self, field.name)[indices] for field in attrs.fields(ChangeOrder)))
 
     @staticmethod
-    def concat(parts: Sequence[Order]) -> Order:
+    def concat(parts: Sequence[ChangeOrder]) -> ChangeOrder:
         """Join orders end to end."""
-        return Order(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in attrs.fields(Order)))
+        return ChangeOrder(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in attrs.fields(ChangeOrder)))
 
     @property
     def bare(self) -> Mask:
         """Which changes tell nothing of themselves: tombstones."""
-        mask: Mask = (self.op == 0) & (self.dedup == NONE) & (self.place[:, FIRST] == NONE)
+        mask: Mask = (self.op == 0) & (self.dedup == NO_VALUE) & (self.place[:, FIRST_NUMBER] == NO_VALUE)
         return mask
 
 
 @attrs.frozen(eq=False)
-class _Grouped:
+class _KeyGroups:
     """Changes by key and topic-partition: `rows` in an order that keeps Kafka's in each group, and `group` of each.
 
     `plain` tells that they are in that order as they came.
@@ -80,7 +90,7 @@ class _Grouped:
 
 
 @attrs.frozen(eq=False)
-class _Judged:
+class _PartitionWinners:
     """The winner of each key in each partition, and the changes that prove which later ones are repeated."""
 
     best: Ints
@@ -95,15 +105,15 @@ class Decision:
     """
 
     codes: Ints
-    order: Order
+    order: ChangeOrder
 
     @cached_property
     def winners(self) -> Ints:
         """The index of the winning change of each key, ascending."""
         if not len(self.codes):
             return np.zeros(0, np.int64)
-        best = _last(self._grouped) if self._rises else self._judged.best
-        return np.sort(_across_partitions(best, self.codes, self.order))
+        best = _last_of_groups(self._grouped) if self._rises else self._judged.best
+        return np.sort(_choose_across_partitions(best, self.codes, self.order))
 
     def kept(self, *, numbered: bool = False) -> Ints:
         """Give what a later fold with more changes needs of these: winners of partitions, and their proofs.
@@ -116,28 +126,28 @@ class Decision:
         which[self._judged.best] = which[self._judged.proofs] = True
         if numbered:
             same = np.zeros(len(self.codes), np.int64)
-            which[_greatest(self._grouped, same, (self.order.dedup,))[1]] = True
+            which[_find_greatest(self._grouped, same, (self.order.dedup,))[1]] = True
         return np.flatnonzero(which)
 
     @cached_property
-    def _grouped(self) -> _Grouped:
-        return _grouped(self.codes, self.order)
+    def _grouped(self) -> _KeyGroups:
+        return _group_changes(self.codes, self.order)
 
     @cached_property
     def _rises(self) -> bool:
-        return self._grouped.plain and _rises(self.order)
+        return self._grouped.plain and _is_ascending(self.order)
 
     @cached_property
-    def _judged(self) -> _Judged:
-        return _judged(self._grouped, self.order)
+    def _judged(self) -> _PartitionWinners:
+        return _find_partition_winners(self._grouped, self.order)
 
 
-def winners(codes: Ints, order: Order) -> Ints:
+def find_winners(codes: Ints, order: ChangeOrder) -> Ints:
     """Give the index of the winning change of each key, ascending (`Decision`)."""
     return Decision(codes, order).winners
 
 
-def images(codes: Ints, order: Order, winning: Ints, has_image: Mask) -> Ints:
+def find_row_images(codes: Ints, order: ChangeOrder, winning: Ints, has_image: Mask) -> Ints:
     """For each winner give the change whose row it stands on: itself, or for a tombstone the winner of the rest.
 
     Returns:
@@ -148,70 +158,70 @@ def images(codes: Ints, order: Order, winning: Ints, has_image: Mask) -> Ints:
     rows = np.flatnonzero(has_image)
     latest = np.full(int(codes.max()) + 1, -1, np.int64)
     if len(rows):
-        chosen = rows[winners(codes[rows], order.take(rows))]
+        chosen = rows[find_winners(codes[rows], order.take(rows))]
         latest[codes[chosen]] = chosen
     return np.where(has_image[winning], winning, latest[codes[winning]])
 
 
-def in_turn(codes: Ints, order: Order) -> Ints:
+def sort_changes(codes: Ints, order: ChangeOrder) -> Ints:
     """Give all changes by key in the order of the rules: partitions by their winners, in each of them Kafka's order."""
     if not len(codes):
         return np.zeros(0, np.int64)
     if (order.partition == order.partition[0]).all():
         return np.lexsort((order.offset, codes))
-    grouped = _grouped(codes, order)
-    best = _judged(grouped, order).best
+    grouped = _group_changes(codes, order)
+    best = _find_partition_winners(grouped, order).best
     turn = np.empty(grouped.count, np.int64)
     group = np.empty(len(codes), np.int64)
     group[grouped.rows] = grouped.group
-    turn[group[best[_by_rule(best, codes, order)]]] = np.arange(len(best))
+    turn[group[best[_sort_by_rule(best, codes, order)]]] = np.arange(len(best))
     return np.lexsort((order.offset, turn[group], codes))
 
 
-def last_known(codes: Ints, order: Order, known: Mask) -> Ints:
+def find_last_known(codes: Ints, order: ChangeOrder, known: Mask) -> Ints:
     """Give for each change the last known one of its key and partition up to it; the first of all where none is."""
     sequence = np.lexsort((order.offset, order.partition, codes))
-    first = first_of_runs(codes[sequence], order.partition[sequence])
+    first = mark_run_starts(codes[sequence], order.partition[sequence])
     before = np.empty_like(sequence)
     before[sequence] = sequence[np.maximum.accumulate(np.where(known[sequence] | first, np.arange(len(sequence)), 0))]
     return before
 
 
-def first_of_runs(*sorted_columns: npt.NDArray[np.integer]) -> Mask:
+def mark_run_starts(*sorted_columns: npt.NDArray[np.integer]) -> Mask:
     """Mark the first row of each run of equal rows; the columns are aligned, and at least one."""
     first = np.ones(len(sorted_columns[0]), np.bool_)
     first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in sorted_columns])
     return first
 
 
-def _grouped(codes: Ints, order: Order) -> _Grouped:
+def _group_changes(codes: Ints, order: ChangeOrder) -> _KeyGroups:
     if (order.partition == order.partition[0]).all() and (order.offset[1:] > order.offset[:-1]).all():
-        return _Grouped(np.arange(len(codes)), codes, int(codes.max()) + 1, plain=True)
+        return _KeyGroups(np.arange(len(codes)), codes, int(codes.max()) + 1, plain=True)
     sequence = np.lexsort((order.offset, order.partition, codes))
-    group = np.cumsum(first_of_runs(codes[sequence], order.partition[sequence])) - 1
-    return _Grouped(sequence, group, int(group[-1]) + 1)
+    group = np.cumsum(mark_run_starts(codes[sequence], order.partition[sequence])) - 1
+    return _KeyGroups(sequence, group, int(group[-1]) + 1)
 
 
-def _last(grouped: _Grouped) -> Ints:
+def _last_of_groups(grouped: _KeyGroups) -> Ints:
     last = np.full(grouped.count, -1, np.int64)
     last[grouped.group] = grouped.rows  # of repeated indices numpy keeps the last assignment
     return last[last >= 0]
 
 
-def _rises(order: Order) -> bool:
+def _is_ascending(order: ChangeOrder) -> bool:
     """Tell whether no change of one partition, as they came, can be proven to repeat an older one."""
-    first, source = np.ascontiguousarray(order.place[:, FIRST]), order.place[:, SOURCE]
-    if first[0] != NONE and (first[1:] > first[:-1]).all() and (source == source[0]).all():
+    first, source = np.ascontiguousarray(order.place[:, FIRST_NUMBER]), order.place[:, SOURCE_COLUMN]
+    if first[0] != NO_VALUE and (first[1:] > first[:-1]).all() and (source == source[0]).all():
         return True
-    placed, dated = first != NONE, order.date != NONE
+    placed, dated = first != NO_VALUE, order.date != NO_VALUE
     if placed.any():
         places = order.place[placed]
         before, after = places[:-1], places[1:]
-        if (before[:, SOURCE] != after[:, SOURCE]).any():
+        if (before[:, SOURCE_COLUMN] != after[:, SOURCE_COLUMN]).any():
             return False
-        descends = after[:, FIRST] < before[:, FIRST]
-        for column in range(FIRST + 1, places.shape[1]):
-            same = (before[:, FIRST:column] == after[:, FIRST:column]).all(axis=1)
+        descends = after[:, FIRST_NUMBER] < before[:, FIRST_NUMBER]
+        for column in range(FIRST_NUMBER + 1, places.shape[1]):
+            same = (before[:, FIRST_NUMBER:column] == after[:, FIRST_NUMBER:column]).all(axis=1)
             descends |= same & (after[:, column] < before[:, column])
         if descends.any():
             return False
@@ -220,37 +230,37 @@ def _rises(order: Order) -> bool:
     return bool((dates[1:] >= dates[:-1]).all())
 
 
-def _is_uniform(order: Order) -> bool:
+def _is_uniform(order: ChangeOrder) -> bool:
     """Tell whether all changes say of themselves what any says: where they rise, the last one of a key proves all."""
-    placed, dated = order.place[:, FIRST] != NONE, order.date != NONE
+    placed, dated = order.place[:, FIRST_NUMBER] != NO_VALUE, order.date != NO_VALUE
     if (placed.any() and not placed.all()) or (dated.any() and not dated.all()):
         return False
     return not (placed.any() and dated.any()) or bool((order.date[1:] >= order.date[:-1]).all())
 
 
-def _judged(grouped: _Grouped, order: Order) -> _Judged:
+def _find_partition_winners(grouped: _KeyGroups, order: ChangeOrder) -> _PartitionWinners:
     last = np.full(grouped.count, -1, np.int64)
     last[grouped.group] = grouped.rows
     groups = np.flatnonzero(last >= 0)
     doubtful = np.zeros(grouped.count, np.bool_)
     doubtful[groups] = order.take(last[groups]).bare
     proofs = []
-    places = tuple(np.ascontiguousarray(order.place[:, column]) for column in range(FIRST, order.place.shape[1]))
+    places = tuple(np.ascontiguousarray(order.place[:, column]) for column in range(FIRST_NUMBER, order.place.shape[1]))
     for columns in (places, (order.date,)):
-        group, top = _greatest(grouped, order.place[:, SOURCE], columns)
+        group, top = _find_greatest(grouped, order.place[:, SOURCE_COLUMN], columns)
         end = last[group]
         differs = np.logical_or.reduce([column[end] != column[top] for column in columns])
-        doubtful[group[(columns[0][end] != NONE) & differs]] = True
+        doubtful[group[(columns[0][end] != NO_VALUE) & differs]] = True
         proofs.append(top)
     if doubtful.any():
-        last[doubtful] = _best_of(grouped, order, doubtful)
-    return _Judged(last[groups], np.concatenate(proofs))
+        last[doubtful] = _find_unrepeated(grouped, order, doubtful)
+    return _PartitionWinners(last[groups], np.concatenate(proofs))
 
 
-def _greatest(grouped: _Grouped, source: Ints, columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+def _find_greatest(grouped: _KeyGroups, source: Ints, columns: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Give for each group and source the first of the changes whose numbers are greatest: (group, change)."""
     rows, group, first = grouped.rows, grouped.group, columns[0] if grouped.plain else columns[0][grouped.rows]
-    known = first != NONE
+    known = first != NO_VALUE
     if not known.all():
         rows, group, first = rows[known], group[known], first[known]
     if not len(rows):
@@ -263,11 +273,11 @@ def _greatest(grouped: _Grouped, source: Ints, columns: Sequence[Ints]) -> tuple
         count, groups = len(pairs), pairs // len(used)
     for place, values in enumerate(columns):
         column = first if not place else values[rows]
-        most = np.full(count, NONE, np.int64)
+        most = np.full(count, NO_VALUE, np.int64)
         np.maximum.at(most, own, column)
         left = column == most[own]
         rows, own = rows[left], own[left]
-        if len(rows) == np.count_nonzero(most != NONE):
+        if len(rows) == np.count_nonzero(most != NO_VALUE):
             break
     found = np.full(count, -1, np.int64)
     found[own[::-1]] = rows[::-1]
@@ -275,18 +285,18 @@ def _greatest(grouped: _Grouped, source: Ints, columns: Sequence[Ints]) -> tuple
     return groups[there], found[there]
 
 
-def _best_of(grouped: _Grouped, order: Order, doubtful: Mask) -> Ints:
+def _find_unrepeated(grouped: _KeyGroups, order: ChangeOrder, doubtful: Mask) -> Ints:
     """Give the last change of each doubtful group that is no repetition, by group."""
     at = np.flatnonzero(doubtful[grouped.group])
     at = at[np.argsort(grouped.group[at], kind="stable")]
     rows, group = grouped.rows[at], grouped.group[at]
-    stands = ~repeated(group, order.take(rows))
+    stands = ~mark_repeated(group, order.take(rows))
     best = np.full(grouped.count, -1, np.int64)
     best[group[stands]] = rows[stands]
     return best[doubtful]
 
 
-def repeated(group: Ints, order: Order) -> Mask:
+def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
     """Mark the changes that are proven to repeat an older one.
 
     Proven is what stands at a smaller position than a change before it, if its date does not tell otherwise; and where
@@ -297,15 +307,15 @@ def repeated(group: Ints, order: Order) -> Mask:
         order: what decides, in Kafka's order within each run.
     """
     count = len(group)
-    bare, first = order.bare, first_of_runs(group)
+    bare, first = order.bare, mark_run_starts(group)
     told = np.maximum.accumulate(np.where(~bare | first, np.arange(count), 0))
     place, date = order.place[told], order.date[told]
-    source = place[:, SOURCE]
+    source = place[:, SOURCE_COLUMN]
     sequence = np.lexsort((np.arange(count), source, group))
-    run = np.cumsum(first_of_runs(group[sequence], source[sequence])) - 1
+    run = np.cumsum(mark_run_starts(group[sequence], source[sequence])) - 1
     place, date = place[sequence], date[sequence]
-    where, most_where = _ranks(place[:, FIRST:], run)
-    when, most_when = _ranks(date[:, None], run)
+    where, most_where = _rank_rows(place[:, FIRST_NUMBER:], run)
+    when, most_when = _rank_rows(date[:, None], run)
     both = (where > 0) & (most_where > 0)
     older = (when > 0) & (when < most_when)
     newer = (when > 0) & (most_when > 0) & (when > most_when)
@@ -314,14 +324,14 @@ def repeated(group: Ints, order: Order) -> Mask:
     return result
 
 
-def _ranks(columns: npt.NDArray[np.int64], run: Ints) -> tuple[Ints, Ints]:
+def _rank_rows(columns: npt.NDArray[np.int64], run: Ints) -> tuple[Ints, Ints]:
     """Give the rank of each row of numbers, 0 where it is not known, and the greatest before it in its run."""
     keys = tuple(columns[:, place] for place in reversed(range(columns.shape[1])))
     sequence = np.lexsort(keys)
-    fresh = first_of_runs(*(key[sequence] for key in keys))
+    fresh = mark_run_starts(*(key[sequence] for key in keys))
     rank = np.empty(len(run), np.int64)
     rank[sequence] = np.cumsum(fresh)
-    rank[columns[:, 0] == NONE] = 0
+    rank[columns[:, 0] == NO_VALUE] = 0
     width = len(run) + 1
     most = np.maximum.accumulate(run * width + rank)
     before = np.zeros(len(run), np.int64)
@@ -329,43 +339,43 @@ def _ranks(columns: npt.NDArray[np.int64], run: Ints) -> tuple[Ints, Ints]:
     return rank, before
 
 
-def _across_partitions(best: Ints, codes: Ints, order: Order) -> Ints:
+def _choose_across_partitions(best: Ints, codes: Ints, order: ChangeOrder) -> Ints:
     """Choose among the winners of several partitions of one key (rule 2)."""
     rivals = np.bincount(codes[best])[codes[best]] > 1
     if not rivals.any():
         return best
     alone, several = best[~rivals], best[rivals]
-    several = several[_by_rule(several, codes, order)]
-    return np.concatenate([alone, several[np.append(first_of_runs(codes[several])[1:], True)]])
+    several = several[_sort_by_rule(several, codes, order)]
+    return np.concatenate([alone, several[np.append(mark_run_starts(codes[several])[1:], True)]])
 
 
-def _by_rule(several: Ints, codes: Ints, order: Order) -> Ints:
+def _sort_by_rule(several: Ints, codes: Ints, order: ChangeOrder) -> Ints:
     """Sort changes of different partitions by key, and of one key by rule 2."""
     key = np.unique(codes[several], return_inverse=True)[1]
-    count, own = int(key.max()) + 1, _told(several, codes, order)
+    count, own = int(key.max()) + 1, _resolve_tombstones(several, codes, order)
     op, place = own.op, own.place
-    comparable = ~_any(key, place[:, FIRST] == NONE, count)
+    comparable = ~_any_per_key(key, place[:, FIRST_NUMBER] == NO_VALUE, count)
     source = np.zeros(count, np.int64)
-    source[key] = place[:, SOURCE]
-    comparable &= ~_any(key, place[:, SOURCE] != source[key], count)
-    where = np.where(comparable[key][:, None], place[:, FIRST:], 0)
-    date = np.where(_any(key, own.dedup == NONE, count)[key], 0, own.dedup)
-    latest = np.full(count, NONE, np.int64)
-    changes = op != _READ
+    source[key] = place[:, SOURCE_COLUMN]
+    comparable &= ~_any_per_key(key, place[:, SOURCE_COLUMN] != source[key], count)
+    where = np.where(comparable[key][:, None], place[:, FIRST_NUMBER:], 0)
+    date = np.where(_any_per_key(key, own.dedup == NO_VALUE, count)[key], 0, own.dedup)
+    latest = np.full(count, NO_VALUE, np.int64)
+    changes = op != _OP_READ
     np.maximum.at(latest, key[changes], date[changes])
-    date = np.where(latest[key] == NONE, date, np.minimum(date, latest[key]))
-    rank = _PRIORITY[op]
+    date = np.where(latest[key] == NO_VALUE, date, np.minimum(date, latest[key]))
+    rank = _OP_PRIORITY[op]
     columns = (own.offset, own.partition, rank, date)
     return np.lexsort((*columns, *(where[:, place] for place in reversed(range(where.shape[1]))), key))
 
 
-def _told(several: Ints, codes: Ints, order: Order) -> Order:
+def _resolve_tombstones(several: Ints, codes: Ints, order: ChangeOrder) -> ChangeOrder:
     """Give the order of changes; a tombstone has what the change of its key before it in its partition tells."""
     own = order.take(several)
     bare = own.bare
     if not bare.any():
         return own
-    before = order.take(last_known(codes, order, ~order.bare)[several])
+    before = order.take(find_last_known(codes, order, ~order.bare)[several])
     return attrs.evolve(
         own,
         dedup=np.where(bare, before.dedup, own.dedup),
@@ -374,7 +384,7 @@ def _told(several: Ints, codes: Ints, order: Order) -> Order:
     )
 
 
-def _any(key: Ints, mask: Mask, count: int) -> Mask:
+def _any_per_key(key: Ints, mask: Mask, count: int) -> Mask:
     result = np.zeros(count, np.bool_)
     result[key[mask]] = True
     return result

@@ -17,19 +17,19 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.read.table_reader import release
-from connector.iceberg.state.deleted_keys_table import DeletedKeys
-from connector.runtime.spark.task_errors import of_tasks
-from connector.sink.destinations.iceberg.lookups.late_events import standing
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import held
-from connector.sink.destinations.iceberg.lookups.tombstones import recalled
-from connector.sink.destinations.iceberg.lookups.unavailable_values import patched
-from connector.sink.destinations.iceberg.write_modes.row_lookup import Asked
-from connector.sink.destinations.iceberg.write_modes.scd2 import histories
-from connector.sink.fold.watermarks import Seen, together
+from connector.iceberg.read.table_reader import release_reads
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.runtime.spark.task_errors import raise_task_errors
+from connector.sink.destinations.iceberg.lookups.late_events import drop_late_events
+from connector.sink.destinations.iceberg.lookups.snapshot_rows import read_table_rows
+from connector.sink.destinations.iceberg.lookups.tombstones import mark_deleted_rows
+from connector.sink.destinations.iceberg.lookups.unavailable_values import fill_from_table
+from connector.sink.destinations.iceberg.write_modes.row_lookup import KeyLookup
+from connector.sink.destinations.iceberg.write_modes.scd2 import update_histories
+from connector.sink.fold.watermarks import SourceProgress, merge_progress
 from connector.sink.job.map_task import map_task, reduce_task
 from connector.sink.model import task_output
-from connector.sink.model.plan import BatchPlan, Letter, Need, TablePlan, Tally
+from connector.sink.model.plan import BatchPlan, DeadLetterRef, SchemaChange, TablePlan, TaskMetrics
 from connector.sink.model.truncates import Truncate
 
 T = TypeVar("T")
@@ -40,20 +40,20 @@ EVENTS_PER_REDUCER = 50_000
 EVENTS_PER_BUCKET = 200_000
 """A reduce task holds one bucket in memory at a time."""
 
-_ASKING = (task_output.RECALL, task_output.PATCH, task_output.MOVED)
-_STAYING = (
-    *_ASKING,
-    task_output.LAST,
+_LOOKUP_KINDS = (task_output.TOMBSTONES, task_output.UNAVAILABLE_ROWS, task_output.OLD_KEY_ROWS)
+_EXECUTOR_KINDS = (
+    *_LOOKUP_KINDS,
+    task_output.LAST_ROWS,
     task_output.KEYS,
-    task_output.VERSIONS,
-    task_output.LOOKUP,
-    task_output.SUSPECT,
-    task_output.ELSEWHERE,
+    task_output.NEW_VERSIONS,
+    task_output.VERSION_KEYS,
+    task_output.LATE_CANDIDATES,
+    task_output.KEY_CHANGES,
 )
 
 
 @attrs.frozen(eq=False)
-class Result:
+class JobResult:
     """What a job brought back; `files` by table index. With needs, the files are of no use and have to go.
 
     The same is true with tables in `open`: their events leave values out that the table may hold, so they need patches.
@@ -63,17 +63,17 @@ class Result:
     """
 
     files: dict[int, list[bytes]]
-    needs: list[Need]
-    letters: list[Letter]
-    tally: Tally
+    needs: list[SchemaChange]
+    letters: list[DeadLetterRef]
+    tally: TaskMetrics
     open: frozenset[int] = frozenset()
     truncates: Mapping[int, tuple[Truncate, ...]] = attrs.field(factory=dict)
     ranges: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
     spans: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
-    asked: dict[int, Asked] = attrs.field(factory=dict)
+    asked: dict[int, KeyLookup] = attrs.field(factory=dict)
     held: set[int] = attrs.field(factory=set)
     kept: ExitStack = attrs.field(factory=ExitStack)
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SourceProgress, ...] = ()
     suspects: Mapping[int, KeyRanges] = attrs.field(factory=dict)
     deleted: tuple[bytes, ...] = ()
 
@@ -82,29 +82,29 @@ class Result:
         """Whether the tables were as the events need them."""
         return not self.needs and not self.open
 
-    def with_(self, other: Result) -> Result:
+    def merge(self, other: JobResult) -> JobResult:
         """Give it with what a further job for the same batch brought back."""
         return attrs.evolve(
             self,
-            files=_together(self.files, other.files),
-            ranges=_together(self.ranges, other.ranges),
-            spans=_together(self.spans, other.spans),
+            files=_merge_lists(self.files, other.files),
+            ranges=_merge_lists(self.ranges, other.ranges),
+            spans=_merge_lists(self.spans, other.spans),
             tally=self.tally + other.tally,
             open=self.open | other.open,
             deleted=(*self.deleted, *other.deleted),
         )
 
 
-def _together(one: Mapping[int, list[T]], other: Mapping[int, list[T]]) -> dict[int, list[T]]:
+def _merge_lists(one: Mapping[int, list[T]], other: Mapping[int, list[T]]) -> dict[int, list[T]]:
     return {index: [*one.get(index, []), *other.get(index, [])] for index in {**one, **other}}
 
 
-def reducers(events: int, parallelism: int) -> int:
+def count_reducers(events: int, parallelism: int) -> int:
     """Give how many tasks write a batch of about so many events."""
     return max(1, min(parallelism, math.ceil(events / EVENTS_PER_REDUCER)))
 
 
-def buckets(events: float, reducers: int) -> int:
+def count_buckets(events: float, reducers: int) -> int:
     """Give into how many parts the keys of a table with about so many events are split.
 
     A table with few is one task's work, as files cost more than their rows then; tasks share a larger one evenly.
@@ -114,9 +114,9 @@ def buckets(events: float, reducers: int) -> int:
     return reducers * max(1, math.ceil(events / (reducers * EVENTS_PER_BUCKET)))
 
 
-def run(
-    spark: SparkSession, plan: BatchPlan, tables: Sequence[Table] = (), deleted: DeletedKeys | None = None
-) -> Result:
+def run_job(
+    spark: SparkSession, plan: BatchPlan, tables: Sequence[Table] = (), deleted: DeletedKeysTable | None = None
+) -> JobResult:
     """Run one batch: files are written, nothing is committed. `tables` are those of the plan, by index.
 
     Only descriptions come back to the driver: of files, shapes and unusable records, the last at most
@@ -125,75 +125,75 @@ def run(
     Raises:
         RetriableError, GapError, FatalError: a task raised it (the broker, the schema registry).
     """
-    with of_tasks(), ExitStack() as kept:
-        result = _run(spark, plan, tables, deleted, kept)
+    with raise_task_errors(), ExitStack() as kept:
+        result = _run_with_lookups(spark, plan, tables, deleted, kept)
         return attrs.evolve(result, kept=kept.pop_all())
 
 
-def _run(
-    spark: SparkSession, plan: BatchPlan, tables: Sequence[Table], deleted: DeletedKeys | None, kept: ExitStack
-) -> Result:
-    if not any(table.looks_up for table in plan.tables):
-        return _result(_tasks(spark, plan).collect())
+def _run_with_lookups(
+    spark: SparkSession, plan: BatchPlan, tables: Sequence[Table], deleted: DeletedKeysTable | None, kept: ExitStack
+) -> JobResult:
+    if not any(table.needs_lookup for table in plan.tables):
+        return _read_result(_map_reduce(spark, plan).collect())
     # What only the table knows (rows of tombstones, unsent values, where rows are) is looked up once the rest is
     # through. What one job hands to the next is kept: made again, it would write its files again.
-    parcelled = _kept(_tasks(spark, plan), kept)
-    result = _collected(parcelled)
+    parcelled = _persist(_map_reduce(spark, plan), kept)
+    result = _collect(parcelled)
     if result.suspects and result.ready:
         # What stands of late changes goes on with the rest. One job for all tables: each has few rows to look up.
-        stand = [_standing(parcelled, plan, index, n, tables, deleted, kept) for index, n in result.suspects.items()]
-        frame = _kept(_reduced(reduce(DataFrame.unionAll, stand), plan, judged=True), kept)
-        result = result.with_(_collected(frame))
+        stand = [_drop_late(parcelled, plan, index, n, tables, deleted, kept) for index, n in result.suspects.items()]
+        frame = _persist(_reduce(reduce(DataFrame.unionAll, stand), plan, judged=True), kept)
+        result = result.merge(_collect(frame))
         parcelled = parcelled.unionAll(frame)
     for table in plan.tables if result.ready else ():
         own = parcelled.where(F.col("table") == table.index)
         frames = [own]
         spans = KeyRanges.joined(result.spans.get(table.index, ()))
-        for frame in _looked_up(own, plan, table, tables, spans, kept):
-            result = result.with_(_result(frame.where(F.col("kind") != task_output.KEYS).collect()))
+        for frame in _join_lookups(own, plan, table, tables, spans, kept):
+            result = result.merge(_read_result(frame.where(F.col("kind") != task_output.KEYS).collect()))
             result.held.add(table.index)
             frames.append(frame)
         ranges = KeyRanges.joined(result.ranges.get(table.index, ()))
-        if table.finds and ranges.count:
-            result.asked[table.index] = Asked(frames, ranges, plan.reducers)
+        if table.needs_row_lookup and ranges.count:
+            result.asked[table.index] = KeyLookup(frames, ranges, plan.reducers)
     return result
 
 
-def _kept(frame: DataFrame, until: ExitStack) -> DataFrame:
+def _persist(frame: DataFrame, until: ExitStack) -> DataFrame:
     until.callback(frame.unpersist)
     return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def _collected(parcelled: DataFrame) -> Result:
-    return _result(parcelled.where(~F.col("kind").isin(*_STAYING)).collect())
+def _collect(parcelled: DataFrame) -> JobResult:
+    return _read_result(parcelled.where(~F.col("kind").isin(*_EXECUTOR_KINDS)).collect())
 
 
-def _standing(
+def _drop_late(
     parcelled: DataFrame,
     plan: BatchPlan,
     index: int,
     ranges: KeyRanges,
     tables: Sequence[Table],
-    deleted: DeletedKeys | None,
+    deleted: DeletedKeysTable | None,
     kept: ExitStack,
 ) -> DataFrame:
     """Give the parcels of what stands of a table's suspects."""
     spark, table = parcelled.sparkSession, plan.tables[index]
     own = parcelled.where(F.col("table") == index)
-    asked, gone = own.where(F.col("kind") == task_output.SUSPECT), None
+    asked, gone = own.where(F.col("kind") == task_output.LATE_CANDIDATES), None
     if deleted is not None and not table.keep_deletes:
         kept.callback(deleted.close)
         gone = deleted.of(table.layout.name)
     if table.numbered:
         # Of documents that are there their versions decide; what else their keys came with goes on with them.
-        stand = standing(asked, ranges.count, plan, table, None, gone)
-        return stand.unionAll(own.where(F.col("kind") == task_output.ELSEWHERE))
-    kept.callback(release, spark, tables[index])
-    rows = held(spark, tables[index], table, ranges.filter(table.layout.schema))
-    return standing(asked, ranges.count, plan, table, rows, gone)
+        stand = drop_late_events(asked, ranges.count, plan, table, None, gone)
+        return stand.unionAll(own.where(F.col("kind") == task_output.KEY_CHANGES))
+    kept.callback(release_reads, spark, tables[index])
+    rows = read_table_rows(spark, tables[index], table, ranges.filter(table.layout.schema))
+    return drop_late_events(asked, ranges.count, plan, table, rows, gone)
 
 
-def _looked_up(
+def _join_lookups(
     own: DataFrame,
     plan: BatchPlan,
     table: TablePlan,
@@ -204,68 +204,68 @@ def _looked_up(
     """Give the joins with a table that its events ask for; `spans` are set for one that keeps history."""
     spark = own.sparkSession
     if spans.count:
-        kept.callback(release, spark, tables[table.index])
-        yield _kept(histories(spark, tables[table.index], table, own, spans, plan.reducers), kept)
-    if not (table.recalls or table.patches):
+        kept.callback(release_reads, spark, tables[table.index])
+        yield _persist(update_histories(spark, tables[table.index], table, own, spans, plan.reducers), kept)
+    if not (table.needs_tombstone_lookup or table.patches):
         return
-    kinds = {row.kind for row in own.select("kind").where(F.col("kind").isin(*_ASKING)).distinct().collect()}
+    kinds = {row.kind for row in own.select("kind").where(F.col("kind").isin(*_LOOKUP_KINDS)).distinct().collect()}
     if not kinds:
         return
-    kept.callback(release, spark, tables[table.index])
-    rows = held(spark, tables[table.index], table)
-    if task_output.RECALL in kinds:
-        yield _kept(recalled(own.where(F.col("kind") == task_output.RECALL), table, rows), kept)
-    if task_output.PATCH in kinds:
-        moved = task_output.MOVED in kinds
-        yield _kept(patched(own, table, rows, moved=moved, dedup_column=plan.dedup_column), kept)
+    kept.callback(release_reads, spark, tables[table.index])
+    rows = read_table_rows(spark, tables[table.index], table)
+    if task_output.TOMBSTONES in kinds:
+        yield _persist(mark_deleted_rows(own.where(F.col("kind") == task_output.TOMBSTONES), table, rows), kept)
+    if task_output.UNAVAILABLE_ROWS in kinds:
+        moved = task_output.OLD_KEY_ROWS in kinds
+        yield _persist(fill_from_table(own, table, rows, moved=moved, dedup_column=plan.dedup_column), kept)
 
 
-def _tasks(spark: SparkSession, plan: BatchPlan) -> DataFrame:
+def _map_reduce(spark: SparkSession, plan: BatchPlan) -> DataFrame:
     count = len(plan.feed.shares)
-    mapped = spark.range(0, count, 1, max(1, count)).mapInArrow(map_task(plan), task_output.SCHEMA)
-    return _reduced(mapped, plan) if any(table.mode == "upsert" for table in plan.tables) else mapped
+    mapped = spark.range(0, count, 1, max(1, count)).mapInArrow(map_task(plan), task_output.OUTPUT_SCHEMA)
+    return _reduce(mapped, plan) if any(table.mode == "upsert" for table in plan.tables) else mapped
 
 
-def _reduced(parcelled: DataFrame, plan: BatchPlan, *, judged: bool = False) -> DataFrame:
+def _reduce(parcelled: DataFrame, plan: BatchPlan, *, judged: bool = False) -> DataFrame:
     reducer = F.pmod(F.col("bucket") + F.col("table"), F.lit(plan.reducers))
     shuffled = parcelled.repartitionById(plan.reducers, reducer).sortWithinPartitions("table", "bucket")
-    return shuffled.mapInArrow(reduce_task(plan, judged=judged), task_output.SCHEMA)
+    return shuffled.mapInArrow(reduce_task(plan, judged=judged), task_output.OUTPUT_SCHEMA)
 
 
-def _result(rows: Iterable[Row]) -> Result:
-    result = Result({}, [], [], Tally())
-    tally, open_tables, truncates = Tally(), set[int](), dict[int, tuple[Truncate, ...]]()
-    suspects, seen, deleted = defaultdict[int, list[KeyRanges]](list), list[Seen](), list[bytes]()
+def _read_result(rows: Iterable[Row]) -> JobResult:
+    result = JobResult({}, [], [], TaskMetrics())
+    tally, open_tables, truncates = TaskMetrics(), set[int](), dict[int, tuple[Truncate, ...]]()
+    suspects, seen, deleted = defaultdict[int, list[KeyRanges]](list), list[SourceProgress](), list[bytes]()
     for row in rows:
         payload = bytes(row.payload)
         if row.kind == task_output.FILE:
             result.files.setdefault(row.table, []).append(payload)
         elif row.kind == task_output.TRUNCATES:
             truncates[row.table] = (*truncates.get(row.table, ()), *pickle.loads(payload))  # noqa: S301
-        elif row.kind == task_output.DELETED:
+        elif row.kind == task_output.DELETED_KEYS:
             deleted.append(payload)
-        elif row.kind == task_output.SEEN:
+        elif row.kind == task_output.PROGRESS:
             seen.extend(pickle.loads(payload))  # noqa: S301
-        elif row.kind == task_output.ASIDE:
+        elif row.kind == task_output.LATE_RANGES:
             suspects[row.table].append(pickle.loads(payload))  # noqa: S301
-        elif row.kind == task_output.RANGES:
-            result.ranges.setdefault(row.table, []).append(task_output.value(payload))
-        elif row.kind == task_output.SPANS:
-            result.spans.setdefault(row.table, []).append(task_output.value(payload))
-        elif row.kind == task_output.OPEN:
+        elif row.kind == task_output.KEY_RANGES:
+            result.ranges.setdefault(row.table, []).append(task_output.unpack_value(payload))
+        elif row.kind == task_output.VERSION_RANGES:
+            result.spans.setdefault(row.table, []).append(task_output.unpack_value(payload))
+        elif row.kind == task_output.UNAVAILABLE_SEEN:
             open_tables.add(row.table)
-        elif row.kind == task_output.NEED:
+        elif row.kind == task_output.SCHEMA_CHANGE:
             result.needs.append(pickle.loads(payload))  # noqa: S301 - made by our own tasks
-        elif row.kind == task_output.LETTER:
+        elif row.kind == task_output.DEAD_LETTERS:
             result.letters.extend(pickle.loads(payload))  # noqa: S301
-        elif row.kind == task_output.TALLY:
+        elif row.kind == task_output.METRICS:
             tally += pickle.loads(payload)  # noqa: S301
     return attrs.evolve(
         result,
         tally=tally,
         open=frozenset(open_tables),
         truncates=truncates,
-        seen=together(seen),
+        seen=merge_progress(seen),
         suspects={index: KeyRanges.joined(parts) for index, parts in suspects.items()},
         deleted=tuple(deleted),
     )

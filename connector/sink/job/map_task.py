@@ -16,30 +16,30 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.types.nested_columns import batch_of
+from connector.iceberg.types.nested_columns import read_batch
 from connector.runtime.spark.python_workers import forget_archives
-from connector.sink.convert.decoder import Outcome, Run, decode
-from connector.sink.convert.key_change_headers import HEADER as OLD_KEY
-from connector.sink.convert.key_change_headers import NEW_KEY
-from connector.sink.destinations.iceberg.lookups.late_events import set_aside
-from connector.sink.fold.document_versions import settled
-from connector.sink.fold.unavailable_values import filled, needed
-from connector.sink.fold.watermarks import Seen, together
+from connector.sink.convert.decoder import ConsumerRecords, DecodedRecords, decode
+from connector.sink.convert.key_change_headers import NEW_KEY_HEADER
+from connector.sink.convert.key_change_headers import OLD_KEY_HEADER as OLD_KEY
+from connector.sink.destinations.iceberg.lookups.late_events import split_late_candidates
+from connector.sink.fold.document_versions import raise_winner_versions
+from connector.sink.fold.unavailable_values import fill_in_batch, find_needed_rows
+from connector.sink.fold.watermarks import SourceProgress, merge_progress
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import (
-    Folded,
-    Part,
-    by_bucket,
+    ChangeBatch,
+    FoldedChanges,
+    concat_small,
+    find_last_deletes,
     fold,
-    joined,
-    last_deletes,
     pack,
-    survivors,
+    select_rows_to_keep,
+    split_by_bucket,
     unpack,
 )
-from connector.sink.model.outlet import Writers
-from connector.sink.model.plan import BatchPlan, Letter, TablePlan, Tally
-from connector.sink.model.task_output import Parcel, Task
+from connector.sink.model.outlet import TaskWriter
+from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan, TaskMetrics
+from connector.sink.model.task_output import Task, TaskOutput
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered before they are folded, and handed on if still more than half."""
@@ -52,16 +52,16 @@ def map_task(plan: BatchPlan) -> Task:
     """Give the map task: numbers of shares of the batch's offsets -> parcels."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from task_output.sent(mapped(batches))
+        yield from task_output.to_batches(mapped(batches))
         forget_archives()
 
-    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[Parcel]:
-        work, follows = _Mapping(plan), plan.outlet.follows_keys
-        headers = (OLD_KEY if plan.patches or follows else None, NEW_KEY if follows else None)
+    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
+        work, follows = _MapTask(plan), plan.outlet.follows_keys
+        headers = (OLD_KEY if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    yield from work.take(Run.of(chunk, *headers))
+                    yield from work.take(ConsumerRecords.of(chunk, *headers))
         yield from work.finish()
 
     return task
@@ -74,112 +74,114 @@ def reduce_task(plan: BatchPlan, *, judged: bool = False) -> Task:
     """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from task_output.sent(reduced(batches))
+        yield from task_output.to_batches(reduced(batches))
         forget_archives()
 
-    def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[Parcel]:
-        work = _Reducing(plan, judged=judged)
+    def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
+        work = _ReduceTask(plan, judged=judged)
         for batch in batches:
-            for kind, table, bucket, payload in task_output.rows(batch):
-                if kind in (task_output.CHANGES, task_output.ELSEWHERE):
+            for kind, table, bucket, payload in task_output.read_rows(batch):
+                if kind in (task_output.CHANGES, task_output.KEY_CHANGES):
                     yield from work.take(kind, table, bucket, payload)
                 else:
-                    yield Parcel(kind, payload.to_pybytes(), table, bucket)
+                    yield TaskOutput(kind, payload.to_pybytes(), table, bucket)
         yield from work.finish()
 
     return task
 
 
-def _label(plan: BatchPlan) -> str:
+def _task_label(plan: BatchPlan) -> str:
     context = TaskContext.get()
     return f"{plan.label}-{context.partitionId():05d}" if context else plan.label
 
 
-def _folded(parts: list[Part], table: TablePlan) -> Folded:
-    return filled(fold(parts, table.identity), table.layout.keys, by_date=table.history)
+def _fold_changes(parts: list[ChangeBatch], table: TablePlan) -> FoldedChanges:
+    return fill_in_batch(fold(parts, table.identity), table.layout.keys, by_date=table.history)
 
 
-def _survivors(parts: list[Part], table: TablePlan, *, last: bool = False) -> list[Part]:
+def _compact_changes(parts: list[ChangeBatch], table: TablePlan, *, last: bool = False) -> list[ChangeBatch]:
     """Fold; `last` keeps the last row of deleted keys too, which other keys' rows may need."""
-    folded = _folded(joined(parts), table)
-    also = last_deletes(parts) if table.tombstones == "delete" else np.zeros(0, np.int64)
+    folded = _fold_changes(concat_small(parts), table)
+    also = find_last_deletes(parts) if table.tombstones == "delete" else np.zeros(0, np.int64)
     more = table.patches or last
-    more_of = np.union1d(also, needed(folded, table.layout.keys)) if more else also
-    return survivors(folded, table.identity, more_of, numbered=table.numbered)
+    more_of = np.union1d(also, find_needed_rows(folded, table.layout.keys)) if more else also
+    return select_rows_to_keep(folded, table.identity, more_of, numbered=table.numbered)
 
 
-def _parted(folded: Folded, table: TablePlan, *, judged: bool) -> tuple[Folded | None, Part | None]:
+def _parted(
+    folded: FoldedChanges, table: TablePlan, *, judged: bool
+) -> tuple[FoldedChanges | None, ChangeBatch | None]:
     """Part what may be late from the rest; of documents that there are their versions tell."""
-    aside: Part | None = None
-    rest: Folded | None = folded
+    aside: ChangeBatch | None = None
+    rest: FoldedChanges | None = folded
     if not judged and (table.remembers or not table.numbered):
-        rest, aside = set_aside(folded, table.layout.keys)
-    return settled(rest, table.layout.keys) if rest is not None and table.numbered else rest, aside
+        rest, aside = split_late_candidates(folded, table.layout.keys)
+    return raise_winner_versions(rest, table.layout.keys) if rest is not None and table.numbered else rest, aside
 
 
-def _rows(outcome: Outcome) -> Counter[int]:
+def _count_rows(outcome: DecodedRecords) -> Counter[int]:
     rows: Counter[int] = Counter()
     for index, part in zip(outcome.tables, outcome.parts, strict=True):
         rows[index] += len(part)
     return rows
 
 
-class _Mapping:
+class _MapTask:
     """The state of one map task."""
 
     def __init__(self, plan: BatchPlan) -> None:
         self._plan = plan
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[ChangeBatch]] = {}
         self._waiting_bytes = 0
-        self._writers: Writers | None = None
-        self._tally = Tally()
-        self._letters: list[Letter] = []
-        self._seen: tuple[Seen, ...] = ()
+        self._writers: TaskWriter | None = None
+        self._tally = TaskMetrics()
+        self._letters: list[DeadLetterRef] = []
+        self._seen: tuple[SourceProgress, ...] = ()
         self._blocked = False
         self._moving: set[int] = set()
 
-    def take(self, run: Run) -> Iterator[Parcel]:
+    def take(self, run: ConsumerRecords) -> Iterator[TaskOutput]:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
         outcome = decode(run, self._plan)
         counts = (len(outcome.faults), outcome.tombstones, outcome.ignored, len(outcome.truncates), outcome.nulled)
-        more = (outcome.drift, _rows(outcome), run.size_bytes)
-        self._tally += Tally(len(run.offset), *counts, *more, untold=outcome.untold, late=outcome.late)
+        more = (outcome.drift, _count_rows(outcome), run.size_bytes)
+        self._tally += TaskMetrics(len(run.offset), *counts, *more, untold=outcome.untold, late=outcome.late)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
-            self._letters.append(Letter(run.topic, run.partition, offset, fault.stage, fault.reason))
+            self._letters.append(DeadLetterRef(run.topic, run.partition, offset, fault.stage, fault.reason))
         for index in sorted({each.table for each in outcome.truncates if each.table >= 0}):
-            yield Parcel.of(
+            yield TaskOutput.of(
                 task_output.TRUNCATES, tuple(each for each in outcome.truncates if each.table == index), index
             )
         for need in outcome.needs:
             self._blocked = True
-            yield Parcel.of(task_output.NEED, need)
+            yield TaskOutput.of(task_output.SCHEMA_CHANGE, need)
         if not self._blocked:
-            self._seen = together((*self._seen, *outcome.seen))
+            self._seen = merge_progress((*self._seen, *outcome.seen))
             for index, part in zip(outcome.tables, outcome.parts, strict=True):
                 yield from self._changes(self._plan.tables[index], part, run)
             if self._waiting_bytes > CHUNK_BYTES:
-                yield from self._made_room()
+                yield from self._spill()
 
-    def finish(self) -> Iterator[Parcel]:
+    def finish(self) -> Iterator[TaskOutput]:
         """Hand on what is left, and the counts."""
         if not self._blocked:
             many = len(self._parts) >= MANY_TABLES
             for index, parts in list(self._parts.items()):
                 # Few rows are folded once, where those of all tasks meet.
                 few = many and sum(map(len, parts)) < FEW_ROWS
-                yield from self._handed_on(self._plan.tables[index], as_is=few)
+                yield from self._emit(self._plan.tables[index], as_is=few)
         if self._writers is not None:
             yield from self._writers.close()
-        yield Parcel.of(task_output.TALLY, self._tally)
+        yield TaskOutput.of(task_output.METRICS, self._tally)
         if self._seen:
-            yield Parcel.of(task_output.SEEN, self._seen)
+            yield TaskOutput.of(task_output.PROGRESS, self._seen)
         if self._letters:
-            yield Parcel.of(task_output.LETTER, self._letters)
+            yield TaskOutput.of(task_output.DEAD_LETTERS, self._letters)
 
-    def _changes(self, table: TablePlan, part: Part, run: Run) -> Iterator[Parcel]:
+    def _changes(self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords) -> Iterator[TaskOutput]:
         if self._writers is None:
-            self._writers = self._plan.outlet.open(self._plan, _label(self._plan))
+            self._writers = self._plan.outlet.open(self._plan, _task_label(self._plan))
         if table.mode == "append":
             yield from self._writers.append(table, part)
             return
@@ -190,64 +192,66 @@ class _Mapping:
         self._parts.setdefault(table.index, []).append(part)
         self._waiting_bytes += part.size_bytes
 
-    def _made_room(self) -> Iterator[Parcel]:
+    def _spill(self) -> Iterator[TaskOutput]:
         """Fold all that waits, and hand it on where that leaves too much."""
         for index, parts in self._parts.items():
-            parts[:] = _survivors(parts, self._plan.tables[index], last=index in self._moving)
+            parts[:] = _compact_changes(parts, self._plan.tables[index], last=index in self._moving)
         self._waiting_bytes = sum(part.size_bytes for parts in self._parts.values() for part in parts)
         if self._waiting_bytes > CHUNK_BYTES // 2:
             for index in list(self._parts):
-                yield from self._handed_on(self._plan.tables[index], as_is=True)
+                yield from self._emit(self._plan.tables[index], as_is=True)
             self._waiting_bytes = 0
 
-    def _handed_on(self, table: TablePlan, *, as_is: bool = False) -> Iterator[Parcel]:
+    def _emit(self, table: TablePlan, *, as_is: bool = False) -> Iterator[TaskOutput]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        for part in joined(parts) if as_is else _survivors(parts, table, last=table.index in self._moving):
-            for bucket, piece in by_bucket(part, keys, table.buckets):
-                yield Parcel(task_output.CHANGES, pack(piece), table.index, bucket)
+        for part in concat_small(parts) if as_is else _compact_changes(parts, table, last=table.index in self._moving):
+            for bucket, piece in split_by_bucket(part, keys, table.buckets):
+                yield TaskOutput(task_output.CHANGES, pack(piece), table.index, bucket)
 
 
-class _Reducing:
+class _ReduceTask:
     """The state of one reduce task: the parts of the bucket at hand, and what is being written."""
 
     def __init__(self, plan: BatchPlan, *, judged: bool) -> None:
         self._plan, self._is_judged = plan, judged
         self._at: tuple[int, int] | None = None
-        self._parts: list[Part] = []
+        self._parts: list[ChangeBatch] = []
         self._elsewhere: list[bytes] = []
-        self._writers: Writers | None = None
+        self._writers: TaskWriter | None = None
 
-    def take(self, kind: str, table: int, bucket: int, payload: pa.Buffer) -> Iterator[Parcel]:
+    def take(self, kind: str, table: int, bucket: int, payload: pa.Buffer) -> Iterator[TaskOutput]:
         """Gather the parts of one bucket, and other keys of theirs; write the one before when the next begins."""
         if self._at != (table, bucket):
             yield from self._write()
             self._at = (table, bucket)
-        if kind == task_output.ELSEWHERE:
+        if kind == task_output.KEY_CHANGES:
             self._elsewhere.append(payload.to_pybytes())
             return
         self._parts.append(unpack(payload, self._plan.tables[table].layout.rows))
 
-    def finish(self) -> Iterator[Parcel]:
+    def finish(self) -> Iterator[TaskOutput]:
         """Write the last bucket, and hand on what there is to say of all."""
         yield from self._write()
         if self._writers is not None:
             yield from self._writers.close()
 
-    def _write(self) -> Iterator[Parcel]:
+    def _write(self) -> Iterator[TaskOutput]:
         parts, elsewhere = self._parts, self._elsewhere
         self._parts, self._elsewhere = [], []
         if self._at is None or not parts:
             return
-        table, bucket, parts = self._plan.tables[self._at[0]], self._at[1], joined(parts)
-        folded, aside = _parted(_folded(parts, table), table, judged=self._is_judged)
+        table, bucket, parts = self._plan.tables[self._at[0]], self._at[1], concat_small(parts)
+        folded, aside = _parted(_fold_changes(parts, table), table, judged=self._is_judged)
         if aside is not None:
-            yield from (Parcel(task_output.ELSEWHERE, payload, table.index, bucket) for payload in elsewhere)
-            yield Parcel(task_output.SUSPECT, pack(aside), table.index, bucket)
+            yield from (TaskOutput(task_output.KEY_CHANGES, payload, table.index, bucket) for payload in elsewhere)
+            yield TaskOutput(task_output.LATE_CANDIDATES, pack(aside), table.index, bucket)
             suspects = aside.take(np.flatnonzero(aside.suspect))
-            yield Parcel.of(task_output.ASIDE, KeyRanges.of(batch_of(suspects.rows, table.layout.keys)), table.index)
+            yield TaskOutput.of(
+                task_output.LATE_RANGES, KeyRanges.of(read_batch(suspects.rows, table.layout.keys)), table.index
+            )
         if folded is None:
             return
         if self._writers is None:
-            self._writers = self._plan.outlet.open(self._plan, _label(self._plan))
+            self._writers = self._plan.outlet.open(self._plan, _task_label(self._plan))
         yield from self._writers.upsert(table, folded, elsewhere)

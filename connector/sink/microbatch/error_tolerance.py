@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from connector.errors import FatalError
 from connector.settings import ErrorSettings
-from connector.sink.model.plan import Tally
+from connector.sink.model.plan import TaskMetrics
 
-RATIO_FROM = 100
+MIN_DEAD_FOR_RATIO = 100
 """A ratio says something only above so many dead records in a batch."""
 
 
-class Limits:
+class ErrorTolerance:
     """Counts dead records over a run; the rules are `errors.tolerance` and `errors.deadletterqueue.limit.*`."""
 
     def __init__(self, settings: ErrorSettings) -> None:
@@ -19,11 +19,11 @@ class Limits:
         self._total = 0
 
     @property
-    def room(self) -> int:
+    def remaining(self) -> int:
         """How many more records may be dead before the total is reached."""
         return max(0, self._settings.max_total - self._total) if self._settings.tolerance == "all" else 0
 
-    def check(self, letters: int, tally: Tally) -> None:
+    def check(self, letters: int, tally: TaskMetrics) -> None:
         """Refuse a batch with too many dead records; nothing of it has been committed then.
 
         Raises:
@@ -32,18 +32,16 @@ class Limits:
         if not tally.dead:
             return
         if self._settings.tolerance == "none":
-            raise FatalError(
-                f"{tally.dead} records of a batch cannot be used, and errors.tolerance is none; {_WAY_OUT}"
-            )
-        if tally.dead > self.room or letters < tally.dead:
+            raise FatalError(f"{tally.dead} records of a batch cannot be used, and errors.tolerance is none; {_REMEDY}")
+        if tally.dead > self.remaining or letters < tally.dead:
             raise FatalError(
                 f"{self._total + tally.dead} dead letters in this run: more than errors.deadletterqueue.limit.total, "
-                f"which is {self._settings.max_total}; {_WAY_OUT}"
+                f"which is {self._settings.max_total}; {_REMEDY}"
             )
-        if tally.dead > RATIO_FROM and tally.dead > self._settings.max_ratio * tally.events:
+        if tally.dead > MIN_DEAD_FOR_RATIO and tally.dead > self._settings.max_ratio * tally.events:
             raise FatalError(
                 f"{tally.dead} of {tally.events} records of a batch are dead letters: more than "
-                f"errors.deadletterqueue.limit.ratio, which is {self._settings.max_ratio}; {_WAY_OUT}"
+                f"errors.deadletterqueue.limit.ratio, which is {self._settings.max_ratio}; {_REMEDY}"
             )
 
     def passed(self, dead: int) -> None:
@@ -51,4 +49,4 @@ class Limits:
         self._total += dead
 
 
-_WAY_OUT = "nothing of the batch was committed; look at the reasons in the log and the topic, or raise the limit"
+_REMEDY = "nothing of the batch was committed; look at the reasons in the log and the topic, or raise the limit"

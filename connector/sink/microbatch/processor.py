@@ -15,38 +15,38 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
-from connector.iceberg.commit.ancestry import Noted
-from connector.iceberg.commit.kafka_position import Position, TopicPartition
+from connector.iceberg.commit.ancestry import StoredCommit
+from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
 from connector.iceberg.state.offsets_table import OffsetsTable
-from connector.kafka.admin import Cluster, Topic
-from connector.kafka.consumer import feed
-from connector.kafka.consumer_group import Group
-from connector.kafka.dlq.writer import DeadLetters, Place, place_of
-from connector.runtime.retry import retried
+from connector.kafka.admin import KafkaAdmin, TopicInfo
+from connector.kafka.consumer import assign_ranges
+from connector.kafka.consumer_group import ConsumerGroup
+from connector.kafka.dlq.writer import DeadLetterWriter, RecordCoordinates, record_coordinates
+from connector.runtime.retry import call_with_retries
 from connector.settings import SinkSettings
 from connector.sink.convert.routing import FieldRoutes
-from connector.sink.fold.watermarks import GROWN, Seen
-from connector.sink.job.job import Result, buckets, reducers, run
-from connector.sink.microbatch.error_tolerance import Limits
-from connector.sink.microbatch.start_offsets import check_same
-from connector.sink.microbatch.task_shares import Shares
+from connector.sink.fold.watermarks import GROWN_PARTITION, SourceProgress
+from connector.sink.job.job import JobResult, count_buckets, count_reducers, run_job
+from connector.sink.microbatch.error_tolerance import ErrorTolerance
+from connector.sink.microbatch.start_offsets import check_topic_id
+from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.microbatch.transactions import Transactions
-from connector.sink.model.destination import Destinations, Landed, Landing
-from connector.sink.model.micro_batch import Batch
-from connector.sink.model.plan import BatchPlan, Letter, TablePlan
-from connector.sink.model.truncate_scope import Cuts, Sources, cuts_of, told_by
+from connector.sink.model.destination import Committer, TableCommit, TableRegistry
+from connector.sink.model.micro_batch import MicroBatch
+from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
+from connector.sink.model.truncate_scope import TableSources, TruncateScope, find_source_columns, scope_truncates
 from connector.sink.model.truncates import Truncate
-from serde.events.source_positions import one_log
+from serde.events.source_positions import strip_log_name
 
 MAX_ROUNDS = 8
 """A job runs again after tables were created or evolved for it; each round brings in every shape seen so far."""
 
-SHOWN_LETTERS = 10
+LOGGED_DEAD_LETTERS = 10
 """Dead letters per batch that the log shows one by one; all of them are in the topic."""
 
 
 @attrs.frozen
-class Report:
+class BatchReport:
     """What became of a batch, for logs and progress; `tables` has each table that changed, by name.
 
     `nulled` values could not be converted; `drift` counts, per table and run, fields in which events and table differ.
@@ -56,12 +56,12 @@ class Report:
     batch: int
     events: int
     seconds: float
-    tables: Mapping[str, Landed]
+    tables: Mapping[str, TableCommit]
     dead_letters: int
     tombstones: int
     ignored: int
     end: Mapping[TopicPartition, int]
-    position: Position
+    position: KafkaOffsets
     nulled: int = 0
     drift: Mapping[str, int] = attrs.field(factory=dict)
     late: int = 0
@@ -77,20 +77,20 @@ class Report:
         return result
 
 
-class Batches:
+class BatchProcessor:
     """Carries batches out for one sink, one after the other."""
 
     def __init__(
         self,
         spark: SparkSession,
         settings: SinkSettings,
-        targets: Destinations,
-        landing: Landing,
+        targets: TableRegistry,
+        landing: Committer,
         offsets: OffsetsTable,
-        cluster: Cluster,
-        letters: DeadLetters,
-        group: Group,
-        position: Position,
+        cluster: KafkaAdmin,
+        letters: DeadLetterWriter,
+        group: ConsumerGroup,
+        position: KafkaOffsets,
     ) -> None:
         """Begin at `position`; `transactions` is None where batches may cut them."""
         self._spark = spark
@@ -98,9 +98,9 @@ class Batches:
         self._cluster, self._letters, self._group = cluster, letters, group
         told = settings.kafka.transactions
         self.transactions = Transactions(spark, told) if told.topic else None
-        self._limits = Limits(settings.errors)
-        self._shares = Shares()
-        self._dead = set[Place]()
+        self._limits = ErrorTolerance(settings.errors)
+        self._shares = TableShares()
+        self._dead = set[RecordCoordinates]()
         self._parallelism = spark.sparkContext.defaultParallelism
         self._log = structlog.get_logger()
         self._beside = ThreadPoolExecutor(1, "offsets")
@@ -108,7 +108,7 @@ class Batches:
         self._untold = False
         self.position = position
 
-    def process(self, batch: Batch) -> Report:
+    def process(self, batch: MicroBatch) -> BatchReport:
         """Bring a batch into its tables.
 
         Raises:
@@ -119,10 +119,10 @@ class Batches:
         began = time.monotonic()
         batch, transaction = self._whole(batch)
         if transaction is not None and not batch.events:
-            return Report(batch.id, 0, time.monotonic() - began, {}, 0, 0, 0, batch.end, self.position)
+            return BatchReport(batch.id, 0, time.monotonic() - began, {}, 0, 0, 0, batch.end, self.position)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
         self._dead = set()
-        report = retried(lambda: self._attempt(batch, position), self._settings.errors)
+        report = call_with_retries(lambda: self._attempt(batch, position), self._settings.errors)
         self._limits.passed(report.dead_letters)
         self.position = position
         self._settled()
@@ -148,25 +148,27 @@ class Batches:
         if settling is not None:
             settling.result()
 
-    def _settle(self, report: Report, tables: Mapping[str, Noted]) -> None:
+    def _settle(self, report: BatchReport, tables: Mapping[str, StoredCommit]) -> None:
         """Save a batch's offsets, beside the next batch's job: the tables' own summaries already hold them."""
-        retried(lambda: self._offsets.save(report.position, tables), self._settings.errors)
+        call_with_retries(lambda: self._offsets.save(report.position, tables), self._settings.errors)
         problem = self._group.follow(report.end)
         if problem:
             self._log.warning(problem)
         if self._targets.deleted_keys is not None:
             try:
-                self._targets.deleted_keys.tidy()
+                self._targets.deleted_keys.clean_up()
             except ConnectorError as error:
                 self._log.warning("the table of deleted keys is tidied later", reason=str(error))
 
-    def _whole(self, batch: Batch) -> tuple[Batch, str | None]:
+    def _whole(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
         """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
         if self.transactions is None:
             return batch, None
         transactions = self.transactions
         told = self._settings.errors
-        whole = retried(lambda: transactions.whole(batch, self.plan(transactions.unread(batch))[0]), told)
+        whole = call_with_retries(
+            lambda: transactions.whole(batch, self.plan(transactions.find_unread(batch))[0]), told
+        )
         return whole.batch, whole.transaction
 
     @property
@@ -174,13 +176,13 @@ class Batches:
         """Whether a part of what was held back of transactions need not be waited for any longer."""
         return self.transactions is not None and self.transactions.overdue
 
-    def _end_position(self, batch: Batch) -> Position:
+    def _end_position(self, batch: MicroBatch) -> KafkaOffsets:
         unknown = [topic for topic in batch.topics if not self.position.topic_ids.get(topic)]
-        found: dict[str, Topic] = retried(lambda: self._cluster.topics(unknown), self._settings.errors)
+        found: dict[str, TopicInfo] = call_with_retries(lambda: self._cluster.topics(unknown), self._settings.errors)
         ids = {name: topic.id for name, topic in found.items()}
-        return self.position.advanced(Position(self.position.cluster_id, ids, batch.end))
+        return self.position.advance(KafkaOffsets(self.position.cluster_id, ids, batch.end))
 
-    def _attempt(self, batch: Batch, position: Position) -> Report:
+    def _attempt(self, batch: MicroBatch, position: KafkaOffsets) -> BatchReport:
         plan, names, result = self._run(batch)
         with result.kept:
             try:
@@ -190,7 +192,7 @@ class Batches:
                 raise
             return self._landed(batch, plan, names, result, position)
 
-    def _check_topics(self, batch: Batch, position: Position) -> None:
+    def _check_topics(self, batch: MicroBatch, position: KafkaOffsets) -> None:
         """Compare the topics' ids once all is read: an id never comes back, so what was read is of those topics.
 
         Raises:
@@ -201,28 +203,30 @@ class Batches:
         for name in batch.topics:
             if name not in found:
                 raise RetriableError(f"topic {name} is gone while it is read")
-            check_same(found[name], position.topic_ids.get(name, ""))
+            check_topic_id(found[name], position.topic_ids.get(name, ""))
 
-    def _landed(self, batch: Batch, plan: BatchPlan, names: list[str], result: Result, position: Position) -> Report:
+    def _landed(
+        self, batch: MicroBatch, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
+    ) -> BatchReport:
         if result.tally.truncates and not self._settings.table.truncate:
             self._log.warning("truncates are ignored; see truncate.enabled", batch=batch.id)
         # A batch that is tried again does not write its letters again.
-        fresh = [letter for letter in result.letters if place_of(letter) not in self._dead]
+        fresh = [letter for letter in result.letters if record_coordinates(letter) not in self._dead]
         try:
             self._limits.check(len(result.letters), result.tally)
             self._letters.write(fresh)
         except ConnectorError:
             self._landing.discard(names, result)
             raise
-        self._dead.update(map(place_of, fresh))
+        self._dead.update(map(record_coordinates, fresh))
         self._shares.note(names, result.tally)
         self._tell(result, fresh)
         tally = result.tally
         for index, field in tally.drift:
-            self._targets.drifted(names[index], (field,))
+            self._targets.record_drift(names[index], (field,))
         done = self._landing.land(plan, names, result, position)
         drift = {self._targets.label(name): len(fields) for name, fields in self._targets.drift.items()}
-        return Report(
+        return BatchReport(
             batch=batch.id,
             events=tally.events,
             seconds=0.0,
@@ -238,7 +242,7 @@ class Batches:
             size_bytes=tally.size_bytes,
         )
 
-    def _tell(self, result: Result, fresh: Sequence[Letter]) -> None:
+    def _tell(self, result: JobResult, fresh: Sequence[DeadLetterRef]) -> None:
         if result.tally.late:
             self._log.warning("changes are left out that are older than what their tables hold", keys=result.tally.late)
         if result.tally.untold and not self._untold:
@@ -248,17 +252,17 @@ class Batches:
                 "and neither their position nor a date more precise than a second is known; said once",
                 rows=result.tally.untold,
             )
-        for letter in fresh[:SHOWN_LETTERS]:
+        for letter in fresh[:LOGGED_DEAD_LETTERS]:
             place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
             self._log.warning("dead letter", record=place, stage=letter.stage, reason=letter.reason)
 
-    def _run(self, batch: Batch) -> tuple[BatchPlan, list[str], Result]:
-        cuts: dict[str, Cuts] = {}
+    def _run(self, batch: MicroBatch) -> tuple[BatchPlan, list[str], JobResult]:
+        cuts: dict[str, TruncateScope] = {}
         for _ in range(MAX_ROUNDS):
             plan, names = self.plan(batch, cuts)
             with self._targets.reading(*names):
-                result = run(self._spark, plan, self._targets.tables(names), self._targets.deleted_keys)
-            fresh = self._fresh_cuts(plan, names, result)
+                result = run_job(self._spark, plan, self._targets.tables(names), self._targets.deleted_keys)
+            fresh = self._find_new_truncates(plan, names, result)
             if result.ready and not fresh:
                 return plan, names, result
             cuts |= {names[index]: cut for index, cut in fresh.items()}
@@ -267,10 +271,10 @@ class Batches:
             self._landing.discard(names, result)
             for index in result.open:
                 self._targets.patch(names[index])
-            self._targets.satisfy(result.needs)
+            self._targets.apply_schema_changes(result.needs)
         raise FatalError(f"batch {batch.id}: tables could not be made ready for its events; the log tells which")
 
-    def _fresh_cuts(self, plan: BatchPlan, names: list[str], result: Result) -> dict[int, Cuts]:
+    def _find_new_truncates(self, plan: BatchPlan, names: list[str], result: JobResult) -> dict[int, TruncateScope]:
         """Decide what truncates empty that the job did not know of, by index of their table."""
         if not self._settings.table.truncate:
             return {}
@@ -279,11 +283,11 @@ class Batches:
             table, name = plan.tables[index], names[index]
             if table.mode != "upsert" or table.history:
                 self._log.warning("a truncate changes nothing in a table that keeps every row", table=name)
-            elif table.cuts == Cuts():
+            elif table.cuts == TruncateScope():
                 sources = self.sources(plan, table, name, result.seen, truncates)
                 events = self._settings.events
-                columns = told_by(table.layout.columns.names, events.add_fields, events.add_fields_prefix)
-                found[index] = cuts_of(truncates, sources, columns, events.add_fields_prefix)
+                columns = find_source_columns(table.layout.columns.names, events.add_fields, events.add_fields_prefix)
+                found[index] = scope_truncates(truncates, sources, columns, events.add_fields_prefix)
                 for source in found[index].refused:
                     self._log.warning(
                         "a truncate is refused: rows of its source are not told apart", table=name, source=source
@@ -291,24 +295,29 @@ class Batches:
         return found
 
     def sources(
-        self, plan: BatchPlan, table: TablePlan, name: str, seen: Iterable[Seen], truncates: Iterable[Truncate]
-    ) -> Sources:
+        self,
+        plan: BatchPlan,
+        table: TablePlan,
+        name: str,
+        seen: Iterable[SourceProgress],
+        truncates: Iterable[Truncate],
+    ) -> TableSources:
         """Give what is known of where a table's rows are from, with what was seen now and truncates of it."""
         known = {
-            one_log(source)
+            strip_log_name(source)
             for (_, partition), marks in table.watermarks.items()
-            if partition != GROWN
+            if partition != GROWN_PARTITION
             for source in marks
         }
-        come = {one_log(source) for one in seen if one.table == table.index for source in one.marks}
+        come = {strip_log_name(source) for one in seen if one.table == table.index for source in one.marks}
         truncated = {each.source for each in truncates}
         routed = plan.routing is not None
         read = {topic for topic, _ in (*self.position.offsets, *plan.ranks)}
         topics = set() if routed else {topic for topic, own in self._targets.find(read).items() if own == name}
         all_known = table.dated and (table.base is None or bool(table.watermarks))
-        return Sources(frozenset(known | come | truncated), frozenset(topics), all_known, routed)
+        return TableSources(frozenset(known | come | truncated), frozenset(topics), all_known, routed)
 
-    def plan(self, batch: Batch, cuts: Mapping[str, Cuts] | None = None) -> tuple[BatchPlan, list[str]]:
+    def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
         """Give the plan of the next job, and the names of its tables by index."""
         routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
         names = sorted(set(routes.values())) or self._targets.routed()
@@ -316,13 +325,13 @@ class Batches:
         by_topic = {topic: index[name] for topic, name in routes.items()}
         rule = self._settings.table
         routing = None if rule.routes is None else FieldRoutes(rule.routes, index, dict(self._targets.refused_tables))
-        writers = reducers(batch.events, self._parallelism)
+        writers = count_reducers(batch.events, self._parallelism)
         expected = self._shares.expected(batch, names, by_topic, routing)
         tables = tuple(
             attrs.evolve(
                 self._targets.plan(name, i, batch.start),
-                cuts=(cuts or {}).get(name, Cuts()),
-                buckets=buckets(expected[i], writers),
+                cuts=(cuts or {}).get(name, TruncateScope()),
+                buckets=count_buckets(expected[i], writers),
             )
             for name, i in index.items()
         )
@@ -337,10 +346,12 @@ class Batches:
             routes=by_topic,
             refused=dict(self._targets.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
-            feed=feed(self._settings.kafka, batch.start, batch.end, self._parallelism, mixed=routing is not None),
+            feed=assign_ranges(
+                self._settings.kafka, batch.start, batch.end, self._parallelism, mixed=routing is not None
+            ),
             outlet=self._targets.outlet,
             reducers=writers,
-            max_letters=self._limits.room,
+            max_letters=self._limits.remaining,
             routing=routing,
             case_insensitive=rule.case_insensitive,
             record_keys=rule.keys.mode == "record_key",

@@ -10,39 +10,43 @@ import structlog
 from confluent_kafka import Message
 
 from connector.errors import ConnectorError
-from connector.iceberg.commit.kafka_position import Position, TopicPartition
-from connector.kafka.record_lookup import Records
+from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.kafka.record_lookup import RecordReader
 from connector.settings import KafkaSettings
-from connector.sink.convert.decoder import Run, decode
-from connector.sink.model.plan import BatchPlan, Need
+from connector.sink.convert.decoder import ConsumerRecords, decode
+from connector.sink.model.plan import BatchPlan, SchemaChange
 
-SAMPLE = 20
+SAMPLE_RECORDS = 20
 """Records read at the start of each topic-partition; one more is read at its end, for the newest schema."""
 
 SAMPLE_BYTES = 1024**2
 """No more records of a topic-partition are read once they are this large."""
 
-MAX_PARTITIONS = 200
+MAX_SAMPLED_PARTITIONS = 200
 
 
-def shapes(kafka: KafkaSettings, plan: BatchPlan, position: Position, ends: Position) -> list[Need]:
+def sample_schemas(
+    kafka: KafkaSettings, plan: BatchPlan, position: KafkaOffsets, ends: KafkaOffsets
+) -> list[SchemaChange]:
     """Give the needs of sampled records, oldest shapes first; none when sampling fails (the batch will tell)."""
     waiting = [at for at, end in sorted(ends.offsets.items()) if end > position.offsets.get(at, end)]
     try:
-        with Records(kafka) as records:
-            chosen = waiting[:MAX_PARTITIONS]
-            oldest = records.first({at: position.offsets[at] for at in chosen}, SAMPLE, SAMPLE_BYTES)
+        with RecordReader(kafka) as records:
+            chosen = waiting[:MAX_SAMPLED_PARTITIONS]
+            oldest = records.first({at: position.offsets[at] for at in chosen}, SAMPLE_RECORDS, SAMPLE_BYTES)
             newest = records.first({at: ends.offsets[at] - 1 for at in chosen if _is_long(at, position, ends)}, 1)
-        runs = [_run(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
+        runs = [_to_records(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
         return [need for run in runs for need in decode(run, plan).needs]
     except ConnectorError as error:
         structlog.get_logger().info("no samples", reason=str(error))
         return []
 
 
-def _is_long(at: TopicPartition, position: Position, ends: Position) -> bool:
-    return ends.offsets[at] - position.offsets[at] > SAMPLE
+def _is_long(at: TopicPartition, position: KafkaOffsets, ends: KafkaOffsets) -> bool:
+    return ends.offsets[at] - position.offsets[at] > SAMPLE_RECORDS
 
 
-def _run(at: TopicPartition, messages: list[Message]) -> Run:
-    return Run.of_records(at, [(message.offset() or 0, message.key(), message.value()) for message in messages])
+def _to_records(at: TopicPartition, messages: list[Message]) -> ConsumerRecords:
+    return ConsumerRecords.of_records(
+        at, [(message.offset() or 0, message.key(), message.value()) for message in messages]
+    )

@@ -13,30 +13,30 @@ import numpy as np
 from connector.iceberg.commit.kafka_position import TopicPartition
 from serde.arrays import Ints
 
-EVENT_BYTES = 1_000
+DEFAULT_EVENT_BYTES = 1_000
 """What an event is taken to weigh where none was seen."""
 
-LOOKS, LOOKED_AT = 9, 8
+SAMPLES_PER_PARTITION, SAMPLED_PARTITIONS = 9, 8
 """At how many events of a topic-partition is looked, and at how many topic-partitions: those with most events."""
 
-_FADING = 0.5
+_DECAY = 0.5
 """How much the batches before count beside the last one."""
 
-_CAUTION = 10.0
+_SAFETY_FACTOR = 10.0
 """How much larger than those before events may be without a look."""
 
 Offsets = Mapping[TopicPartition, int]
-Look = Callable[[Mapping[TopicPartition, Sequence[int]]], Mapping[TopicPartition, Sequence[float]]]
+SizeSampler = Callable[[Mapping[TopicPartition, Sequence[int]]], Mapping[TopicPartition, Sequence[float]]]
 """Offsets -> bytes per offset there, of the topic-partitions that tell."""
 
 
-class Cuts:
+class ByteLimit:
     """Cuts ranges into batches; it learns the size of events from each."""
 
-    def __init__(self, max_bytes: int, look: Look = lambda _: {}) -> None:
-        """Begin with events of `EVENT_BYTES`, until others are seen."""
+    def __init__(self, max_bytes: int, look: SizeSampler = lambda _: {}) -> None:
+        """Begin with events of `DEFAULT_EVENT_BYTES`, until others are seen."""
         self._max_bytes, self._look = max_bytes, look
-        self._events, self._bytes = 1.0, float(EVENT_BYTES)
+        self._events, self._bytes = 1.0, float(DEFAULT_EVENT_BYTES)
         self._noted = False
 
     def end(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
@@ -55,8 +55,8 @@ class Cuts:
     def note(self, events: int, size_bytes: int) -> None:
         """Take note of a batch that was read."""
         if events and size_bytes:
-            self._events = self._events * _FADING + events
-            self._bytes = self._bytes * _FADING + size_bytes
+            self._events = self._events * _DECAY + events
+            self._bytes = self._bytes * _DECAY + size_bytes
             self._noted = True
 
     def _share(self, start: Offsets, spans: Offsets) -> float:
@@ -64,33 +64,33 @@ class Cuts:
         if not total:
             return 1.0
         guess = total * self._bytes / self._events
-        if self._noted and guess * _CAUTION <= self._max_bytes:
+        if self._noted and guess * _SAFETY_FACTOR <= self._max_bytes:
             return 1.0
-        places = {at: _places(start.get(at, 0), spans[at]) for at in _largest(spans)}
+        places = {at: _spread_offsets(start.get(at, 0), spans[at]) for at in _find_largest(spans)}
         seen = {at: sizes for at, sizes in self._look({at: p.tolist() for at, p in places.items()}).items() if sizes}
         if not seen:
             return self._max_bytes / guess
-        return _affordable({at: places[at] for at in seen}, seen, total, self._max_bytes)
+        return _fit_share({at: places[at] for at in seen}, seen, total, self._max_bytes)
 
 
-def _largest(spans: Offsets) -> list[TopicPartition]:
+def _find_largest(spans: Offsets) -> list[TopicPartition]:
     filled = [at for at, span in spans.items() if span]
-    return sorted(filled, key=lambda at: (-spans[at], at))[:LOOKED_AT]
+    return sorted(filled, key=lambda at: (-spans[at], at))[:SAMPLED_PARTITIONS]
 
 
-def _places(start: int, span: int) -> Ints:
+def _spread_offsets(start: int, span: int) -> Ints:
     """Give evenly spread offsets of a range, its first and last among them."""
-    return np.linspace(start, start + span - 1, LOOKS).astype(np.int64)
+    return np.linspace(start, start + span - 1, SAMPLES_PER_PARTITION).astype(np.int64)
 
 
-def _affordable(
+def _fit_share(
     places: Mapping[TopicPartition, Ints],
     seen: Mapping[TopicPartition, Sequence[float]],
     total: int,
     max_bytes: int,
 ) -> float:
     """Give the share of the range that holds so many bytes; between two looks events are as large as the larger one."""
-    steps = np.zeros(LOOKS - 1)
+    steps = np.zeros(SAMPLES_PER_PARTITION - 1)
     looked_at = 0
     for at, sizes in seen.items():
         span = int(places[at][-1] - places[at][0]) + 1
@@ -100,4 +100,4 @@ def _affordable(
     reached = np.concatenate([[0.0], np.cumsum(steps * total / looked_at)])
     if reached[-1] <= max_bytes:
         return 1.0
-    return float(np.interp(max_bytes, reached, np.linspace(0, 1, LOOKS)))
+    return float(np.interp(max_bytes, reached, np.linspace(0, 1, SAMPLES_PER_PARTITION)))

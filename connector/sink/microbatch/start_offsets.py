@@ -1,6 +1,6 @@
 """Stored positions + the cluster -> where to read on: Iceberg decides, never a checkpoint (design, section 5).
 
-The pure rule is `resume`; what it stops on is never skipped and never replayed silently.
+The pure rule is `find_starting_offsets`; what it stops on is never skipped and never replayed silently.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from connector.errors import GapError
-from connector.iceberg.commit.kafka_position import WAYS_OUT, Position, TopicPartition
-from connector.kafka.admin import Topic
+from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY, KafkaOffsets, TopicPartition
+from connector.kafka.admin import TopicInfo
 
-_FROM_KAFKA = "see `icebridge offsets show`, and `icebridge offsets reset` to start anew from what is there"
+_REMEDY = "see `icebridge offsets show`, and `icebridge offsets reset` to start anew from what is there"
 
 
 @attrs.frozen
-class Seen:
+class ClusterState:
     """The cluster as it is: its id, the selected topics, and the oldest and next offset of each topic-partition."""
 
     cluster_id: str
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, TopicInfo]
     beginnings: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
 
 
-def resume(
-    stored: Position | None,
-    tables: Mapping[str, Position],
-    noted: Mapping[str, Position],
-    seen: Seen,
+def find_starting_offsets(
+    stored: KafkaOffsets | None,
+    tables: Mapping[str, KafkaOffsets],
+    noted: Mapping[str, KafkaOffsets],
+    seen: ClusterState,
     reset: str,
     named: Iterable[str] = (),
-) -> Position:
+) -> KafkaOffsets:
     """Give the position to read on from, for every topic-partition that is selected.
 
     What appeared after the first start is read from its beginning, as it would have been by a sink that ran. `reset`
@@ -53,7 +53,7 @@ def resume(
             or table and offsets table contradict each other.
     """
     _check_tables(tables, noted)
-    known = stored if stored is not None else _lowest(tables.values())
+    known = stored if stored is not None else _merge_lowest(tables.values())
     _check_identity(known, seen)
     waited = dict.fromkeys(named, "")
     later = set(known.topic_ids) | {topic for topic, _ in known.offsets}
@@ -64,18 +64,20 @@ def resume(
     }
     _check_range(known, seen)
     ids = {name: topic.id for name, topic in seen.topics.items()}
-    return Position(seen.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets})
+    return KafkaOffsets(seen.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets})
 
 
-def _lowest(positions: Iterable[Position]) -> Position:
-    result = Position()
+def _merge_lowest(positions: Iterable[KafkaOffsets]) -> KafkaOffsets:
+    result = KafkaOffsets()
     for position in positions:
         low = {at: min(offset, result.offsets.get(at, offset)) for at, offset in position.offsets.items()}
-        result = Position(position.cluster_id, {**result.topic_ids, **position.topic_ids}, {**result.offsets, **low})
+        result = KafkaOffsets(
+            position.cluster_id, {**result.topic_ids, **position.topic_ids}, {**result.offsets, **low}
+        )
     return result
 
 
-def _check_tables(tables: Mapping[str, Position], noted: Mapping[str, Position]) -> None:
+def _check_tables(tables: Mapping[str, KafkaOffsets], noted: Mapping[str, KafkaOffsets]) -> None:
     for name, position in tables.items():
         behind = position.behind(noted[name]) if position.offsets and name in noted else []
         if behind:
@@ -83,20 +85,20 @@ def _check_tables(tables: Mapping[str, Position], noted: Mapping[str, Position])
             raise GapError(
                 f"table {name} stands at {position.offsets.get(behind[0], 0)} of {topic}-{partition} by its "
                 f"newest snapshot, and at {noted[name].offsets[behind[0]]} by the offsets table: the table was "
-                f"rolled back or replaced; {WAYS_OUT}"
+                f"rolled back or replaced; {LOST_COMMIT_REMEDY}"
             )
 
 
-def _check_identity(known: Position, seen: Seen) -> None:
+def _check_identity(known: KafkaOffsets, seen: ClusterState) -> None:
     if known.cluster_id and known.cluster_id != seen.cluster_id:
         raise GapError(
-            f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {seen.cluster_id}; {_FROM_KAFKA}"
+            f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {seen.cluster_id}; {_REMEDY}"
         )
     for name, topic in seen.topics.items():
-        check_same(topic, known.topic_ids.get(name, ""))
+        check_topic_id(topic, known.topic_ids.get(name, ""))
 
 
-def check_same(topic: Topic, before: str) -> None:
+def check_topic_id(topic: TopicInfo, before: str) -> None:
     """Compare a topic with the id that it had before, empty where it was not there.
 
     Raises:
@@ -105,17 +107,17 @@ def check_same(topic: Topic, before: str) -> None:
     if before not in ("", topic.id):
         raise GapError(
             f"topic {topic.name} was deleted and made again (its id was {before}, now {topic.id}): the stored "
-            f"offsets are of the old one; {_FROM_KAFKA}"
+            f"offsets are of the old one; {_REMEDY}"
         )
 
 
-def _check_range(known: Position, seen: Seen) -> None:
+def _check_range(known: KafkaOffsets, seen: ClusterState) -> None:
     for at, offset in sorted(known.offsets.items()):
         place = f"{at[0]}-{at[1]}"
         if at in seen.ends and offset > seen.ends[at]:
-            raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_FROM_KAFKA}")
+            raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_REMEDY}")
         if at in seen.beginnings and offset < seen.beginnings[at]:
             raise GapError(
                 f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention was "
-                f"faster than the sink, records are lost to it; {_FROM_KAFKA}"
+                f"faster than the sink, records are lost to it; {_REMEDY}"
             )

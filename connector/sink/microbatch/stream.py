@@ -27,19 +27,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from connector.errors import ConnectorError, FatalError, GapError, RetriableError
-from connector.iceberg.commit.kafka_position import Position, TopicPartition, flat, nested
-from connector.kafka.admin import Cluster
+from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition, flatten_by_partition, nest_by_topic
+from connector.kafka.admin import KafkaAdmin
 from connector.settings import SinkSettings
-from connector.settings.kafka.batching import Pace
-from connector.sink.microbatch.processor import Report
-from connector.sink.microbatch.size_estimates import Cuts
-from connector.sink.microbatch.start_offsets import check_same
-from connector.sink.model.micro_batch import Batch
+from connector.settings.kafka.batching import BatchPace
+from connector.sink.microbatch.processor import BatchReport
+from connector.sink.microbatch.size_estimates import ByteLimit
+from connector.sink.microbatch.start_offsets import check_topic_id
+from connector.sink.model.micro_batch import MicroBatch
 
-Process = Callable[[Batch], Report]
-_JAVA_ONLY = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
+ProcessBatch = Callable[[MicroBatch], BatchReport]
+_JAVA_ONLY_KEYS = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _POLL_S = 0.2
-_LOOK_S, _LONGEST_LOOK_S, _LOOKING = 1.0, 30.0, 0.05
+_DISCOVERY_S, _MAX_DISCOVERY_S, _DISCOVERY_SHARE = 1.0, 30.0, 0.05
 """How often topics are looked at for new ones: less often where that takes more than this share of time."""
 
 
@@ -49,10 +49,10 @@ class Stream:
 
     spark: SparkSession
     settings: SinkSettings
-    position: Position
-    process: Process
-    cluster: Cluster
-    cuts: Cuts
+    position: KafkaOffsets
+    process: ProcessBatch
+    cluster: KafkaAdmin
+    cuts: ByteLimit
     overdue: Callable[[], bool] = lambda: False
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
@@ -90,7 +90,7 @@ class Stream:
 
     def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
         pace, leaving = self.settings.batch.pace, self._leaving
-        options = self._options() if once else {**self._options(), **waiting(pace)}
+        options = self._options() if once else {**self._options(), **trigger_options(pace)}
         frame = self.spark.readStream.format("kafka").options(**options).load()
         writer = frame.writeStream.foreachBatch(lambda _, number: self._range(number, scratch, leaving))
         writer = writer.option("checkpointLocation", scratch.as_uri())
@@ -100,7 +100,7 @@ class Stream:
     def _options(self) -> Mapping[str, str]:
         """Tell Spark's source where the cluster is; it only finds offsets, records are fetched by the tasks."""
         kafka = self.settings.kafka
-        own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY}
+        own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY_KEYS}
         partitions: dict[str, list[int]] = {}
         for topic, partition in sorted(self._at):
             partitions.setdefault(topic, []).append(partition)
@@ -110,7 +110,7 @@ class Stream:
             "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
             "failOnDataLoss": "true",
             "assign": orjson.dumps(partitions).decode(),
-            "startingOffsets": orjson.dumps(nested(self._at)).decode(),
+            "startingOffsets": orjson.dumps(nest_by_topic(self._at)).decode(),
             "maxOffsetsPerTrigger": str(self.settings.batch.max_events),
         }
 
@@ -129,9 +129,9 @@ class Stream:
                 # What is held back of a large transaction needs more than this to go on.
                 stuck = self._at == before
 
-    def _batch(self, end: dict[TopicPartition, int]) -> Report:
+    def _batch(self, end: dict[TopicPartition, int]) -> BatchReport:
         try:
-            report = self.process(Batch(self._batches, self._at, end))
+            report = self.process(MicroBatch(self._batches, self._at, end))
         except BaseException as error:
             self._error = error
             raise
@@ -142,19 +142,21 @@ class Stream:
 
     def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
         """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
-        due = time.monotonic() + _LOOK_S
+        due = time.monotonic() + _DISCOVERY_S
         try:
             while not query.awaitTermination(_POLL_S):
                 if self._stopping.is_set():
-                    self._end(query)
+                    self._stop_query(query)
                     return {}
                 if not once:
                     self._let_through(query)
                 if not once and (began := time.monotonic()) >= due:
                     fresh = self._looked(query)
-                    due = time.monotonic() + min(max(_LOOK_S, (time.monotonic() - began) / _LOOKING), _LONGEST_LOOK_S)
+                    due = time.monotonic() + min(
+                        max(_DISCOVERY_S, (time.monotonic() - began) / _DISCOVERY_SHARE), _MAX_DISCOVERY_S
+                    )
                     if fresh:
-                        self._end(query)
+                        self._stop_query(query)
                         return fresh
         except StreamingQueryException as error:
             if not self._stopping.is_set() or isinstance(self._error, ConnectorError):
@@ -166,9 +168,9 @@ class Stream:
 
     def _looked(self, query: StreamingQuery) -> dict[TopicPartition, int]:
         try:
-            return self._appeared()
+            return self._discover_partitions()
         except ConnectorError:
-            self._end(query)
+            self._stop_query(query)
             raise
 
     def _let_through(self, query: StreamingQuery) -> None:
@@ -185,13 +187,13 @@ class Stream:
         finally:
             self._busy.release()
 
-    def _end(self, query: StreamingQuery) -> None:
+    def _stop_query(self, query: StreamingQuery) -> None:
         self._leaving.set()
         with self._busy:
             pass  # the batch at hand is through; one that comes now sees the flag and does nothing
         query.stop()
 
-    def _appeared(self) -> dict[TopicPartition, int]:
+    def _discover_partitions(self) -> dict[TopicPartition, int]:
         """Give where topic-partitions begin that have appeared; a cluster that is away is asked again.
 
         Raises:
@@ -208,7 +210,7 @@ class Stream:
             structlog.get_logger().debug("topics are looked at later", reason=str(error))
             return {}
         if fresh:
-            structlog.get_logger().info("topic-partitions have appeared", offsets=nested(fresh))
+            structlog.get_logger().info("topic-partitions have appeared", offsets=nest_by_topic(fresh))
         return fresh
 
     def _reason(self, error: StreamingQueryException) -> BaseException:
@@ -240,10 +242,10 @@ class Stream:
                     f"topic {name} was deleted while it was read: what it held then is gone; start again to go on with "
                     "the other topics"
                 )
-            check_same(found[name], self.position.topic_ids.get(name, ""))
+            check_topic_id(found[name], self.position.topic_ids.get(name, ""))
 
 
-def waiting(pace: Pace) -> dict[str, str]:
+def trigger_options(pace: BatchPace) -> dict[str, str]:
     """Give what Spark's Kafka source is told of when a batch begins."""
     if pace.events is None:
         return {}
@@ -253,7 +255,7 @@ def waiting(pace: Pace) -> dict[str, str]:
 def _end_offsets(scratch: Path, number: int) -> dict[TopicPartition, int]:
     """Read a batch's end offsets from Spark's offset log: a version line, a metadata line, then one line per source."""
     lines = (scratch / "offsets" / str(number)).read_text().splitlines()
-    return flat(orjson.loads(lines[2]))
+    return flatten_by_partition(orjson.loads(lines[2]))
 
 
 def _first_lines(text: str) -> str:

@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from connector.sink.convert.routing import FieldRoutes
-from connector.sink.model.micro_batch import Batch
-from connector.sink.model.plan import Tally
+from connector.sink.model.micro_batch import MicroBatch
+from connector.sink.model.plan import TaskMetrics
 
 
-class Shares:
+class TableShares:
     """Remembers which part of the last batch each table had, for events that name their tables themselves."""
 
     def __init__(self) -> None:
         """Start with nothing known: then tables share alike."""
         self._of: dict[str, float] = {}
 
-    def note(self, names: Sequence[str], tally: Tally) -> None:
+    def note(self, names: Sequence[str], tally: TaskMetrics) -> None:
         """Take note of a batch that went through; `names` are its tables by index."""
         self._of.update((name, tally.rows[i] / max(1, tally.events)) for i, name in enumerate(names))
 
     def expected(
-        self, batch: Batch, names: Sequence[str], routes: Mapping[str, int], routing: FieldRoutes | None
+        self, batch: MicroBatch, names: Sequence[str], routes: Mapping[str, int], routing: FieldRoutes | None
     ) -> list[float]:
         """Give the events of each table, by index: from its topics' offsets, else as in the batch before."""
         if routing is None:

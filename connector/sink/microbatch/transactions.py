@@ -25,18 +25,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from connector.errors import RetriableError
 from connector.iceberg.commit.kafka_position import TopicPartition
-from connector.runtime.spark.task_errors import of_tasks
+from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.kafka.transactions import TransactionSettings
 from connector.sink.convert.decoder import transaction_converter
-from connector.sink.convert.event_fields import at
+from connector.sink.convert.event_fields import column_at
 from connector.sink.convert.failing_records import readable
-from connector.sink.convert.row_builder import Run
-from connector.sink.model.micro_batch import Batch
+from connector.sink.convert.row_builder import ConsumerRecords
+from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import Task
-from serde.messages import Block
+from serde.messages import MessageBlock
 
-SCHEMA = pa.schema(
+TRANSACTION_SCHEMA = pa.schema(
     [
         ("ends", pa.bool_()),
         ("topic", pa.string()),
@@ -52,7 +52,7 @@ SCHEMA = pa.schema(
         ("ts_ms", pa.int64()),
     ]
 )
-SHAPE = from_arrow_schema(SCHEMA)
+SPARK_SCHEMA = from_arrow_schema(TRANSACTION_SCHEMA)
 _COLLECTION = pa.struct([("data_collection", pa.string()), ("event_count", pa.int64())])
 _END = pa.struct(
     [("status", pa.string()), ("id", pa.string()), ("data_collections", pa.list_(_COLLECTION)), ("ts_ms", pa.int64())]
@@ -62,15 +62,15 @@ _POSTGRES_ID = r"^(\d+):\d+$"
 """PostgreSQL's ids have the event's own position behind the transaction (debezium-events, 3)."""
 
 
-REMEMBERED = 1_000
+MAX_RELEASED = 1_000
 """Transactions that were let through and may have a rest to come, the newest; the rest of others is waited for."""
 
 
 @attrs.frozen
-class Whole:
+class CompleteBatch:
     """A batch that cuts no transaction, and the last transaction that is complete with it, empty where none is told."""
 
-    batch: Batch
+    batch: MicroBatch
     transaction: str = ""
 
 
@@ -97,14 +97,14 @@ class Transactions:
         """Whether a transaction has been waited for long enough: a batch up to the same offsets lets it through."""
         return self._due is not None and self._clock() >= self._due
 
-    def unread(self, batch: Batch) -> Batch:
+    def find_unread(self, batch: MicroBatch) -> MicroBatch:
         """Give the part of a batch of which nothing is told yet."""
         start = {
             at_: max(batch.start.get(at_, 0), min(self._told_until.get(at_, 0), end)) for at_, end in batch.end.items()
         }
         return attrs.evolve(batch, start=start)
 
-    def whole(self, batch: Batch, plan: BatchPlan) -> Whole:
+    def whole(self, batch: MicroBatch, plan: BatchPlan) -> CompleteBatch:
         """Give the batch up to where transactions are complete; `plan` reads the `unread` part of it.
 
         One that stays incomplete for longer than `transaction.wait.ms` is let through, with a warning; others are still
@@ -115,14 +115,16 @@ class Transactions:
         """
         now = self._clock()
         count = len(plan.feed.shares)
-        tasks = self._spark.range(0, count, 1, max(1, count)).mapInArrow(_told(plan, self._settings.topic), SHAPE)
+        tasks = self._spark.range(0, count, 1, max(1, count)).mapInArrow(
+            _transaction_task(plan, self._settings.topic), SPARK_SCHEMA
+        )
         told = tasks.withColumn("seen", F.lit(float(now)))
         if self._kept is not None:
             kept_from = {at_: batch.start.get(at_, 0) for at_ in self._told_until}
-            told = told.unionByName(self._kept.where(_from(kept_from)))
+            told = told.unionByName(self._kept.where(_is_from(kept_from)))
         told = told.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            with of_tasks():
+            with raise_task_errors():
                 return self._cut(batch, told, now)
         except PySparkException as error:
             if self._kept is None:
@@ -132,8 +134,8 @@ class Transactions:
         finally:
             told.unpersist()
 
-    def _cut(self, batch: Batch, told: DataFrame, now: float) -> Whole:
-        waited = _waited(told, self._let_through)
+    def _cut(self, batch: MicroBatch, told: DataFrame, now: float) -> CompleteBatch:
+        waited = _find_waiting(told, self._let_through)
         oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
         limit = now - self._settings.wait_ms / 1000
         if oldest is not None and oldest <= limit:
@@ -142,26 +144,26 @@ class Transactions:
             oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
         # Of what lies behind the batch something may be told already; it is not here.
         ends = {at_: end for at_, end in batch.end.items() if self._told_until.get(at_, 0) > end}
-        cuts = _cuts(told, waited.select("id"), ends, self._let_through) if oldest is not None or ends else {}
+        cuts = _find_cuts(told, waited.select("id"), ends, self._let_through) if oldest is not None or ends else {}
         end = {at_: min(offset, cuts.get(at_, offset)) for at_, offset in batch.end.items()}
-        whole = Whole(attrs.evolve(batch, end=end), _last(told, cuts))
+        whole = CompleteBatch(attrs.evolve(batch, end=end), _find_last_complete(told, cuts))
         self._keep(batch, told, cuts)
         self._due = None if oldest is None else oldest + self._settings.wait_ms / 1000
         return whole
 
     def _pass(self, told: DataFrame, overdue: DataFrame) -> None:
         """Let transactions through: they cut nothing any more, whatever comes of them."""
-        ids = [row.id for row in overdue.orderBy(F.desc("since")).limit(REMEMBERED).select("id").collect()]
+        ids = [row.id for row in overdue.orderBy(F.desc("since")).limit(MAX_RELEASED).select("id").collect()]
         first = told.join(overdue, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
-        places = _places({(row.topic, row.partition): row.cut for row in first})
+        places = _format_offsets({(row.topic, row.partition): row.cut for row in first})
         self._log.warning("transactions are not complete, and not waited for any longer", at=places)
-        self._let_through = [*self._let_through, *reversed(ids)][-REMEMBERED:]
+        self._let_through = [*self._let_through, *reversed(ids)][-MAX_RELEASED:]
 
-    def _keep(self, batch: Batch, told: DataFrame, cuts: Mapping[TopicPartition, int]) -> None:
+    def _keep(self, batch: MicroBatch, told: DataFrame, cuts: Mapping[TopicPartition, int]) -> None:
         self._kept = None
         if cuts:
             # A checkpoint has no past: else the plan would grow with each batch.
-            self._kept = told.where(_from(cuts)).localCheckpoint()
+            self._kept = told.where(_is_from(cuts)).localCheckpoint()
             until = {
                 **self._told_until,
                 **{at_: max(end, self._told_until.get(at_, 0)) for at_, end in batch.end.items()},
@@ -174,32 +176,32 @@ class Transactions:
         self._kept, self._told_until, self._due = None, {}, None
 
 
-def _places(cuts: Mapping[TopicPartition, int]) -> list[str]:
+def _format_offsets(cuts: Mapping[TopicPartition, int]) -> list[str]:
     return [f"{topic}-{partition} offset {offset}" for (topic, partition), offset in sorted(cuts.items())]
 
 
-def _from(offsets: Mapping[TopicPartition, int]) -> Column:
+def _is_from(offsets: Mapping[TopicPartition, int]) -> Column:
     """Tell what begins at these offsets or behind them."""
-    return _any([_at(place) & (F.col("first") >= offset) for place, offset in offsets.items()])
+    return _any_of([_is_in_partition(place) & (F.col("first") >= offset) for place, offset in offsets.items()])
 
 
-def _at(place: TopicPartition) -> Column:
+def _is_in_partition(place: TopicPartition) -> Column:
     return (F.col("topic") == place[0]) & (F.col("partition") == place[1])
 
 
-def _any(conditions: Sequence[Column]) -> Column:
+def _any_of(conditions: Sequence[Column]) -> Column:
     return reduce(lambda one, other: one | other, conditions, F.lit(False))
 
 
-def _waited(told: DataFrame, let_through: Sequence[str]) -> DataFrame:
+def _find_waiting(told: DataFrame, let_through: Sequence[str]) -> DataFrame:
     """Give the transactions that are not complete, but those that were let through, and since when they are known."""
-    open_ids = _incomplete(told)
+    open_ids = _find_incomplete(told)
     if let_through:
         open_ids = open_ids.where(~F.col("id").isin(list(let_through)))
     return told.join(open_ids, "id").groupBy("id").agg(F.min("seen").alias("since"))
 
 
-def _cuts(
+def _find_cuts(
     told: DataFrame, open_ids: DataFrame, ends: Mapping[TopicPartition, int], let_through: Sequence[str]
 ) -> dict[TopicPartition, int]:
     """Give the first offset to leave out, of the topic-partitions where there is one; `ends` are some of them."""
@@ -214,11 +216,11 @@ def _cuts(
         if found == cuts:
             return cuts
         cuts = found
-        behind = [_at(place) & (F.col("last") >= cut) for place, cut in cuts.items()]
-        open_ids = told.where(_any(behind)).select("id").distinct()
+        behind = [_is_in_partition(place) & (F.col("last") >= cut) for place, cut in cuts.items()]
+        open_ids = told.where(_any_of(behind)).select("id").distinct()
 
 
-def _incomplete(told: DataFrame) -> DataFrame:
+def _find_incomplete(told: DataFrame) -> DataFrame:
     """Give the ids of transactions whose end is not here, or that have fewer events here than their end says."""
     events, ends = told.where(~F.col("ends")), told.where(F.col("ends"))
     endless = events.select("id").distinct().join(ends.select("id").distinct(), "id", "left_anti")
@@ -233,7 +235,7 @@ def _incomplete(told: DataFrame) -> DataFrame:
     return endless.union(short.select("id")).distinct()
 
 
-def _last(told: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
+def _find_last_complete(told: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
     """Give the id of the newest end that is not cut off."""
     kept = told.where(F.col("ends"))
     for (topic, partition), cut in cuts.items():
@@ -242,70 +244,75 @@ def _last(told: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
     return str(newest[0].id or "")
 
 
-def _told(plan: BatchPlan, topic: str | None) -> Task:
+def _transaction_task(plan: BatchPlan, topic: str | None) -> Task:
     """Give the task that tells of each transaction what a share of the records has of it."""
     reading = transaction_converter(plan)
     topics = tuple({name for name, _ in plan.ranks})
 
-    def read(run: Run) -> list[pa.RecordBatch]:
+    def read(run: ConsumerRecords) -> list[pa.RecordBatch]:
         ends = run.topic == topic
         blocks = reading.decode(run.value, "VALUE_CONVERTER", _END if ends else None).blocks
-        told = [_ends(run, block, topics) if ends else _events(run, block, plan) for block in blocks]
+        told = [_read_ends(run, block, topics) if ends else _count_events(run, block, plan) for block in blocks]
         return [made for made in told if made is not None]
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    yield from readable(Run.of(chunk), read)
+                    yield from readable(ConsumerRecords.of(chunk), read)
 
     return task
 
 
-def _text(fields: pa.StructArray, *paths: str) -> pa.StringArray:
+def _read_text(fields: pa.StructArray, *paths: str) -> pa.StringArray:
     """Give the first text column that is there, nulls without any."""
-    found = (column for path in paths if (column := at(fields, path)) is not None and pa.types.is_string(column.type))
+    found = (
+        column for path in paths if (column := column_at(fields, path)) is not None and pa.types.is_string(column.type)
+    )
     return next(found, pa.nulls(len(fields), pa.string()))
 
 
-def _id(column: pa.StringArray) -> pa.StringArray:
+def _transaction_ids(column: pa.StringArray) -> pa.StringArray:
     return pc.replace_substring_regex(column, _POSTGRES_ID, r"\1")
 
 
-def _events(run: Run, block: Block, plan: BatchPlan) -> pa.RecordBatch | None:
+def _count_events(run: ConsumerRecords, block: MessageBlock, plan: BatchPlan) -> pa.RecordBatch | None:
     """Count the events of each transaction and table; events outside of transactions are in none."""
     fields, prefix = block.fields, plan.events.add_fields_prefix
-    ids = _text(fields, "transaction.id", f"{prefix}transaction_id")
+    ids = _read_text(fields, "transaction.id", f"{prefix}transaction_id")
     if ids.null_count == len(ids):
         return None
     names = ("db", "schema", "table")
-    parts = {name: _text(fields, f"source.{name}", f"{prefix}{name}").fill_null("") for name in names}
+    parts = {name: _read_text(fields, f"source.{name}", f"{prefix}{name}").fill_null("") for name in names}
     offsets = run.offset[block.rows]
     joined = {
         "collection": pc.binary_join_element_wise(parts["schema"], parts["table"], "."),
         "with_db": pc.binary_join_element_wise(parts["db"], parts["table"], "."),
         "whole": pc.binary_join_element_wise(parts["db"], parts["schema"], parts["table"], "."),
     }
-    table = pa.table({"id": _id(ids), **joined, "offset": pa.array(offsets)})
+    table = pa.table({"id": _transaction_ids(ids), **joined, "offset": pa.array(offsets)})
     told = table.filter(pc.is_valid(table["id"]))
     grouped = told.group_by(["id", *joined]).aggregate([("offset", "count"), ("offset", "min"), ("offset", "max")])
     count = len(grouped)
     constant = {"ends": False, "topic": run.topic, "partition": run.partition, "said": None, "ts_ms": None}
-    columns = {name: pa.repeat(pa.scalar(value, SCHEMA.field(name).type), count) for name, value in constant.items()}
+    columns = {
+        name: pa.repeat(pa.scalar(value, TRANSACTION_SCHEMA.field(name).type), count)
+        for name, value in constant.items()
+    }
     renamed = {"count": "offset_count", "first": "offset_min", "last": "offset_max"}
     for name in ("id", *joined, *renamed):
         columns[name] = grouped[renamed.get(name, name)].combine_chunks()
-    return pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
 
 
-def _ends(run: Run, block: Block, topics: tuple[str, ...]) -> pa.RecordBatch | None:
+def _read_ends(run: ConsumerRecords, block: MessageBlock, topics: tuple[str, ...]) -> pa.RecordBatch | None:
     """Give what END events say: a row per transaction and table. `whole` is set for tables that have a topic here.
 
     Without a transaction, table or number that can be read it says nothing: then the transaction's end is waited for.
     """
     fields = block.fields
-    lists = at(fields, "data_collections")
-    ended = np.asarray(pc.equal(_text(fields, "status"), "END").fill_null(False))
+    lists = column_at(fields, "data_collections")
+    ended = np.asarray(pc.equal(_read_text(fields, "status"), "END").fill_null(False))
     if lists is None or not pa.types.is_list(lists.type) or not pa.types.is_struct(lists.type.value_type):
         return None
     rows = np.flatnonzero(ended)
@@ -313,14 +320,14 @@ def _ends(run: Run, block: Block, topics: tuple[str, ...]) -> pa.RecordBatch | N
     places = rows[np.asarray(pc.list_parent_indices(chosen))]
     items = pc.list_flatten(chosen)
     parents = pa.array(places)
-    said = _text(items, "data_collection")
+    said = _read_text(items, "data_collection")
     offsets = pa.array(run.offset[block.rows][places])
     known = [text is not None and any(name.endswith(f".{text}") for name in topics) for text in said.to_pylist()]
     columns = {
         "ends": pa.repeat(pa.scalar(True), len(said)),
         "topic": pa.repeat(pa.scalar(run.topic), len(said)),
         "partition": pa.repeat(pa.scalar(run.partition, pa.int32()), len(said)),
-        "id": _id(_text(fields, "id")).take(parents),
+        "id": _transaction_ids(_read_text(fields, "id")).take(parents),
         "said": said,
         "collection": pa.nulls(len(said), pa.string()),
         "with_db": pa.nulls(len(said), pa.string()),
@@ -330,13 +337,13 @@ def _ends(run: Run, block: Block, topics: tuple[str, ...]) -> pa.RecordBatch | N
         "last": offsets,
         "ts_ms": _whole(fields, "ts_ms").take(parents),
     }
-    made = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+    made = pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
     return made.filter(pc.and_(pc.and_(made["id"].is_valid(), made["said"].is_valid()), made["count"].is_valid()))
 
 
 def _whole(fields: pa.StructArray, path: str) -> pa.Int64Array:
     """Give a column of whole numbers, nulls without any."""
-    column = at(fields, path)
+    column = column_at(fields, path)
     if column is None or not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
         return pa.nulls(len(fields), pa.int64())
     return column.cast(pa.int64())

@@ -9,36 +9,43 @@ from __future__ import annotations
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.kafka.consumer import Feed, feed
-from connector.kafka.consumer.record_sizes import Sizes
+from connector.kafka.consumer import PartitionAssignment, assign_ranges
+from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.settings import SinkSettings
-from connector.sink.destinations.iceberg.table_writer import Files
-from connector.sink.job.job import run
-from connector.sink.microbatch.size_estimates import Cuts
-from connector.sink.microbatch.start_offsets import Seen
+from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
+from connector.sink.job.job import run_job
+from connector.sink.microbatch.size_estimates import ByteLimit
+from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.model.plan import BatchPlan
 
-RECORDS, PARTITIONS = 60_000, 4
+MAX_RECORDS, MAX_PARTITIONS = 60_000, 4
 """How many records are read at most, and of how many topic-partitions."""
 
-BYTES = 64 * 1024**2
+MAX_BYTES = 64 * 1024**2
 """And about how many bytes of them."""
 
 
-def warm_up(spark: SparkSession, settings: SinkSettings, seen: Seen) -> None:
+def warm_up(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> None:
     """Run a job over the newest records of the topics; a failure is only told, the first batch will meet it too."""
     held = {at: end - seen.beginnings[at] for at, end in seen.ends.items()}
-    largest = sorted(held, key=lambda at: held[at], reverse=True)[:PARTITIONS]
+    largest = sorted(held, key=lambda at: held[at], reverse=True)[:MAX_PARTITIONS]
     ends = {at: seen.ends[at] for at in largest}
-    start = {at: max(seen.beginnings[at], end - RECORDS // PARTITIONS) for at, end in ends.items()}
+    start = {at: max(seen.beginnings[at], end - MAX_RECORDS // MAX_PARTITIONS) for at, end in ends.items()}
     try:
-        ends = Cuts(min(BYTES, settings.batch.max_bytes), Sizes(settings.kafka).at).end(start, ends)
-        run(spark, _nowhere(settings, seen, feed(settings.kafka, start, ends, spark.sparkContext.defaultParallelism)))
+        ends = ByteLimit(min(MAX_BYTES, settings.batch.max_bytes), RecordSizeSampler(settings.kafka).at).end(
+            start, ends
+        )
+        run_job(
+            spark,
+            _plan_without_tables(
+                settings, seen, assign_ranges(settings.kafka, start, ends, spark.sparkContext.defaultParallelism)
+            ),
+        )
     except Exception as error:  # noqa: BLE001 - whatever it is, nothing depends on it
         structlog.get_logger().info("warm-up failed", reason=type(error).__name__)
 
 
-def _nowhere(settings: SinkSettings, seen: Seen, records: Feed) -> BatchPlan:
+def _plan_without_tables(settings: SinkSettings, seen: ClusterState, records: PartitionAssignment) -> BatchPlan:
     """Give a plan that has no table yet: records are decoded, and nothing is written."""
     rule = settings.table
     return BatchPlan(
@@ -53,7 +60,7 @@ def _nowhere(settings: SinkSettings, seen: Seen, records: Feed) -> BatchPlan:
         refused={},
         ranks={at: rank for rank, at in enumerate(sorted(seen.ends))},
         feed=records,
-        outlet=Files(),
+        outlet=IcebergWriterFactory(),
         reducers=1,
         max_letters=0,
     )

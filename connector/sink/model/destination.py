@@ -1,6 +1,6 @@
 """What a sink's destinations have in common, for the driver: Iceberg tables, or indexes of OpenSearch.
 
-`Destinations` knows the tables, makes them and plans them; `Landing` brings a finished job's outcome in.
+`TableRegistry` knows the tables, makes them and plans them; `Committer` brings a finished job's outcome in.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.ancestry import Noted
-from connector.iceberg.commit.kafka_position import Position, TopicPartition
-from connector.iceberg.state.deleted_keys_table import DeletedKeys
-from connector.sink.model.outlet import Outlet
-from connector.sink.model.truncate_scope import Cuts
+from connector.iceberg.commit.ancestry import StoredCommit
+from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.sink.model.outlet import WriterFactory
+from connector.sink.model.truncate_scope import TruncateScope
 
 if TYPE_CHECKING:
-    from connector.sink.job.job import Result
-    from connector.sink.model.plan import BatchPlan, Need, TablePlan
+    from connector.sink.job.job import JobResult
+    from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 
 
 @attrs.frozen
-class Landed:
+class TableCommit:
     """What became of a batch in one table: its full name, where it stands now, and counts for people.
 
     `uuid`, `snapshot_id` and `sequence_number` name the commit, where it was one.
     """
 
     name: str
-    position: Position
+    position: KafkaOffsets
     counts: Mapping[str, int] = attrs.field(factory=dict)
     uuid: str = ""
     snapshot_id: int | None = None
     sequence_number: int = 0
 
     @property
-    def noted(self) -> Noted:
+    def noted(self) -> StoredCommit:
         """What the offsets table is to say of the table."""
-        return Noted(self.position, self.uuid, self.snapshot_id, self.sequence_number)
+        return StoredCommit(self.position, self.uuid, self.snapshot_id, self.sequence_number)
 
-    def after(self, before: Landed | None) -> Landed:
+    def after(self, before: TableCommit | None) -> TableCommit:
         """Add what an earlier try of the same batch did."""
         if before is None:
             return self
@@ -52,7 +52,7 @@ class Landed:
         )
 
 
-class Destinations(Protocol):
+class TableRegistry(Protocol):
     """All tables of one sink, by name. `refused`: topics, and named tables, that can have none, and why.
 
     `deleted_keys` remembers hard deletes, None where that is not needed.
@@ -61,10 +61,10 @@ class Destinations(Protocol):
     refused: dict[str, str]
     refused_tables: dict[str, str]
     drift: dict[str, set[str]]
-    deleted_keys: DeletedKeys | None
+    deleted_keys: DeletedKeysTable | None
 
     @property
-    def outlet(self) -> Outlet:
+    def outlet(self) -> WriterFactory:
         """Where tasks write."""
 
     def find(self, topics: Iterable[str]) -> dict[str, str]:
@@ -79,13 +79,13 @@ class Destinations(Protocol):
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
         """Give the executors' view of a table for a batch that starts at `start`."""
 
-    def satisfy(self, needs: Iterable[Need]) -> None:
+    def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
         """Make and evolve tables for shapes of events that they were not ready for."""
 
     def patch(self, name: str) -> None:
         """Take note that a table's events leave out values that the table may hold."""
 
-    def drifted(self, name: str, fields: Iterable[str]) -> None:
+    def record_drift(self, name: str, fields: Iterable[str]) -> None:
         """Take note of fields in which events and table differ."""
 
     def label(self, name: str) -> str:
@@ -95,19 +95,21 @@ class Destinations(Protocol):
         """Give Iceberg's tables of these names, for look-ups; none where there are no such tables."""
 
 
-class Landing(Protocol):
+class Committer(Protocol):
     """Brings a job's outcome into the tables."""
 
-    def discard(self, names: list[str], result: Result) -> None:
+    def discard(self, names: list[str], result: JobResult) -> None:
         """Let go of what a job wrote; it will run again."""
 
-    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, Cuts]) -> None:
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Take note of truncates, by index of their table, for which the job will run again.
 
         What a destination shows at once goes now; tables lose it with the batch's commit.
         """
 
-    def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
+    def land(
+        self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
+    ) -> dict[str, TableCommit]:
         """Empty the tables that were truncated, and make a job's outcome visible at the batch's end position.
 
         Gives what became of each table that changed, by name.

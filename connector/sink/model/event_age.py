@@ -12,55 +12,57 @@ import numpy as np
 import numpy.typing as npt
 
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST, NONE, SOURCE, Places, unplaced
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, unknown_positions
 
-_SECONDS = {"ns": 1_000_000_000, "us": 1_000_000, "ms": 1_000}
-_READ = ord("r")
+_UNITS_PER_SECOND = {"ns": 1_000_000_000, "us": 1_000_000, "ms": 1_000}
+_OP_READ = ord("r")
 
 
-def second_of(column: str, prefix: str = "__") -> int | None:
+def units_per_second(column: str, prefix: str = "__") -> int | None:
     """Give how long a second is in a dedup column that is one of Debezium's times; None for any other."""
     for start in {"__", prefix}:
-        for unit, second in _SECONDS.items():
+        for unit, second in _UNITS_PER_SECOND.items():
             if column in (f"{start}source_ts_{unit}", f"{start}ts_{unit}"):
                 return second
     return None
 
 
-def dated(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None) -> Ints:
-    """Give the dates that prove something, else `NONE`.
+def select_proven_dates(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None) -> Ints:
+    """Give the dates that prove something, else `NO_VALUE`.
 
     Args:
         dedup: dedup values.
         op: operations.
         deleted: which changes remove their key.
-        second: as `second_of` says.
+        second: as `units_per_second` says.
     """
     if second is None:
-        return np.full(len(dedup), NONE, np.int64)
-    return np.where(_is_read(op, deleted) | (dedup % second == 0), NONE, dedup)
+        return np.full(len(dedup), NO_VALUE, np.int64)
+    return np.where(_is_read(op, deleted) | (dedup % second == 0), NO_VALUE, dedup)
 
 
-def placed(place: Places, dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None) -> Places:
+def select_proven_places(
+    place: LogPositions, dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None
+) -> LogPositions:
     """Give the places that prove something; a dedup column that is no time is declared to be the place."""
     if second is None:
-        declared = unplaced(len(dedup))
-        declared[:, SOURCE], declared[:, FIRST] = place[:, SOURCE], dedup
+        declared = unknown_positions(len(dedup))
+        declared[:, SOURCE_COLUMN], declared[:, FIRST_NUMBER] = place[:, SOURCE_COLUMN], dedup
         return declared
     reads = _is_read(op, deleted)
     if not reads.any():
         return place
-    return np.where(reads[:, None] & (np.arange(place.shape[1]) == FIRST), NONE, place)
+    return np.where(reads[:, None] & (np.arange(place.shape[1]) == FIRST_NUMBER), NO_VALUE, place)
 
 
-def below(place: Places, limit: npt.NDArray[np.int64]) -> Mask:
+def mark_below(place: LogPositions, limit: npt.NDArray[np.int64]) -> Mask:
     """Mark places that are smaller than a limit: rows of three numbers, or one for all."""
     result: Mask = np.zeros(len(place), np.bool_)
-    for column in reversed(range(place.shape[1] - FIRST)):
-        own, other = place[:, FIRST + column], limit[..., column]
+    for column in reversed(range(place.shape[1] - FIRST_NUMBER)):
+        own, other = place[:, FIRST_NUMBER + column], limit[..., column]
         result = (own < other) | ((own == other) & result)
     return result
 
 
 def _is_read(op: npt.NDArray[np.uint8], deleted: Mask) -> Mask:
-    return (op == _READ) | ((op == 0) & ~deleted)
+    return (op == _OP_READ) | ((op == 0) & ~deleted)

@@ -10,7 +10,7 @@ from connector.iceberg.commit.kafka_position import TopicPartition
 
 
 @attrs.frozen
-class Batch:
+class MicroBatch:
     """What to read: offsets of each topic-partition from `start`, 0 where it is new, up to, not including, `end`."""
 
     id: int

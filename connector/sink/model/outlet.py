@@ -10,33 +10,35 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from connector.sink.convert.row_builder import Run
-    from connector.sink.model.change_rows import Folded, Part
+    from connector.sink.convert.row_builder import ConsumerRecords
+    from connector.sink.model.change_rows import ChangeBatch, FoldedChanges
     from connector.sink.model.plan import BatchPlan, TablePlan
-    from connector.sink.model.task_output import Parcel
+    from connector.sink.model.task_output import TaskOutput
 
 
-class Writers(Protocol):
+class TaskWriter(Protocol):
     """What one task writes, to any number of tables. Parcels are handed on as they come, descriptions at the end."""
 
-    def append(self, table: TablePlan, part: Part) -> Iterator[Parcel]:
+    def append(self, table: TablePlan, part: ChangeBatch) -> Iterator[TaskOutput]:
         """Write every change as a row."""
 
-    def moved(self, table: TablePlan, part: Part, run: Run) -> tuple[Part, Iterable[Parcel]]:
+    def moved(
+        self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords
+    ) -> tuple[ChangeBatch, Iterable[TaskOutput]]:
         """Look at the keys that a run's headers name; give the part with what they say, and parcels to hand on."""
 
-    def upsert(self, table: TablePlan, folded: Folded, elsewhere: Sequence[bytes]) -> Iterator[Parcel]:
+    def upsert(self, table: TablePlan, folded: FoldedChanges, elsewhere: Sequence[bytes]) -> Iterator[TaskOutput]:
         """Bring the winners of a bucket in; `elsewhere` are the payloads that `moved` had for it."""
 
-    def close(self) -> Iterator[Parcel]:
+    def close(self) -> Iterator[TaskOutput]:
         """Finish, and describe what was written (`parcels.FILE`)."""
 
 
-class Outlet(Protocol):
+class WriterFactory(Protocol):
     """Opens the writers of a task; `follows_keys` tells whether every run comes with the headers of both keys."""
 
     @property
     def follows_keys(self) -> bool: ...  # noqa: D102
 
-    def open(self, plan: BatchPlan, label: str) -> Writers:
+    def open(self, plan: BatchPlan, label: str) -> TaskWriter:
         """Begin in one task; `label` tells it from others."""

@@ -10,16 +10,16 @@ import attrs
 import pyarrow as pa
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import Numbers, TopicPartition, Watermarks
-from connector.iceberg.keys.key_bounds import KnownKeys
-from connector.kafka.consumer import Feed
+from connector.iceberg.commit.kafka_position import SourcePosition, TopicPartition, Watermarks
+from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.kafka.consumer import PartitionAssignment
 from connector.settings import EventSettings
-from connector.settings.iceberg.primary_key import KeysFrom
+from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.write_mode import WriteMode
 from connector.sink.convert.routing import FieldRoutes
-from connector.sink.model.outlet import Outlet
-from connector.sink.model.truncate_scope import Cuts
-from connector.sink.model.truncates import Cut
+from connector.sink.model.outlet import WriterFactory
+from connector.sink.model.truncate_scope import TruncateScope
+from connector.sink.model.truncates import TableTruncate
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """Columns of a table that keeps history."""
@@ -31,11 +31,11 @@ class TablePlan:
 
     `tombstones` tells whether a record without value deletes, or only repeats a delete event and is left out.
     `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
-    `patches` tells that its events are known to leave values out which the table may hold (`lookups.unavailable_values`):
-    then the records come with the header that names the key before (`convert.key_change_headers`).
-    `cuts` tells what truncates in the batch emptied: of that what came before is left out.
-    `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the reducers for
-    one with many.
+    `patches` tells that its events are known to leave values out which the table may hold
+    (`lookups.unavailable_values`): then the records come with the header that names the key before
+    (`convert.key_change_headers`). `cuts` tells what truncates in the batch emptied: of that what came before is left
+    out. `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the
+    reducers for one with many.
     `write_mode` tells how the rows that an upsert replaces go. `history` keeps every version of a row
     (`write_modes.scd2`).
     `committed` holds offsets below which this table already has everything; empty in the usual case.
@@ -54,10 +54,10 @@ class TablePlan:
     keep_deletes: bool
     tombstones: Literal["delete", "skip"] = "delete"
     base: int | None = None
-    known_keys: KnownKeys = KnownKeys()
+    known_keys: KeyBounds = KeyBounds()
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     patches: bool = False
-    keys_from: KeysFrom = "record"
+    keys_from: KeySource = "record"
     buckets: int = 1
     dated: bool = False
     numbered: bool = False
@@ -66,13 +66,13 @@ class TablePlan:
     partitions: Mapping[str, int] = attrs.field(factory=dict)
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     truncated: int = 0
-    truncated_at: Numbers = ()
+    truncated_at: SourcePosition = ()
     write_mode: WriteMode = "equality-delete"
     history: bool = False
-    cuts: Cuts = Cuts()
+    cuts: TruncateScope = TruncateScope()
 
     @property
-    def cut(self) -> Cut | None:
+    def cut(self) -> TableTruncate | None:
         """Where a truncate in the batch emptied all of it."""
         return self.cuts.whole
 
@@ -87,23 +87,23 @@ class TablePlan:
         return (*self.layout.keys, VALID_FROM) if self.history else self.layout.keys
 
     @property
-    def versioned(self) -> TablePlan:
+    def with_identity_key(self) -> TablePlan:
         """The same with `identity` for its key."""
         return attrs.evolve(self, layout=attrs.evolve(self.layout, id_columns=self.identity))
 
     @property
-    def finds(self) -> bool:
+    def needs_row_lookup(self) -> bool:
         """Whether the rows that changes replace are looked for in the table (`write_modes.row_lookup`)."""
         return self.mode == "upsert" and self.write_mode in {"position-delete", "copy-on-write"}
 
     @property
-    def looks_up(self) -> bool:
+    def needs_lookup(self) -> bool:
         """Whether the table may have to be read for the batch."""
         late = bool((self.dated or self.remembers) and self.watermarks)
-        return self.finds or self.recalls or self.patches or self.history or late
+        return self.needs_row_lookup or self.needs_tombstone_lookup or self.patches or self.history or late
 
     @property
-    def recalls(self) -> bool:
+    def needs_tombstone_lookup(self) -> bool:
         """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
         return self.mode == "upsert" and self.keep_deletes and self.tombstones == "delete" and self.base is not None
 
@@ -133,8 +133,8 @@ class BatchPlan:
     routes: Mapping[str, int]
     refused: Mapping[str, str]
     ranks: Mapping[TopicPartition, int]
-    feed: Feed
-    outlet: Outlet
+    feed: PartitionAssignment
+    outlet: WriterFactory
     reducers: int
     max_letters: int
     routing: FieldRoutes | None = None
@@ -151,7 +151,7 @@ class BatchPlan:
 
 
 @attrs.frozen(eq=False)
-class Need:
+class SchemaChange:
     """A shape of events that a table is not ready for: the driver makes it ready, then the job runs again.
 
     `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key. `table` is
@@ -169,7 +169,7 @@ class Need:
 
 
 @attrs.frozen
-class Letter:
+class DeadLetterRef:
     """A record that cannot be used, by reference: its bytes stay in Kafka until the letter is written."""
 
     topic: str
@@ -180,7 +180,7 @@ class Letter:
 
 
 @attrs.frozen
-class Tally:
+class TaskMetrics:
     """What a task saw: counts of records.
 
     `nulled` counts values that became null as they could not be converted; `drift` names what events have and their
@@ -201,8 +201,8 @@ class Tally:
     late: int = 0
     untold: int = 0
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: TaskMetrics) -> TaskMetrics:
+        return TaskMetrics(
             self.events + other.events,
             self.dead + other.dead,
             self.tombstones + other.tombstones,

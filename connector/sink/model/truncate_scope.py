@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from connector.sink.fold.watermarks import without_schema
-from connector.sink.model.truncates import Cut, Truncate
+from connector.sink.fold.watermarks import to_legacy_name
+from connector.sink.model.truncates import TableTruncate, Truncate
 
-_PARTS = {3: ("name", "db", "table"), 4: ("name", "db", "schema", "table")}
-_NEEDED = ("db", "schema", "table")
+_NAME_PARTS = {3: ("name", "db", "table"), 4: ("name", "db", "schema", "table")}
+_REQUIRED_PARTS = ("db", "schema", "table")
 
-REFUSED = (
+REFUSED_REASON = (
     "a truncate of one of several sources of {table}, whose rows no columns tell apart: nothing was emptied; have "
     "debezium.transforms.unwrap.add.fields add table, db and schema to its rows, or give each source a table of its own"
 )
@@ -31,16 +31,16 @@ class SourceRows:
 
 
 @attrs.frozen
-class Cuts:
+class TruncateScope:
     """What truncates of a batch empty of one table: all of it, or rows of sources; `refused` sources lose none."""
 
-    whole: Cut | None = None
-    of_sources: Mapping[str, tuple[Cut, SourceRows]] = attrs.field(factory=dict)
+    whole: TableTruncate | None = None
+    of_sources: Mapping[str, tuple[TableTruncate, SourceRows]] = attrs.field(factory=dict)
     refused: frozenset[str] = frozenset()
 
 
 @attrs.frozen
-class Sources:
+class TableSources:
     """What is known of the sources of a table: their names ("server.database.schema.table"), the topics that it takes.
 
     `all_known` tells that no other source has rows in it; `routed` that any topic may have events for it.
@@ -55,53 +55,55 @@ class Sources:
         """Tell whether the table takes nothing but this source."""
         if self._others(name) or len(self.topics) > 1:
             return False
-        named = bool(self.topics) and all(_named_after(topic, name) for topic in self.topics)
+        named = bool(self.topics) and all(_is_named_after(topic, name) for topic in self.topics)
         return self._all_known_beside(name) or (named and not self.routed)
 
     def _all_known_beside(self, name: str) -> bool:
         """Earlier versions named sources without their schema: such a name may stand for one of another schema too."""
-        return self.all_known and not self.names & {without_schema(name)} - {name}
+        return self.all_known and not self.names & {to_legacy_name(name)} - {name}
 
     def _others(self, name: str) -> frozenset[str]:
-        return self.names - {name, without_schema(name)}
+        return self.names - {name, to_legacy_name(name)}
 
     def rows_of(self, name: str, columns: Collection[str], prefix: str) -> SourceRows | None:
         """Tell a source's rows from those of the others; None where the table's columns cannot."""
-        own = _parts(name)
+        own = _parse_source_name(name)
         told = {part: value for part, value in own.items() if value and f"{prefix}{part}" in columns}
-        others = [_parts(other) for other in self._others(name)]
+        others = [_parse_source_name(other) for other in self._others(name)]
         apart = bool(told) and all(any(other.get(part) != told[part] for part in told) for other in others if other)
         certain = self._all_known_beside(name) and all(others)
-        if not apart or not (certain or all(part in told for part in _NEEDED if own.get(part))):
+        if not apart or not (certain or all(part in told for part in _REQUIRED_PARTS if own.get(part))):
             return None
         return SourceRows(tuple((f"{prefix}{part}", value) for part, value in told.items()))
 
 
-def told_by(columns: Iterable[str], add_fields: Iterable[str], prefix: str) -> frozenset[str]:
+def find_source_columns(columns: Iterable[str], add_fields: Iterable[str], prefix: str) -> frozenset[str]:
     """Give the columns that unwrapping adds by these names; others of such a name are the source's own."""
     return frozenset(columns) & {f"{prefix}{term}" for term in add_fields}
 
 
-def cuts_of(truncates: Iterable[Truncate], sources: Sources, columns: Collection[str], prefix: str) -> Cuts:
+def scope_truncates(
+    truncates: Iterable[Truncate], sources: TableSources, columns: Collection[str], prefix: str
+) -> TruncateScope:
     """Decide what the truncates of a table empty.
 
     Args:
         truncates: of one table.
         sources: what is known of its rows.
-        columns: those that tell sources (`told_by`).
+        columns: those that tell sources (`find_source_columns`).
         prefix: of the names of these.
     """
     by_source: dict[str, list[Truncate]] = {}
     for each in truncates:
         by_source.setdefault(each.source, []).append(each)
     if len(by_source) == 1 and sources.is_only(next(iter(by_source))):
-        return Cuts(whole=Cut.of(*by_source.values()))
+        return TruncateScope(whole=TableTruncate.of(*by_source.values()))
     rows = {name: sources.rows_of(name, columns, prefix) for name in by_source}
-    scoped = {name: (Cut.of(by_source[name]), found) for name, found in rows.items() if found is not None}
-    return Cuts(of_sources=scoped, refused=frozenset(by_source.keys() - scoped.keys()))
+    scoped = {name: (TableTruncate.of(by_source[name]), found) for name, found in rows.items() if found is not None}
+    return TruncateScope(of_sources=scoped, refused=frozenset(by_source.keys() - scoped.keys()))
 
 
-def cuts_since(truncates: Iterable[Truncate], sources: Sources) -> Cuts:
+def scope_past_truncates(truncates: Iterable[Truncate], sources: TableSources) -> TruncateScope:
     """Decide what truncates, which had their way when they came, mean for rows from before them.
 
     Those of the same source are gone, and all where the table takes no other. Whether columns tell rows apart matters
@@ -111,19 +113,21 @@ def cuts_since(truncates: Iterable[Truncate], sources: Sources) -> Cuts:
     for each in truncates:
         by_source.setdefault(each.source, []).append(each)
     if len(by_source) == 1 and sources.is_only(next(iter(by_source))):
-        return Cuts(whole=Cut.of(*by_source.values()))
-    return Cuts(of_sources={name: (Cut.of(found), SourceRows(())) for name, found in by_source.items()})
+        return TruncateScope(whole=TableTruncate.of(*by_source.values()))
+    return TruncateScope(
+        of_sources={name: (TableTruncate.of(found), SourceRows(())) for name, found in by_source.items()}
+    )
 
 
-def _parts(name: str) -> dict[str, str]:
+def _parse_source_name(name: str) -> dict[str, str]:
     """Give the parts of a source's name; none where they cannot be told, as a name among them has a dot."""
     values = name.split(".")
-    return dict(zip(_PARTS.get(len(values), ()), values, strict=False))
+    return dict(zip(_NAME_PARTS.get(len(values), ()), values, strict=False))
 
 
-def _named_after(topic: str, name: str) -> bool:
+def _is_named_after(topic: str, name: str) -> bool:
     """Tell whether a topic has the name that Debezium gives that of one table."""
-    part = _parts(name)
+    part = _parse_source_name(name)
     if not part.get("table"):
         return False
     around = [part[key] for key in ("schema", "db", "name") if part.get(key)]

@@ -13,25 +13,25 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from connector.iceberg.commit.kafka_position import Numbers, TopicPartition
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.event_age import below, dated, placed
+from connector.iceberg.commit.kafka_position import SourcePosition, TopicPartition
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST, SOURCE, Places
+from serde.events.source_positions import FIRST_NUMBER, SOURCE_COLUMN, LogPositions
 
-OP = ord("t")
-CLOCK = "__source_ts_ns"
+OP_TRUNCATE = ord("t")
+SOURCE_TS_NS = "__source_ts_ns"
 """The dedup column whose values and a truncate's time can be compared."""
 
-_SECOND = 1_000_000_000
-_READ = ord("r")
+_SECOND_NS = 1_000_000_000
+_OP_READ = ord("r")
 
 
 @attrs.frozen
 class Truncate:
-    """One truncate event: where it is in Kafka, when it was (epoch nanoseconds, `NONE` where that is unknown), the
-    number of its source with its place there (`events.source_positions`; empty where it tells none), and its place in its
-    transaction.
+    """One truncate event: where it is in Kafka, when it was (epoch nanoseconds, `NO_VALUE` where that is unknown), the
+    number of its source with its place there (`events.source_positions`; empty where it tells none), and its place in
+    its transaction.
 
     `source` is the name of its source; `table` the index of its table in the batch's plan, -1 where there is none yet.
     """
@@ -40,33 +40,33 @@ class Truncate:
     partition: int
     offset: int
     ts_ns: int
-    place: Numbers = ()
-    total_order: int = NONE
+    place: SourcePosition = ()
+    total_order: int = NO_VALUE
     source: str = ""
     table: int = -1
 
 
 @attrs.frozen
-class Moments:
+class ChangeTimes:
     """When changes were, aligned: their times (epoch nanoseconds), operations, and places in their sources' logs."""
 
     ts_ns: Ints
     op: npt.NDArray[np.uint8]
     deleted: Mask
-    place: Places
+    place: LogPositions
 
 
 @attrs.frozen
-class Cut:
+class TableTruncate:
     """The truncates of one table in a batch: the last offset of one per topic-partition, and the latest's moment."""
 
     offsets: Mapping[TopicPartition, int]
     ts_ns: int
-    place: Numbers = ()
-    total_order: int = NONE
+    place: SourcePosition = ()
+    total_order: int = NO_VALUE
 
     @staticmethod
-    def of(truncates: Iterable[Truncate]) -> Cut:
+    def of(truncates: Iterable[Truncate]) -> TableTruncate:
         """Take all truncates of a table together."""
         every = list(truncates)
         offsets: dict[TopicPartition, int] = {}
@@ -75,74 +75,74 @@ class Cut:
             offsets[at] = max(each.offset, offsets.get(at, -1))
         comparable = len({each.place[:1] for each in every}) == 1
         latest = max(every, key=lambda each: (each.place if comparable else (), each.ts_ns))
-        return Cut(offsets, latest.ts_ns, latest.place, latest.total_order)
+        return TableTruncate(offsets, latest.ts_ns, latest.place, latest.total_order)
 
-    def after(self, at: TopicPartition, offset: Ints, moments: Moments) -> tuple[Mask, Mask]:
+    def after(self, at: TopicPartition, offset: Ints, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes of a topic-partition that came after the truncate, and those of them that cannot be told."""
         own: Mask = offset > self.offsets.get(at, -1)
         if list(self.offsets) == [at]:
             # Within a partition Kafka's order is the source's.
             return own, np.zeros(len(own), np.bool_)
-        earlier, told = self._earlier(moments)
+        earlier, told = self._mark_earlier(moments)
         return own & ~earlier, own & ~told
 
-    def _earlier(self, moments: Moments) -> tuple[Mask, Mask]:
+    def _mark_earlier(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes that are known to have come before, and those of which it is known."""
-        what = (moments.ts_ns, moments.op, moments.deleted, _SECOND)
-        date, place = dated(*what), placed(moments.place, *what)
-        with_place = _comparable(place, self.place)
-        with_date = ~with_place & (date != NONE) & (self.ts_ns != NONE) & (self.ts_ns % _SECOND != 0)
-        earlier = with_place & _not_above(place, self.place) | with_date & (date < self.ts_ns)
-        read = (place[:, FIRST] == NONE) & (date == NONE) & _is_read(moments)
-        read &= (moments.ts_ns != NONE) & (moments.ts_ns < self.ts_ns) | (
-            _comparable(moments.place, self.place) & _not_above(moments.place, self.place)
+        what = (moments.ts_ns, moments.op, moments.deleted, _SECOND_NS)
+        date, place = select_proven_dates(*what), select_proven_places(moments.place, *what)
+        with_place = _mark_comparable(place, self.place)
+        with_date = ~with_place & (date != NO_VALUE) & (self.ts_ns != NO_VALUE) & (self.ts_ns % _SECOND_NS != 0)
+        earlier = with_place & _mark_not_above(place, self.place) | with_date & (date < self.ts_ns)
+        read = (place[:, FIRST_NUMBER] == NO_VALUE) & (date == NO_VALUE) & _is_read(moments)
+        read &= (moments.ts_ns != NO_VALUE) & (moments.ts_ns < self.ts_ns) | (
+            _mark_comparable(moments.place, self.place) & _mark_not_above(moments.place, self.place)
         )
         return earlier | read, with_place | with_date | read
 
 
-def before_truncate(order: Order, ts_ns: int, place: Numbers) -> Mask:
+def mark_before_truncate(order: ChangeOrder, ts_ns: int, place: SourcePosition) -> Mask:
     """Mark the changes that are known to have come before a truncate of an earlier batch; reads by when they were read.
 
     Args:
         order: of changes, with dates in nanoseconds.
-        ts_ns: the truncate's time, 0 or `NONE` where it is not known.
+        ts_ns: the truncate's time, 0 or `NO_VALUE` where it is not known.
         place: its source and place, empty where it told none.
     """
-    with_place = _comparable(order.place, place)
-    date = np.where(order.op == _READ, order.dedup, order.date)
-    older: Mask = ~with_place & (date != NONE) & (date < ts_ns)
-    return older | (with_place & _not_above(order.place, place) & ~_newer(order.date, ts_ns))
+    with_place = _mark_comparable(order.place, place)
+    date = np.where(order.op == _OP_READ, order.dedup, order.date)
+    older: Mask = ~with_place & (date != NO_VALUE) & (date < ts_ns)
+    return older | (with_place & _mark_not_above(order.place, place) & ~_mark_newer(order.date, ts_ns))
 
 
-def is_again(found: Truncate, ts_ns: int, place: Numbers) -> bool:
+def is_repeated(found: Truncate, ts_ns: int, place: SourcePosition) -> bool:
     """Tell whether a truncate repeats one that is older than the table's last; that one itself empties it again."""
     if found.place and place and found.place[0] == place[0]:
-        newer = 0 < ts_ns < found.ts_ns and found.ts_ns % _SECOND != 0
+        newer = 0 < ts_ns < found.ts_ns and found.ts_ns % _SECOND_NS != 0
         return found.place < place and not newer
-    return 0 < found.ts_ns < ts_ns and found.ts_ns % _SECOND != 0
+    return 0 < found.ts_ns < ts_ns and found.ts_ns % _SECOND_NS != 0
 
 
-def _newer(date: Ints, ts_ns: int) -> Mask:
+def _mark_newer(date: Ints, ts_ns: int) -> Mask:
     """Mark changes whose dates tell that they came after a truncate: a source that moved has small places again."""
-    mask: Mask = (date != NONE) & (ts_ns > 0) & (date > ts_ns)
+    mask: Mask = (date != NO_VALUE) & (ts_ns > 0) & (date > ts_ns)
     return mask
 
 
-def _comparable(place: Places, other: Numbers) -> Mask:
+def _mark_comparable(place: LogPositions, other: SourcePosition) -> Mask:
     if not other:
         return np.zeros(len(place), np.bool_)
-    mask: Mask = (place[:, FIRST] != NONE) & (place[:, SOURCE] == other[0])
+    mask: Mask = (place[:, FIRST_NUMBER] != NO_VALUE) & (place[:, SOURCE_COLUMN] == other[0])
     return mask
 
 
-def _not_above(place: Places, other: Numbers) -> Mask:
+def _mark_not_above(place: LogPositions, other: SourcePosition) -> Mask:
     if not other:
         return np.zeros(len(place), np.bool_)
-    limit = np.array(other[FIRST:], np.int64)
-    same: Mask = (place[:, FIRST:] == limit).all(axis=1)
-    return same | below(place, limit)
+    limit = np.array(other[FIRST_NUMBER:], np.int64)
+    same: Mask = (place[:, FIRST_NUMBER:] == limit).all(axis=1)
+    return same | mark_below(place, limit)
 
 
-def _is_read(moments: Moments) -> Mask:
-    mask: Mask = ((moments.op == _READ) | (moments.op == 0)) & ~moments.deleted
+def _is_read(moments: ChangeTimes) -> Mask:
+    mask: Mask = ((moments.op == _OP_READ) | (moments.op == 0)) & ~moments.deleted
     return mask

@@ -14,59 +14,61 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 
-from connector.iceberg.catalog.file_io import storage
-from connector.iceberg.read.scan_planning import Relieved, Task, Touched
-from connector.iceberg.read.table_reader import FILE, POSITION, SEQUENCE, Reader
-from connector.iceberg.write.position_deletes import PositionDeletes, deleted
+from connector.iceberg.catalog.file_io import file_io_for
+from connector.iceberg.read.scan_planning import AffectedFile, FileScanTask, RestoredFile
+from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, SEQUENCE_COLUMN, TableReader
+from connector.iceberg.write.position_deletes import PositionDeletes, read_deleted_positions
 
-Vectors = tuple[str, PositionDeletes, PositionDeletes]
+VectorPair = tuple[str, PositionDeletes, PositionDeletes]
 """A data file's path, its deletion vector before, and the one of now."""
 
 
-def taken(reader: Reader, touched: Sequence[Touched], *, lineage: bool) -> DataFrame:
+def find_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, lineage: bool) -> DataFrame:
     """Give the rows that the new deletes took away; cost: one read of each file, two where it had deletes before."""
     first = [pair for pair in touched if not pair.before.deletes]
     again = [pair for pair in touched if pair.before.deletes]
     parts = []
     if first:
-        parts.append(_struck(reader, first, lineage=lineage))
+        parts.append(_read_deleted_rows(reader, first, lineage=lineage))
     if again:
-        before = reader.struck([pair.before for pair in again]).select(FILE, POSITION)
-        parts.append(_struck(reader, again, lineage=lineage).join(before, [FILE, POSITION], "left_anti"))
+        before = reader.struck([pair.before for pair in again]).select(FILE_COLUMN, POSITION_COLUMN)
+        parts.append(
+            _read_deleted_rows(reader, again, lineage=lineage).join(before, [FILE_COLUMN, POSITION_COLUMN], "left_anti")
+        )
     rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-    return rows.drop(SEQUENCE)
+    return rows.drop(SEQUENCE_COLUMN)
 
 
-def restored(reader: Reader, relieved: Sequence[Relieved], *, lineage: bool) -> DataFrame | None:
+def find_restored_rows(reader: TableReader, relieved: Sequence[RestoredFile], *, lineage: bool) -> DataFrame | None:
     """Give the rows that live again, None where there are none.
 
     Runs a job over deletion vectors, and for other deletes one over positions of the files: no data is read to know
     that no row is back, as when an engine puts a delete file in the place of another.
     """
     pairs = {pair.now.path: pair for pair in relieved}
-    vectors = {path: found for path, pair in pairs.items() if (found := _vectors(pair)) is not None}
+    vectors = {path: found for path, pair in pairs.items() if (found := _vector_pair(pair)) is not None}
     if vectors:
-        smaller = _smaller(reader, list(vectors.values()))
+        smaller = _find_shrunk_vectors(reader, list(vectors.values()))
         pairs = {path: pair for path, pair in pairs.items() if path not in vectors or path in smaller}
     if not pairs:
         return None
-    back = _positions(reader, [pair.before for pair in pairs.values()]).join(
-        _positions(reader, [pair.now for pair in pairs.values()]), [FILE, POSITION], "left_anti"
+    back = _deleted_positions(reader, [pair.before for pair in pairs.values()]).join(
+        _deleted_positions(reader, [pair.now for pair in pairs.values()]), [FILE_COLUMN, POSITION_COLUMN], "left_anti"
     )
     known = back.localCheckpoint()
     if known.isEmpty():
         return None
-    rows = reader.live([pair.now for pair in pairs.values()], lineage=lineage).drop(SEQUENCE)
-    return rows.join(known, [FILE, POSITION], "left_semi").select(*rows.columns)
+    rows = reader.live([pair.now for pair in pairs.values()], lineage=lineage).drop(SEQUENCE_COLUMN)
+    return rows.join(known, [FILE_COLUMN, POSITION_COLUMN], "left_semi").select(*rows.columns)
 
 
-def _positions(reader: Reader, tasks: Sequence[Task]) -> DataFrame:
+def _deleted_positions(reader: TableReader, tasks: Sequence[FileScanTask]) -> DataFrame:
     hit = [task for task in tasks if task.deletes]
     rows = reader.struck(hit) if hit else reader.nothing()
-    return rows.select(FILE, POSITION)
+    return rows.select(FILE_COLUMN, POSITION_COLUMN)
 
 
-def _vectors(pair: Relieved) -> Vectors | None:
+def _vector_pair(pair: RestoredFile) -> VectorPair | None:
     """Give both vectors of a file that has no other deletes."""
     sides = [task.place.deletes for task in (pair.before, pair.now)]
     if any(len(deletes) != 1 or deletes[0].offset is None for deletes in sides):
@@ -76,35 +78,37 @@ def _vectors(pair: Relieved) -> Vectors | None:
     return pair.now.path, sides[0][0], sides[1][0]
 
 
-def _smaller(reader: Reader, vectors: Sequence[Vectors]) -> frozenset[str]:
+def _find_shrunk_vectors(reader: TableReader, vectors: Sequence[VectorPair]) -> frozenset[str]:
     """Give the data files whose vector of now lacks positions that the one before has."""
     slots = min(len(vectors), 4 * reader.spark.sparkContext.defaultParallelism)
     numbers = reader.spark.range(0, len(vectors), 1, slots)
-    work = partial(_compare, vectors=vectors, io_properties=reader.table.io_properties())
+    work = partial(_compare_vectors, vectors=vectors, io_properties=reader.table.io_properties())
     return frozenset(vectors[row.id][0] for row in numbers.mapInArrow(work, "id bigint").collect())
 
 
-def _compare(
-    batches: Iterator[pa.RecordBatch], vectors: Sequence[Vectors], io_properties: Mapping[str, str]
+def _compare_vectors(
+    batches: Iterator[pa.RecordBatch], vectors: Sequence[VectorPair], io_properties: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         found = []
         for number in batch.column(0).to_pylist():
             path, *both = vectors[number]
-            before, now = (_decoded(dict(io_properties), file, path) for file in both)
+            before, now = (_read_vector(dict(io_properties), file, path) for file in both)
             if not before.issubset(now):
                 found.append(number)
         yield pa.RecordBatch.from_pydict({"id": pa.array(found, pa.int64())})
 
 
-def _decoded(io_properties: dict[str, str], file: PositionDeletes, path: str) -> BitMap64:
-    return deleted(storage(io_properties, file.path), file, path)
+def _read_vector(io_properties: dict[str, str], file: PositionDeletes, path: str) -> BitMap64:
+    return read_deleted_positions(file_io_for(io_properties, file.path), file, path)
 
 
-def _struck(reader: Reader, touched: Sequence[Touched], *, lineage: bool) -> DataFrame:
+def _read_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, lineage: bool) -> DataFrame:
     struck = [pair.struck for pair in touched]
-    if not lineage or reader.vectorised(struck):
+    if not lineage or reader.is_vectorized(struck):
         return reader.struck(struck, lineage=lineage)
-    positions = reader.struck(struck).select(FILE, POSITION)
+    positions = reader.struck(struck).select(FILE_COLUMN, POSITION_COLUMN)
     # The vectorised reader, which alone can mark and number rows at once, takes neither nested columns nor Avro.
-    return reader.live([pair.before for pair in touched], lineage=True).join(positions, [FILE, POSITION], "left_semi")
+    return reader.live([pair.before for pair in touched], lineage=True).join(
+        positions, [FILE_COLUMN, POSITION_COLUMN], "left_semi"
+    )

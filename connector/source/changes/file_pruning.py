@@ -9,24 +9,28 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
-from connector.iceberg.keys.intervals import Span, touching
+from connector.iceberg.keys.intervals import Interval, group_overlapping
 
-Spans = Mapping[str, Span]
+ColumnSpans = Mapping[str, Interval]
 
 
-def alone(files: Sequence[Spans], others: Sequence[Spans], columns: Iterable[str]) -> list[bool]:
+def files_without_partner(
+    files: Sequence[ColumnSpans], others: Sequence[ColumnSpans], columns: Iterable[str]
+) -> list[bool]:
     """Tell for each file whether, in some column, no other file's span touches its own; unknown spans touch all."""
     result = [False] * len(files)
     for column in columns:
         spans = [other.get(column) for other in others]
         known = [span for span in spans if span is not None]
         if len(known) == len(spans):
-            merged = [(group[0][0], max(high for _, high in group)) for group in touching(known, lambda span: span)]
-            result = [done or _apart(file.get(column), merged) for done, file in zip(result, files, strict=True)]
+            merged = [
+                (group[0][0], max(high for _, high in group)) for group in group_overlapping(known, lambda span: span)
+            ]
+            result = [done or _is_disjoint(file.get(column), merged) for done, file in zip(result, files, strict=True)]
     return result
 
 
-def _apart(span: Span | None, merged: list[Span]) -> bool:
+def _is_disjoint(span: Interval | None, merged: list[Interval]) -> bool:
     if span is None:
         return False
     at = bisect_right([low for low, _ in merged], span[1]) - 1

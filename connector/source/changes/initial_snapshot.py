@@ -11,23 +11,23 @@ import attrs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.catalog.snapshot_schema import snapshot_schema, supported
+from connector.iceberg.catalog.snapshot_schema import check_format_version, load_snapshot_schema
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.read.scan_planning import Task, planned
-from connector.iceberg.read.table_reader import ROW_ID, Reader
-from connector.source.changes.pairing import SOLE, events
-from connector.source.changes.row_key import KeyKind, Keys
+from connector.iceberg.read.scan_planning import FileScanTask, plan_files
+from connector.iceberg.read.table_reader import ROW_ID_COLUMN, TableReader
+from connector.source.changes.pairing import IS_ONLY_EVENT, rows_to_changes
+from connector.source.changes.row_key import KeyKind, RowKey
 from connector.source.changes.snapshot_diff import row_struct
 
 PART_BYTES = 256 * 1024**2
 
 
 @attrs.frozen(eq=False)
-class Part:
-    """Some of a snapshot's files; `rows` counts what the files hold, deletes not taken off."""
+class SnapshotPart:
+    """Some of a snapshot's files; `read_part` counts what the files hold, deletes not taken off."""
 
     number: int
-    tasks: tuple[Task, ...]
+    tasks: tuple[FileScanTask, ...]
 
     @property
     def size_bytes(self) -> int:
@@ -40,36 +40,38 @@ class Part:
         return sum(task.records for task in self.tasks)
 
 
-def parts(spark: SparkSession, table: Table, snapshot_id: int, part_bytes: int = PART_BYTES) -> tuple[Part, ...]:
+def plan_parts(
+    spark: SparkSession, table: Table, snapshot_id: int, part_bytes: int = PART_BYTES
+) -> tuple[SnapshotPart, ...]:
     """Put a snapshot's files, in the order of their paths, into parts of at most `part_bytes`, or of one larger file.
 
     A part's rows stream: what a part bounds is what is read again after a crash.
 
     Raises:
-        GapError, FatalError, RetriableError: as `changes.snapshot_diff.changes`.
+        GapError, FatalError, RetriableError: as `changes.snapshot_diff.read_changes`.
     """
-    supported(table)
-    snapshot_schema(spark, table, snapshot_id)
-    files = sorted(planned(spark, table, snapshot_id), key=lambda task: task.path)
-    return tuple(Part(number, tasks) for number, tasks in enumerate(_packed(files, part_bytes)))
+    check_format_version(table)
+    load_snapshot_schema(spark, table, snapshot_id)
+    files = sorted(plan_files(spark, table, snapshot_id), key=lambda task: task.path)
+    return tuple(SnapshotPart(number, tasks) for number, tasks in enumerate(_pack_files(files, part_bytes)))
 
 
-def is_numbered(part: Part) -> bool:
+def is_numbered(part: SnapshotPart) -> bool:
     """Tell whether the rows of a part have ids; those from before an upgrade to v3 get them by the next commit."""
     return all(task.first_row_id is not None for task in part.tasks)
 
 
-def rows(spark: SparkSession, table: Table, snapshot_id: int, part: Part, keys: Keys) -> DataFrame:
+def read_part(spark: SparkSession, table: Table, snapshot_id: int, part: SnapshotPart, keys: RowKey) -> DataFrame:
     """Give the live rows of one part as reads, in the shape of `changes.snapshot_diff`; no shuffle."""
-    schema = snapshot_schema(spark, table, snapshot_id)
+    schema = load_snapshot_schema(spark, table, snapshot_id)
     by_row_id = keys.kind == KeyKind.ROW_ID
-    live = Reader(spark, table, schema).live(part.tasks, lineage=by_row_id)
-    row_id = F.col(ROW_ID) if by_row_id else F.lit(None).cast("long")
-    return events(live, "r", row_struct(schema), row_id).drop(SOLE)
+    live = TableReader(spark, table, schema).live(part.tasks, lineage=by_row_id)
+    row_id = F.col(ROW_ID_COLUMN) if by_row_id else F.lit(None).cast("long")
+    return rows_to_changes(live, "r", row_struct(schema), row_id).drop(IS_ONLY_EVENT)
 
 
-def _packed(tasks: Sequence[Task], part_bytes: int) -> Iterator[tuple[Task, ...]]:
-    waiting: list[Task] = []
+def _pack_files(tasks: Sequence[FileScanTask], part_bytes: int) -> Iterator[tuple[FileScanTask, ...]]:
+    waiting: list[FileScanTask] = []
     size_bytes = 0
     for task in tasks:
         if waiting and size_bytes + task.size_bytes > part_bytes:

@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.source.changes.pairing import SOLE
+from connector.source.changes.pairing import IS_ONLY_EVENT
 
 
-def moved(changes: DataFrame, same: Sequence[Column]) -> DataFrame:
+def pair_key_changes(changes: DataFrame, same: Sequence[Column]) -> DataFrame:
     """Join deletes and creates that agree in `same`, columns over `before`, `after` and `row_id` that may be null.
 
     Where several rows agree, which of them moved where is not known: they stay deletes and creates. Shuffles what was
     deleted or created, nothing else.
     """
     names = [f"same{place}" for place in range(len(same))]
-    alone = F.col(SOLE) & F.col("op").isin("d", "c")
+    alone = F.col(IS_ONLY_EVENT) & F.col("op").isin("d", "c")
     for column in same:
         alone = alone & column.isNotNull()
-    rest = changes.filter(~alone).drop(SOLE)
-    known = changes.filter(alone).drop(SOLE).withColumns(dict(zip(names, same, strict=True)))
+    rest = changes.filter(~alone).drop(IS_ONLY_EVENT)
+    known = changes.filter(alone).drop(IS_ONLY_EVENT).withColumns(dict(zip(names, same, strict=True)))
     together = Window.partitionBy(*names)
     deletes, creates = (F.sum(F.when(F.col("op") == op, 1).otherwise(0)).over(together) for op in ("d", "c"))
     arrived = F.first("after", ignorenulls=True).over(together)

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.read.table_reader import FILE, POSITION
+from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN
 from connector.source.changes.rewrites.row_digests import HIGH, LOW
 
 GONE, NEW = 0, 1
-SOLE = "sole"
+IS_ONLY_EVENT = "sole"
 """The column that says whether a change is the only one of its key, as far as order matters."""
 _SIDE, _PLACE, _OTHERS, _TURN, _ROW = "side", "place", "others", "turn", "row"
 
 
-def changes_of(gone: DataFrame, new: DataFrame, key: Sequence[Column], row: Column, row_id: Column) -> DataFrame:
+def pair_rows(gone: DataFrame, new: DataFrame, key: Sequence[Column], row: Column, row_id: Column) -> DataFrame:
     """Compare what went with what came.
 
     Args:
@@ -33,14 +33,14 @@ def changes_of(gone: DataFrame, new: DataFrame, key: Sequence[Column], row: Colu
     """
     names = [f"key{place}" for place in range(len(key))]
     named = [part.alias(name) for part, name in zip(key, names, strict=True)]
-    shared = [*named, HIGH, LOW, FILE, POSITION, row.alias(_ROW), row_id.alias("row_id")]
+    shared = [*named, HIGH, LOW, FILE_COLUMN, POSITION_COLUMN, row.alias(_ROW), row_id.alias("row_id")]
     sides = gone.select(F.lit(GONE).alias(_SIDE), *shared).unionAll(new.select(F.lit(NEW).alias(_SIDE), *shared))
     together = sides.repartition(*(names or [HIGH, LOW]))
-    left = _unequal(together, [*names, HIGH, LOW])
-    return _paired(left, names) if names else _single(left)
+    left = _drop_equal_rows(together, [*names, HIGH, LOW])
+    return _pair_by_key(left, names) if names else _to_deletes_and_creates(left)
 
 
-def events(rows: DataFrame, op: str, row: Column, row_id: Column) -> DataFrame:
+def rows_to_changes(rows: DataFrame, op: str, row: Column, row_id: Column) -> DataFrame:
     """Give rows that need no partner as changes of one kind: `r`, `c` or `d`."""
     value, nothing = row.alias("row"), F.lit(None)
     typed = rows.select(value, row_id.alias("row_id"))
@@ -48,13 +48,13 @@ def events(rows: DataFrame, op: str, row: Column, row_id: Column) -> DataFrame:
     none, some = nothing.cast(kind), F.col("row")
     before, after = (some, none) if op == "d" else (none, some)
     # All changes of a key that come this way are of one kind: their order does not matter.
-    sole = F.lit(True).alias(SOLE)
+    sole = F.lit(True).alias(IS_ONLY_EVENT)
     return typed.select(F.lit(op).alias("op"), before.alias("before"), after.alias("after"), F.col("row_id"), sole)
 
 
-def _unequal(sides: DataFrame, same: list[str]) -> DataFrame:
+def _drop_equal_rows(sides: DataFrame, same: list[str]) -> DataFrame:
     """Take out as many equal rows on each side as the other has."""
-    on_side = Window.partitionBy(*same, _SIDE).orderBy(FILE, POSITION)
+    on_side = Window.partitionBy(*same, _SIDE).orderBy(FILE_COLUMN, POSITION_COLUMN)
     together = Window.partitionBy(*same)
     new = F.sum(F.col(_SIDE)).over(together)
     gone = F.count(F.lit(1)).over(together) - new
@@ -64,14 +64,14 @@ def _unequal(sides: DataFrame, same: list[str]) -> DataFrame:
     )
 
 
-def _paired(rows: DataFrame, key: list[str]) -> DataFrame:
-    on_side = Window.partitionBy(*key, _SIDE).orderBy(FILE, POSITION)
+def _pair_by_key(rows: DataFrame, key: list[str]) -> DataFrame:
+    on_side = Window.partitionBy(*key, _SIDE).orderBy(FILE_COLUMN, POSITION_COLUMN)
     # Counted downwards: rows without a partner come first within their key.
     turns = rows.withColumn(_TURN, -F.row_number().over(on_side))
     pair = Window.partitionBy(*key, _TURN).orderBy(_SIDE)
     partner = F.lead(F.struct(_ROW)).over(pair)
     first = (F.row_number().over(pair) == 1).alias("first")
-    sole = (F.min(_TURN).over(Window.partitionBy(*key)) == -1).alias(SOLE)
+    sole = (F.min(_TURN).over(Window.partitionBy(*key)) == -1).alias(IS_ONLY_EVENT)
     met = turns.select(*key, _SIDE, _ROW, "row_id", partner.alias("partner"), first, sole).filter("first")
     update = F.col("partner").isNotNull()
     gone, nothing = F.col(_SIDE) == GONE, F.lit(None)
@@ -80,16 +80,16 @@ def _paired(rows: DataFrame, key: list[str]) -> DataFrame:
         F.when(gone, F.col(_ROW)).otherwise(nothing).alias("before"),
         F.when(update, F.col("partner").getField(_ROW)).when(~gone, F.col(_ROW)).otherwise(nothing).alias("after"),
         F.col("row_id"),
-        F.col(SOLE),
+        F.col(IS_ONLY_EVENT),
     )
 
 
-def _single(rows: DataFrame) -> DataFrame:
+def _to_deletes_and_creates(rows: DataFrame) -> DataFrame:
     gone, nothing = F.col(_SIDE) == GONE, F.lit(None)
     return rows.select(
         F.when(gone, "d").otherwise("c").alias("op"),
         F.when(gone, F.col(_ROW)).otherwise(nothing).alias("before"),
         F.when(gone, nothing).otherwise(F.col(_ROW)).alias("after"),
         F.col("row_id"),
-        F.lit(False).alias(SOLE),
+        F.lit(False).alias(IS_ONLY_EVENT),
     )

@@ -10,23 +10,23 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from connector.errors import ConnectorError, FatalError, RetriableError
-from connector.iceberg.java import is_retriable
-from connector.runtime.failure_causes import Cause, is_passing
-from connector.runtime.spark.task_errors import of_store
+from connector.iceberg.java import is_retriable_exception
+from connector.runtime.failure_causes import Cause, is_transient
+from connector.runtime.spark.task_errors import classify_store_error
 
 _FRAME = re.compile(r"^\s*(?:at |\.\.\. \d+ more|Suppressed: ).*$\n?", re.MULTILINE)
 """A stack's frames name files of code, and classes that are called like formats."""
 _FILE = re.compile(r"[^\s'\",;()\[\]]*/[^\s'\",;()\[\]]+\.(?:parquet|orc|avro|puffin|json)\b")
 _CAUSE = re.compile(r"(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+))(?:: ([^\n]*)|(?=\s*$))", re.MULTILINE)
-_UNFIT = re.compile(r"serde\.faults\.Unfit: ([^\n]*)")
+_UNFIT_VALUE = re.compile(r"serde\.faults\.Unfit: ([^\n]*)")
 _REFUSED = re.compile(
     r"(?:\[USER_RAISED_EXCEPTION\]|connector\.errors\.FatalError:) ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE
 )
-_GONE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException")
+_FILE_NOT_FOUND = ("NotFoundException", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException")
 
 
 @contextmanager
-def reading(table: str, snapshot_id: int) -> Iterator[None]:
+def translate_read_errors(table: str, snapshot_id: int) -> Iterator[None]:
     """Run a frame of this table and snapshot; what Spark raises becomes ours.
 
     Raises:
@@ -37,23 +37,25 @@ def reading(table: str, snapshot_id: int) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        raise _ours(str(error), f"table {table}, snapshot {snapshot_id}") from error
+        raise _translate(str(error), f"table {table}, snapshot {snapshot_id}") from error
 
 
-def _ours(text: str, where: str) -> ConnectorError:
+def _translate(text: str, where: str) -> ConnectorError:
     refused = _REFUSED.search(text)
     if refused:
         return FatalError(f"{where}: {refused[1]}")
     text = _FRAME.sub("", text)
     causes = _CAUSE.findall(text)
     file = next(iter(_FILE.findall(text)), None)
-    unfit = _UNFIT.search(text)
+    unfit = _UNFIT_VALUE.search(text)
     if unfit:
         return FatalError(f"{where}: a row cannot be written as Avro: {unfit[1]}")
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
-    if any(cause[1] in _GONE for cause in causes):
+    if any(cause[1] in _FILE_NOT_FOUND for cause in causes):
         return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")
-    store = of_store(text, where)
-    if store is None and (any(is_passing([Cause(cause[1], cause[2])]) for cause in causes) or is_retriable(name)):
+    store = classify_store_error(text, where)
+    if store is None and (
+        any(is_transient([Cause(cause[1], cause[2])]) for cause in causes) or is_retriable_exception(name)
+    ):
         return RetriableError(f"{where}: {name}: {message}")
     return store or FatalError(f"{where}: file {file or 'unknown'} cannot be read: {name}: {message}")

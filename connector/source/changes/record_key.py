@@ -14,20 +14,20 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import FatalError
-from serde.emit.row_schema import Kind, Plain
+from serde.emit.row_schema import Primitive, RowType
 
-ROW_ID = "_row_id"
-UNNUMBERED = (
+ROW_ID_FIELD = "_row_id"
+MISSING_ROW_ID = (
     "a row has no _row_id: it is from before the table's upgrade to format version 3, and no commit has numbered it "
     "since. Set identifier columns (ALTER TABLE ... SET IDENTIFIER FIELDS) or message.key.columns; or let a commit "
     "number the rows (CALL system.rewrite_data_files) and read the table again in full"
 )
 
 
-def refusal(name: str) -> str:
+def describe_null_key(name: str) -> str:
     """Say why a row is not sent whose key has a null in this column, and what to do."""
-    if name == ROW_ID:
-        return UNNUMBERED
+    if name == ROW_ID_FIELD:
+        return MISSING_ROW_ID
     return (
         f"a row's key has a null in column {name}: nothing tells such rows apart, so none is sent. Let "
         "message.key.columns name columns that are never null, or leave it out for the table's identifier columns "
@@ -35,16 +35,16 @@ def refusal(name: str) -> str:
     )
 
 
-def unite_zeros(column: Column, kind: Kind) -> Column:
+def unite_zeros(column: Column, kind: RowType) -> Column:
     """Give a key's column in which 0.0 and -0.0 are one, as where rows are paired."""
-    if isinstance(kind, Plain) and kind.name in ("float", "double"):
+    if isinstance(kind, Primitive) and kind.name in ("float", "double"):
         return F.when(column == 0, F.lit(0.0).cast(kind.name)).otherwise(column)
     return column
 
 
-def require(column: Column, name: str) -> Column:
+def require_key_column(column: Column, name: str) -> Column:
     """Give a key's column; the task fails at the first row that has a null there."""
-    return F.coalesce(column, F.raise_error(F.lit(refusal(name))))
+    return F.coalesce(column, F.raise_error(F.lit(describe_null_key(name))))
 
 
 def refuse_nulls(names: Sequence[str], columns: Sequence[pa.Array], where: str = "") -> None:
@@ -55,4 +55,4 @@ def refuse_nulls(names: Sequence[str], columns: Sequence[pa.Array], where: str =
     """
     for name, column in zip(names, columns, strict=True):
         if column.null_count:
-            raise FatalError(f"{where}{refusal(name)}")
+            raise FatalError(f"{where}{describe_null_key(name)}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
-from connector.source.changes.row_key import KeyKind, Keys, keys_of, with_same
+from connector.source.changes.row_key import KeyKind, RowKey, choose_snapshot_key, with_row_identity
 
 
-def identity(
+def choose_row_key(
     schema: SnapshotSchema, current: SnapshotSchema, format_version: int, configured: Sequence[str], table: str
-) -> Keys:
+) -> RowKey:
     """Choose the key: configured columns, else the identifier columns of now, else those of the snapshot, and so on;
     and how a row is known whose key changed.
 
@@ -20,15 +20,15 @@ def identity(
     Raises:
         ConfigError: a configured column is not in the schema.
     """
-    identifiers = _identifiers(schema, current)
+    identifiers = _current_identifiers(schema, current)
     if identifiers and not configured:
-        keys = Keys(KeyKind.IDENTIFIERS, identifiers)
+        keys = RowKey(KeyKind.IDENTIFIERS, identifiers)
     else:
-        keys = keys_of(schema, format_version, configured, table)
-    return with_same(keys, identifiers or schema.identifiers, format_version)
+        keys = choose_snapshot_key(schema, format_version, configured, table)
+    return with_row_identity(keys, identifiers or schema.identifiers, format_version)
 
 
-def _identifiers(schema: SnapshotSchema, current: SnapshotSchema) -> tuple[str, ...]:
+def _current_identifiers(schema: SnapshotSchema, current: SnapshotSchema) -> tuple[str, ...]:
     """The identifier columns of now under their names at the snapshot; none when one was not there."""
     ids = [current.iceberg.find_field(name).field_id for name in current.identifiers]
     names = [schema.iceberg.find_column_name(field_id) for field_id in ids]

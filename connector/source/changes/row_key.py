@@ -23,7 +23,7 @@ class KeyKind(StrEnum):
     NONE = "none"
 
 
-class Same(StrEnum):
+class RowIdentity(StrEnum):
     """What tells that a delete of one key and a create of another are one row, whose key changed."""
 
     NOTHING = "nothing"
@@ -32,7 +32,7 @@ class Same(StrEnum):
 
 
 @attrs.frozen
-class Keys:
+class RowKey:
     """What identifies a row: `columns` are names in the snapshot's schema, nested ones with dots between.
 
     `same` is how a row is known under another key; `identifiers` are the columns for `Same.IDENTIFIERS`.
@@ -40,11 +40,11 @@ class Keys:
 
     kind: KeyKind = KeyKind.NONE
     columns: tuple[str, ...] = ()
-    same: Same = Same.NOTHING
+    same: RowIdentity = RowIdentity.NOTHING
     identifiers: tuple[str, ...] = ()
 
 
-def keys_of(schema: SnapshotSchema, format_version: int, configured: Sequence[str], table: str) -> Keys:
+def choose_snapshot_key(schema: SnapshotSchema, format_version: int, configured: Sequence[str], table: str) -> RowKey:
     """Choose the key: configured columns, else identifier columns, else the row id of a v3 table, else none.
 
     Raises:
@@ -57,13 +57,13 @@ def keys_of(schema: SnapshotSchema, format_version: int, configured: Sequence[st
                 f"message.key.columns names {', '.join(missing)}, which table {table} does not have; "
                 f"its columns are {', '.join(schema.names)}"
             )
-        return Keys(KeyKind.CONFIGURED, tuple(configured))
+        return RowKey(KeyKind.CONFIGURED, tuple(configured))
     if schema.identifiers:
-        return Keys(KeyKind.IDENTIFIERS, schema.identifiers)
-    return Keys(KeyKind.ROW_ID) if format_version >= LINEAGE_VERSION else Keys()
+        return RowKey(KeyKind.IDENTIFIERS, schema.identifiers)
+    return RowKey(KeyKind.ROW_ID) if format_version >= LINEAGE_VERSION else RowKey()
 
 
-def with_same(keys: Keys, identifiers: Sequence[str], format_version: int) -> Keys:
+def with_row_identity(keys: RowKey, identifiers: Sequence[str], format_version: int) -> RowKey:
     """Add how a row is known whose key changed.
 
     By the identifier columns, where configured columns that differ from them are the key; else by the row id of a v3
@@ -72,7 +72,7 @@ def with_same(keys: Keys, identifiers: Sequence[str], format_version: int) -> Ke
     if keys.kind not in (KeyKind.CONFIGURED, KeyKind.IDENTIFIERS):
         return keys
     if keys.kind == KeyKind.CONFIGURED and identifiers and set(identifiers) != set(keys.columns):
-        return attrs.evolve(keys, same=Same.IDENTIFIERS, identifiers=tuple(identifiers))
+        return attrs.evolve(keys, same=RowIdentity.IDENTIFIERS, identifiers=tuple(identifiers))
     if format_version >= LINEAGE_VERSION:
-        return attrs.evolve(keys, same=Same.ROW_ID)
+        return attrs.evolve(keys, same=RowIdentity.ROW_ID)
     return keys

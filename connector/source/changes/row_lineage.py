@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.read.scan_planning import FileChanges
-from connector.iceberg.read.table_reader import ROW_ID, SEQUENCE, Reader
-from connector.source.changes.rewrites.carryovers import picked
+from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader
+from connector.source.changes.rewrites.carryovers import keep_wanted
 
 
-def known(files: FileChanges) -> bool:
+def has_lineage(files: FileChanges) -> bool:
     """Tell whether every row of the files that changed has lineage; rows from before an upgrade to v3 have none."""
     older = [task for pair in files.touched for task in (pair.struck, pair.before)]
     return files.first_row_id is not None and all(
@@ -22,7 +22,7 @@ def known(files: FileChanges) -> bool:
     )
 
 
-def changed(reader: Reader, files: FileChanges, taken: DataFrame | None) -> tuple[DataFrame, DataFrame]:
+def find_changed_rows(reader: TableReader, files: FileChanges, taken: DataFrame | None) -> tuple[DataFrame, DataFrame]:
     """Give gone and new rows of rewritten files, and of rows that deletes took away, without those that stayed.
 
     Which rows went need not be asked where all that were there are still there, stayed or updated: the ids of both
@@ -33,22 +33,26 @@ def changed(reader: Reader, files: FileChanges, taken: DataFrame | None) -> tupl
         files: what the snapshot did.
         taken: rows of older files that its deletes took away, with their ids: they may be in the added files too.
     """
-    before = reader.live(files.removed, lineage=True).drop(SEQUENCE)
+    before = reader.live(files.removed, lineage=True).drop(SEQUENCE_COLUMN)
     if taken is not None:
         before = before.unionByName(taken)
     after = reader.live(files.added, lineage=True)
-    stayed = F.col(SEQUENCE) < files.sequence_number
-    staying, fresh = after.filter(stayed).drop(SEQUENCE), after.filter(~stayed).drop(SEQUENCE)
-    updated = fresh.filter(F.col(ROW_ID) < files.first_row_id).select(ROW_ID).localCheckpoint()
-    if _sum(before) == _sum(staying.select(ROW_ID).unionAll(updated)):
-        return picked(before, updated, (ROW_ID,)), fresh
-    gone = before.select(ROW_ID).join(staying.select(ROW_ID), ROW_ID, "left_anti").localCheckpoint()
+    stayed = F.col(SEQUENCE_COLUMN) < files.sequence_number
+    staying, fresh = after.filter(stayed).drop(SEQUENCE_COLUMN), after.filter(~stayed).drop(SEQUENCE_COLUMN)
+    updated = fresh.filter(F.col(ROW_ID_COLUMN) < files.first_row_id).select(ROW_ID_COLUMN).localCheckpoint()
+    if _count_and_checksum(before) == _count_and_checksum(staying.select(ROW_ID_COLUMN).unionAll(updated)):
+        return keep_wanted(before, updated, (ROW_ID_COLUMN,)), fresh
+    gone = (
+        before.select(ROW_ID_COLUMN).join(staying.select(ROW_ID_COLUMN), ROW_ID_COLUMN, "left_anti").localCheckpoint()
+    )
     # A row that stays what it was, but was in no file that went: written again after it had been deleted.
-    back = staying.select(ROW_ID).join(before.select(ROW_ID), ROW_ID, "left_anti").localCheckpoint()
-    return picked(before, gone, (ROW_ID,)), fresh.unionByName(picked(staying, back, (ROW_ID,)))
+    back = (
+        staying.select(ROW_ID_COLUMN).join(before.select(ROW_ID_COLUMN), ROW_ID_COLUMN, "left_anti").localCheckpoint()
+    )
+    return keep_wanted(before, gone, (ROW_ID_COLUMN,)), fresh.unionByName(keep_wanted(staying, back, (ROW_ID_COLUMN,)))
 
 
-def _sum(rows: DataFrame) -> tuple[int, int | None]:
+def _count_and_checksum(rows: DataFrame) -> tuple[int, int | None]:
     """Give a count and a checksum, which differ where the ids do."""
-    found = rows.agg(F.count(ROW_ID), F.bit_xor(F.xxhash64(ROW_ID))).first()
+    found = rows.agg(F.count(ROW_ID_COLUMN), F.bit_xor(F.xxhash64(ROW_ID_COLUMN))).first()
     return (0, None) if found is None else (found[0], found[1])

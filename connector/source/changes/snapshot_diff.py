@@ -12,27 +12,27 @@ import attrs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, snapshot_schema, supported
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, check_format_version, load_snapshot_schema
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.read.column_bounds import changed_bounds
-from connector.iceberg.read.scan_planning import FileChanges, Task, file_changes
-from connector.iceberg.read.table_reader import ROW_ID, SEQUENCE, Reader, column
+from connector.iceberg.read.column_bounds import read_changed_bounds
+from connector.iceberg.read.scan_planning import FileChanges, FileScanTask, read_file_changes
+from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader, column_name
 from connector.source.changes import deleted_rows
 from connector.source.changes import row_lineage as lineage
-from connector.source.changes.file_pruning import alone
-from connector.source.changes.key_changes import moved
-from connector.source.changes.pairing import SOLE, changes_of, events
+from connector.source.changes.file_pruning import files_without_partner
+from connector.source.changes.key_changes import pair_key_changes
+from connector.source.changes.pairing import IS_ONLY_EVENT, pair_rows, rows_to_changes
 from connector.source.changes.rewrites import carryovers, file_diff
 from connector.source.changes.rewrites.row_digests import HIGH, LOW
-from connector.source.changes.row_key import KeyKind, Keys, Same
+from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 
 
-def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> DataFrame:
+def read_changes(spark: SparkSession, table: Table, snapshot_id: int, keys: RowKey) -> DataFrame:
     """Give the changes of one snapshot; each row of a key comes in one partition, deletes of a key first.
 
     A `u` whose key differs before and after is a change of key, and the only event of both.
 
-    Rows are staged until `read.table_reader.release`. Where files were rewritten, jobs over narrow columns run at
+    Rows are staged until `read.table_reader.release_reads`. Where files were rewritten, jobs over narrow columns run at
     once, to find the rows worth reading in full; else nothing runs before the frame is used.
 
     Raises:
@@ -40,68 +40,68 @@ def changes(spark: SparkSession, table: Table, snapshot_id: int, keys: Keys) -> 
         FatalError: a v1 table, a column that cannot be read, metadata that cannot be read.
         RetriableError: the catalog or the store is away.
     """
-    supported(table)
-    schema = snapshot_schema(spark, table, snapshot_id)
-    files = file_changes(spark, table, snapshot_id)
-    reader = Reader(spark, table, schema)
-    lineage = keys.kind == KeyKind.ROW_ID or keys.same == Same.ROW_ID
-    return Diff(
-        reader, files, keys, snapshot_id, deleted_rows.restored(reader, files.relieved, lineage=lineage)
+    check_format_version(table)
+    schema = load_snapshot_schema(spark, table, snapshot_id)
+    files = read_file_changes(spark, table, snapshot_id)
+    reader = TableReader(spark, table, schema)
+    lineage = keys.kind == KeyKind.ROW_ID or keys.same == RowIdentity.ROW_ID
+    return SnapshotDiff(
+        reader, files, keys, snapshot_id, deleted_rows.find_restored_rows(reader, files.relieved, lineage=lineage)
     ).frame()
 
 
 @attrs.frozen(eq=False)
-class Diff:
+class SnapshotDiff:
     """The comparison of one snapshot with its parent.
 
     `restored` are rows of older files that live again, `moving` says that rows may have changed their keys.
     """
 
-    reader: Reader
+    reader: TableReader
     files: FileChanges
-    keys: Keys
+    keys: RowKey
     snapshot_id: int
     restored: DataFrame | None = None
     moving: bool = False
 
     def frame(self) -> DataFrame:
         """Give the changes, by the cheapest way that the files allow."""
-        if self.keys.same == Same.NOTHING or not (self._goes and self._comes):
-            return self._compared().drop(SOLE)
-        made = moved(attrs.evolve(self, moving=True)._compared(), self._same())  # noqa: SLF001 - another value of this class
+        if self.keys.same == RowIdentity.NOTHING or not (self._has_removed and self._has_added):
+            return self._compare().drop(IS_ONLY_EVENT)
+        made = pair_key_changes(attrs.evolve(self, moving=True)._compare(), self._identity_columns())  # noqa: SLF001 - another value of this class
         return made if self._by_row_id else made.withColumn("row_id", F.lit(None).cast("long"))
 
-    def _compared(self) -> DataFrame:
+    def _compare(self) -> DataFrame:
         """Give the changes paired by key."""
         row = row_struct(self.reader.schema)
-        row_id = F.col(ROW_ID) if self._with_row_id else F.lit(None).cast("long")
-        if not self._goes:
-            return events(self._come(), "c", row, row_id)
-        if not self._comes:
-            return events(self._gone(), "d", row, row_id)
-        apart, rest = self._apart()
-        parts = [attrs.evolve(self, files=files)._compared() for files in apart]  # noqa: SLF001 - another value of this class
+        row_id = F.col(ROW_ID_COLUMN) if self._with_row_id else F.lit(None).cast("long")
+        if not self._has_removed:
+            return rows_to_changes(self._added_rows(), "c", row, row_id)
+        if not self._has_added:
+            return rows_to_changes(self._removed_rows(), "d", row, row_id)
+        apart, rest = self._split_files()
+        parts = [attrs.evolve(self, files=files)._compare() for files in apart]  # noqa: SLF001 - another value of this class
         if rest is None:
-            return _together(parts)
-        gone, new = rest._sides()  # noqa: SLF001
-        return _together([*parts, changes_of(gone, new, self._key(), row, row_id)])
+            return _union_all(parts)
+        gone, new = rest._read_both_sides()  # noqa: SLF001
+        return _union_all([*parts, pair_rows(gone, new, self._key(), row, row_id)])
 
-    def _apart(self) -> tuple[list[FileChanges], Diff | None]:
+    def _split_files(self) -> tuple[list[FileChanges], SnapshotDiff | None]:
         """Split off files that only delete and files that only create; None where nothing else is left."""
         files, names = self.files, [n for n in self.keys.columns or self.reader.schema.names if not self._by_row_id]
         if files.touched or self.restored is not None or not (files.removed and files.added and names):
             return [], self
-        spans = changed_bounds(self.reader.table, self.snapshot_id, self.reader.schema.iceberg, names)
+        spans = read_changed_bounds(self.reader.table, self.snapshot_id, self.reader.schema.iceberg, names)
         old, new = ([spans.get(task.path, {}) for task in side] for side in (files.removed, files.added))
-        gone, come = alone(old, new, names), alone(new, old, names)
+        gone, come = files_without_partner(old, new, names), files_without_partner(new, old, names)
         split = [
-            attrs.evolve(files, removed=_picked(files.removed, gone), added=()),
-            attrs.evolve(files, removed=(), added=_picked(files.added, come)),
+            attrs.evolve(files, removed=_filter_tasks(files.removed, gone), added=()),
+            attrs.evolve(files, removed=(), added=_filter_tasks(files.added, come)),
         ]
         rest = attrs.evolve(
             files,
-            removed=_picked(files.removed, [not flag for flag in gone]),
-            added=_picked(files.added, [not flag for flag in come]),
+            removed=_filter_tasks(files.removed, [not flag for flag in gone]),
+            added=_filter_tasks(files.added, [not flag for flag in come]),
         )
         some = [part for part in split if part.removed or part.added]
         if not (rest.removed and rest.added):
@@ -114,89 +114,89 @@ class Diff:
 
     @property
     def _with_row_id(self) -> bool:
-        return self._by_row_id or (self.moving and self.keys.same == Same.ROW_ID)
+        return self._by_row_id or (self.moving and self.keys.same == RowIdentity.ROW_ID)
 
-    def _same(self) -> list[Column]:
+    def _identity_columns(self) -> list[Column]:
         """The columns in which a delete and a create agree that are one row."""
-        if self.keys.same == Same.ROW_ID:
+        if self.keys.same == RowIdentity.ROW_ID:
             return [F.col("row_id")]
         image = F.coalesce("before", "after")
-        return [_field(self.reader.schema, image, name) for name in self.keys.identifiers]
+        return [_image_field(self.reader.schema, image, name) for name in self.keys.identifiers]
 
     @property
-    def _goes(self) -> bool:
+    def _has_removed(self) -> bool:
         """Whether rows of the parent may be gone."""
         return bool(self.files.removed or self.files.touched)
 
     @property
-    def _comes(self) -> bool:
+    def _has_added(self) -> bool:
         """Whether there may be rows that the parent did not have."""
         return bool(self.files.added) or self.restored is not None
 
-    def _live(self, tasks: Sequence[Task]) -> DataFrame:
-        return self.reader.live(tasks, lineage=self._with_row_id).drop(SEQUENCE)
+    def _live(self, tasks: Sequence[FileScanTask]) -> DataFrame:
+        return self.reader.live(tasks, lineage=self._with_row_id).drop(SEQUENCE_COLUMN)
 
-    def _come(self) -> DataFrame:
+    def _added_rows(self) -> DataFrame:
         added = self._live(self.files.added)
         return added if self.restored is None else added.unionByName(self.restored)
 
-    def _gone(self) -> DataFrame:
+    def _removed_rows(self) -> DataFrame:
         parts = []
         if self.files.removed:
             parts.append(self._live(self.files.removed))
         if self.files.touched:
-            parts.append(self._taken(lineage=self._with_row_id))
-        return _together(parts)
+            parts.append(self._deleted_rows(lineage=self._with_row_id))
+        return _union_all(parts)
 
-    def _taken(self, *, lineage: bool) -> DataFrame:
-        return deleted_rows.taken(self.reader, self.files.touched, lineage=lineage)
+    def _deleted_rows(self, *, lineage: bool) -> DataFrame:
+        return deleted_rows.find_deleted_rows(self.reader, self.files.touched, lineage=lineage)
 
-    def _sides(self) -> tuple[DataFrame, DataFrame]:
+    def _read_both_sides(self) -> tuple[DataFrame, DataFrame]:
         """Give what went and what came, with digests; rows of rewritten files that stayed are left out."""
         if not (self.files.removed and self.files.added):
-            return self._digested(self._gone()), self._digested(self._come())
-        if lineage.known(self.files):
-            taken = self._taken(lineage=True) if self.files.touched else None
-            gone, new = (self._digested(rows) for rows in lineage.changed(self.reader, self.files, taken))
+            return self._with_digests(self._removed_rows()), self._with_digests(self._added_rows())
+        if lineage.has_lineage(self.files):
+            taken = self._deleted_rows(lineage=True) if self.files.touched else None
+            gone, new = (self._with_digests(rows) for rows in lineage.find_changed_rows(self.reader, self.files, taken))
         else:
-            gone, new = self._rewritten()
+            gone, new = self._compare_rewritten()
             if self.files.touched:
-                gone = gone.unionByName(self._digested(self._taken(lineage=self._with_row_id)))
-        return gone, new if self.restored is None else new.unionByName(self._digested(self.restored))
+                gone = gone.unionByName(self._with_digests(self._deleted_rows(lineage=self._with_row_id)))
+        return gone, new if self.restored is None else new.unionByName(self._with_digests(self.restored))
 
-    def _rewritten(self) -> tuple[DataFrame, DataFrame]:
-        walked = None if self._by_row_id else file_diff.unpaired(self.reader, self.files, self.keys)
+    def _compare_rewritten(self) -> tuple[DataFrame, DataFrame]:
+        walked = None if self._by_row_id else file_diff.find_unpaired_rows(self.reader, self.files, self.keys)
         if walked is not None:
-            return self._digested(walked[0]), self._digested(walked[1])
+            return self._with_digests(walked[0]), self._with_digests(walked[1])
         gone, new = self._live(self.files.removed), self._live(self.files.added)
-        return carryovers.changed(self._digested(gone), self._digested(new))
+        return carryovers.remove_carryovers(self._with_digests(gone), self._with_digests(new))
 
-    def _digested(self, rows: DataFrame) -> DataFrame:
+    def _with_digests(self, rows: DataFrame) -> DataFrame:
         return carryovers.with_digest(rows, self.reader.columns)
 
     def _key(self) -> list[Column]:
         if self._by_row_id:
             # Rows from before an upgrade to v3 have no row id: only an equal row can be their partner.
-            missing = F.col(ROW_ID).isNull()
-            return [F.col(ROW_ID), F.when(missing, F.col(HIGH)), F.when(missing, F.col(LOW))]
-        return [_path(self.reader.schema, name) for name in self.keys.columns]
+            missing = F.col(ROW_ID_COLUMN).isNull()
+            return [F.col(ROW_ID_COLUMN), F.when(missing, F.col(HIGH)), F.when(missing, F.col(LOW))]
+        return [_key_column(self.reader.schema, name) for name in self.keys.columns]
 
 
 def row_struct(schema: SnapshotSchema) -> Column:
     """Give the struct of a row under the table's own column names."""
-    return F.struct(*(F.col(column(place)).alias(name) for place, name in enumerate(schema.names)))
+    return F.struct(*(F.col(column_name(place)).alias(name) for place, name in enumerate(schema.names)))
 
 
-def _path(schema: SnapshotSchema, name: str) -> Column:
+def _key_column(schema: SnapshotSchema, name: str) -> Column:
     """Find a key column: a top-level one, or a field of nested structs."""
     names = schema.names
     if name in names:
-        return F.col(column(names.index(name)))
+        return F.col(column_name(names.index(name)))
     top, _, rest = name.partition(".")
-    return F.col(f"{column(names.index(top))}.{rest}")
+    return F.col(f"{column_name(names.index(top))}.{rest}")
 
 
-def _field(schema: SnapshotSchema, image: Column, name: str) -> Column:
+def _image_field(schema: SnapshotSchema, image: Column, name: str) -> Column:
     """The same in a struct of the row."""
     if name in schema.names:
         return image[name]
@@ -205,11 +205,11 @@ def _field(schema: SnapshotSchema, image: Column, name: str) -> Column:
     return image
 
 
-def _picked(tasks: Sequence[Task], flags: Sequence[bool]) -> tuple[Task, ...]:
+def _filter_tasks(tasks: Sequence[FileScanTask], flags: Sequence[bool]) -> tuple[FileScanTask, ...]:
     return tuple(task for task, flag in zip(tasks, flags, strict=True) if flag)
 
 
-def _together(parts: Sequence[DataFrame]) -> DataFrame:
+def _union_all(parts: Sequence[DataFrame]) -> DataFrame:
     first, *others = parts
     for other in others:
         first = first.unionByName(other)

@@ -23,39 +23,39 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
-from connector.iceberg.types.arrow_types import arrow_schema
+from connector.iceberg.types.arrow_types import to_arrow_schema
 from connector.iceberg.types.spark_types import from_spark
-from connector.opensearch.bulk.actions import Style
-from connector.opensearch.bulk.bulk_processor import Counts
-from connector.opensearch.bulk.document_sender import Sender
-from connector.opensearch.bulk.item_policies import judge
-from connector.opensearch.documents.document_ids import document_ids
-from connector.opensearch.documents.json_values import json_texts, quoted
-from connector.opensearch.indexes.field_names import Fields, aliases, fields
-from connector.opensearch.indexes.index_admin import Index, Indexes
-from connector.opensearch.indexes.index_identity import lost, noted, read
-from connector.opensearch.indexes.index_meta import Note
-from connector.opensearch.indexes.index_names import index_of
-from connector.opensearch.indexes.mapping import properties
-from connector.runtime.spark.task_errors import of_tasks
+from connector.opensearch.bulk.actions import WriteOptions
+from connector.opensearch.bulk.bulk_processor import DocumentCounts
+from connector.opensearch.bulk.document_sender import DocumentSender
+from connector.opensearch.bulk.item_policies import apply_policy
+from connector.opensearch.documents.document_ids import build_document_ids
+from connector.opensearch.documents.json_values import quote_json, to_json_texts
+from connector.opensearch.indexes.field_names import FieldNames, assign_field_names, find_aliases
+from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
+from connector.opensearch.indexes.index_identity import decode_ids, encode_ids, explain_loss
+from connector.opensearch.indexes.index_meta import IndexMetadata
+from connector.opensearch.indexes.index_names import to_index_name
+from connector.opensearch.indexes.mapping import map_columns
+from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings import SourceSettings
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings, SearchSettings
+from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings, OpenSearchSettings
 from connector.source.changes.record_key import refuse_nulls
 from connector.source.changes.row_key import KeyKind
 from connector.source.envelope.envelope import key_parts
-from connector.source.table_format import Shape
+from connector.source.table_format import TableFormat
 from serde.arrays import Ints
-from serde.emit.row_schema import Record
+from serde.emit.row_schema import RowStruct
 
-OPERATIONS = {"r": "INSERT", "c": "INSERT", "u": "UPDATE_AFTER"}
+OPERATION_NAMES = {"r": "INSERT", "c": "INSERT", "u": "UPDATE_AFTER"}
 """The seed's words (RFC, "Event format"); deletes leave no document that could hold theirs."""
 
 _METADATA_TYPES = {"iceberg_snapshot_id": "long"}
-_SHOWN = 3
+_MAX_REASONS = 3
 
 
 @attrs.frozen
-class Plan:
+class DocumentPlan:
     """What a task needs to know.
 
     The frame has `op`, the key's columns (`key_types`), those of the key before, then the row's (`types`; None for one
@@ -64,7 +64,7 @@ class Plan:
 
     connection: ConnectionSettings
     bulk: BulkSettings
-    style: Style
+    style: WriteOptions
     key_names: tuple[str, ...]
     key_types: tuple[pa.DataType, ...]
     names: tuple[str, ...]
@@ -76,16 +76,16 @@ class Plan:
 
 
 @attrs.define(eq=False)
-class Indexer:
+class OpenSearchPublisher:
     """Brings the changes of a source's tables into their indexes; `place` gives a topic's index."""
 
     settings: SourceSettings
-    search: SearchSettings
-    indexes: Indexes
-    place: Callable[[str], str] = index_of
-    _ready: dict[str, tuple[str, Fields, Index]] = attrs.field(factory=dict)
+    search: OpenSearchSettings
+    indexes: IndexAdmin
+    place: Callable[[str], str] = to_index_name
+    _ready: dict[str, tuple[str, FieldNames, IndexInfo]] = attrs.field(factory=dict)
 
-    def emit(self, changes: DataFrame, shape: Shape, *, reads: bool) -> None:  # noqa: ARG002 - op says it
+    def publish(self, changes: DataFrame, shape: TableFormat, *, reads: bool) -> None:  # noqa: ARG002 - op says it
         """Bring changes of one snapshot, or rows of a full read, into the index.
 
         Raises:
@@ -95,13 +95,13 @@ class Indexer:
         plan = self._plan(shape)
         skipped = shape.wire.skipped
         kept = changes.filter(~F.col("op").isin(*skipped)) if skipped else changes
-        frame = kept.select(*_columns(shape, plan))
-        with of_tasks():
-            told = frame.mapInArrow(partial(_sent, plan=plan), "told binary").collect()
-        self._stayed(self.place(shape.wire.topic))
-        self._judge(plan, [orjson.loads(bytes(row.told)) for row in told])
+        frame = kept.select(*_task_columns(shape, plan))
+        with raise_task_errors():
+            told = frame.mapInArrow(partial(_send_batches, plan=plan), "told binary").collect()
+        self._check_unchanged(self.place(shape.wire.topic))
+        self._report_results(plan, [orjson.loads(bytes(row.told)) for row in told])
 
-    def check(self, shape: Shape, place: str) -> None:
+    def check(self, shape: TableFormat, place: str) -> None:
         """See that the index that has the table's documents is still there.
 
         Raises:
@@ -113,24 +113,24 @@ class Indexer:
             self._ready.pop(name, None)
             return
         found = self.indexes.find(name)
-        reason = lost(name, read(place), {} if found is None else found.ids)
+        reason = explain_loss(name, decode_ids(place), {} if found is None else found.ids)
         if reason is not None:
             raise GapError(f"table {shape.wire.origin.schema}.{shape.wire.origin.table}: {reason}")
 
-    def note(self, shape: Shape) -> str:
+    def note(self, shape: TableFormat) -> str:
         """Give what tells the index that the table's documents are in from others of its name."""
         name = self.place(shape.wire.topic)
         if name in self._ready:
-            return noted(self._ready[name][2].ids)
+            return encode_ids(self._ready[name][2].ids)
         found = self.indexes.find(name)
-        return "" if found is None else noted(found.ids)
+        return "" if found is None else encode_ids(found.ids)
 
-    def announce(self, shape: Shape, row: Record, *, creates: bool) -> None:
+    def announce(self, shape: TableFormat, row: RowStruct, *, creates: bool) -> None:
         """Nothing to tell: the mapping says what an index looks like."""
 
-    def _judge(self, plan: Plan, told: list[dict[str, Any]]) -> None:
-        counts = {name: sum(one["counts"][name] for one in told) for name in attrs.fields_dict(Counts)}
-        reasons = sorted({reason for one in told for reason in one["reasons"]})[:_SHOWN]
+    def _report_results(self, plan: DocumentPlan, told: list[dict[str, Any]]) -> None:
+        counts = {name: sum(one["counts"][name] for one in told) for name in attrs.fields_dict(DocumentCounts)}
+        reasons = sorted({reason for one in told for reason in one["reasons"]})[:_MAX_REASONS]
         structlog.get_logger().info("documents settled", table=plan.table, snapshot_id=plan.snapshot_id, **counts)
         where = f"table {plan.table}, snapshot {plan.snapshot_id}: index {plan.style.index}"
         refused = (
@@ -139,18 +139,18 @@ class Indexer:
         )
         # There are no records here that dead letters could hold.
         rule = "fail" if self.search.malformed == "report" else self.search.malformed
-        judge(rule, counts["malformed"], refused, "documents left out", table=plan.table, reasons=reasons)
+        apply_policy(rule, counts["malformed"], refused, "documents left out", table=plan.table, reasons=reasons)
         older = f"{where} holds newer versions of {counts['stale']} documents"
-        judge(self.search.conflict, counts["stale"], older, "older changes left out", table=plan.table)
+        apply_policy(self.search.conflict, counts["stale"], older, "older changes left out", table=plan.table)
 
-    def _plan(self, shape: Shape) -> Plan:
+    def _plan(self, shape: TableFormat) -> DocumentPlan:
         wire, schema = shape.wire, shape.schema
-        names, index = self._made(self.place(wire.topic), schema, wire.topic)
-        chosen = _chosen(shape)
-        kinds = arrow_schema(schema.iceberg)
+        names, index = self._prepare_index(self.place(wire.topic), schema, wire.topic)
+        chosen = _document_columns(shape)
+        kinds = to_arrow_schema(schema.iceberg)
         ids = [column["id"] for column in schema.document["fields"]]
         types = [None if ids[place] in schema.variants else kinds.field(place).type for place in chosen]
-        return Plan(
+        return DocumentPlan(
             connection=self.search.connection,
             bulk=self.search.bulk,
             style=index.style(partial=self.search.partial),
@@ -164,40 +164,40 @@ class Indexer:
             snapshot_id=wire.origin.snapshot_id,
         )
 
-    def _made(self, name: str, schema: SnapshotSchema, topic: str) -> tuple[list[str], Index]:
+    def _prepare_index(self, name: str, schema: SnapshotSchema, topic: str) -> tuple[list[str], IndexInfo]:
         """See that the index is there and has the schema's fields; give them in order of the columns, and the index."""
-        seen, made, index = self._ready.get(name, ("", Fields({}), Index(name, {}, {})))
+        seen, made, index = self._ready.get(name, ("", FieldNames({}), IndexInfo(name, {}, {})))
         if seen == schema.json:
             index = self.indexes.current(index)
         else:
-            made, index = self._grown(name, schema, topic)
+            made, index = self._evolve_index(name, schema, topic)
         self._ready[name] = schema.json, made, index
         return made.columns(schema.document), index
 
-    def _stayed(self, name: str) -> None:
+    def _check_unchanged(self, name: str) -> None:
         seen, made, index = self._ready[name]
         self._ready[name] = seen, made, self.indexes.stayed(index)
 
-    def _grown(self, index: str, schema: SnapshotSchema, topic: str) -> tuple[Fields, Index]:
+    def _evolve_index(self, index: str, schema: SnapshotSchema, topic: str) -> tuple[FieldNames, IndexInfo]:
         found = self.indexes.find(index)
         if found is not None and found.stream:
             raise FatalError(f"{index} is a data stream, to which documents are only added: give the source an index")
-        before = Note.read(found.noted) if found is not None and found.noted else Note({}, "source")
+        before = IndexMetadata.read(found.noted) if found is not None and found.noted else IndexMetadata({}, "source")
         if before.versions != "source":
             raise FatalError(f"index {index} goes by Kafka offsets, not by snapshots; give the source another index")
-        if before.foreign(topic):
+        if before.is_foreign(topic):
             raise FatalError(
                 f"index {index} has the documents of {before.owner}, and {topic} comes to the same name of an index: "
                 "exclude one of the two tables, or read them by sources with a topic.prefix each"
             )
-        others = frozenset[str]() if found is None else aliases(found.properties)
+        others = frozenset[str]() if found is None else find_aliases(found.properties)
         known = {number: name for number, name in before.names.items() if name not in others}
         # What stands beside the columns has names of its own.
-        made = fields(schema.document, known, {*others, *self.search.metadata})
-        kinds = zip(made.columns(schema.document), arrow_schema(schema.iceberg).types, strict=True)
+        made = assign_field_names(schema.document, known, {*others, *self.search.metadata})
+        kinds = zip(made.columns(schema.document), to_arrow_schema(schema.iceberg).types, strict=True)
         told = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
-        mapping = {} if self.search.schema_ignore else {**properties(kinds), **made.aliases(schema.document), **told}
-        note = Note(schema.document, "source", names=made.names, owner=topic).document()
+        mapping = {} if self.search.schema_ignore else {**map_columns(kinds), **made.aliases(schema.document), **told}
+        note = IndexMetadata(schema.document, "source", names=made.names, owner=topic).document()
         if found is None:
             found = self.indexes.create(index, mapping, note)
             structlog.get_logger().info("index created", index=index, fields=len(mapping))
@@ -206,46 +206,46 @@ class Indexer:
         return made, found
 
 
-def _key_types(shape: Shape) -> tuple[pa.DataType, ...]:
+def _key_types(shape: TableFormat) -> tuple[pa.DataType, ...]:
     if shape.keys.kind == KeyKind.NONE:
         return ()
     if shape.keys.kind == KeyKind.ROW_ID:
         return (pa.int64(),)
     found = [shape.schema.iceberg.find_field(name) for name in shape.keys.columns]
     own = Schema(*(NestedField(n, f"k{n}", field.field_type, required=False) for n, field in enumerate(found, 1)))
-    return tuple(arrow_schema(own).types)
+    return tuple(to_arrow_schema(own).types)
 
 
-def _chosen(shape: Shape) -> list[int]:
+def _document_columns(shape: TableFormat) -> list[int]:
     """Give the places of the columns that documents have, in the schema's order."""
     kept = {member.name for member in shape.wire.row.members}
     return [place for place, name in enumerate(shape.schema.names) if name in kept]
 
 
-def _columns(shape: Shape, plan: Plan) -> list[Column]:
+def _task_columns(shape: TableFormat, plan: DocumentPlan) -> list[Column]:
     """Select what a task gets, under names that have no dots."""
     before, after = F.col("before"), F.col("after")
     keys = key_parts(shape.wire, F.coalesce(after, before))
     old = [F.when(F.col("op") == "u", column) for column in key_parts(shape.wire, before)]
-    columns = [after[shape.schema.names[place]] for place in _chosen(shape)]
+    columns = [after[shape.schema.names[place]] for place in _document_columns(shape)]
     rows = [F.to_json(column) if kind is None else column for column, kind in zip(columns, plan.types, strict=True)]
     sides = {"k": keys, "o": old, "c": rows}
     named = [column.alias(f"{side}{place}") for side, found in sides.items() for place, column in enumerate(found)]
     return [F.col("op"), *named]
 
 
-def _sent(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+def _send_batches(batches: Iterator[pa.RecordBatch], plan: DocumentPlan) -> Iterator[pa.RecordBatch]:
     """Send a task's changes; one row tells what became of them. Raises FatalError: a row's key has a null."""
     reasons: set[str] = set()
-    sender = Sender(plan.connection, plan.bulk, lambda _, reason: reasons.add(reason))
+    sender = DocumentSender(plan.connection, plan.bulk, lambda _, reason: reasons.add(reason))
     for batch in batches:
         if batch.num_rows:
-            _send(batch, plan, sender)
+            _send_batch(batch, plan, sender)
     counts = attrs.asdict(sender.finish())
     yield pa.RecordBatch.from_pydict({"told": [orjson.dumps({"counts": counts, "reasons": sorted(reasons)})]})
 
 
-def _send(batch: pa.RecordBatch, plan: Plan, sender: Sender) -> None:
+def _send_batch(batch: pa.RecordBatch, plan: DocumentPlan, sender: DocumentSender) -> None:
     width = len(plan.key_types)
     ops, keys = batch.column(0), batch.columns[1 : 1 + width]
     old, columns = batch.columns[1 + width : 1 + 2 * width], batch.columns[1 + 2 * width :]
@@ -255,10 +255,10 @@ def _send(batch: pa.RecordBatch, plan: Plan, sender: Sender) -> None:
         refuse_nulls(plan.key_names, keys, where)
         updated = pc.equal(ops, "u")
         refuse_nulls(plan.key_names, [column.filter(updated) for column in old], where)
-        ids = _ids(keys, plan)
-        left = pa.concat_arrays([ids.filter(gone), _moved(ids, old, plan)])
+        ids = _to_document_ids(keys, plan)
+        left = pa.concat_arrays([ids.filter(gone), _changed_ids(ids, old, plan)])
         if len(left):
-            sender.delete(plan.style, left, _versions(plan, len(left)), np.arange(len(left)))
+            sender.delete(plan.style, left, _snapshot_versions(plan, len(left)), np.arange(len(left)))
             sender.settle()
     else:
         ids = None
@@ -266,49 +266,49 @@ def _send(batch: pa.RecordBatch, plan: Plan, sender: Sender) -> None:
     kept = [column.filter(live) for column in columns]
     count = pc.sum(live).as_py() or 0
     if count:
-        texts = [_texts(column, kind) for column, kind in zip(kept, plan.types, strict=True)]
+        texts = [_to_json_texts(column, kind) for column, kind in zip(kept, plan.types, strict=True)]
         own = None if ids is None else ids.filter(live)
-        more = _metadata(plan, ops.filter(live), own)
-        versions = None if own is None else _versions(plan, count)
+        more = _metadata_fields(plan, ops.filter(live), own)
+        versions = None if own is None else _snapshot_versions(plan, count)
         sender.put(plan.style, {**dict(zip(plan.names, texts, strict=True)), **more}, own, versions, np.arange(count))
 
 
-def _versions(plan: Plan, count: int) -> Ints:
+def _snapshot_versions(plan: DocumentPlan, count: int) -> Ints:
     return np.full(count, plan.version, np.int64)
 
 
-def _ids(keys: list[pa.Array], plan: Plan) -> pa.StringArray:
+def _to_document_ids(keys: list[pa.Array], plan: DocumentPlan) -> pa.StringArray:
     typed = [from_spark(key, kind) for key, kind in zip(keys, plan.key_types, strict=True)]
-    return document_ids(typed)
+    return build_document_ids(typed)
 
 
-def _moved(ids: pa.StringArray, old: list[pa.Array], plan: Plan) -> pa.StringArray:
+def _changed_ids(ids: pa.StringArray, old: list[pa.Array], plan: DocumentPlan) -> pa.StringArray:
     """Give the ids that updated rows had before, where they have another now."""
     there = old[0].is_valid()
     if not pc.any(there).as_py():
         return ids.slice(0, 0)
-    before = _ids([column.filter(there) for column in old], plan)
+    before = _to_document_ids([column.filter(there) for column in old], plan)
     return before.filter(pc.not_equal(before, ids.filter(there)))
 
 
-def _texts(column: pa.Array, kind: pa.DataType | None) -> pa.StringArray:
-    return pc.fill_null(column, "null") if kind is None else json_texts(from_spark(column, kind))
+def _to_json_texts(column: pa.Array, kind: pa.DataType | None) -> pa.StringArray:
+    return pc.fill_null(column, "null") if kind is None else to_json_texts(from_spark(column, kind))
 
 
-def _metadata(plan: Plan, ops: pa.StringArray, ids: pa.StringArray | None) -> dict[str, pa.StringArray]:
+def _metadata_fields(plan: DocumentPlan, ops: pa.StringArray, ids: pa.StringArray | None) -> dict[str, pa.StringArray]:
     """Give the seed's attributes that are wanted as fields."""
     made: dict[str, pa.StringArray] = {}
     for name in plan.metadata:
         if name == "iceberg_operation":
-            place = pc.index_in(ops, pa.array(list(OPERATIONS)))
-            made[name] = pa.array([quoted(word) for word in OPERATIONS.values()]).take(place)
+            place = pc.index_in(ops, pa.array(list(OPERATION_NAMES)))
+            made[name] = pa.array([quote_json(word) for word in OPERATION_NAMES.values()]).take(place)
         elif name == "document_id" and ids is not None:
-            made[name] = json_texts(ids)
+            made[name] = to_json_texts(ids)
         elif name != "document_id":
             constant = {
-                "iceberg_table_name": quoted(plan.table),
+                "iceberg_table_name": quote_json(plan.table),
                 "iceberg_snapshot_id": str(plan.snapshot_id),
-                "bulk_action": quoted("INDEX"),
+                "bulk_action": quote_json("INDEX"),
             }[name]
             made[name] = pc.if_else(ops.is_valid(), constant, constant)
     return made

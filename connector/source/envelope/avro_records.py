@@ -17,38 +17,55 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from connector.source.changes.record_key import refuse_nulls
-from connector.source.envelope.envelope import HEADERS, NEW_KEY, OLD_KEY, Wire, header, is_moved, key_columns, key_of
-from connector.source.envelope.json_values import converted
+from connector.source.envelope.envelope import (
+    HEADERS_TYPE,
+    NEW_KEY_HEADER,
+    OLD_KEY_HEADER,
+    EventFormat,
+    is_key_change,
+    key_change_header,
+    key_columns,
+    record_key,
+)
+from connector.source.envelope.json_values import to_wire
 from serde.arrays import Ints
-from serde.emit.avro_datums import AFTER, BEFORE, FIRST_OF_TWO, NOTHING, SECOND_OF_TWO, Avro, Envelopes
+from serde.emit.avro_datums import (
+    AFTER,
+    BEFORE,
+    FIRST_OF_TWO,
+    SECOND_OF_TWO,
+    TOMBSTONE,
+    AvroSerializer,
+    EnvelopeSerializer,
+)
 
-_KIND, _MOVED = "kind", "moved"
+_KIND, _IS_KEY_CHANGE = "kind", "moved"
 
 
 @attrs.frozen
-class Plan:
+class AvroPlan:
     """What a worker makes of its columns: the kind of row, then `total_order` and `headers` if there are any, the key's
     columns (one of text where `key` is None; `key_names` are None where there is no key), the image's.
     """
 
-    key: Avro | None
+    key: AvroSerializer | None
     key_names: tuple[str, ...] | None
     key_columns: int
-    envelopes: Envelopes
+    envelopes: EnvelopeSerializer
     ordered: bool
     headers: bool
 
 
-def with_keys(records: DataFrame, avro: Avro) -> DataFrame:
+def with_avro_keys(records: DataFrame, avro: AvroSerializer) -> DataFrame:
     """Give records whose key is a struct with the key as a message."""
     fields = [
         StructField(field.name, BinaryType() if field.name == "key" else field.dataType)
         for field in records.schema.fields
     ]
-    return records.mapInArrow(partial(_keys, avro=avro), StructType(fields))
+    return records.mapInArrow(partial(_encode_keys, avro=avro), StructType(fields))
 
 
-def _keys(batches: Iterator[pa.RecordBatch], avro: Avro) -> Iterator[pa.RecordBatch]:
+def _encode_keys(batches: Iterator[pa.RecordBatch], avro: AvroSerializer) -> Iterator[pa.RecordBatch]:
     """Raises FatalError: a key has a null."""
     for batch in batches:
         place = batch.schema.get_field_index("key")
@@ -57,20 +74,20 @@ def _keys(batches: Iterator[pa.RecordBatch], avro: Avro) -> Iterator[pa.RecordBa
         yield batch.set_column(place, "key", avro.messages(columns, batch.num_rows))
 
 
-def with_values(changes: DataFrame, wire: Wire, avro: Avro, *, reads: bool) -> DataFrame:
+def to_avro_records(changes: DataFrame, wire: EventFormat, avro: AvroSerializer, *, reads: bool) -> DataFrame:
     """Give the records of changes with values as messages, and keys too where those are Avro."""
-    rows = changes.withColumn(_KIND, F.lit(AFTER)) if reads else _rows(changes, wire)
+    rows = changes.withColumn(_KIND, F.lit(AFTER)) if reads else _to_image_rows(changes, wire)
     kind = F.col(_KIND)
     is_after = F.lit(True) if reads else kind.isin(AFTER, SECOND_OF_TWO)
-    keys = _key_columns(wire, F.when(is_after, F.col("after")).otherwise(F.col("before")))
-    order = F.col("total_order") + F.when(_moved_to(wire, kind), 1).otherwise(0) if wire.ordered else None
-    headers = _headers(wire, kind) if wire.moves and not reads else None
-    images = [_image(wire, name, is_after) for name in range(len(wire.row.members))]
-    plan = Plan(
+    keys = _select_key(wire, F.when(is_after, F.col("after")).otherwise(F.col("before")))
+    order = F.col("total_order") + F.when(_is_new_key(wire, kind), 1).otherwise(0) if wire.ordered else None
+    headers = _key_change_headers(wire, kind) if wire.moves and not reads else None
+    images = [_select_image(wire, name, is_after) for name in range(len(wire.row.members))]
+    plan = AvroPlan(
         wire.key_avro if wire.key else None,
-        _key_names(wire),
+        _key_field_names(wire),
         len(keys),
-        Envelopes(avro, reads, wire.transaction),
+        EnvelopeSerializer(avro, reads, wire.transaction),
         order is not None,
         headers is not None,
     )
@@ -79,36 +96,36 @@ def with_values(changes: DataFrame, wire: Wire, avro: Avro, *, reads: bool) -> D
     named = rows.select(*(column.alias(f"c{place}") for place, column in enumerate(chosen)))
     if headers is not None:
         shape.append(StructField("headers", named.schema[f"c{1 + plan.ordered}"].dataType))
-    return named.mapInArrow(partial(_messages, plan=plan), StructType(shape))
+    return named.mapInArrow(partial(_encode_batches, plan=plan), StructType(shape))
 
 
-def _rows(changes: DataFrame, wire: Wire) -> DataFrame:
+def _to_image_rows(changes: DataFrame, wire: EventFormat) -> DataFrame:
     """Give a row for each image of each record, and for each tombstone."""
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
 
     def kinds(*chosen: int | None) -> Column:
         return F.array(*(F.lit(kind) for kind in chosen if kind is not None))
 
-    tombstone = NOTHING if wire.tombstones and wire.key is not None else None
+    tombstone = TOMBSTONE if wire.tombstones and wire.key is not None else None
     of_change = F.when(F.col("op") == "d", kinds(BEFORE, tombstone))
     if wire.moves:
-        kept = kept.withColumn(_MOVED, is_moved(wire))
-        of_change = of_change.when(F.col(_MOVED), kinds(BEFORE, tombstone, AFTER))
+        kept = kept.withColumn(_IS_KEY_CHANGE, is_key_change(wire))
+        of_change = of_change.when(F.col(_IS_KEY_CHANGE), kinds(BEFORE, tombstone, AFTER))
     of_change = of_change.when(F.col("op") == "u", kinds(FIRST_OF_TWO, SECOND_OF_TWO)).otherwise(kinds(AFTER))
     return kept.select("*", F.explode(of_change).alias(_KIND))
 
 
-def _moved_to(wire: Wire, kind: Column) -> Column:
-    return F.col(_MOVED) & (kind == AFTER) if wire.moves else F.lit(False)
+def _is_new_key(wire: EventFormat, kind: Column) -> Column:
+    return F.col(_IS_KEY_CHANGE) & (kind == AFTER) if wire.moves else F.lit(False)
 
 
-def _key_columns(wire: Wire, image: Column) -> list[Column]:
+def _select_key(wire: EventFormat, image: Column) -> list[Column]:
     if wire.key is None or wire.key_avro is None:
-        return [key_of(wire, image, required=False)]
+        return [record_key(wire, image, required=False)]
     return key_columns(wire, image)
 
 
-def _key_names(wire: Wire) -> tuple[str, ...] | None:
+def _key_field_names(wire: EventFormat) -> tuple[str, ...] | None:
     """Give what the key's columns are called in messages; a text stands for all of them."""
     if wire.key is None:
         return None
@@ -116,19 +133,21 @@ def _key_names(wire: Wire) -> tuple[str, ...] | None:
     return names if wire.key_avro is not None else (" or ".join(names),)
 
 
-def _headers(wire: Wire, kind: Column) -> Column:
-    gone = F.col(_MOVED) & kind.isin(BEFORE, NOTHING)
-    made = F.when(gone, header(wire, NEW_KEY, F.col("after")))
-    return made.when(_moved_to(wire, kind), header(wire, OLD_KEY, F.col("before"))).otherwise(F.lit(None).cast(HEADERS))
+def _key_change_headers(wire: EventFormat, kind: Column) -> Column:
+    gone = F.col(_IS_KEY_CHANGE) & kind.isin(BEFORE, TOMBSTONE)
+    made = F.when(gone, key_change_header(wire, NEW_KEY_HEADER, F.col("after")))
+    return made.when(_is_new_key(wire, kind), key_change_header(wire, OLD_KEY_HEADER, F.col("before"))).otherwise(
+        F.lit(None).cast(HEADERS_TYPE)
+    )
 
 
-def _image(wire: Wire, place: int, is_after: Column) -> Column:
+def _select_image(wire: EventFormat, place: int, is_after: Column) -> Column:
     member = wire.row.members[place]
     value = F.when(is_after, F.col("after")[member.name]).otherwise(F.col("before")[member.name])
-    return converted(value, member.kind, wire.modes)
+    return to_wire(value, member.kind, wire.modes)
 
 
-def _messages(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+def _encode_batches(batches: Iterator[pa.RecordBatch], plan: AvroPlan) -> Iterator[pa.RecordBatch]:
     waiting: pa.RecordBatch | None = None
     for found in batches:
         batch = found if waiting is None else pa.concat_batches([waiting, found])
@@ -139,10 +158,10 @@ def _messages(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.Reco
             waiting = batch.slice(len(kinds) - 1)
             batch, kinds = batch.slice(0, len(kinds) - 1), kinds[:-1]
         if len(kinds):
-            yield _written(batch.columns[1:], kinds, plan)
+            yield _encode_batch(batch.columns[1:], kinds, plan)
 
 
-def _written(columns: list[pa.Array], kinds: Ints, plan: Plan) -> pa.RecordBatch:
+def _encode_batch(columns: list[pa.Array], kinds: Ints, plan: AvroPlan) -> pa.RecordBatch:
     ends = np.flatnonzero(kinds != FIRST_OF_TWO)
 
     def of_records(column: pa.Array) -> pa.Array:

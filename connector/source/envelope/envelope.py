@@ -14,24 +14,24 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.source.changes.record_key import require, unite_zeros
-from connector.source.envelope.json_values import converted, json_text
-from connector.source.envelope.row_schema import Key
-from serde.emit.avro_datums import Avro
+from connector.source.changes.record_key import require_key_column, unite_zeros
+from connector.source.envelope.json_values import json_text, to_wire
+from connector.source.envelope.row_schema import RecordKey
+from serde.emit.avro_datums import AvroSerializer
 from serde.emit.connect_schema import Document
-from serde.emit.envelope import Origin, key_schema, value_schema
-from serde.emit.row_schema import Member, Plain, Record
-from serde.emit.type_mapping import Modes
+from serde.emit.envelope import SourceInfo, key_schema, value_schema
+from serde.emit.row_schema import Primitive, RowField, RowStruct
+from serde.emit.type_mapping import HandlingModes
 
-ROW_ID = Key(Record((Member("_row_id", Plain("long"), optional=False),)), ())
+ROW_ID_KEY = RecordKey(RowStruct((RowField("_row_id", Primitive("long"), optional=False),)), ())
 """The key of tables without identifier columns whose rows have an id of their own (format v3)."""
-_EVENT, _TOMBSTONE, _LEAVES, _LEFT, _ARRIVES = range(5)
-HEADERS = "array<struct<key:string,value:binary>>"
-NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+_EVENT, _TOMBSTONE, _OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE, _NEW_KEY_CREATE = range(5)
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+NEW_KEY_HEADER, OLD_KEY_HEADER = "__debezium.newkey", "__debezium.oldkey"
 
 
 @attrs.frozen
-class Wire:
+class EventFormat:
     """How the events of one table look at one snapshot.
 
     `row` describes the columns of both images; `key` those of the record key, None for records without key.
@@ -41,10 +41,10 @@ class Wire:
     """
 
     topic: str
-    row: Record
-    key: Key | None
-    modes: Modes
-    origin: Origin
+    row: RowStruct
+    key: RecordKey | None
+    modes: HandlingModes
+    origin: SourceInfo
     by_row_id: bool = False
     moves: bool = False
     key_schemas: bool = True
@@ -52,8 +52,8 @@ class Wire:
     tombstones: bool = True
     skipped: frozenset[str] = frozenset()
     ordered: bool = False
-    key_avro: Avro | None = None
-    value_avro: Avro | None = None
+    key_avro: AvroSerializer | None = None
+    value_avro: AvroSerializer | None = None
 
     @property
     def transaction(self) -> str:
@@ -77,47 +77,49 @@ class Wire:
         return fields if self.ordered else {**fields, "transaction": None}
 
 
-def text_records(changes: DataFrame, wire: Wire, *, reads: bool) -> DataFrame:
+def to_json_records(changes: DataFrame, wire: EventFormat, *, reads: bool) -> DataFrame:
     """Give the records with values in JSON, as `records.records`."""
     if reads:
-        return changes.select(key_of(wire, F.col("after")).alias("key"), _value(wire, _whole(wire)).alias("value"))
+        return changes.select(
+            record_key(wire, F.col("after")).alias("key"), _value_json(wire, _whole_event(wire)).alias("value")
+        )
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
-    parts = kept.select("*", F.explode(_parts(wire)).alias("part"))
+    parts = kept.select("*", F.explode(_record_parts(wire)).alias("part"))
     if wire.moves:
-        return _with_moves(parts, wire)
-    value = F.when(F.col("part") == _EVENT, _value(wire, _whole(wire)))
-    return parts.select(key_of(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
+        return _with_key_changes(parts, wire)
+    value = F.when(F.col("part") == _EVENT, _value_json(wire, _whole_event(wire)))
+    return parts.select(record_key(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
 
 
-def events(wire: Wire) -> Column | None:
+def events_per_change(wire: EventFormat) -> Column | None:
     """How many events (tombstones are none) a change gives: two for a change of key; None: always one."""
-    return F.when(is_moved(wire), 2).otherwise(1) if wire.moves else None
+    return F.when(is_key_change(wire), 2).otherwise(1) if wire.moves else None
 
 
-def _with_moves(parts: DataFrame, wire: Wire) -> DataFrame:
+def _with_key_changes(parts: DataFrame, wire: EventFormat) -> DataFrame:
     """Give records where a change may be two events; conditions stand around texts: images are not copied for them."""
     part, op = F.col("part"), F.col("op")
-    by_before = (op == "d") | part.isin(_LEAVES, _LEFT)
-    key = F.when(by_before, key_of(wire, F.col("before"))).otherwise(key_of(wire, F.col("after")))
-    event = Event(
-        before=part != _ARRIVES,
-        after=part != _LEAVES,
-        op=F.when(part == _LEAVES, "d").when(part == _ARRIVES, "c").otherwise(op),
-        order=F.col("total_order") + F.when(part == _ARRIVES, 1).otherwise(0) if wire.ordered else None,
+    by_before = (op == "d") | part.isin(_OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE)
+    key = F.when(by_before, record_key(wire, F.col("before"))).otherwise(record_key(wire, F.col("after")))
+    event = EventParts(
+        before=part != _NEW_KEY_CREATE,
+        after=part != _OLD_KEY_DELETE,
+        op=F.when(part == _OLD_KEY_DELETE, "d").when(part == _NEW_KEY_CREATE, "c").otherwise(op),
+        order=F.col("total_order") + F.when(part == _NEW_KEY_CREATE, 1).otherwise(0) if wire.ordered else None,
     )
-    value = F.when(~part.isin(_TOMBSTONE, _LEFT), _value(wire, event))
-    return parts.select(key.alias("key"), value.alias("value"), _headers(wire, part).alias("headers"))
+    value = F.when(~part.isin(_TOMBSTONE, _OLD_KEY_TOMBSTONE), _value_json(wire, event))
+    return parts.select(key.alias("key"), value.alias("value"), _key_change_headers(wire, part).alias("headers"))
 
 
-def is_moved(wire: Wire) -> Column:
+def is_key_change(wire: EventFormat) -> Column:
     """Whether an update changes the record's key."""
     assert wire.key is not None
     before, after = F.col("before"), F.col("after")
-    same = [at(before, path).eqNullSafe(at(after, path)) for path in wire.key.paths]
+    same = [column_at(before, path).eqNullSafe(column_at(after, path)) for path in wire.key.paths]
     return (F.col("op") == "u") & before.isNotNull() & ~reduce(lambda left, right: left & right, same)
 
 
-def _parts(wire: Wire) -> Column:
+def _record_parts(wire: EventFormat) -> Column:
     """Which records a change gives, in their order."""
 
     def parts(*chosen: int) -> Column:
@@ -126,12 +128,16 @@ def _parts(wire: Wire) -> Column:
     tombstones = wire.tombstones and wire.key is not None
     chosen = F.when(F.col("op") == "d", parts(_EVENT, _TOMBSTONE) if tombstones else parts(_EVENT))
     if wire.moves:
-        moved = parts(_LEAVES, _LEFT, _ARRIVES) if tombstones else parts(_LEAVES, _ARRIVES)
-        chosen = chosen.when(is_moved(wire), moved)
+        moved = (
+            parts(_OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE, _NEW_KEY_CREATE)
+            if tombstones
+            else parts(_OLD_KEY_DELETE, _NEW_KEY_CREATE)
+        )
+        chosen = chosen.when(is_key_change(wire), moved)
     return chosen.otherwise(parts(_EVENT))
 
 
-def key_of(wire: Wire, image: Column, *, required: bool = True) -> Column:
+def record_key(wire: EventFormat, image: Column, *, required: bool = True) -> Column:
     """Give the record key of an image: text, a struct where it will be Avro, null without key.
 
     Where a column of the key is null the task fails; or the text is null, if it is not `required`.
@@ -144,42 +150,42 @@ def key_of(wire: Wire, image: Column, *, required: bool = True) -> Column:
     parts = key_parts(wire, image)
     if required:
         names = (member.name for member in wire.key.record.members)
-        parts = [require(column, name) for column, name in zip(parts, names, strict=True)]
+        parts = [require_key_column(column, name) for column, name in zip(parts, names, strict=True)]
     text = _key_text(wire, wire.key, parts)
     if wire.key_schemas:
-        text = F.concat(F.lit(_opening(wire.key_schema)), text, F.lit("}"))
+        text = F.concat(F.lit(_schema_prefix(wire.key_schema)), text, F.lit("}"))
     return text if required else F.when(reduce(lambda left, right: left & right, [c.isNotNull() for c in parts]), text)
 
 
-def key_columns(wire: Wire, image: Column) -> list[Column]:
+def key_columns(wire: EventFormat, image: Column) -> list[Column]:
     """Give the fields of the record key of an image, in the form that the wire has; null where the image's are."""
     assert wire.key is not None
     columns = zip(key_parts(wire, image), wire.key.record.members, strict=True)
-    return [converted(column, member.kind, wire.modes) for column, member in columns]
+    return [to_wire(column, member.kind, wire.modes) for column, member in columns]
 
 
-def key_parts(wire: Wire, image: Column) -> list[Column]:
+def key_parts(wire: EventFormat, image: Column) -> list[Column]:
     """Give the columns of the key of an image, none without key."""
     if wire.key is None:
         return []
     if wire.by_row_id:
         return [F.col("row_id")]
     found = zip(wire.key.paths, wire.key.record.members, strict=True)
-    return [unite_zeros(at(image, path), member.kind) for path, member in found]
+    return [unite_zeros(column_at(image, path), member.kind) for path, member in found]
 
 
-def _key_text(wire: Wire, key: Key, parts: list[Column]) -> Column:
+def _key_text(wire: EventFormat, key: RecordKey, parts: list[Column]) -> Column:
     named = zip(parts, key.record.members, strict=True)
     return json_text(F.struct(*(column.alias(member.name) for column, member in named)), key.record, wire.modes)
 
 
-def at(image: Column, path: tuple[str, ...]) -> Column:
+def column_at(image: Column, path: tuple[str, ...]) -> Column:
     """Give the column at a path of an image."""
     return reduce(lambda column, name: column[name], path, image)
 
 
 @attrs.frozen(eq=False)
-class Event:
+class EventParts:
     """What of a change an event tells: op, number, and whether `before` and `after` are in it (None: as they are)."""
 
     before: Column | None
@@ -188,21 +194,21 @@ class Event:
     order: Column | None
 
 
-def _whole(wire: Wire) -> Event:
+def _whole_event(wire: EventFormat) -> EventParts:
     """The event that is the change itself."""
-    return Event(None, None, F.col("op"), F.col("total_order") if wire.ordered else None)
+    return EventParts(None, None, F.col("op"), F.col("total_order") if wire.ordered else None)
 
 
-def _value(wire: Wire, event: Event) -> Column:
+def _value_json(wire: EventFormat, event: EventParts) -> Column:
     schema = wire.value_schema if wire.value_schemas else None
-    source, times = _text(wire.origin.document()), _text(wire.origin.times())
+    source, times = _to_json(wire.origin.document()), _to_json(wire.origin.times())
     pieces = [
-        F.lit((_opening(schema) if schema else "") + '{"before":'),
-        _image("before", event.before, wire),
+        F.lit((_schema_prefix(schema) if schema else "") + '{"before":'),
+        _image_json("before", event.before, wire),
         F.lit(',"after":'),
-        _image("after", event.after, wire),
+        _image_json("after", event.after, wire),
         F.lit(f',"source":{source},"transaction":'),
-        *_transaction(wire, event.order),
+        *_transaction_json(wire, event.order),
         F.lit(',"op":"'),
         event.op,
         F.lit(f'",{times[1:]}' + ("}" if schema else "")),
@@ -210,39 +216,41 @@ def _value(wire: Wire, event: Event) -> Column:
     return F.concat(*pieces)
 
 
-def _image(name: str, there: Column | None, wire: Wire) -> Column:
+def _image_json(name: str, there: Column | None, wire: EventFormat) -> Column:
     text = json_text(F.col(name), wire.row, wire.modes)
     return F.coalesce(text if there is None else F.when(there, text), F.lit("null"))
 
 
-def _transaction(wire: Wire, number: Column | None) -> list[Column]:
+def _transaction_json(wire: EventFormat, number: Column | None) -> list[Column]:
     if number is None:
         return [F.lit("null")]
     order = number.cast("string")
-    start = f'{{"id":{_text(wire.transaction)},"total_order":'
+    start = f'{{"id":{_to_json(wire.transaction)},"total_order":'
     return [F.lit(start), order, F.lit(',"data_collection_order":'), order, F.lit("}")]
 
 
-def _headers(wire: Wire, part: Column) -> Column:
+def _key_change_headers(wire: EventFormat, part: Column) -> Column:
     """Of a change of key: the new key on what leaves, the old one on what arrives; JSON whatever the key's converter.
 
     Connect's own header converter writes them so (recorded events in tests/fixtures, those in Avro too).
     """
-    leaves = F.when(part.isin(_LEAVES, _LEFT), header(wire, NEW_KEY, F.col("after")))
-    arrives = leaves.when(part == _ARRIVES, header(wire, OLD_KEY, F.col("before")))
-    return arrives.otherwise(F.lit(None).cast(HEADERS))
+    leaves = F.when(
+        part.isin(_OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE), key_change_header(wire, NEW_KEY_HEADER, F.col("after"))
+    )
+    arrives = leaves.when(part == _NEW_KEY_CREATE, key_change_header(wire, OLD_KEY_HEADER, F.col("before")))
+    return arrives.otherwise(F.lit(None).cast(HEADERS_TYPE))
 
 
-def header(wire: Wire, name: str, image: Column) -> Column:
+def key_change_header(wire: EventFormat, name: str, image: Column) -> Column:
     """Give the headers of a record with the other key of a row whose key changed."""
     assert wire.key is not None
     payload = _key_text(wire, wire.key, key_parts(wire, image)).cast("binary")
-    return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(HEADERS)
+    return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(HEADERS_TYPE)
 
 
-def _opening(schema: Document | None) -> str:
-    return f'{{"schema":{_text(schema)},"payload":'
+def _schema_prefix(schema: Document | None) -> str:
+    return f'{{"schema":{_to_json(schema)},"payload":'
 
 
-def _text(document: object) -> str:
+def _to_json(document: object) -> str:
     return orjson.dumps(document).decode()

@@ -9,20 +9,20 @@ from typing import Any
 import attrs
 
 from connector.settings import SourceSettings
-from connector.source.changes.row_key import KeyKind, Keys, Same
+from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.envelope import row_schema
-from connector.source.envelope.envelope import ROW_ID, Wire
-from serde.emit.envelope import Origin
-from serde.emit.row_schema import Record
+from connector.source.envelope.envelope import ROW_ID_KEY, EventFormat
+from serde.emit.envelope import SourceInfo
+from serde.emit.row_schema import RowStruct
 
-MS_NS = 1_000_000
-STEP_NS = 1_000
+NS_PER_MS = 1_000_000
+MIN_STEP_NS = 1_000
 """Between the times of two snapshots at least: what tells changes of one snapshot apart may be added to its time."""
 
 
 @attrs.frozen
-class At:
-    """A snapshot as its events name it; `ts_ns` is nanoseconds since 1970, see `stamp`."""
+class SnapshotInfo:
+    """A snapshot as its events name it; `ts_ns` is nanoseconds since 1970, see `event_ts_ns`."""
 
     snapshot_id: int
     parent_id: int | None
@@ -30,19 +30,19 @@ class At:
     ts_ns: int
 
 
-def stamp(snapshot_ms: int, before_ns: int | None) -> int:
+def event_ts_ns(snapshot_ms: int, before_ns: int | None) -> int:
     """Give the time of a snapshot's events in nanoseconds: the snapshot's own, but later than that of the one before.
 
     Iceberg's times are in milliseconds and may run backwards between writers; consumers that order events by
     `source.ts_ns` alone must not see two snapshots at one time, or a later one as the earlier.
     """
-    own = snapshot_ms * MS_NS
-    return own if before_ns is None else max(own, before_ns + STEP_NS)
+    own = snapshot_ms * NS_PER_MS
+    return own if before_ns is None else max(own, before_ns + MIN_STEP_NS)
 
 
-def wire_of(
-    settings: SourceSettings, table: str, schema: Mapping[str, Any], keys: Keys, at: At, *, reads: bool
-) -> Wire:
+def build_event_format(
+    settings: SourceSettings, table: str, schema: Mapping[str, Any], keys: RowKey, at: SnapshotInfo, *, reads: bool
+) -> EventFormat:
     """Give how the events of a table look at a snapshot.
 
     Args:
@@ -56,18 +56,18 @@ def wire_of(
     Raises:
         FatalError: a column has no form on the wire.
     """
-    outgoing, whole = settings.outgoing, row_schema.record(schema)
-    kept = Record(tuple(m for m in whole.members if settings.capture.keeps(table, m.name)))
+    outgoing, whole = settings.outgoing, row_schema.describe_row(schema)
+    kept = RowStruct(tuple(m for m in whole.members if settings.capture.keeps(table, m.name)))
     namespace, _, name = table.rpartition(".")
     by_row_id = keys.kind == KeyKind.ROW_ID
-    key = ROW_ID if by_row_id else row_schema.key(whole, keys.columns) if keys.columns else None
-    row_schema.check(table, kept, outgoing.modes)
-    return Wire(
+    key = ROW_ID_KEY if by_row_id else row_schema.describe_key(whole, keys.columns) if keys.columns else None
+    row_schema.check_columns(table, kept, outgoing.modes)
+    return EventFormat(
         topic=outgoing.topic(table),
         row=kept,
         key=key,
         modes=outgoing.modes,
-        origin=Origin(
+        origin=SourceInfo(
             version=version("icebridge"),
             server=outgoing.prefix,
             database=settings.catalog.name,
@@ -80,7 +80,7 @@ def wire_of(
             sequence_number=at.sequence_number,
         ),
         by_row_id=by_row_id,
-        moves=keys.same != Same.NOTHING and not reads,
+        moves=keys.same != RowIdentity.NOTHING and not reads,
         key_schemas=outgoing.key.schemas,
         value_schemas=outgoing.value.schemas,
         tombstones=outgoing.tombstones,

@@ -2,7 +2,7 @@
 
 Numbers, texts, booleans and bytes go through Spark's `to_json` as they are: it writes doubles as Java does, NaN and
 infinities as texts, bytes as base64. What differs is converted first. Needs a session in UTC and ANSI mode (see
-`settle`): casts of decimals to text are plain only there, and overflow is an error and not a null.
+`configure_session`): casts of decimals to text are plain only there, and overflow is an error and not a null.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from decimal import Decimal
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody uses
 
-from serde.emit.name_adjustment import field_name
-from serde.emit.row_schema import Items, Kind, Pairs, Plain, Record
-from serde.emit.type_mapping import How, Modes, form
+from serde.emit.name_adjustment import adjust_field_name
+from serde.emit.row_schema import Primitive, RowList, RowMap, RowStruct, RowType
+from serde.emit.type_mapping import HandlingModes, ValueEncoding, wire_type
 
-_OPTIONS = {"ignoreNullFields": "false"}
+_JSON_OPTIONS = {"ignoreNullFields": "false"}
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _LONG_DIGITS = 18
 _WORD, _SIGN = Decimal(2**64), Decimal(2**63)
 _HEX_OF_WORD = 16
 # Redundant leading bytes of a two's complement number: what is left begins with the same sign.
 _REDUNDANT = "^(?:00)+(?=[0-7][0-9A-F])|^(?:FF)+(?=[89A-F][0-9A-F])"
-SESSION = {
+SESSION_OPTIONS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     # Iceberg tells `a` from `A`.
@@ -32,109 +32,117 @@ SESSION = {
 }
 
 
-def settle(spark: SparkSession) -> None:
+def configure_session(spark: SparkSession) -> None:
     """Set what exact texts depend on, whatever the user's Spark settings say."""
-    for key, value in SESSION.items():
+    for key, value in SESSION_OPTIONS.items():
         spark.conf.set(key, value)
 
 
-def json_text(column: Column, kind: Record, modes: Modes) -> Column:
+def json_text(column: Column, kind: RowStruct, modes: HandlingModes) -> Column:
     """The JSON object of a struct column; SQL null where the struct is null."""
     if _is_regular(kind, modes):
-        return F.to_json(converted(column, kind, modes), _OPTIONS)
-    return _by_hand(column, kind, modes)
+        return F.to_json(to_wire(column, kind, modes), _JSON_OPTIONS)
+    return _concat_json(column, kind, modes)
 
 
-def _text_keys(kind: Pairs, modes: Modes) -> bool:
+def _has_text_keys(kind: RowMap, modes: HandlingModes) -> bool:
     """Whether JsonConverter writes a map as an object: other maps are arrays of [key, value]."""
-    return isinstance(kind.key, Plain) and form(kind.key, modes).type == "string"
+    return isinstance(kind.key, Primitive) and wire_type(kind.key, modes).type == "string"
 
 
-def _is_regular(kind: Kind, modes: Modes) -> bool:
+def _is_regular(kind: RowType, modes: HandlingModes) -> bool:
     """Whether `to_json` can write the type: it has no arrays of [key, value] for maps whose keys are no texts."""
     match kind:
-        case Plain():
+        case Primitive():
             return True
-        case Record():
+        case RowStruct():
             return all(_is_regular(member.kind, modes) for member in kind.members)
-        case Items():
+        case RowList():
             return _is_regular(kind.item, modes)
-        case Pairs():
-            return _text_keys(kind, modes) and _is_regular(kind.value, modes)
+        case RowMap():
+            return _has_text_keys(kind, modes) and _is_regular(kind.value, modes)
 
 
-def _is_plain(kind: Kind, modes: Modes) -> bool:
+def _is_plain(kind: RowType, modes: HandlingModes) -> bool:
     """Whether values go into `to_json` untouched."""
     match kind:
-        case Plain():
-            return form(kind, modes).how is How.AS_IS
-        case Record():
-            return all(_is_plain(m.kind, modes) and field_name(m.name, modes.fields) == m.name for m in kind.members)
-        case Items():
+        case Primitive():
+            return wire_type(kind, modes).how is ValueEncoding.AS_IS
+        case RowStruct():
+            return all(
+                _is_plain(m.kind, modes) and adjust_field_name(m.name, modes.fields) == m.name for m in kind.members
+            )
+        case RowList():
             return _is_plain(kind.item, modes)
-        case Pairs():
+        case RowMap():
             return _is_plain(kind.key, modes) and _is_plain(kind.value, modes)
 
 
-def converted(column: Column, kind: Kind, modes: Modes) -> Column:
+def to_wire(column: Column, kind: RowType, modes: HandlingModes) -> Column:
     """The column with every value in the form that the wire has, fields under their names there.
 
     A map whose keys are no texts on the wire may become a list of its entries.
     """
     match kind:
-        case Plain():
-            return CONVERSIONS[form(kind, modes).how](column, kind)
-        case Record():
+        case Primitive():
+            return CONVERSIONS[wire_type(kind, modes).how](column, kind)
+        case RowStruct():
             members = [
-                converted(column[m.name], m.kind, modes).alias(field_name(m.name, modes.fields)) for m in kind.members
+                to_wire(column[m.name], m.kind, modes).alias(adjust_field_name(m.name, modes.fields))
+                for m in kind.members
             ]
             return F.when(column.isNotNull(), F.struct(*members))
         case _ if _is_plain(kind, modes):
             return column
-        case Items():
-            return F.transform(column, lambda item: converted(item, kind.item, modes))
-        case Pairs() if _text_keys(kind, modes):
+        case RowList():
+            return F.transform(column, lambda item: to_wire(item, kind.item, modes))
+        case RowMap() if _has_text_keys(kind, modes):
             plain = _is_plain(kind.key, modes)
-            keyed = column if plain else F.transform_keys(column, lambda key, _: converted(key, kind.key, modes))
-            return F.transform_values(keyed, lambda _, value: converted(value, kind.value, modes))
-        case Pairs():
-            return F.transform(F.map_entries(column), lambda entry: _entry(entry, kind, modes))
+            keyed = column if plain else F.transform_keys(column, lambda key, _: to_wire(key, kind.key, modes))
+            return F.transform_values(keyed, lambda _, value: to_wire(value, kind.value, modes))
+        case RowMap():
+            return F.transform(F.map_entries(column), lambda entry: _entry_to_wire(entry, kind, modes))
         case _:
             raise AssertionError(kind)
 
 
-def _entry(entry: Column, kind: Pairs, modes: Modes) -> Column:
-    key, value = converted(entry["key"], kind.key, modes), converted(entry["value"], kind.value, modes)
+def _entry_to_wire(entry: Column, kind: RowMap, modes: HandlingModes) -> Column:
+    key, value = to_wire(entry["key"], kind.key, modes), to_wire(entry["value"], kind.value, modes)
     return F.struct(key.alias("key"), value.alias("value"))
 
 
-def _by_hand(column: Column, kind: Kind, modes: Modes) -> Column:
+def _concat_json(column: Column, kind: RowType, modes: HandlingModes) -> Column:
     """The JSON text of any type, put together piece by piece; SQL null where the value is."""
-    if isinstance(kind, Plain) or _is_regular(kind, modes):
-        return _single(converted(column, kind, modes))
+    if isinstance(kind, Primitive) or _is_regular(kind, modes):
+        return _single_json(to_wire(column, kind, modes))
     match kind:
-        case Record():
+        case RowStruct():
             pieces = [F.lit("{")]
             for position, member in enumerate(kind.members):
-                label = F.to_json(F.array(F.lit(field_name(member.name, modes.fields))))
+                label = F.to_json(F.array(F.lit(adjust_field_name(member.name, modes.fields))))
                 comma = "," if position else ""
-                pieces += [F.lit(comma), _inside(label), F.lit(":"), _or_null(column[member.name], member.kind, modes)]
+                pieces += [
+                    F.lit(comma),
+                    _strip_brackets(label),
+                    F.lit(":"),
+                    _json_or_null(column[member.name], member.kind, modes),
+                ]
             return F.when(column.isNotNull(), F.concat(*pieces, F.lit("}")))
-        case Items():
-            texts = F.transform(column, lambda item: _or_null(item, kind.item, modes))
+        case RowList():
+            texts = F.transform(column, lambda item: _json_or_null(item, kind.item, modes))
             return F.concat(F.lit("["), F.array_join(texts, ","), F.lit("]"))
-        case Pairs():
-            return _map_by_hand(column, kind, modes)
+        case RowMap():
+            return _concat_map(column, kind, modes)
         case _:
             raise AssertionError(kind)
 
 
-def _map_by_hand(column: Column, kind: Pairs, modes: Modes) -> Column:
-    text_keys = _text_keys(kind, modes)
+def _concat_map(column: Column, kind: RowMap, modes: HandlingModes) -> Column:
+    text_keys = _has_text_keys(kind, modes)
     opening, between, closing = ("", ":", "") if text_keys else ("[", ",", "]")
 
     def pair(entry: Column) -> Column:
-        key, value = _or_null(entry["key"], kind.key, modes), _or_null(entry["value"], kind.value, modes)
+        key, value = _json_or_null(entry["key"], kind.key, modes), _json_or_null(entry["value"], kind.value, modes)
         return F.concat(F.lit(opening), key, F.lit(between), value, F.lit(closing))
 
     texts = F.array_join(F.transform(F.map_entries(column), pair), ",")
@@ -142,20 +150,20 @@ def _map_by_hand(column: Column, kind: Pairs, modes: Modes) -> Column:
     return F.concat(F.lit(left), texts, F.lit(right))
 
 
-def _or_null(column: Column, kind: Kind, modes: Modes) -> Column:
-    return F.coalesce(_by_hand(column, kind, modes), F.lit("null"))
+def _json_or_null(column: Column, kind: RowType, modes: HandlingModes) -> Column:
+    return F.coalesce(_concat_json(column, kind, modes), F.lit("null"))
 
 
-def _single(column: Column) -> Column:
+def _single_json(column: Column) -> Column:
     """The JSON text of one value: that of an array around it, without the brackets."""
-    return F.when(column.isNotNull(), _inside(F.to_json(F.array(column), _OPTIONS)))
+    return F.when(column.isNotNull(), _strip_brackets(F.to_json(F.array(column), _JSON_OPTIONS)))
 
 
-def _inside(text: Column) -> Column:
+def _strip_brackets(text: Column) -> Column:
     return F.substring(text, F.lit(2), F.length(text) - 2)
 
 
-def _unscaled(column: Column, kind: Plain) -> Column:
+def _unscaled_bytes(column: Column, kind: Primitive) -> Column:
     """BigInteger.toByteArray of the unscaled number: big-endian two's complement, as few bytes as hold it."""
     if kind.precision <= _LONG_DIGITS:
         number = (column * F.lit(Decimal(10**kind.scale))).cast("bigint")
@@ -185,40 +193,40 @@ def _floor_div(column: Column, by: int) -> Column:
     return F.call_function("div", column - F.pmod(column, F.lit(by)), F.lit(by))
 
 
-def _iso(column: Column) -> Column:
+def _format_timestamp(column: Column) -> Column:
     return F.date_format(column.cast("timestamp"), _ISO + "'Z'")
 
 
-def _iso_time(column: Column) -> Column:
+def _format_time(column: Column) -> Column:
     return F.date_format(F.timestamp_micros(column), "HH:mm:ss.SSSSSS'Z'")
 
 
-def _iso_of_nanos(column: Column) -> Column:
+def _format_nanos(column: Column) -> Column:
     micros = F.date_format(F.timestamp_micros(_floor_div(column, 1000)), _ISO)
     rest = F.lpad(F.pmod(column, F.lit(1000)).cast("string"), 3, "0")
     return F.concat(micros, rest, F.lit("Z"))
 
 
-CONVERSIONS: Mapping[How, Callable[[Column, Plain], Column]] = {
-    How.AS_IS: lambda c, _: c,
-    How.UNSCALED: _unscaled,
-    How.TEXT: lambda c, _: c.cast("string"),
-    How.DOUBLE: lambda c, _: c.cast("double"),
+CONVERSIONS: Mapping[ValueEncoding, Callable[[Column, Primitive], Column]] = {
+    ValueEncoding.AS_IS: lambda c, _: c,
+    ValueEncoding.UNSCALED: _unscaled_bytes,
+    ValueEncoding.TEXT: lambda c, _: c.cast("string"),
+    ValueEncoding.DOUBLE: lambda c, _: c.cast("double"),
     # Spark breaks long texts into lines, as MIME does and Debezium does not.
-    How.BASE64: lambda c, _: F.translate(F.base64(c), "\r\n", ""),
-    How.BASE64_URL: lambda c, _: F.translate(F.base64(c), "+/\r\n", "-_"),
-    How.HEX: lambda c, _: F.lower(F.hex(c)),
-    How.DAYS: lambda c, _: F.unix_date(c),
-    How.ISO_DATE: lambda c, _: F.concat(c.cast("string"), F.lit("Z")),
-    How.MILLIS_OF_MICROS: lambda c, _: _floor_div(c, 1000),
-    How.NANOS_OF_MICROS: lambda c, _: c * 1000,
-    How.MICROS_OF_NANOS: lambda c, _: _floor_div(c, 1000),
-    How.MILLIS_OF_NANOS: lambda c, _: _floor_div(c, 1_000_000),
-    How.ISO_TIME: lambda c, _: _iso_time(c),
-    How.MICROS: lambda c, _: F.unix_micros(c.cast("timestamp")),
-    How.MILLIS: lambda c, _: F.unix_millis(c.cast("timestamp")),
-    How.NANOS: lambda c, _: F.unix_micros(c.cast("timestamp")) * 1000,
-    How.ISO: lambda c, _: _iso(c),
-    How.ISO_OF_NANOS: lambda c, _: _iso_of_nanos(c),
-    How.JSON: lambda c, _: F.to_json(c),
+    ValueEncoding.BASE64: lambda c, _: F.translate(F.base64(c), "\r\n", ""),
+    ValueEncoding.BASE64_URL: lambda c, _: F.translate(F.base64(c), "+/\r\n", "-_"),
+    ValueEncoding.HEX: lambda c, _: F.lower(F.hex(c)),
+    ValueEncoding.DAYS: lambda c, _: F.unix_date(c),
+    ValueEncoding.ISO_DATE: lambda c, _: F.concat(c.cast("string"), F.lit("Z")),
+    ValueEncoding.MILLIS_OF_MICROS: lambda c, _: _floor_div(c, 1000),
+    ValueEncoding.NANOS_OF_MICROS: lambda c, _: c * 1000,
+    ValueEncoding.MICROS_OF_NANOS: lambda c, _: _floor_div(c, 1000),
+    ValueEncoding.MILLIS_OF_NANOS: lambda c, _: _floor_div(c, 1_000_000),
+    ValueEncoding.ISO_TIME: lambda c, _: _format_time(c),
+    ValueEncoding.MICROS: lambda c, _: F.unix_micros(c.cast("timestamp")),
+    ValueEncoding.MILLIS: lambda c, _: F.unix_millis(c.cast("timestamp")),
+    ValueEncoding.NANOS: lambda c, _: F.unix_micros(c.cast("timestamp")) * 1000,
+    ValueEncoding.ISO: lambda c, _: _format_timestamp(c),
+    ValueEncoding.ISO_OF_NANOS: lambda c, _: _format_nanos(c),
+    ValueEncoding.JSON: lambda c, _: F.to_json(c),
 }

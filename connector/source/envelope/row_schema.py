@@ -12,84 +12,84 @@ from typing import Any
 import attrs
 
 from connector.errors import FatalError
-from serde.emit.name_adjustment import field_name
-from serde.emit.row_schema import Items, Kind, Member, Pairs, Plain, Record
-from serde.emit.type_mapping import Modes, form
+from serde.emit.name_adjustment import adjust_field_name
+from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct, RowType
+from serde.emit.type_mapping import HandlingModes, wire_type
 
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
 @attrs.frozen
-class Key:
+class RecordKey:
     """A record key: its fields, and where in a row each is found (names from the top on)."""
 
-    record: Record
+    record: RowStruct
     paths: tuple[tuple[str, ...], ...]
 
 
-def record(document: Mapping[str, Any]) -> Record:
+def describe_row(document: Mapping[str, Any]) -> RowStruct:
     """Describe all columns of a schema or struct, in the table's order."""
-    return Record(tuple(_member(field) for field in document["fields"]))
+    return RowStruct(tuple(_describe_field(field) for field in document["fields"]))
 
 
-def _member(field: Mapping[str, Any]) -> Member:
-    return Member(field["name"], kind(field["type"]), not field["required"])
+def _describe_field(field: Mapping[str, Any]) -> RowField:
+    return RowField(field["name"], describe_type(field["type"]), not field["required"])
 
 
-def kind(made: str | Mapping[str, Any]) -> Kind:
+def describe_type(made: str | Mapping[str, Any]) -> RowType:
     """Describe one type."""
     if isinstance(made, str):
-        return _plain(made)
+        return _describe_primitive(made)
     match made["type"]:
         case "struct":
-            return record(made)
+            return describe_row(made)
         case "list":
-            return Items(kind(made["element"]), not made["element-required"])
+            return RowList(describe_type(made["element"]), not made["element-required"])
         case _:
-            return Pairs(kind(made["key"]), kind(made["value"]), not made["value-required"])
+            return RowMap(describe_type(made["key"]), describe_type(made["value"]), not made["value-required"])
 
 
-def _plain(name: str) -> Plain:
+def _describe_primitive(name: str) -> Primitive:
     decimal = _DECIMAL.fullmatch(name)
     if decimal:
-        return Plain("decimal", int(decimal[1]), int(decimal[2]))
-    return Plain(re.split(r"[\[(]", name)[0])
+        return Primitive("decimal", int(decimal[1]), int(decimal[2]))
+    return Primitive(re.split(r"[\[(]", name)[0])
 
 
-def key(row: Record, names: tuple[str, ...]) -> Key:
+def describe_key(row: RowStruct, names: tuple[str, ...]) -> RecordKey:
     """Describe a record key of columns; a dotted name means a field inside structs, unless a column is called so.
 
     Raises:
         KeyError: there is no such column.
     """
-    found = [_found(row, name) for name in names]
+    found = [_find_field(row, name) for name in names]
     members = (attrs.evolve(member, name=name) for name, (_, member) in zip(names, found, strict=True))
-    return Key(Record(tuple(members)), tuple(path for path, _ in found))
+    return RecordKey(RowStruct(tuple(members)), tuple(path for path, _ in found))
 
 
-def _found(row: Record, name: str) -> tuple[tuple[str, ...], Member]:
+def _find_field(row: RowStruct, name: str) -> tuple[tuple[str, ...], RowField]:
     by_name = {member.name: member for member in row.members}
     if name in by_name:
         return (name,), by_name[name]
     head, dot, rest = name.partition(".")
     inside = by_name[head].kind if dot else None
-    if not isinstance(inside, Record):
+    if not isinstance(inside, RowStruct):
         raise KeyError(name)
-    path, member = _found(inside, rest)
+    path, member = _find_field(inside, rest)
     return (head, *path), member
 
 
-def check(table: str, row: Record, modes: Modes) -> None:
+def check_columns(table: str, row: RowStruct, modes: HandlingModes) -> None:
     """See that every column has a form on the wire, and a name of its own.
 
     Raises:
         FatalError: one has none; names the table, the columns and what to do.
     """
-    unfit = [f"{path} ({plain.name})" for path, plain in _plains(row, "") if not _has_form(plain, modes)]
+    unfit = [f"{path} ({plain.name})" for path, plain in _walk_primitives(row, "") if not _has_wire_type(plain, modes)]
     if unfit:
         columns = ", ".join(unfit)
         raise FatalError(f"table {table}: no Debezium type for {columns}; leave them out with column.exclude.list")
-    names = [field_name(member.name, modes.fields) for member in row.members]
+    names = [adjust_field_name(member.name, modes.fields) for member in row.members]
     twice = ", ".join(m.name for m, name in zip(row.members, names, strict=True) if names.count(name) > 1)
     if twice:
         raise FatalError(
@@ -98,23 +98,23 @@ def check(table: str, row: Record, modes: Modes) -> None:
         )
 
 
-def _plains(made: Kind, path: str) -> Iterator[tuple[str, Plain]]:
+def _walk_primitives(made: RowType, path: str) -> Iterator[tuple[str, Primitive]]:
     match made:
-        case Plain():
+        case Primitive():
             yield path, made
-        case Record():
+        case RowStruct():
             for member in made.members:
-                yield from _plains(member.kind, f"{path}.{member.name}" if path else member.name)
-        case Items():
-            yield from _plains(made.item, path)
-        case Pairs():
-            yield from _plains(made.key, path)
-            yield from _plains(made.value, path)
+                yield from _walk_primitives(member.kind, f"{path}.{member.name}" if path else member.name)
+        case RowList():
+            yield from _walk_primitives(made.item, path)
+        case RowMap():
+            yield from _walk_primitives(made.key, path)
+            yield from _walk_primitives(made.value, path)
 
 
-def _has_form(plain: Plain, modes: Modes) -> bool:
+def _has_wire_type(plain: Primitive, modes: HandlingModes) -> bool:
     try:
-        form(plain, modes)
+        wire_type(plain, modes)
     except ValueError:
         return False
     return True

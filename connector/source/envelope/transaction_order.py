@@ -19,7 +19,7 @@ _ROW = (1 << 33) - 1
 
 
 @attrs.frozen(eq=False)
-class Numbered:
+class NumberedChanges:
     """Changes with `total_order`, that of their first event, and how many events there are."""
 
     changes: DataFrame
@@ -27,9 +27,9 @@ class Numbered:
 
 
 @contextmanager
-def numbered(
+def number_changes(
     changes: DataFrame, order: list[Column], together: list[Column], events: Column | None = None
-) -> Iterator[Numbered]:
+) -> Iterator[NumberedChanges]:
     """Number changes by `order`; they are kept on disk until the end of the block.
 
     Args:
@@ -47,13 +47,13 @@ def numbered(
     kept = kept.persist(StorageLevel.DISK_ONLY)
     try:
         counts = {row["place"]: row["count"] for row in kept.groupBy("place").count().collect()}
-        whole = _offset(kept, counts).drop("place", "row")
-        yield Numbered(whole if events is None else whole.filter("nth = 1").drop("nth"), sum(counts.values()))
+        whole = _add_offsets(kept, counts).drop("place", "row")
+        yield NumberedChanges(whole if events is None else whole.filter("nth = 1").drop("nth"), sum(counts.values()))
     finally:
         kept.unpersist()
 
 
-def _offset(kept: DataFrame, counts: dict[int, int]) -> DataFrame:
+def _add_offsets(kept: DataFrame, counts: dict[int, int]) -> DataFrame:
     """Add the number of rows in the partitions before each row's own."""
     before, starts = 0, []
     for place in sorted(counts):

@@ -11,7 +11,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.settings.source.capture import CaptureSettings
 
 _PLAIN = re.compile(r"(?:[\w-]|\\?\.)+")
-Found = dict[str, tuple[tuple[str, ...], str]]
+DiscoveredTables = dict[str, tuple[tuple[str, ...], str]]
 """A table's name with namespace -> its namespace and its own name."""
 
 
@@ -22,7 +22,7 @@ def plain_names(capture: CaptureSettings) -> tuple[str, ...] | None:
     return tuple(pattern.replace("\\", "") for pattern in capture.tables)
 
 
-def find(catalog: Catalog, capture: CaptureSettings, own: str) -> Found:
+def find_tables(catalog: Catalog, capture: CaptureSettings, own: str) -> DiscoveredTables:
     """Give the tables to read; `own` is the table that holds the positions, never read unless named.
 
     Raises:
@@ -30,11 +30,11 @@ def find(catalog: Catalog, capture: CaptureSettings, own: str) -> Found:
     """
     plain = plain_names(capture)
     if plain is not None:
-        return {name: _parted(name) for name in plain}
+        return {name: _split_name(name) for name in plain}
     listed = {".".join((*namespace, name)): (namespace, name) for namespace, name in catalog.listed()}
     return {full: parts for full, parts in listed.items() if full != own and capture.takes(full)}
 
 
-def _parted(name: str) -> tuple[tuple[str, ...], str]:
+def _split_name(name: str) -> tuple[tuple[str, ...], str]:
     *namespace, table = name.split(".")
     return tuple(namespace), table

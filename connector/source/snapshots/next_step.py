@@ -24,7 +24,7 @@ class SnapshotMode(StrEnum):
 
 
 @attrs.frozen
-class Progress:
+class SnapshotProgress:
     """How far a first read has come: parts before `part`, of `part_bytes` each, are published."""
 
     snapshot_id: int
@@ -33,7 +33,7 @@ class Progress:
 
 
 @attrs.frozen
-class Position:
+class SnapshotOffset:
     """Where a connector stands in a table.
 
     Everything up to `snapshot_id` is published; None means that the table had no snapshot yet. While `reading` is set,
@@ -42,7 +42,7 @@ class Position:
 
     table_uuid: str
     snapshot_id: int | None
-    reading: Progress | None = None
+    reading: SnapshotProgress | None = None
 
 
 @attrs.frozen
@@ -57,7 +57,7 @@ class Ancestor:
 
 
 @attrs.frozen
-class Head:
+class TableHead:
     """What a poll sees: which table it is, and its newest snapshot on the branch (None: it has none)."""
 
     table_uuid: str
@@ -65,7 +65,7 @@ class Head:
 
 
 @attrs.frozen
-class History:
+class SnapshotLine:
     """The ancestors of the head that have not expired, oldest first, and all snapshots of the table on any branch."""
 
     ancestors: tuple[Ancestor, ...]
@@ -78,19 +78,19 @@ class Idle:
 
 
 @attrs.frozen
-class Done:
+class Completed:
     """There will never be anything: `initial_only` has read the table."""
 
 
 @attrs.frozen
-class Begin:
+class StartStreaming:
     """Store this position and publish nothing: changes count from here."""
 
     snapshot_id: int | None
 
 
 @attrs.frozen
-class Read:
+class ReadSnapshot:
     """Read a snapshot in full, from this part on; `part_bytes` is set when a read goes on, and then rules."""
 
     snapshot_id: int
@@ -99,36 +99,36 @@ class Read:
 
 
 @attrs.frozen
-class Change:
+class StreamChanges:
     """Publish the changes of this snapshot."""
 
     snapshot: Ancestor
 
 
 @attrs.frozen
-class Skip:
+class SkipSnapshot:
     """Move past this snapshot, which changed no row."""
 
     snapshot: Ancestor
 
 
 @attrs.frozen
-class Stop:
+class Fail:
     """Give this table up, with this reason; it is for a `GapError`."""
 
     reason: str
 
 
-Decision = Idle | Done | Begin | Read | Change | Skip | Stop
+Decision = Idle | Completed | StartStreaming | ReadSnapshot | StreamChanges | SkipSnapshot | Fail
 _COMPACTION = "replace"
 
 
-def decide(
+def decide_next_step(
     table: str,
-    position: Position | None,
+    position: SnapshotOffset | None,
     mode: SnapshotMode,
-    head: Head,
-    history: Callable[[], History],
+    head: TableHead,
+    history: Callable[[], SnapshotLine],
     *,
     starting: bool = False,
 ) -> Decision:
@@ -143,61 +143,68 @@ def decide(
         starting: whether this is the first decision about the table in this run.
     """
     if position is None:
-        return _first(mode, head)
+        return _decide_first(mode, head)
     if position.table_uuid != head.table_uuid:
-        return _lost(table, position, mode, head, "it was replaced by another table of the same name")
+        return _handle_gap(table, position, mode, head, "it was replaced by another table of the same name")
     if position.reading is not None:
-        return _reading(table, position, position.reading, mode, head, history)
-    return _follow(table, position, mode, head, history, starting=starting)
+        return _continue_snapshot(table, position, position.reading, mode, head, history)
+    return _continue(table, position, mode, head, history, starting=starting)
 
 
-def _follow(
+def _continue(
     table: str,
-    position: Position,
+    position: SnapshotOffset,
     mode: SnapshotMode,
-    head: Head,
-    history: Callable[[], History],
+    head: TableHead,
+    history: Callable[[], SnapshotLine],
     *,
     starting: bool,
 ) -> Decision:
     if mode == SnapshotMode.INITIAL_ONLY:
-        return Done() if position.snapshot_id is not None else _first(mode, head)
+        return Completed() if position.snapshot_id is not None else _decide_first(mode, head)
     if mode == SnapshotMode.ALWAYS and starting:
-        return _read(head)
+        return _start_snapshot(head)
     if position.snapshot_id == head.snapshot_id:
         return Idle()
-    return _next(table, position, mode, head, history())
+    return _decide_next(table, position, mode, head, history())
 
 
-def _first(mode: SnapshotMode, head: Head) -> Decision:
+def _decide_first(mode: SnapshotMode, head: TableHead) -> Decision:
     if mode == SnapshotMode.NO_DATA:
-        return Begin(head.snapshot_id)
+        return StartStreaming(head.snapshot_id)
     if mode == SnapshotMode.INITIAL_ONLY and head.snapshot_id is None:
         return Idle()
-    return _read(head)
+    return _start_snapshot(head)
 
 
-def _read(head: Head) -> Decision:
+def _start_snapshot(head: TableHead) -> Decision:
     """Read the newest snapshot; a table without one begins empty, and its first snapshot will be a change."""
-    return Begin(None) if head.snapshot_id is None else Read(head.snapshot_id)
+    return StartStreaming(None) if head.snapshot_id is None else ReadSnapshot(head.snapshot_id)
 
 
-def _reading(
-    table: str, position: Position, reading: Progress, mode: SnapshotMode, head: Head, history: Callable[[], History]
+def _continue_snapshot(
+    table: str,
+    position: SnapshotOffset,
+    reading: SnapshotProgress,
+    mode: SnapshotMode,
+    head: TableHead,
+    history: Callable[[], SnapshotLine],
 ) -> Decision:
     if reading.snapshot_id == head.snapshot_id or reading.snapshot_id in history().retained:
-        return Read(reading.snapshot_id, reading.part, reading.part_bytes)
-    return _lost(table, position, mode, head, "it expired while it was being read")
+        return ReadSnapshot(reading.snapshot_id, reading.part, reading.part_bytes)
+    return _handle_gap(table, position, mode, head, "it expired while it was being read")
 
 
-def _next(table: str, position: Position, mode: SnapshotMode, head: Head, history: History) -> Decision:
-    after = _after(position.snapshot_id, history)
+def _decide_next(
+    table: str, position: SnapshotOffset, mode: SnapshotMode, head: TableHead, history: SnapshotLine
+) -> Decision:
+    after = _find_child(position.snapshot_id, history)
     if after is None:
-        return _lost(table, position, mode, head, _reason(position.snapshot_id, history))
-    return Skip(after) if after.operation == _COMPACTION else Change(after)
+        return _handle_gap(table, position, mode, head, _gap_reason(position.snapshot_id, history))
+    return SkipSnapshot(after) if after.operation == _COMPACTION else StreamChanges(after)
 
 
-def _after(snapshot_id: int | None, history: History) -> Ancestor | None:
+def _find_child(snapshot_id: int | None, history: SnapshotLine) -> Ancestor | None:
     """Find the child of the stored snapshot among the ancestors of the head; the parent must still be there."""
     ancestors = history.ancestors
     if snapshot_id is None:
@@ -208,7 +215,7 @@ def _after(snapshot_id: int | None, history: History) -> Ancestor | None:
     return None
 
 
-def _reason(snapshot_id: int | None, history: History) -> str:
+def _gap_reason(snapshot_id: int | None, history: SnapshotLine) -> str:
     if snapshot_id is None:
         return "snapshots after the beginning of the table have expired"
     if snapshot_id in history.retained:
@@ -216,11 +223,11 @@ def _reason(snapshot_id: int | None, history: History) -> str:
     return "it has expired, or never belonged to this table"
 
 
-def _lost(table: str, position: Position, mode: SnapshotMode, head: Head, why: str) -> Decision:
+def _handle_gap(table: str, position: SnapshotOffset, mode: SnapshotMode, head: TableHead, why: str) -> Decision:
     if mode == SnapshotMode.WHEN_NEEDED:
-        return _read(head)
+        return _start_snapshot(head)
     stored = position.reading.snapshot_id if position.reading is not None else position.snapshot_id
-    return Stop(
+    return Fail(
         f"table {table}: changes cannot go on from snapshot {stored or 'none'} (table {position.table_uuid}) "
         f"to snapshot {head.snapshot_id or 'none'} (table {head.table_uuid}): {why}. Set snapshot.mode=when_needed to "
         "read the table again in full, or reset the stored position; consumers may hold rows that are gone"

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from connector.errors import CommitRefused, FatalError
-from connector.iceberg.state.offset_rows import StoredRows
-from connector.runtime.retry import retried
+from connector.iceberg.state.offset_rows import OffsetRows
+from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
-from connector.source.snapshots.table_offset import Standing
+from connector.source.snapshots.table_offset import TableOffset
 
 
-class Standings:
+class TableOffsetStore:
     """The stored standings of one source, by table name with namespace."""
 
-    def __init__(self, rows: StoredRows, name: str, errors: ErrorSettings) -> None:
+    def __init__(self, rows: OffsetRows, name: str, errors: ErrorSettings) -> None:
         """Take the rows as they were read."""
         self._rows, self._name, self._errors = rows, name, errors
         self._texts = rows.by_table
 
-    def of(self, table: str) -> Standing | None:
+    def of(self, table: str) -> TableOffset | None:
         """Give where the source stands in a table, None when it has not begun."""
         text = self._texts.get(table)
-        return None if text is None else Standing.parse(text)
+        return None if text is None else TableOffset.parse(text)
 
     def tables(self) -> tuple[str, ...]:
         """The tables that have a standing."""
         return tuple(sorted(self._texts))
 
-    def put(self, table: str, standing: Standing) -> None:
+    def put(self, table: str, standing: TableOffset) -> None:
         """Store where the source stands in a table.
 
         Tried again here, and not by the caller, who would publish once more what is out already.
@@ -37,7 +37,7 @@ class Standings:
             FatalError: another process with the same name moved this table.
         """
         text = standing.json()
-        retried(lambda: self._put(table, text), self._errors)
+        call_with_retries(lambda: self._put(table, text), self._errors)
         self._texts[table] = text
 
     def _put(self, table: str, text: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from connector.iceberg.catalog.snapshot_schema import supported
-from connector.iceberg.catalog.snapshots import Snapshots
+from connector.iceberg.catalog.snapshot_schema import check_format_version
+from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
-from connector.source.snapshots.next_step import Ancestor, Head, History
+from connector.source.snapshots.next_step import Ancestor, SnapshotLine, TableHead
 
 
-def head(table: Table, snapshots: Snapshots) -> Head:
+def read_head(table: Table, snapshots: SnapshotHistory) -> TableHead:
     """Poll a table: one request to its catalog.
 
     Raises:
@@ -18,16 +18,16 @@ def head(table: Table, snapshots: Snapshots) -> Head:
         RetriableError: the catalog is away.
     """
     newest = snapshots.poll()
-    supported(table)
-    return Head(table.uuid, newest)
+    check_format_version(table)
+    return TableHead(table.uuid, newest)
 
 
-def history(snapshots: Snapshots) -> History:
+def read_history(snapshots: SnapshotHistory) -> SnapshotLine:
     """Give the history as of the last poll."""
-    return History(tuple(ancestor(found) for found in snapshots.ancestors()), snapshots.retained().keys())
+    return SnapshotLine(tuple(parse_ancestor(found) for found in snapshots.ancestors()), snapshots.retained().keys())
 
 
-def ancestor(found: dict[str, Any]) -> Ancestor:
+def parse_ancestor(found: dict[str, Any]) -> Ancestor:
     """Read a snapshot from Iceberg's JSON (spec, "Snapshots")."""
     return Ancestor(
         snapshot_id=found["snapshot-id"],

@@ -7,18 +7,18 @@ from typing import Any
 import attrs
 import orjson
 
-from connector.source.snapshots.next_step import Position, Progress
+from connector.source.snapshots.next_step import SnapshotOffset, SnapshotProgress
 
 
 @attrs.frozen
-class Standing:
+class TableOffset:
     """What is published of one table.
 
     `ts_ns` is the time of the newest events that are whole (see `wire.stamp`), `schema_id` the table's schema then.
     `place` tells the index that has them from others of its name; empty on the way to Kafka.
     """
 
-    position: Position
+    position: SnapshotOffset
     ts_ns: int | None = None
     schema_id: int | None = None
     place: str = ""
@@ -43,10 +43,10 @@ class Standing:
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
 
     @staticmethod
-    def parse(text: str) -> Standing:
+    def parse(text: str) -> TableOffset:
         """Read what `json` wrote."""
         found = orjson.loads(text)
         read = found.get("full-read")
-        reading = None if read is None else Progress(read["snapshot-id"], read["part"], read["part-bytes"])
-        position = Position(found["table-uuid"], found["snapshot-id"], reading)
-        return Standing(position, found["ts-ns"], found.get("schema-id"), found.get("place", ""))
+        reading = None if read is None else SnapshotProgress(read["snapshot-id"], read["part"], read["part-bytes"])
+        position = SnapshotOffset(found["table-uuid"], found["snapshot-id"], reading)
+        return TableOffset(position, found["ts-ns"], found.get("schema-id"), found.get("place", ""))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import structlog
 
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import as_dict
-from connector.source.changes.row_key import KeyKind, Keys
+from connector.iceberg.java import to_dict
+from connector.source.changes.row_key import KeyKind, RowKey
 
 
-def warn(table: Table, keys: Keys) -> None:
+def log_warnings(table: Table, keys: RowKey) -> None:
     """Log what makes a table's events less useful, or dear to find."""
     log = structlog.get_logger()
-    for text in reasons(keys, table.format_version, as_dict(table.java.properties())):
+    for text in find_warnings(keys, table.format_version, to_dict(table.java.properties())):
         log.warning(text, table=table.name)
 
 
-def reasons(keys: Keys, format_version: int, properties: dict[str, str]) -> list[str]:
+def find_warnings(keys: RowKey, format_version: int, properties: dict[str, str]) -> list[str]:
     """Give the texts of the warnings (pure)."""
     found = []
     if keys.kind == KeyKind.NONE:
@@ -30,7 +30,11 @@ def reasons(keys: Keys, format_version: int, properties: dict[str, str]) -> list
             "not keep; set identifier columns or message.key.columns if the rows have a key of their own"
         )
     on_read = any(properties.get(f"write.{what}.mode") == "merge-on-read" for what in ("delete", "update", "merge"))
-    if format_version == _POSITIONS and on_read and properties.get("write.delete.granularity") == "partition":
+    if (
+        format_version == _POSITION_DELETES_VERSION
+        and on_read
+        and properties.get("write.delete.granularity") == "partition"
+    ):
         found.append(
             "write.delete.granularity=partition: every delete makes all files of its partitions be read; "
             "write.delete.granularity=file names the files, format version 3 does so by itself"
@@ -45,5 +49,5 @@ def reasons(keys: Keys, format_version: int, properties: dict[str, str]) -> list
     return found
 
 
-_POSITIONS = 2
+_POSITION_DELETES_VERSION = 2
 """The format version whose merge-on-read deletes are files of positions."""

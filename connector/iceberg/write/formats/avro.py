@@ -13,9 +13,9 @@ from pyiceberg.io import OutputStream
 from pyiceberg.schema import Schema
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.write.formats.avro_schema import file_schema
-from connector.iceberg.write.formats.column_metrics import Metrics
-from serde.avro.encoder import records
+from connector.iceberg.write.formats.avro_schema import build_file_schema
+from connector.iceberg.write.formats.column_metrics import FileMetrics
+from serde.avro.encoder import encode_records
 from serde.avro.object_file import Container
 
 _SYNC_BYTES = 16
@@ -27,9 +27,9 @@ class AvroFile:
     def __init__(self, stream: OutputStream, schema: Schema, layout: TableLayout) -> None:
         """Write the header; rows are of this schema, and of the table of `layout`."""
         self._stream = stream
-        self._schema = file_schema(schema.model_dump_json())
+        self._schema = build_file_schema(schema.model_dump_json())
         self._container = Container(self._schema.text, layout.avro_compression(), secrets.token_bytes(_SYNC_BYTES))
-        self._metrics = Metrics.of(schema, tuple(layout.properties.items()))
+        self._metrics = FileMetrics.of(schema, tuple(layout.properties.items()))
         stream.write(self._container.header())
 
     def write(self, rows: pa.Table) -> None:
@@ -39,8 +39,8 @@ class AvroFile:
             serde.faults.Unfit: a null in a required column; names the column.
         """
         self._metrics.add(rows)
-        columns = [_one(column) for column in rows.columns]
-        for block in self._container.blocks(records(self._schema.codec, columns, rows.num_rows)):
+        columns = [_single_array(column) for column in rows.columns]
+        for block in self._container.blocks(encode_records(self._schema.codec, columns, rows.num_rows)):
             self._stream.write(block)
 
     def close(self) -> tuple[int, dict[str, Any]]:
@@ -48,5 +48,5 @@ class AvroFile:
         return self._stream.tell(), self._metrics.told()
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _single_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

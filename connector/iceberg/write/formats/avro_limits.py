@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import orjson
 
-from connector.iceberg.types.schema_json import VARIANT, fields
+from connector.iceberg.types.schema_json import VARIANT_TYPE, iter_fields
 
-_NOT_WRITTEN = (VARIANT, "unknown", "geometry", "geography")
-_NOT_READ = ("time", "timestamp_ns", "timestamptz_ns")
+_UNWRITABLE_TYPES = (VARIANT_TYPE, "unknown", "geometry", "geography")
+_UNREADABLE_TYPES = ("time", "timestamp_ns", "timestamptz_ns")
 
 
-def not_written(schema_json: str) -> list[str]:
+def find_unwritable(schema_json: str) -> list[str]:
     """Name the columns that are not written to Avro files, at any depth."""
     return [
         name
-        for name, field in fields(orjson.loads(schema_json))
-        if isinstance(field["type"], str) and field["type"].startswith(_NOT_WRITTEN)
+        for name, field in iter_fields(orjson.loads(schema_json))
+        if isinstance(field["type"], str) and field["type"].startswith(_UNWRITABLE_TYPES)
     ]
 
 
-def not_read(schema_json: str) -> list[str]:
+def find_unreadable(schema_json: str) -> list[str]:
     """Name the columns on whose account Spark reads no Avro file of the table, at any depth."""
-    return [name for name, field in fields(orjson.loads(schema_json)) if field["type"] in _NOT_READ]
+    return [name for name, field in iter_fields(orjson.loads(schema_json)) if field["type"] in _UNREADABLE_TYPES]

@@ -37,36 +37,48 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.decimal import decimal_required_bytes
 
-from serde.avro.codec import Array, Boolean, Codec, Fixed, Integer, Map, Member, Optional, Real, Record, Sized
+from serde.avro.codec import (
+    Array,
+    Boolean,
+    Codec,
+    Fixed,
+    Float,
+    Integer,
+    LengthPrefixed,
+    Map,
+    Optional,
+    Record,
+    RecordField,
+)
 
-_Made = tuple[Any, Codec]
+_AvroType = tuple[Any, Codec]
 _UUID_BYTES = 16
 _LONG = Integer(64)
 
 
-def _time(logical: str, **more: bool) -> _Made:
+def _time_type(logical: str, **more: bool) -> _AvroType:
     return {"type": "long", "logicalType": logical, **more}, _LONG
 
 
-_PLAIN: dict[type[IcebergType], _Made] = {
+_PRIMITIVE_TYPES: dict[type[IcebergType], _AvroType] = {
     BooleanType: ("boolean", Boolean()),
     IntegerType: ("int", Integer(32)),
     LongType: ("long", _LONG),
-    FloatType: ("float", Real(4)),
-    DoubleType: ("double", Real(8)),
-    StringType: ("string", Sized(text=True)),
-    BinaryType: ("bytes", Sized(text=False)),
+    FloatType: ("float", Float(4)),
+    DoubleType: ("double", Float(8)),
+    StringType: ("string", LengthPrefixed(text=True)),
+    BinaryType: ("bytes", LengthPrefixed(text=False)),
     DateType: ({"type": "int", "logicalType": "date"}, Integer(32)),
-    TimeType: _time("time-micros"),
-    TimestampType: _time("timestamp-micros", **{"adjust-to-utc": False}),
-    TimestamptzType: _time("timestamp-micros", **{"adjust-to-utc": True}),
-    TimestampNanoType: _time("timestamp-nanos", **{"adjust-to-utc": False}),
-    TimestamptzNanoType: _time("timestamp-nanos", **{"adjust-to-utc": True}),
+    TimeType: _time_type("time-micros"),
+    TimestampType: _time_type("timestamp-micros", **{"adjust-to-utc": False}),
+    TimestamptzType: _time_type("timestamp-micros", **{"adjust-to-utc": True}),
+    TimestampNanoType: _time_type("timestamp-nanos", **{"adjust-to-utc": False}),
+    TimestamptzNanoType: _time_type("timestamp-nanos", **{"adjust-to-utc": True}),
 }
 
 
 @frozen
-class FileSchema:
+class AvroFileSchema:
     """What a file says of itself (JSON), and the codec of its rows; fields are in the Iceberg schema's order."""
 
     text: str
@@ -74,52 +86,54 @@ class FileSchema:
 
 
 @lru_cache(maxsize=1024)
-def file_schema(schema_json: str) -> FileSchema:
+def build_file_schema(schema_json: str) -> AvroFileSchema:
     """Give the Avro schema of files of an Iceberg schema (its JSON).
 
     Raises:
         TypeError: Avro has no form for one of the types.
     """
-    made, codec = _Making().record("table", Schema.model_validate_json(schema_json).as_struct())
-    return FileSchema(orjson.dumps(made).decode(), codec)
+    made, codec = _SchemaBuilder().record("table", Schema.model_validate_json(schema_json).as_struct())
+    return AvroFileSchema(orjson.dumps(made).decode(), codec)
 
 
 @frozen
-class _Making:
+class _SchemaBuilder:
     """One schema on its way; a named type is defined where it is met first, and referred to by its name after."""
 
     defined: set[str] = field(factory=set)
 
     def record(self, name: str, struct: StructType) -> tuple[dict[str, Any], Record]:
-        fields, members = [], list[Member]()
+        fields, members = [], list[RecordField]()
         taken = set[str]()
         for each in struct.fields:
-            told, codec = self._maybe(each.field_id, each.field_type, optional=each.optional)
+            told, codec = self._nullable_type(each.field_id, each.field_type, optional=each.optional)
             avro_name = make_compatible_name(each.name)
             if avro_name in taken:
                 avro_name = f"{avro_name}_{each.field_id}"
             taken.add(avro_name)
-            fields.append(_field(each, avro_name, told))
-            members.append(Member(each.name, codec))
+            fields.append(_build_field(each, avro_name, told))
+            members.append(RecordField(each.name, codec))
         return {"type": "record", "name": name, "fields": fields}, Record(tuple(members))
 
-    def _maybe(self, field_id: int, kind: IcebergType, *, optional: bool) -> _Made:
+    def _nullable_type(self, field_id: int, kind: IcebergType, *, optional: bool) -> _AvroType:
         told, codec = self._type(field_id, kind)
         return (["null", told], Optional(codec, 0, 2)) if optional else (told, codec)
 
-    def _type(self, field_id: int, kind: IcebergType) -> _Made:
+    def _type(self, field_id: int, kind: IcebergType) -> _AvroType:
         """Field ids are unique within a schema, so records are named by theirs."""
         match kind:
             case StructType():
                 return self.record(f"r{field_id}", kind)
             case ListType():
-                told, codec = self._maybe(kind.element_id, kind.element_type, optional=not kind.element_required)
+                told, codec = self._nullable_type(
+                    kind.element_id, kind.element_type, optional=not kind.element_required
+                )
                 return {"type": "array", "items": told, "element-id": kind.element_id}, Array(codec)
             case MapType():
                 return self._map(kind)
         return self._primitive(kind)
 
-    def _primitive(self, kind: IcebergType) -> _Made:
+    def _primitive(self, kind: IcebergType) -> _AvroType:
         match kind:
             case DecimalType():
                 size = decimal_required_bytes(kind.precision)
@@ -129,14 +143,14 @@ class _Making:
                 return self._fixed("uuid_fixed", _UUID_BYTES, "uuid")
             case FixedType():
                 return self._fixed(f"fixed_{len(kind)}", len(kind))
-        if type(kind) not in _PLAIN:
+        if type(kind) not in _PRIMITIVE_TYPES:
             raise TypeError(f"no Avro type for {kind}")
-        return _PLAIN[type(kind)]
+        return _PRIMITIVE_TYPES[type(kind)]
 
-    def _map(self, kind: MapType) -> _Made:
+    def _map(self, kind: MapType) -> _AvroType:
         """Keys that are no text make it an array of pairs, whose bytes are the same as a map's."""
         key, key_codec = self._type(kind.key_id, kind.key_type)
-        value, value_codec = self._maybe(kind.value_id, kind.value_type, optional=not kind.value_required)
+        value, value_codec = self._nullable_type(kind.value_id, kind.value_type, optional=not kind.value_required)
         codec = Map(key_codec, value_codec)
         if key == "string":
             return {"type": "map", "values": value, "key-id": kind.key_id, "value-id": kind.value_id}, codec
@@ -150,7 +164,7 @@ class _Making:
         }
         return {"type": "array", "logicalType": "map", "items": pair}, codec
 
-    def _fixed(self, name: str, size: int, logical: str | None = None, **more: int) -> _Made:
+    def _fixed(self, name: str, size: int, logical: str | None = None, **more: int) -> _AvroType:
         told: Any = name
         if name not in self.defined:
             self.defined.add(name)
@@ -160,7 +174,7 @@ class _Making:
         return told, Fixed(size)
 
 
-def _field(column: NestedField, avro_name: str, told: Any) -> dict[str, Any]:
+def _build_field(column: NestedField, avro_name: str, told: Any) -> dict[str, Any]:
     made: dict[str, Any] = {"name": avro_name, "type": told, "field-id": column.field_id}
     if avro_name != column.name:
         made["iceberg-field-name"] = column.name

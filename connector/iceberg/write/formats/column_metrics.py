@@ -16,19 +16,19 @@ from pyiceberg.io.pyarrow import MetricModeTypes, compute_statistics_plan
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
-from connector.iceberg.types.single_values import stored
-from connector.iceberg.write.formats.value_bounds import UNORDERED, Extremes
+from connector.iceberg.types.single_values import to_stored_values
+from connector.iceberg.write.formats.value_bounds import UNORDERED_TYPES, ValueBounds
 
-_WITH_BOUNDS = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
+_BOUNDED_MODES = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
 
 
 @define
-class _Column:
+class _ColumnMetrics:
     """A column that is counted; `extremes` where its bounds are kept."""
 
     field_id: int
     place: int
-    extremes: Extremes | None
+    extremes: ValueBounds | None
     values: int = 0
     nulls: int = 0
     nans: int | None = None
@@ -39,22 +39,24 @@ class _Column:
         if pa.types.is_floating(column.type):
             self.nans = (self.nans or 0) + (pc.sum(pc.is_nan(column)).as_py() or 0)
         if self.extremes is not None:
-            span = pc.min_max(stored(column))
+            span = pc.min_max(to_stored_values(column))
             self.extremes.add(span["min"].as_py(), span["max"].as_py())
 
 
 @define
-class Metrics:
+class FileMetrics:
     """What one file's rows look like."""
 
-    _columns: list[_Column]
+    _columns: list[_ColumnMetrics]
     count: int = field(default=0)
 
     @staticmethod
-    def of(schema: Schema, properties: tuple[tuple[str, str], ...]) -> Metrics:
+    def of(schema: Schema, properties: tuple[tuple[str, str], ...]) -> FileMetrics:
         """Begin with nothing; the properties are the table's."""
-        wanted = _wanted(schema.model_dump_json(), properties)
-        return Metrics([_Column(i, at, None if span is None else Extremes(*span)) for i, at, span in wanted])
+        wanted = _plan_metrics(schema.model_dump_json(), properties)
+        return FileMetrics(
+            [_ColumnMetrics(i, at, None if span is None else ValueBounds(*span)) for i, at, span in wanted]
+        )
 
     def add(self, rows: pa.Table) -> None:
         """Take rows, their columns in the schema's order."""
@@ -63,7 +65,7 @@ class Metrics:
             column.add(rows.column(column.place))
 
     def told(self) -> dict[str, Any]:
-        """Give counts and bounds by field id, as `write.rolling_file.describe` takes them."""
+        """Give counts and bounds by field id, as `write.rolling_file.describe_file` takes them."""
         columns = self._columns
         bounded = {each.field_id: each.extremes for each in columns if each.extremes is not None}
         lower = {key: each.lower() for key, each in bounded.items()}
@@ -81,7 +83,7 @@ class Metrics:
 
 
 @lru_cache(maxsize=1024)
-def _wanted(
+def _plan_metrics(
     schema_json: str, properties: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, int, tuple[PrimitiveType, int | None] | None], ...]:
     """Give id, place and, where bounds are kept, type and their length, of each column that is counted."""
@@ -93,6 +95,6 @@ def _wanted(
         if collected is None or collected.mode.type == MetricModeTypes.NONE:
             continue
         kind, mode = collected.iceberg_type, collected.mode
-        bounded = mode.type in _WITH_BOUNDS and not isinstance(kind, UNORDERED)
+        bounded = mode.type in _BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES)
         found.append((each.field_id, place, (kind, mode.length) if bounded else None))
     return tuple(found)

@@ -21,10 +21,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.variants import STORED, encoded
-from connector.iceberg.write.formats.parquet_footer import statistics
-from connector.iceberg.write.formats.parquet_variants import Annotated
-from connector.iceberg.write.formats.value_bounds import UNORDERED
+from connector.iceberg.types.variants import VARIANT_STORAGE, encode_variants
+from connector.iceberg.write.formats.parquet_footer import read_statistics
+from connector.iceberg.write.formats.parquet_variants import VariantAnnotator
+from connector.iceberg.write.formats.value_bounds import UNORDERED_TYPES
 
 _NO_METRICS = MetricsMode(MetricModeTypes.NONE)
 
@@ -50,13 +50,13 @@ class ParquetFile:
             variants: those columns whose text is stored as variants.
         """
         self._stream, self._variants = stream, variants
-        self._stored = pa.schema([f.with_type(STORED) if f.name in variants else f for f in columns])
-        self._annotated = Annotated(stream, variants) if variants else None
-        wanted, places = self._plan = _statistics_plan(
+        self._stored = pa.schema([f.with_type(VARIANT_STORAGE) if f.name in variants else f for f in columns])
+        self._annotated = VariantAnnotator(stream, variants) if variants else None
+        wanted, places = self._plan = _plan_statistics(
             schema.model_dump_json(), tuple(layout.properties.items()), variants
         )
         # Readers compare with footers as they do with bounds.
-        without = frozenset(number for number, each in wanted.items() if isinstance(each.iceberg_type, UNORDERED))
+        without = frozenset(number for number, each in wanted.items() if isinstance(each.iceberg_type, UNORDERED_TYPES))
         told = [path for path, number in places.items() if number not in without] if without else True
         tops = {field.name: field.field_id for field in schema.fields if field.field_id in without}
         self._nulls, self._uncounted = dict.fromkeys(tops.values(), 0), tops
@@ -80,7 +80,7 @@ class ParquetFile:
         """Write rows as one row group."""
         for name in self._variants:
             at = rows.column_names.index(name)
-            rows = rows.set_column(at, self._stored.field(at), encoded(rows.column(at)))
+            rows = rows.set_column(at, self._stored.field(at), encode_variants(rows.column(at)))
         for name, number in self._uncounted.items():
             self._nulls[number] += rows.column(name).null_count
         for name, number in self._floats.items():
@@ -90,23 +90,23 @@ class ParquetFile:
     def close(self) -> tuple[int, dict[str, Any]]:
         """Give the size in bytes and the statistics; the stream stays open."""
         if self._annotated is not None:
-            self._annotated.hold()
+            self._annotated.hold_footer()
         self._writer.close()
         size_bytes = self._stream.tell() if self._annotated is None else self._annotated.release()
-        return size_bytes, statistics(self._writer.writer.metadata, *self._plan, self._nulls, self._nans)
+        return size_bytes, read_statistics(self._writer.writer.metadata, *self._plan, self._nulls, self._nans)
 
 
 # As a table's files are alike, what its schema says of them is worked out once per process.
 
 
 @lru_cache(maxsize=1024)
-def _statistics_plan(
+def _plan_statistics(
     schema_json: str, properties: tuple[tuple[str, str], ...], variants: frozenset[str]
 ) -> tuple[dict[int, StatisticsCollector], dict[str, int]]:
     schema = Schema.model_validate_json(schema_json)
     wanted, places = compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
     for name in variants:
         number = places.pop(name)
-        places |= {f"{name}.{part.name}": number for part in STORED}
+        places |= {f"{name}.{part.name}": number for part in VARIANT_STORAGE}
         wanted[number] = replace(wanted[number], mode=_NO_METRICS)
     return wanted, places

@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector
 from pyiceberg.types import DecimalType, DoubleType, FloatType, StringType
 
-from connector.iceberg.write.formats.value_bounds import UNORDERED, Extremes
+from connector.iceberg.write.formats.value_bounds import UNORDERED_TYPES, ValueBounds
 
-_WITH_BOUNDS = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
+_BOUNDED_MODES = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
 
 
-def statistics(
+def read_statistics(
     footer: pq.FileMetaData,
     wanted: Mapping[int, StatisticsCollector],
     places: Mapping[str, int],
     nulls: Mapping[int, int],
     nans: Mapping[int, int],
 ) -> dict[str, Any]:
-    """Give what `write.rolling_file.describe` takes.
+    """Give what `write.rolling_file.describe_file` takes.
 
     Args:
         footer: of the file.
@@ -37,11 +37,11 @@ def statistics(
     sizes: dict[int, int] = {}
     counts: dict[int, int] = {}
     null_counts: dict[int, int | None] = {}
-    extremes: dict[int, Extremes] = {}
+    extremes: dict[int, ValueBounds] = {}
     offsets = []
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)
-        offsets.append(_start(group.column(0)))
+        offsets.append(_chunk_start(group.column(0)))
         for place in range(footer.num_columns):
             chunk = group.column(place)
             field_id = places[chunk.path_in_schema]
@@ -57,8 +57,8 @@ def statistics(
             known = before is not None and told is not None and told.has_null_count
             null_counts[field_id] = before + told.null_count if before is not None and known else None
             kind = wanted[field_id].iceberg_type
-            if mode.type in _WITH_BOUNDS and not isinstance(kind, UNORDERED):
-                _extend(extremes.setdefault(field_id, Extremes(kind, mode.length)), chunk, told)
+            if mode.type in _BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES):
+                _extend_bounds(extremes.setdefault(field_id, ValueBounds(kind, mode.length)), chunk, told)
     lower = {key: each.lower() for key, each in extremes.items()}
     upper = {key: each.upper() for key, each in extremes.items()}
     return {
@@ -73,7 +73,7 @@ def statistics(
     }
 
 
-def _extend(found: Extremes, chunk: pq.ColumnChunkMetaData, told: Any) -> None:
+def _extend_bounds(found: ValueBounds, chunk: pq.ColumnChunkMetaData, told: Any) -> None:
     kind = found.kind
     if told is None or not told.has_min_max:
         # Long values are left out of footers; numbers that are none are no ends.
@@ -89,6 +89,6 @@ def _extend(found: Extremes, chunk: pq.ColumnChunkMetaData, told: Any) -> None:
     found.add(low, high)
 
 
-def _start(chunk: pq.ColumnChunkMetaData) -> int:
+def _chunk_start(chunk: pq.ColumnChunkMetaData) -> int:
     data, dictionary = int(chunk.data_page_offset), chunk.dictionary_page_offset
     return int(dictionary) if chunk.has_dictionary_page and dictionary < data else data

@@ -13,26 +13,26 @@ from typing import Protocol
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8
 _BINARY, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
-_BYTE, _FLAGS = 3, (1, 2)
+_BYTE, _BOOLEANS = 3, (1, 2)
 _DOUBLE = 7
-_SCHEMA, _NAME, _LAST_BEFORE = 2, 4, 9
-_MARK = bytes([0x1C, 0x0C, 0x20, 0x13, 0x01, 0x00, 0x00])
+_SCHEMA_FIELD, _NAME_FIELD, _FIELD_ID_FIELD = 2, 4, 9
+_VARIANT_ANNOTATION = bytes([0x1C, 0x0C, 0x20, 0x13, 0x01, 0x00, 0x00])
 """Field 10, one after `field_id`: the union's member 16, a struct whose field 1 is version 1; both are closed."""
 
 
-class Sink(Protocol):
+class ByteSink(Protocol):
     """Where a file's bytes go."""
 
     def write(self, b: bytes) -> int:
         """Write all of them."""
 
 
-class Annotated:
+class VariantAnnotator:
     """A stream between a Parquet writer and its sink; what comes after `hold` is the footer, mended by `release`."""
 
     closed = False
 
-    def __init__(self, sink: Sink, groups: Collection[str]) -> None:
+    def __init__(self, sink: ByteSink, groups: Collection[str]) -> None:
         """Mark the top-level groups of these names."""
         self._sink, self._groups = sink, groups
         self._held: list[bytes] | None = None
@@ -55,91 +55,91 @@ class Annotated:
     def flush(self) -> None:
         """Do nothing: the sink is flushed when it is closed."""
 
-    def hold(self) -> None:
+    def hold_footer(self) -> None:
         """The footer comes next."""
         self._held = []
 
     def release(self) -> int:
         """Write the mended footer; gives the file's size in bytes."""
         end = b"".join(self._held or ())
-        made = annotated(end, self._groups)
+        made = annotate_footer(end, self._groups)
         self._sink.write(made)
         return self._written - len(end) + len(made)
 
 
-def annotated(end: bytes, groups: Collection[str]) -> bytes:
+def annotate_footer(end: bytes, groups: Collection[str]) -> bytes:
     """Give the end of a file, which holds the whole footer, with these groups marked."""
     (size,) = struct.unpack_from("<I", end, len(end) - _TAIL_BYTES)
     start = len(end) - _TAIL_BYTES - size
     footer = bytearray(end[start : start + size])
-    for at in reversed(_places(footer, groups)):
-        footer[at:at] = _MARK
+    for at in reversed(_find_group_ends(footer, groups)):
+        footer[at:at] = _VARIANT_ANNOTATION
     return end[:start] + bytes(footer) + struct.pack("<I", len(footer)) + _MAGIC
 
 
-def _places(footer: bytearray, groups: Collection[str]) -> list[int]:
+def _find_group_ends(footer: bytearray, groups: Collection[str]) -> list[int]:
     """Find where the elements of these groups end, before their stop byte."""
     at, field = 0, 0
-    while field != _SCHEMA:
-        field, kind, at = _header(footer, at, field)
-        if field != _SCHEMA:
-            at = _after(footer, at, kind)
+    while field != _SCHEMA_FIELD:
+        field, kind, at = _read_field_header(footer, at, field)
+        if field != _SCHEMA_FIELD:
+            at = _skip_value(footer, at, kind)
     count, at = footer[at] >> 4, at + 1
     if count == 0xF:  # noqa: PLR2004 - a longer list tells its size behind
-        count, at = _varint(footer, at)
+        count, at = _read_varint(footer, at)
     places = []
     for _ in range(count):
-        end, name, last = _element(footer, at)
-        if name in groups and last == _LAST_BEFORE:
+        end, name, last = _read_element(footer, at)
+        if name in groups and last == _FIELD_ID_FIELD:
             places.append(end - 1)
         at = end
     return places
 
 
-def _element(footer: bytearray, at: int) -> tuple[int, str, int]:
+def _read_element(footer: bytearray, at: int) -> tuple[int, str, int]:
     """Read one element of the schema: where the next begins, its name, and its last field."""
     name, field = "", 0
     while footer[at]:
-        field, kind, at = _header(footer, at, field)
-        if field == _NAME:
-            size, start = _varint(footer, at)
+        field, kind, at = _read_field_header(footer, at, field)
+        if field == _NAME_FIELD:
+            size, start = _read_varint(footer, at)
             name = footer[start : start + size].decode()
-        at = _after(footer, at, kind)
+        at = _skip_value(footer, at, kind)
     return at + 1, name, field
 
 
-def _header(data: bytearray, at: int, before: int) -> tuple[int, int, int]:
+def _read_field_header(data: bytearray, at: int, before: int) -> tuple[int, int, int]:
     """Read a field's header: its id, its type, and where its value begins."""
     byte = data[at]
     if byte >> 4:
         return before + (byte >> 4), byte & 0xF, at + 1
-    number, at = _varint(data, at + 1)
+    number, at = _read_varint(data, at + 1)
     return (number >> 1) ^ -(number & 1), byte & 0xF, at
 
 
-def _after(data: bytearray, at: int, kind: int) -> int:
+def _skip_value(data: bytearray, at: int, kind: int) -> int:
     """Give where a value ends."""
-    if kind in _FLAGS:
+    if kind in _BOOLEANS:
         return at
     if kind == _BYTE:
         return at + 1
     if kind == _DOUBLE:
         return at + 8
     if kind == _BINARY:
-        size, at = _varint(data, at)
+        size, at = _read_varint(data, at)
         return at + size
     if kind == _STRUCT:
         field = 0
         while data[at]:
-            field, inner, at = _header(data, at, field)
-            at = _after(data, at, inner)
+            field, inner, at = _read_field_header(data, at, field)
+            at = _skip_value(data, at, inner)
         return at + 1
     if kind in (_LIST, _SET, _MAP):
         raise ValueError("a list where Parquet's schema has none")
-    return _varint(data, at)[1]
+    return _read_varint(data, at)[1]
 
 
-def _varint(data: bytearray, at: int) -> tuple[int, int]:
+def _read_varint(data: bytearray, at: int) -> tuple[int, int]:
     value = shift = 0
     while data[at] & 0x80:
         value |= (data[at] & 0x7F) << shift

@@ -12,19 +12,19 @@ from attrs import define
 from pyiceberg.types import DecimalType, PrimitiveType, UUIDType
 from pyiceberg.utils.truncate import truncate_upper_bound_binary_string
 
-from connector.iceberg.types.single_values import as_bytes
+from connector.iceberg.types.single_values import encode_bytes
 
-UNORDERED = (UUIDType,)
+UNORDERED_TYPES = (UUIDType,)
 """Types that get no bounds. Iceberg's Java (1.12) orders uuids by two signed halves, Parquet by unsigned bytes: readers
 of either kind would leave out what they must not."""
 
-_EXACT = Context(prec=40)
+_DECIMAL_CONTEXT = Context(prec=40)
 _SURROGATES = range(0xD800, 0xE000)
-_LAST_CODE = 0x10FFFF
+_LAST_CODE_POINT = 0x10FFFF
 
 
 @define
-class Extremes:
+class ValueBounds:
     """What is known of a column so far; text and bytes are cut to `length`, outwards.
 
     `known` ends with the first part whose values have no known ends: the others say nothing of the whole then.
@@ -37,7 +37,7 @@ class Extremes:
     known: bool = True
 
     def add(self, low: Any, high: Any) -> None:
-        """Take the ends of a part of the values, as `single_values.stored` gives them.
+        """Take the ends of a part of the values, as `single_values.to_stored_values` gives them.
 
         A part of nulls, or of numbers that are none, has no ends: it gives None, or such a number, which is equal to
         nothing.
@@ -64,18 +64,18 @@ class Extremes:
         if isinstance(high, float) and not high:
             high = 0.0
         if isinstance(high, str):
-            high = _above_text(high, self.length)
+            high = _truncate_upper_text(high, self.length)
         elif isinstance(high, bytes) and self.length is not None:
             high = truncate_upper_bound_binary_string(high, self.length)
         return None if high is None else self._bytes(high)
 
     def _bytes(self, value: Any) -> bytes:
         if isinstance(self.kind, DecimalType) and not isinstance(value, int):
-            value = int(value.scaleb(self.kind.scale, _EXACT))
-        return as_bytes(self.kind, value)
+            value = int(value.scaleb(self.kind.scale, _DECIMAL_CONTEXT))
+        return encode_bytes(self.kind, value)
 
 
-def _above_text(text: str, length: int | None) -> str | None:
+def _truncate_upper_text(text: str, length: int | None) -> str | None:
     """Give the lowest text of at most so many characters that is not below this one."""
     cut = text[:length]
     if cut == text:
@@ -84,6 +84,6 @@ def _above_text(text: str, length: int | None) -> str | None:
         code = ord(cut[place]) + 1
         if code in _SURROGATES:
             code = _SURROGATES.stop
-        if code <= _LAST_CODE:
+        if code <= _LAST_CODE_POINT:
             return cut[:place] + chr(code)
     return None

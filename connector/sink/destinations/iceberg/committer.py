@@ -15,47 +15,49 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, RetriableError
-from connector.iceberg.commit.commit import Committed, Found, Pending, commit
-from connector.iceberg.commit.kafka_position import DRIFT, Position
-from connector.iceberg.commit.snapshot_expiry import expire
-from connector.iceberg.commit.truncate import emptied
-from connector.sink.destinations.iceberg.tables import Targets
-from connector.sink.destinations.iceberg.write_modes.row_lookup import Asked, found
-from connector.sink.fold.watermarks import Seen, grown, risen
-from connector.sink.fold.winners import NONE
-from connector.sink.job.job import Result
-from connector.sink.model.destination import Landed
+from connector.iceberg.commit.commit import CommittedSnapshot, PendingCommit, RowsToReplace, commit_files
+from connector.iceberg.commit.kafka_position import SCHEMA_DRIFT_COUNT, KafkaOffsets
+from connector.iceberg.commit.snapshot_expiry import expire_snapshots
+from connector.iceberg.commit.truncate import truncate_table
+from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.destinations.iceberg.write_modes.row_lookup import KeyLookup, find_rows_to_replace
+from connector.sink.fold.watermarks import SourceProgress, advance_watermarks, track_grown_topics
+from connector.sink.fold.winners import NO_VALUE
+from connector.sink.job.job import JobResult
+from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.task_output import Parcel
-from connector.sink.model.truncate_scope import Cuts
-from connector.sink.model.truncates import CLOCK
+from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.truncate_scope import TruncateScope
+from connector.sink.model.truncates import SOURCE_TS_NS
 
 COMMIT_THREADS = 8
 
-FINDS = 10
+LOOKUP_ATTEMPTS = 10
 """How often rows are looked for while other writers are faster, before the whole batch is done again."""
 
 
-class Commits:
+class IcebergCommitter:
     """Lands batches in the tables of one sink."""
 
-    def __init__(self, spark: SparkSession, targets: Targets, connector: str) -> None:
+    def __init__(self, spark: SparkSession, targets: IcebergTables, connector: str) -> None:
         """Commit under the name of a connector."""
         self._spark, self._targets, self._connector = spark, targets, connector
-        self._landed_before: dict[str, Landed] = {}
+        self._landed_before: dict[str, TableCommit] = {}
         self._log = structlog.get_logger()
 
-    def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
+    def land(
+        self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
+    ) -> dict[str, TableCommit]:
         """Commit every table; one that fails does not hold up the others, its error is raised after them.
 
         When the batch is tried again, what landed the first time is told with the rest.
         """
         self._empty(plan, names)
         self._remember(names, result)
-        come = {table.index: come_to(plan, table, result.seen, position) for table in plan.tables}
+        come = {table.index: build_table_position(plan, table, result.seen, position) for table in plan.tables}
         work = [table for table in plan.tables if _has_work(table, result, come[table.index])]
         with ThreadPoolExecutor(COMMIT_THREADS) as pool:
-            futures = {t.index: pool.submit(self._land, t, names[t.index], result, come[t.index]) for t in work}
+            futures = {t.index: pool.submit(self._commit_table, t, names[t.index], result, come[t.index]) for t in work}
         failed = [(index, error) for index, future in futures.items() if (error := future.exception())]
         for index in futures.keys() - dict(failed).keys():
             landed = futures[index].result()
@@ -72,24 +74,24 @@ class Commits:
         done, self._landed_before = self._landed_before, {}
         return done
 
-    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, Cuts]) -> None:
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Do nothing yet: tables lose their rows with the batch's commit."""
 
-    def asked(self, parcelled: Sequence[Parcel]) -> Asked | None:
+    def asked(self, parcelled: Sequence[TaskOutput]) -> KeyLookup | None:
         """Ask for the rows of a few keys; None for none."""
-        return Asked.of(self._spark, parcelled) if parcelled else None
+        return KeyLookup.of(self._spark, parcelled) if parcelled else None
 
-    def discard(self, names: list[str], result: Result) -> None:
+    def discard(self, names: list[str], result: JobResult) -> None:
         """Delete files that no commit will refer to; what cannot be deleted is an orphan, and harmless."""
         for index, files in result.files.items():
             self._discard(names[index], files)
         if self._targets.deleted_keys is not None:
-            self._discarded(self._targets.deleted_keys.delete_file, result.deleted)
+            self._delete_files(self._targets.deleted_keys.delete_file, result.deleted)
 
     def _discard(self, name: str, files: Iterable[bytes]) -> None:
-        self._discarded(self._targets[name].table.delete_file, files)
+        self._delete_files(self._targets[name].table.delete_file, files)
 
-    def _discarded(self, delete: Callable[[str], None], files: Iterable[bytes]) -> None:
+    def _delete_files(self, delete: Callable[[str], None], files: Iterable[bytes]) -> None:
         # Deletion vectors share files.
         for path in dict.fromkeys(orjson.loads(description)["file-path"] for description in files):
             try:
@@ -97,7 +99,7 @@ class Commits:
             except ConnectorError as error:
                 self._log.warning("a file is left behind", reason=str(error))
 
-    def _remember(self, names: list[str], result: Result) -> None:
+    def _remember(self, names: list[str], result: JobResult) -> None:
         """Note hard deletes before they are committed: a crash then leaves keys that are deleted again."""
         if not result.deleted or self._targets.deleted_keys is None:
             return
@@ -115,16 +117,21 @@ class Commits:
             cuts = [*whole, *((cut, rows.values) for cut, rows in table.cuts.of_sources.values())]
             for cut, own in cuts:
                 target, column = self._targets[names[table.index]], plan.dedup_column
-                ordered = column == CLOCK and column in table.layout.columns.names
-                until = (column, cut.ts_ns) if ordered and cut.ts_ns != NONE else None
-                emptied(self._spark, target.table, until, own, name=self._connector)
+                ordered = column == SOURCE_TS_NS and column in table.layout.columns.names
+                until = (column, cut.ts_ns) if ordered and cut.ts_ns != NO_VALUE else None
+                truncate_table(self._spark, target.table, until, own, name=self._connector)
                 self._targets.refresh(names[table.index], alone=True)
                 told = "table emptied by a truncate at its source" if not own else "rows of a truncated source deleted"
                 self._log.info(told, table=target.table.name)
 
-    def _land(self, table: TablePlan, name: str, result: Result, position: Position) -> Landed | None:
+    def _commit_table(
+        self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets
+    ) -> TableCommit | None:
         asked = result.asked.get(table.index)
-        files, often = result.files.get(table.index, []), FINDS if asked and table.index not in result.held else 1
+        files, often = (
+            result.files.get(table.index, []),
+            LOOKUP_ATTEMPTS if asked and table.index not in result.held else 1,
+        )
         return self.commit(table, name, files, asked, position, often=often, always=position.dated)
 
     def commit(
@@ -132,13 +139,13 @@ class Commits:
         table: TablePlan,
         name: str,
         files: Sequence[bytes],
-        asked: Asked | None,
-        position: Position,
+        asked: KeyLookup | None,
+        position: KafkaOffsets,
         *,
         often: int = 1,
         always: bool = False,
         properties: Mapping[str, str] | None = None,
-    ) -> Landed | None:
+    ) -> TableCommit | None:
         """Commit files to a table, and what takes the rows out that were asked for; None when there is nothing.
 
         `always` commits then too, for what the position says.
@@ -148,18 +155,18 @@ class Commits:
 
         Raises:
             CommitRefused: another writer was faster each time.
-            CommitUnknown, RetriableError: as `commit.commit.commit`.
+            CommitUnknown, RetriableError: as `commit.commit.commit_files`.
         """
         for left in reversed(range(often)):
             with self._targets.reading(name):
                 hits, replacing = self._found(name, table, asked)
             if not files and not replacing and not (hits and hits.touched) and not always:
                 return None
-            pending = self._pending(name, table, [*files, *replacing], hits, position)
+            pending = self._build_pending(name, table, [*files, *replacing], hits, position)
             pending = attrs.evolve(pending, properties={**(properties or {}), **pending.properties})
             try:
                 with self._targets.reading(name):
-                    done = commit(self._targets[name].table, pending, self._connector)
+                    done = commit_files(self._targets[name].table, pending, self._connector)
             except CommitRefused as error:
                 self._discard(name, replacing)
                 if not left:
@@ -170,41 +177,45 @@ class Commits:
                 return self._landed(name, pending.files, done)
         raise AssertionError("unreachable")
 
-    def _pending(
-        self, name: str, table: TablePlan, files: Sequence[bytes], hits: Found | None, position: Position
-    ) -> Pending:
+    def _build_pending(
+        self, name: str, table: TablePlan, files: Sequence[bytes], hits: RowsToReplace | None, position: KafkaOffsets
+    ) -> PendingCommit:
         target, drift = self._targets[name], self._targets.drift.get(name)
-        return Pending(
+        return PendingCommit(
             files=files,
-            position=target.stored.position.advanced(position),
+            position=target.stored.position.advance(position),
             expected=target.stored,
             base=target.base,
             guarded=table.known_keys.certain,
             replaces=target.upsert,
-            properties={DRIFT: str(len(drift))} if drift else {},
+            properties={SCHEMA_DRIFT_COUNT: str(len(drift))} if drift else {},
             found=hits,
         )
 
-    def _landed(self, name: str, files: Sequence[bytes], done: Committed) -> Landed:
+    def _landed(self, name: str, files: Sequence[bytes], done: CommittedSnapshot) -> TableCommit:
         self._targets.committed(name, files, done)
         table = self._targets[name].table
-        expire(table, self._targets[name].layout.properties)
+        expire_snapshots(table, self._targets[name].layout.properties)
         counts = {"data_files": done.data_files, "delete_files": done.delete_files}
-        return Landed(table.name, done.stored.position, counts, table.uuid, done.snapshot_id, done.sequence_number)
+        return TableCommit(table.name, done.stored.position, counts, table.uuid, done.snapshot_id, done.sequence_number)
 
-    def _found(self, name: str, table: TablePlan, asked: Asked | None) -> tuple[Found | None, list[bytes]]:
+    def _found(self, name: str, table: TablePlan, asked: KeyLookup | None) -> tuple[RowsToReplace | None, list[bytes]]:
         """Look for the rows that have to go in the table as it is now; give what was found, and files without them."""
         if asked is None:
             return None, []
         target = self._targets[name]
-        return found(self._spark, target.table, attrs.evolve(table.versioned, base=target.base), asked)
+        return find_rows_to_replace(
+            self._spark, target.table, attrs.evolve(table.with_identity_key, base=target.base), asked
+        )
 
 
-def _has_work(table: TablePlan, result: Result, position: Position) -> bool:
+def _has_work(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:
     return bool(result.files.get(table.index) or table.index in result.asked or position.dated)
 
 
-def come_to(plan: BatchPlan, table: TablePlan, seen: Iterable[Seen], position: Position) -> Position:
+def build_table_position(
+    plan: BatchPlan, table: TablePlan, seen: Iterable[SourceProgress], position: KafkaOffsets
+) -> KafkaOffsets:
     """Give what of the batch's end position a table's commit says, and how far its sources came with it."""
     topics = {topic for topic, index in plan.routes.items() if index == table.index}
     if plan.routing is not None:
@@ -213,9 +224,9 @@ def come_to(plan: BatchPlan, table: TablePlan, seen: Iterable[Seen], position: P
     own = [one for one in seen if one.table == table.index]
     ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
     here = position.only(topics)
-    marks = risen(table.watermarks, own)
-    marks = {**marks, **grown({**table.watermarks, **marks}, table.partitions, here.partitions)}
+    marks = advance_watermarks(table.watermarks, own)
+    marks = {**marks, **track_grown_topics({**table.watermarks, **marks}, table.partitions, here.partitions)}
     cut = table.cut
-    truncated = cut.ts_ns if cut is not None and cut.ts_ns != NONE else 0
+    truncated = cut.ts_ns if cut is not None and cut.ts_ns != NO_VALUE else 0
     at = cut.place if cut is not None else ()
     return attrs.evolve(here, watermarks=marks, after_delete=ends, truncated=truncated, truncated_at=at)

@@ -11,64 +11,64 @@ import pyarrow as pa
 from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.catalog.table_layout import FORMAT, TableLayout
-from connector.iceberg.commit.ancestry import Noted, standing
-from connector.iceberg.commit.commit import Committed, Stored, stored
-from connector.iceberg.commit.kafka_position import WAYS_OUT, TopicPartition
-from connector.iceberg.commit.snapshot_expiry import MADE
-from connector.iceberg.keys.key_bounds import KnownKeys, known_keys, widened
-from connector.iceberg.state.deleted_keys_table import DeletedKeys
-from connector.iceberg.state.schema_history_table import SchemaLog
-from connector.iceberg.types.arrow_types import JSON, table_schema
-from connector.iceberg.types.nested_columns import path_of
-from connector.iceberg.types.schema_evolution import grown, relaxed, union
+from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
+from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
+from connector.iceberg.commit.commit import CommittedSnapshot, LastCommit, read_last_commit
+from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY, TopicPartition
+from connector.iceberg.commit.snapshot_expiry import CREATED_TABLE_PROPERTIES
+from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.iceberg.state.schema_history_table import SchemaHistoryTable
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
+from connector.iceberg.types.nested_columns import find_path
+from connector.iceberg.types.schema_evolution import evolve, make_optional, union_shapes
 from connector.settings import SinkSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm, parse
+from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term
 from connector.settings.iceberg.sort_order import SortTerm
-from connector.settings.iceberg.sort_order import parse as parse_order
+from connector.settings.iceberg.sort_order import parse_sort_term as parse_order
 from connector.settings.iceberg.write_mode import WriteMode
 from connector.sink.convert import icebergevents
-from connector.sink.convert.decoder import DELETED
-from connector.sink.convert.field_matching import merged
+from connector.sink.convert.decoder import DELETED_COLUMN
+from connector.sink.convert.field_matching import merge_case_variants
 from connector.sink.destinations.iceberg import file_format_checks, table_checks
-from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory
-from connector.sink.destinations.iceberg.table_writer import Files
+from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog
+from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.destinations.naming import table_name
-from connector.sink.destinations.table_registry import Known
+from connector.sink.destinations.table_registry import BaseTableRegistry
 from connector.sink.destinations.table_schema import (
-    business_key,
-    declared,
-    expanded,
-    identifiers,
-    key_fault,
-    required_of,
-    terms_of,
+    build_declared_schema,
+    expand_key,
+    find_identifier_fields,
+    find_key_fault,
+    find_required_columns,
+    find_terms,
+    scd2_key,
     with_keys,
     with_validity,
 )
-from connector.sink.model.plan import VALID_FROM, Need, TablePlan
+from connector.sink.model.plan import VALID_FROM, SchemaChange, TablePlan
 
 T = TypeVar("T", PartitionTerm, SortTerm)
 
-VARIANTS_SINCE = 3
+VARIANTS_VERSION = 3
 
-TOMBSTONES = "icebridge.tombstones"
+TOMBSTONES_PROPERTY = "icebridge.tombstones"
 """Table property, set when a table is made for events that carry no deletes themselves: then tombstones are deletes."""
 
 
 @attrs.define(eq=False)
-class Target:
-    """One table of the sink; `base` is the snapshot that `known_keys` and `stored` are true of."""
+class TargetTable:
+    """One table of the sink; `base` is the snapshot that `read_key_bounds` and `read_last_commit` are true of."""
 
     table: Table
     layout: TableLayout
     upsert: bool
-    known_keys: KnownKeys
-    stored: Stored
+    known_keys: KeyBounds
+    stored: LastCommit
     base: int | None
 
 
-class Targets(Known[Target]):
+class IcebergTables(BaseTableRegistry[TargetTable]):
     """All tables of one sink, by name."""
 
     KIND = "table"
@@ -77,8 +77,8 @@ class Targets(Known[Target]):
         self,
         settings: SinkSettings,
         catalog: Catalog,
-        noted: Mapping[str, Noted] | None = None,
-        deleted_keys: DeletedKeys | None = None,
+        noted: Mapping[str, StoredCommit] | None = None,
+        deleted_keys: DeletedKeysTable | None = None,
     ) -> None:
         """Start with no table known; `noted` is what the offsets table says of tables, by full name.
 
@@ -91,15 +91,15 @@ class Targets(Known[Target]):
         self._patched: set[str] = set()
         self._changed: set[str] = set()
         history = settings.table.history_table
-        self._history = SchemaLog(catalog, history, settings.name) if history else None
+        self._history = SchemaHistoryTable(catalog, history, settings.name) if history else None
 
-    def __getitem__(self, table: str) -> Target:
+    def __getitem__(self, table: str) -> TargetTable:
         return self._known[table]
 
     @property
-    def outlet(self) -> Files:
+    def outlet(self) -> IcebergWriterFactory:
         """Where tasks write: files."""
-        return Files(Memory.of(self.deleted_keys, self._settings.name))
+        return IcebergWriterFactory(DeletedKeyLog.of(self.deleted_keys, self._settings.name))
 
     def label(self, name: str) -> str:
         """Give a table's name with its namespace."""
@@ -117,13 +117,13 @@ class Targets(Known[Target]):
         """Give the same with its namespace."""
         return self._catalog.full_name(self.name(topic))
 
-    def all_of(self, topics: Iterable[str]) -> list[str]:
+    def find_existing(self, topics: Iterable[str]) -> list[str]:
         """Give the tables there are of these topics, or of those that events name themselves."""
         return sorted(set(self.find(topics).values())) or self.routed()
 
-    def satisfy(self, needs: Iterable[Need]) -> None:
+    def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
         """Create and evolve tables for shapes of events that they were not ready for."""
-        super().satisfy(needs)
+        super().apply_schema_changes(needs)
         changed, self._changed = sorted(self._changed), set()
         if self._history is not None:
             self._history.note([self._known[name].table for name in changed])
@@ -142,7 +142,7 @@ class Targets(Known[Target]):
         table.refresh()
         self._known[name] = self._target(name, table, alone=alone)
 
-    def _renewed(self, name: str) -> bool:
+    def _refresh_if_expired(self, name: str) -> bool:
         target = self._known[name]
         target.table.refresh()
         if target.base is None or target.table.java.snapshot(target.base) is not None:
@@ -162,12 +162,12 @@ class Targets(Known[Target]):
             layout=target.layout,
             mode="upsert" if target.upsert else "append",
             keep_deletes=self._settings.table.keep_deletes and not history,
-            tombstones="skip" if history else self._tombstones(target),
+            tombstones="skip" if history else self._tombstone_mode(target),
             base=target.base,
             known_keys=target.known_keys,
             committed=ahead,
             patches=name in self._patched and target.upsert and not history,
-            keys_from=self._settings.table.keys.comes_from(*self._names(name)),
+            keys_from=self._settings.table.keys.key_source(*self._names(name)),
             dated=target.upsert and not history and self._is_dated(target.layout),
             watermarks=target.stored.position.watermarks,
             partitions=target.stored.position.partitions,
@@ -183,23 +183,23 @@ class Targets(Known[Target]):
         column = self._settings.table.dedup_column
         return column in layout.columns.names and pa.types.is_integer(layout.columns.field(column).type)
 
-    def _tombstones(self, target: Target) -> Literal["delete", "skip"]:
+    def _tombstone_mode(self, target: TargetTable) -> Literal["delete", "skip"]:
         if not target.upsert:
             return "skip"
-        told = target.layout.properties.get(TOMBSTONES) == "delete"
+        told = target.layout.properties.get(TOMBSTONES_PROPERTY) == "delete"
         return "delete" if told or not self._settings.table.keep_deletes else "skip"
 
-    def committed(self, name: str, files: Iterable[bytes], done: Committed) -> None:
+    def committed(self, name: str, files: Iterable[bytes], done: CommittedSnapshot) -> None:
         """Take note of our own commit."""
         target = self._known[name]
         parent = target.table.java.snapshot(done.snapshot_id).parentId()
         ours = parent is None if target.base is None else parent is not None and int(parent) == target.base
         # After another writer's commit the bounds that we kept are not those of the whole table.
-        keys = widened(target.known_keys, target.layout, files) if ours else KnownKeys()
-        target.known_keys = keys if target.upsert else KnownKeys()
+        keys = widen_bounds(target.known_keys, target.layout, files) if ours else KeyBounds()
+        target.known_keys = keys if target.upsert else KeyBounds()
         target.stored, target.base = done.stored, done.snapshot_id
 
-    def _loaded(self, name: str) -> Target | None:
+    def _load_existing(self, name: str) -> TargetTable | None:
         table = self._catalog.load(name)
         if table is None:
             return None
@@ -207,33 +207,33 @@ class Targets(Known[Target]):
         self._compare(name, target)
         return target
 
-    def _compare(self, name: str, target: Target) -> None:
+    def _compare(self, name: str, target: TargetTable) -> None:
         """Compare a table that is there with what the settings say of tables that are made.
 
         Raises:
             FatalError: a declared column is there with another type.
         """
         rule = self._settings.table
-        faults = table_checks.of_types(declared(rule.columns), target.layout)
+        faults = table_checks.check_types(build_declared_schema(rule.columns), target.layout)
         if faults:
             raise FatalError(f"table {target.table.name}: {'; '.join(faults)}; correct it, or drop the table")
-        own = terms_of(rule.partition_by_table, self._names(name), [])
-        terms = [parse(term) for term in (rule.partition_by if own is None else own)]
-        other = table_checks.of_partitions(terms, target.layout) if terms else None
+        own = find_terms(rule.partition_by_table, self._names(name), [])
+        terms = [parse_partition_term(term) for term in (rule.partition_by if own is None else own)]
+        other = table_checks.check_partitions(terms, target.layout) if terms else None
         if other is not None:
             told = "the table keeps its partition spec; partition-by is for tables that are made"
             self._log.warning(told, table=target.table.name, partitioned_by=other)
-        if self._properties()[FORMAT].lower() == "avro" != target.layout.data_format:
-            told = f"the table keeps its format of data files; {FORMAT} is for tables that are made"
+        if self._properties()[DEFAULT_FORMAT_PROPERTY].lower() == "avro" != target.layout.data_format:
+            told = f"the table keeps its format of data files; {DEFAULT_FORMAT_PROPERTY} is for tables that are made"
             self._log.warning(told, table=target.table.name, format=target.layout.data_format)
 
-    def _target(self, name: str, table: Table, *, alone: bool = True) -> Target:
+    def _target(self, name: str, table: Table, *, alone: bool = True) -> TargetTable:
         """See a table as it is; `alone` until another writer was met."""
         rule = self._settings.table
         table.follow(rule.writes.branch_of(*self._names(name)))
         layout, mode = self._layout(name, table), self._mode(name)
         upsert = rule.upsert and mode != "append" and bool(layout.keys)
-        file_format_checks.check(layout, upsert=upsert)
+        file_format_checks.check_layout(layout, upsert=upsert)
         if upsert and mode != "copy-on-write" and table.format_version < 2:  # noqa: PLR2004 - deletes came with 2
             raise FatalError(
                 f"table {table.name} is of format version 1, which holds no delete files: upgrade it to 2, or set its "
@@ -251,15 +251,15 @@ class Targets(Known[Target]):
                 column=rule.dedup_column,
             )
         known = alone and upsert and mode == "equality-delete"
-        keys = known_keys(table, layout) if known else KnownKeys()
-        return Target(table, layout, upsert, keys, self._stored(name, table), table.snapshot_id)
+        keys = read_key_bounds(table, layout) if known else KeyBounds()
+        return TargetTable(table, layout, upsert, keys, self._stored(name, table), table.snapshot_id)
 
-    def _stored(self, name: str, table: Table) -> Stored:
+    def _stored(self, name: str, table: Table) -> LastCommit:
         """Give where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
         before = self._known.get(name)
         if before is None:
-            return standing(table, self._settings.name, self._noted.get(table.name))
-        found = stored(table, self._settings.name)
+            return check_ancestry(table, self._settings.name, self._noted.get(table.name))
+        found = read_last_commit(table, self._settings.name)
         return found if found.commit_id is not None else attrs.evolve(before.stored, commit_id=None)
 
     def _names(self, name: str) -> tuple[str, str]:
@@ -283,101 +283,105 @@ class Targets(Known[Target]):
         properties = {**layout.properties, **rule.write_properties}
         ids = rule.keys.of(*self._names(name)) if rule.upsert else ()
         if rule.upsert and self._keeps_history(name):
-            ids = business_key(layout, ids)
+            ids = scd2_key(layout, ids)
         layout = attrs.evolve(layout, properties=properties, id_columns=ids)
         below = sorted(name for name in layout.variants if "." in name)
         if below:
             raise FatalError(f"table {table.name} has variants inside other columns ({', '.join(below)}): not written")
-        missing = [column for column in layout.id_columns if path_of(layout.columns, column) is None]
+        missing = [column for column in layout.id_columns if find_path(layout.columns, column) is None]
         if missing:
             raise FatalError(f"table {table.name} has no column {', '.join(missing)}, which is configured as its key")
-        columns = pa.schema([f.with_type(JSON) if f.name in layout.variants else f for f in layout.columns])
-        unfit = key_fault(columns, layout.keys, mode) if rule.upsert and mode != "append" else None
+        columns = pa.schema(
+            [f.with_type(VARIANT_ARROW_TYPE) if f.name in layout.variants else f for f in layout.columns]
+        )
+        unfit = find_key_fault(columns, layout.keys, mode) if rule.upsert and mode != "append" else None
         if unfit is not None:
             raise FatalError(f"table {table.name}: {unfit}")
         return layout
 
-    def _made(self, name: str, needs: list[Need]) -> Target:
+    def _made(self, name: str, needs: list[SchemaChange]) -> TargetTable:
         # Events may name a table that is there and that no batch has met yet.
-        found = self._loaded(name) if needs[0].table is not None else None
-        return found or self._created(name, needs)
+        found = self._load_existing(name) if needs[0].table is not None else None
+        return found or self._create_table(name, needs)
 
-    def _created(self, name: str, needs: list[Need]) -> Target:
+    def _create_table(self, name: str, needs: list[SchemaChange]) -> TargetTable:
         rule, full_name = self._settings.table, self._catalog.full_name(name)
         if full_name in self._noted:
             raise GapError(
                 f"table {full_name} was dropped since connector {self._settings.name} wrote to it: rows that were in "
-                f"it are gone; {WAYS_OUT}"
+                f"it are gone; {LOST_COMMIT_REMEDY}"
             )
         if not rule.auto_create:
             raise DataFault(f"table {full_name} does not exist, and auto-create-enabled is false")
         if self._settings.events_only:
-            return self._target(name, self._created_for_text(name))
+            return self._target(name, self._create_events_table(name))
         columns = (
-            declared(rule.columns)
+            build_declared_schema(rule.columns)
             if rule.columns
-            else union(merged(need.row) if rule.case_insensitive else need.row for need in needs)
+            else union_shapes(merge_case_variants(need.row) if rule.case_insensitive else need.row for need in needs)
         )
         keys, properties = self._keys(name, needs, columns), self._properties()
-        columns = with_keys(columns, needs if rule.keys.comes_from(*self._names(name)) == "record" else [], keys)
+        columns = with_keys(columns, needs if rule.keys.key_source(*self._names(name)) == "record" else [], keys)
         if not len(columns):
             raise DataFault("its events have no columns that a table could have")
         mode = self._mode(name)
         upsert = rule.upsert and mode != "append" and bool(keys)
-        unfit = key_fault(columns, keys, mode) if upsert else None
+        unfit = find_key_fault(columns, keys, mode) if upsert else None
         if unfit is not None:
             raise (FatalError if rule.keys.of(*self._names(name)) else DataFault)(f"table {full_name}: {unfit}")
         if upsert and self._keeps_history(name):
             columns, keys = with_validity(columns), (*keys, VALID_FROM)
-        elif upsert and rule.keep_deletes and DELETED not in columns.names:
-            columns = columns.append(pa.field(DELETED, pa.string()))
-            properties[TOMBSTONES] = "delete"
-        required = required_of(needs) if rule.preserve_required else frozenset()
+        elif upsert and rule.keep_deletes and DELETED_COLUMN not in columns.names:
+            columns = columns.append(pa.field(DELETED_COLUMN, pa.string()))
+            properties[TOMBSTONES_PROPERTY] = "delete"
+        required = find_required_columns(needs) if rule.preserve_required else frozenset()
         required |= frozenset(column.name for column in rule.columns if column.required)
-        written_as = {**properties, **rule.write_properties}[FORMAT]
-        file_format_checks.check_new(full_name, columns, written_as, version=rule.format_version, upsert=upsert)
-        schema = table_schema(columns, keys, required, nanoseconds=rule.format_version > 2)  # noqa: PLR2004
+        written_as = {**properties, **rule.write_properties}[DEFAULT_FORMAT_PROPERTY]
+        file_format_checks.check_new_table(full_name, columns, written_as, version=rule.format_version, upsert=upsert)
+        schema = build_table_schema(columns, keys, required, nanoseconds=rule.format_version > 2)  # noqa: PLR2004
         spec, order = self._partitioning(name, needs, columns), self._sorting(name, needs, columns)
         table = self._catalog.create(name, schema, spec, properties, sort_by=order, location=rule.location)
         self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
         self._changed.add(name)
         return self._target(name, table)
 
-    def _created_for_text(self, name: str) -> Table:
-        properties, order = self._properties(), icebergevents.SORTED_BY
+    def _create_events_table(self, name: str) -> Table:
+        properties, order = self._properties(), icebergevents.SORT_ORDER
         return self._catalog.create(name, icebergevents.SCHEMA, icebergevents.PARTITIONS, properties, sort_by=order)
 
-    def _keys(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[str, ...]:
+    def _keys(self, name: str, needs: list[SchemaChange], columns: pa.Schema) -> tuple[str, ...]:
         rule = self._settings.table
         wanted = rule.keys.of(*self._names(name)) if rule.keys.mode != "none" else ()
         if rule.keys.mode == "none":
             return ()
         if not wanted:
-            return identifiers(needs, rule)
+            return find_identifier_fields(needs, rule)
         there = columns
-        if rule.keys.comes_from(*self._names(name)) == "record":
-            there = union(need.key for need in needs if need.key is not None)
+        if rule.keys.key_source(*self._names(name)) == "record":
+            there = union_shapes(need.key for need in needs if need.key is not None)
         try:
-            return expanded(there, wanted)
+            return expand_key(there, wanted)
         except KeyError as missing:
             raise DataFault(
                 f"its events have no field {', '.join(missing.args)}, which is configured as its key"
             ) from missing
 
-    def _evolved(self, name: str, known: Target, needs: list[Need]) -> Target:
+    def _evolve(self, name: str, known: TargetTable, needs: list[SchemaChange]) -> TargetTable:
         before = columns = known.layout.columns
         for need in needs:
-            columns = relaxed(grown(columns, need.row, add=self._settings.table.allow_field_addition), need.relaxed)
+            columns = make_optional(
+                evolve(columns, need.row, add=self._settings.table.allow_field_addition), need.relaxed
+            )
         version, written_as = known.table.format_version, known.layout.data_format
-        if JSON in columns.types and version < VARIANTS_SINCE:
+        if VARIANT_ARROW_TYPE in columns.types and version < VARIANTS_VERSION:
             raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")
-        file_format_checks.check_new(known.table.name, columns, written_as, version=version, upsert=known.upsert)
-        unfit = key_fault(columns, known.layout.keys, self._mode(name)) if known.upsert else None
+        file_format_checks.check_new_table(known.table.name, columns, written_as, version=version, upsert=known.upsert)
+        unfit = find_key_fault(columns, known.layout.keys, self._mode(name)) if known.upsert else None
         if unfit is not None:
             raise DataFault(f"table {known.table.name}: {unfit}")
         self._catalog.evolve(known.table, columns)
         new = (f for f in columns if f.name not in before.names or not f.equals(before.field(f.name)))
-        self.drifted(name, (field.name for field in new))
+        self.record_drift(name, (field.name for field in new))
         self._changed.add(name)
         self._log.info("table evolved", table=known.table.name, columns=len(columns))
         return attrs.evolve(known, layout=self._layout(name, known.table))
@@ -385,20 +389,24 @@ class Targets(Known[Target]):
     def _properties(self) -> dict[str, str]:
         rule, catalog = self._settings.table, self._settings.catalog
         # A catalog's own defaults are somebody's decision too.
-        kept = {key: value for key, value in MADE.items() if f"table-default.{key}" not in catalog.properties}
+        kept = {
+            key: value
+            for key, value in CREATED_TABLE_PROPERTIES.items()
+            if f"table-default.{key}" not in catalog.properties
+        }
         own = {**kept, "format-version": str(rule.format_version), "write.format.default": rule.write_format}
-        return file_format_checks.completed({**own, **catalog.table_properties, **rule.create_properties})
+        return file_format_checks.complete_properties({**own, **catalog.table_properties, **rule.create_properties})
 
-    def _partitioning(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[PartitionTerm, ...]:
+    def _partitioning(self, name: str, needs: list[SchemaChange], columns: pa.Schema) -> tuple[PartitionTerm, ...]:
         rule = self._settings.table
-        own = terms_of(rule.partition_by_table, self._names(name), needs)
+        own = find_terms(rule.partition_by_table, self._names(name), needs)
         if own is not None:
-            return tuple(parse(term) for term in own)
-        return self._there("partition-by", name, [parse(term) for term in rule.partition_by], columns)
+            return tuple(parse_partition_term(term) for term in own)
+        return self._there("partition-by", name, [parse_partition_term(term) for term in rule.partition_by], columns)
 
-    def _sorting(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[SortTerm, ...]:
+    def _sorting(self, name: str, needs: list[SchemaChange], columns: pa.Schema) -> tuple[SortTerm, ...]:
         rule = self._settings.table
-        own = terms_of(rule.sort_by_table, self._names(name), needs)
+        own = find_terms(rule.sort_by_table, self._names(name), needs)
         if own is not None:
             return tuple(parse_order(term) for term in own)
         return self._there("sort-by", name, [parse_order(term) for term in rule.sort_by], columns)

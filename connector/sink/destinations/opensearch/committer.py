@@ -13,34 +13,40 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, FatalError
-from connector.iceberg.commit.kafka_position import Position
-from connector.opensearch.bulk.actions import Style
-from connector.opensearch.bulk.delete_older import emptied
-from connector.opensearch.bulk.item_policies import judge
-from connector.runtime.spark.task_errors import of_tasks
-from connector.settings.opensearch.sink import SearchSettings
-from connector.sink.convert.row_builder import UNITS_NS
-from connector.sink.destinations.iceberg.committer import come_to
-from connector.sink.destinations.opensearch.document_writer import LATE, Documents, DocumentWriters
-from connector.sink.destinations.opensearch.indexes import Indices
-from connector.sink.fold.document_versions import own_numbers
-from connector.sink.fold.winners import NONE
-from connector.sink.job.job import Result
-from connector.sink.model.destination import Landed
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.opensearch.bulk.actions import WriteOptions
+from connector.opensearch.bulk.delete_older import delete_older
+from connector.opensearch.bulk.item_policies import apply_policy
+from connector.runtime.spark.task_errors import raise_task_errors
+from connector.settings.opensearch.sink import OpenSearchSettings
+from connector.sink.convert.row_builder import DEDUP_UNITS_NS
+from connector.sink.destinations.iceberg.committer import build_table_position
+from connector.sink.destinations.opensearch.document_writer import (
+    DEFERRED_PREFIX,
+    OpenSearchTaskWriter,
+    OpenSearchWriterFactory,
+)
+from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.fold.document_versions import derive_versions
+from connector.sink.fold.winners import NO_VALUE
+from connector.sink.job.job import JobResult
+from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.truncate_scope import Cuts
-from connector.sink.model.truncates import Cut
+from connector.sink.model.truncate_scope import TruncateScope
+from connector.sink.model.truncates import TableTruncate
 
 
-class Indexing:
+class OpenSearchCommitter:
     """Lands batches in the indexes of one sink."""
 
-    def __init__(self, spark: SparkSession, indices: Indices, search: SearchSettings) -> None:
+    def __init__(self, spark: SparkSession, indices: OpenSearchIndexes, search: OpenSearchSettings) -> None:
         """Land in these."""
         self._spark, self._indices, self._search = spark, indices, search
         self._log = structlog.get_logger()
 
-    def land(self, plan: BatchPlan, names: list[str], result: Result, position: Position) -> dict[str, Landed]:
+    def land(
+        self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
+    ) -> dict[str, TableCommit]:
         """Say so: every item is settled when a job is through.
 
         Raises:
@@ -51,30 +57,30 @@ class Indexing:
         if result.tally.tombstones and self._search.null_values == "fail":
             raise FatalError(f"{result.tally.tombstones} records have no value, and behavior.on.null.values is fail")
         self._remember(names, result)
-        late = {i: [x for x in told if x.startswith(LATE)] for i, told in result.files.items()}
+        late = {i: [x for x in told if x.startswith(DEFERRED_PREFIX)] for i, told in result.files.items()}
         self._complete(plan, {index: payloads for index, payloads in late.items() if payloads})
         landed = {}
         for index, told in sorted(result.files.items()):
             counts: dict[str, int] = {}
-            for text in (text for text in told if not text.startswith(LATE)):
+            for text in (text for text in told if not text.startswith(DEFERRED_PREFIX)):
                 for what, count in orjson.loads(text).items():
                     counts[what] = counts.get(what, 0) + count
-            stands = come_to(plan, plan.tables[index], result.seen, position)
-            landed[names[index]] = Landed(self._indices.label(names[index]), stands, counts)
+            stands = build_table_position(plan, plan.tables[index], result.seen, position)
+            landed[names[index]] = TableCommit(self._indices.label(names[index]), stands, counts)
         ids = self._indices.stayed(landed)
         self._judge(landed)
         for name, one in landed.items():
-            self._indices.landed(name, one.position)
+            self._indices.record_position(name, one.position)
         return {name: attrs.evolve(one, uuid=ids[name]) for name, one in landed.items()}
 
-    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, Cuts]) -> None:
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Empty the indexes that were truncated, before what came after that is sent again."""
         for index, found in cuts.items():
             whole = [] if found.whole is None else [(found.whole, ())]
             for cut, own in [*whole, *((cut, rows.values) for cut, rows in found.of_sources.values())]:
                 self._empty(plan.tables[index], names[index], cut, own, plan.dedup_column)
 
-    def discard(self, names: list[str], result: Result) -> None:  # noqa: ARG002 - files have one table
+    def discard(self, names: list[str], result: JobResult) -> None:  # noqa: ARG002 - files have one table
         """Leave the documents: the next run of the job writes the same ones, or newer; files of deleted keys go."""
         if self._indices.deleted_keys is None:
             return
@@ -85,7 +91,7 @@ class Indexing:
             except ConnectorError as error:
                 self._log.warning("a file is left behind", reason=str(error))
 
-    def _remember(self, names: list[str], result: Result) -> None:
+    def _remember(self, names: list[str], result: JobResult) -> None:
         """Note hard deletes before the batch is acknowledged: after a crash they come again."""
         if not result.deleted or self._indices.deleted_keys is None:
             return
@@ -99,14 +105,14 @@ class Indexing:
         """Send what waited for other tasks' documents: few rows, of keys that changed with values left out."""
         if not late:
             return
-        assert isinstance(plan.outlet, Documents)
-        writers = DocumentWriters(plan.outlet, plan, plan.label)
+        assert isinstance(plan.outlet, OpenSearchWriterFactory)
+        writers = OpenSearchTaskWriter(plan.outlet, plan, plan.label)
         for index, payloads in late.items():
             for payload in payloads:
                 writers.late(plan.tables[index], payload)
         list(writers.close())
 
-    def _judge(self, landed: dict[str, Landed]) -> None:
+    def _judge(self, landed: dict[str, TableCommit]) -> None:
         rules = {
             "malformed": (self._search.malformed, "the index refuses documents"),
             "stale": (self._search.conflict, "the index holds newer versions"),
@@ -114,36 +120,40 @@ class Indexing:
         for what, (rule, text) in rules.items():
             count = sum(one.counts.get(what, 0) for one in landed.values())
             fault = f"{text} of {count} changes, and the settings say fail; nothing is acknowledged"
-            judge(rule, count, fault, text)
+            apply_policy(rule, count, fault, text)
 
-    def _empty(self, table: TablePlan, name: str, cut: Cut, own: Sequence[tuple[str, str]], dedup_column: str) -> None:
+    def _empty(
+        self, table: TablePlan, name: str, cut: TableTruncate, own: Sequence[tuple[str, str]], dedup_column: str
+    ) -> None:
         """Delete the documents up to a truncate, by executors: by its time, and what its own partition had before.
 
         Where `own` has fields with values only documents that have them.
         """
         # Other columns are refused beside truncate.enabled: nothing would tell what came before.
-        target, unit = self._indices.target(name), UNITS_NS.get(dedup_column, 1)
-        if target.versions == "offset" or cut.ts_ns == NONE:
+        target, unit = self._indices.target(name), DEDUP_UNITS_NS.get(dedup_column, 1)
+        if target.versions == "offset" or cut.ts_ns == NO_VALUE:
             version = most = max(cut.offsets.values())
         else:
-            version = int(own_numbers(*np.array([[cut.ts_ns // unit], [cut.total_order]]), nanoseconds=unit == 1)[0])
+            version = int(
+                derive_versions(*np.array([[cut.ts_ns // unit], [cut.total_order]]), nanoseconds=unit == 1)[0]
+            )
             before = (mark.version for at in cut.offsets for mark in table.watermarks.get(at, {}).values())
             most = max((version, *before))
         slices = self._spark.sparkContext.defaultParallelism
         # Documents go by versions here even where they are only added to.
         style = attrs.evolve(target.style, partial=False)
-        whose = partial(_emptied, search=self._search, style=style, own=dict(own))
+        whose = partial(_delete_documents, search=self._search, style=style, own=dict(own))
         task = partial(whose, version=version, most=most, slices=slices)
-        with of_tasks():
+        with raise_task_errors():
             rows = self._spark.range(0, slices, 1, slices).mapInArrow(task, "deleted long").collect()
         count = sum(row.deleted for row in rows)
         self._log.info("index emptied by a truncate at its source", index=self._indices.label(name), documents=count)
 
 
-def _emptied(
+def _delete_documents(
     batches: Iterator[pa.RecordBatch],
-    search: SearchSettings,
-    style: Style,
+    search: OpenSearchSettings,
+    style: WriteOptions,
     version: int,
     most: int,
     slices: int,
@@ -151,7 +161,7 @@ def _emptied(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         counts = [
-            emptied(search.connection, search.bulk, style, version, most, place, slices, own)
+            delete_older(search.connection, search.bulk, style, version, most, place, slices, own)
             for place in batch.column(0).to_pylist()
         ]
         yield pa.RecordBatch.from_pydict({"deleted": pa.array(counts, pa.int64())})

@@ -14,33 +14,33 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.nested_columns import columns_of
+from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.write.table_writer import TableWriter
-from connector.opensearch.bulk.actions import ROWS, Style
-from connector.opensearch.bulk.bulk_processor import Counts
-from connector.opensearch.bulk.document_sender import Sender
-from connector.opensearch.documents.document_ids import document_ids, place_ids
-from connector.opensearch.documents.document_lookup import Held
-from connector.opensearch.documents.json_values import json_texts
-from connector.opensearch.indexes.index_meta import Versions
-from connector.opensearch.indexes.index_templates import TIMESTAMP
+from connector.opensearch.bulk.actions import ROWS_PER_STEP, WriteOptions
+from connector.opensearch.bulk.bulk_processor import DocumentCounts
+from connector.opensearch.bulk.document_sender import DocumentSender
+from connector.opensearch.documents.document_ids import build_document_ids, build_record_ids
+from connector.opensearch.documents.document_lookup import StoredDocument
+from connector.opensearch.documents.json_values import to_json_texts
+from connector.opensearch.indexes.index_meta import VersionSource
+from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
-from connector.sink.convert.key_change_headers import marked
-from connector.sink.convert.row_builder import DELETED, Run
+from connector.sink.convert.key_change_headers import mark_key_changes
+from connector.sink.convert.row_builder import DELETED_COLUMN, ConsumerRecords
 from connector.sink.destinations.iceberg.file_writer import mark_deleted
-from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory, remembered
+from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows
 from connector.sink.destinations.opensearch import key_changes
-from connector.sink.destinations.opensearch.timestamps import Dating
-from connector.sink.fold.unavailable_values import gaps, last_rows, unknown
-from connector.sink.fold.winners import NONE, Order
+from connector.sink.destinations.opensearch.timestamps import TimestampRule
+from connector.sink.fold.unavailable_values import find_last_rows, find_unavailable_columns, mark_unavailable
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import Folded, Part, gather, pack, unpack
-from connector.sink.model.outlet import Writers
-from connector.sink.model.plan import BatchPlan, Letter, TablePlan, Tally
-from connector.sink.model.task_output import Parcel
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather, pack, unpack
+from connector.sink.model.outlet import TaskWriter
+from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan, TaskMetrics
+from connector.sink.model.task_output import TaskOutput
 from serde.arrays import Ints, Mask
 
-LATE = b"late:"
+DEFERRED_PREFIX = b"late:"
 """How a description begins that is rows, to be completed when the job is through."""
 
 _OFFSET_BITS = 44
@@ -48,34 +48,34 @@ _OFFSET_BITS = 44
 
 
 @attrs.frozen
-class Target:
+class IndexTarget:
     """How documents of one table are written: where to, what their versions are, and where a time is needed for it."""
 
-    style: Style
-    versions: Versions
-    dating: Dating | None = None
+    style: WriteOptions
+    versions: VersionSource
+    dating: TimestampRule | None = None
 
 
 @attrs.frozen
-class Documents:
+class OpenSearchWriterFactory:
     """The outlet of indexes, by table name; with `memory` hard deletes are remembered there."""
 
     connection: ConnectionSettings
     bulk: BulkSettings
-    targets: Mapping[str, Target]
-    memory: Memory | None = None
+    targets: Mapping[str, IndexTarget]
+    memory: DeletedKeyLog | None = None
     report: bool = True
     follows_keys: bool = True
 
-    def open(self, plan: BatchPlan, label: str) -> Writers:
+    def open(self, plan: BatchPlan, label: str) -> TaskWriter:
         """Begin in one task; `label` goes into the names of files of deleted keys."""
-        return DocumentWriters(self, plan, label)
+        return OpenSearchTaskWriter(self, plan, label)
 
 
-class DocumentWriters:
+class OpenSearchTaskWriter:
     """The bulk requests of one task, for any number of indexes."""
 
-    def __init__(self, outlet: Documents, plan: BatchPlan, label: str) -> None:
+    def __init__(self, outlet: OpenSearchWriterFactory, plan: BatchPlan, label: str) -> None:
         """Send nothing yet."""
         self._outlet, self._plan, self._label = outlet, plan, label
         self._deleted: TableWriter | None = None
@@ -83,10 +83,10 @@ class DocumentWriters:
         self.dead: dict[int, str] = {}
         self.stale: set[int] = set()
         self._refused = 0
-        self._sender = Sender(outlet.connection, outlet.bulk, self._refuse, self.stale.add)
+        self._sender = DocumentSender(outlet.connection, outlet.bulk, self._refuse, self.stale.add)
         self._counts: dict[int, int] = {}
 
-    def append(self, table: TablePlan, part: Part) -> Iterator[Parcel]:
+    def append(self, table: TablePlan, part: ChangeBatch) -> Iterator[TaskOutput]:
         """Give every event a document of its own, named by where its record stands."""
         if len(part):
             dating = self._target(table).dating
@@ -96,53 +96,59 @@ class DocumentWriters:
                 self._add_dated(dating, part, table)
         yield from ()
 
-    def _add(self, style: Style, part: Part, table: TablePlan) -> None:
+    def _add(self, style: WriteOptions, part: ChangeBatch, table: TablePlan) -> None:
         self._count(table, len(part))
-        self._sender.put_rows(style, part.rows, self._place_ids(part), None, tags(part))
+        self._sender.index_rows(style, part.rows, self._place_ids(part), None, record_ids(part))
 
-    def _add_dated(self, dating: Dating, part: Part, table: TablePlan) -> None:
+    def _add_dated(self, dating: TimestampRule, part: ChangeBatch, table: TablePlan) -> None:
         times, style = dating.times(part, self._plan.dedup_column), self._target(table).style
         if times.null_count:
-            for tag in tags(part)[np.asarray(times.is_null())].tolist():
+            for tag in record_ids(part)[np.asarray(times.is_null())].tolist():
                 self._refuse(tag, "the event has no time, and its index needs one")
             at = np.flatnonzero(times.is_valid())
             part, times = part.take(at), times.take(pa.array(at))
         if dating.pattern is None:
-            for start in range(0, len(part), ROWS):
-                own = part.take(np.arange(start, min(start + ROWS, len(part))))
-                stamps = json_texts(times.slice(start, ROWS))
+            for start in range(0, len(part), ROWS_PER_STEP):
+                own = part.take(np.arange(start, min(start + ROWS_PER_STEP, len(part))))
+                stamps = to_json_texts(times.slice(start, ROWS_PER_STEP))
                 self._count(table, len(own))
-                self._sender.put(style, {**_texts(own), TIMESTAMP: stamps}, self._place_ids(own), None, tags(own))
+                self._sender.put(
+                    style, {**_to_json_texts(own), TIMESTAMP_FIELD: stamps}, self._place_ids(own), None, record_ids(own)
+                )
             return
         names = dating.pattern.indexes(style.index, times).dictionary_encode()
         for code, name in enumerate(names.dictionary.to_pylist()):
             own = part.take(np.flatnonzero(np.asarray(names.indices) == code))
             self._add(attrs.evolve(style, index=name), own, table)
 
-    def _place_ids(self, part: Part) -> pa.StringArray:
+    def _place_ids(self, part: ChangeBatch) -> pa.StringArray:
         topic, partition = self._places[int(part.order.partition[0])]
-        return place_ids(topic, partition, pa.array(part.order.offset))
+        return build_record_ids(topic, partition, pa.array(part.order.offset))
 
-    def moved(self, table: TablePlan, part: Part, run: Run) -> tuple[Part, Iterator[Parcel]]:
+    def moved(
+        self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords
+    ) -> tuple[ChangeBatch, Iterator[TaskOutput]]:
         """Mark creates that a change of key made, and tell the reducers of both keys of each other."""
         if run.old_key is not None:
-            part = marked(part, run.offset, run.old_key)
-        return part, key_changes.sent(part, run, table)
+            part = mark_key_changes(part, run.offset, run.old_key)
+        return part, key_changes.announce_key_changes(part, run, table)
 
-    def upsert(self, table: TablePlan, folded: Folded, elsewhere: Sequence[bytes] = ()) -> Iterator[Parcel]:
+    def upsert(self, table: TablePlan, folded: FoldedChanges, elsewhere: Sequence[bytes] = ()) -> Iterator[TaskOutput]:
         """Put the winners' rows into the index, and take out, or mark, the documents of deleted keys."""
         gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
-        keys = key_changes.keys_of(elsewhere, table, table.layout.rows) if elsewhere else key_changes.Keys()
-        missing = unknown(folded)
+        keys = (
+            key_changes.read_key_changes(elsewhere, table, table.layout.rows) if elsewhere else key_changes.KeyChanges()
+        )
+        missing = mark_unavailable(folded)
         for part in gather(folded.parts, folded.winners[~gone & ~missing]):
             self._index(part, table)
         if keys.after and not table.keep_deletes:
-            self._relocate(folded, gone, keys, table)
+            self._move_documents(folded, gone, keys, table)
         for part in gather(folded.parts, folded.winners[missing]):
-            yield from self._complete(part, gaps(part), table, keys.before)
+            yield from self._complete(part, find_unavailable_columns(part), table, keys.before)
         if table.keep_deletes:
             marked = gone & (folded.images >= 0)
-            for part in standing(folded, marked):
+            for part in build_soft_deletes(folded, marked):
                 self._index(part, table)
             for part in gather(folded.parts, folded.winners[gone & ~marked]):
                 self._mark(part, table)
@@ -150,27 +156,27 @@ class DocumentWriters:
             for part in gather(folded.parts, folded.winners[gone]):
                 self._count(table, len(part))
                 ids, versions = self._ids(part, table), self._versions(part, table)
-                self._sender.delete(self._target(table).style, ids, versions, tags(part))
+                self._sender.delete(self._target(table).style, ids, versions, record_ids(part))
             self._remember(folded, table)
         yield from ()
 
-    def _remember(self, folded: Folded, table: TablePlan) -> None:
+    def _remember(self, folded: FoldedChanges, table: TablePlan) -> None:
         """Note the keys that are gone, with the versions of their deletes: the cluster forgets them."""
         if self._outlet.memory is None or not table.remembers:
             return
-        rows = remembered(folded, table, self._plan.ranks, self._outlet.memory)
+        rows = build_deleted_key_rows(folded, table, self._plan.ranks, self._outlet.memory)
         if len(rows):
             self._deleted = self._deleted or TableWriter(self._outlet.memory.layout, self._label)
             self._deleted.rows(rows)
 
-    def _index(self, part: Part, table: TablePlan) -> None:
+    def _index(self, part: ChangeBatch, table: TablePlan) -> None:
         self._count(table, len(part))
         ids, versions = self._ids(part, table), self._versions(part, table)
-        self._sender.put_rows(self._target(table).style, part.rows, ids, versions, tags(part))
+        self._sender.index_rows(self._target(table).style, part.rows, ids, versions, record_ids(part))
 
-    def _mark(self, part: Part, table: TablePlan) -> None:
+    def _mark(self, part: ChangeBatch, table: TablePlan) -> None:
         """Mark the documents of tombstones deleted, those that there are: what they hold is only in the index."""
-        names = [name for name in part.rows.schema.names if name not in (*table.layout.keys, DELETED)]
+        names = [name for name in part.rows.schema.names if name not in (*table.layout.keys, DELETED_COLUMN)]
         ids = self._ids(part, table)
         found = self._held(table, ids.to_pylist(), names)
         there = np.flatnonzero([document is not None for document in found])
@@ -181,29 +187,33 @@ class DocumentWriters:
             known = [found[row] for row in there]
             self._fill(kept, ids.take(pa.array(there)), wanted, known, table)
 
-    def close(self) -> Iterator[Parcel]:
+    def close(self) -> Iterator[TaskOutput]:
         """Wait until every document is settled, and tell what became of them."""
         counts = self.finish()
         if self._deleted is not None:
-            yield from (Parcel(task_output.DELETED, description) for description in self._deleted.close())
+            yield from (TaskOutput(task_output.DELETED_KEYS, description) for description in self._deleted.close())
         for index in self._counts:
-            yield Parcel(task_output.FILE, b"{}", index)
+            yield TaskOutput(task_output.FILE, b"{}", index)
         if self._counts:
-            yield Parcel(task_output.FILE, orjson.dumps(attrs.asdict(counts)), next(iter(self._counts)))
+            yield TaskOutput(task_output.FILE, orjson.dumps(attrs.asdict(counts)), next(iter(self._counts)))
         if self._outlet.report and self._refused:
-            yield Parcel.of(task_output.TALLY, Tally(dead=self._refused))
-            yield Parcel.of(task_output.LETTER, [self._letter(tag, reason) for tag, reason in self.dead.items()])
+            yield TaskOutput.of(task_output.METRICS, TaskMetrics(dead=self._refused))
+            yield TaskOutput.of(
+                task_output.DEAD_LETTERS, [self._letter(tag, reason) for tag, reason in self.dead.items()]
+            )
 
-    def finish(self) -> Counts:
+    def finish(self) -> DocumentCounts:
         """Wait until every document is settled, and let go of the threads."""
         return self._sender.finish()
 
     def _count(self, table: TablePlan, documents: int) -> None:
         self._counts[table.index] = self._counts.get(table.index, 0) + documents
 
-    def _relocate(self, folded: Folded, gone: Mask, keys: key_changes.Keys, table: TablePlan) -> None:
+    def _move_documents(
+        self, folded: FoldedChanges, gone: Mask, keys: key_changes.KeyChanges, table: TablePlan
+    ) -> None:
         """Put documents whose keys changed under their new ones, before they are deleted under the old."""
-        last = list(gather(folded.parts, last_rows(folded, table.layout.keys)))
+        last = list(gather(folded.parts, find_last_rows(folded, table.layout.keys)))
         rows = {text: (part, row) for part in last for row, text in enumerate(self._ids(part, table).to_pylist())}
         for part in gather(folded.parts, folded.winners[gone]):
             ids = self._ids(part, table).to_pylist()
@@ -215,17 +225,17 @@ class DocumentWriters:
             for row in wanted:
                 if part.suspect[row] and not _is_before(found.get(ids[row]), part, row):
                     continue
-                texts = key_changes.texts(ids[row], rows, found, names)
+                texts = key_changes.read_document_texts(ids[row], rows, found, names)
                 if texts is None:
                     continue
                 other, place = keys.after[ids[row]]
                 own = other.take(np.array([place]))
-                key_changes.rekey(texts, own, table)
+                key_changes.set_key(texts, own, table)
                 version = np.array([0 if versions is None else versions[row]])
-                self._sender.put(self._target(table).style, texts, self._ids(own, table), version, tags(own))
+                self._sender.put(self._target(table).style, texts, self._ids(own, table), version, record_ids(own))
         self._sender.settle()
 
-    def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[Held | None]:
+    def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
         return self._sender.held(self._target(table).style, ids, fields)
 
     def late(self, table: TablePlan, payload: bytes) -> None:
@@ -233,16 +243,16 @@ class DocumentWriters:
 
         Those are under the present keys; under the ones before where no delete tells that they are gone.
         """
-        told, _, rows = payload.removeprefix(LATE).partition(b"\n")
+        told, _, rows = payload.removeprefix(DEFERRED_PREFIX).partition(b"\n")
         part, before = unpack(rows, table.layout.rows), orjson.loads(told)
-        unsent, ids = gaps(part), self._ids(part, table)
+        unsent, ids = find_unavailable_columns(part), self._ids(part, table)
         own, others = (self._held(table, some, list(unsent)) for some in (ids.to_pylist(), before))
         found = [one or other for one, other in zip(own, others, strict=True)]
         self._fill(part, ids, unsent, found, table)
 
     def _complete(
-        self, part: Part, unsent: Mapping[str, Mask], table: TablePlan, before: Mapping[str, str]
-    ) -> Iterator[Parcel]:
+        self, part: ChangeBatch, unsent: Mapping[str, Mask], table: TablePlan, before: Mapping[str, str]
+    ) -> Iterator[TaskOutput]:
         """Send rows whose unsent values are those of the documents that there are (PostgreSQL's TOASTed columns).
 
         `before` names the documents that rows whose key changed had: those are looked at first. Where neither is there
@@ -257,7 +267,7 @@ class DocumentWriters:
         if waiting.any():
             rows = np.flatnonzero(waiting)
             told = orjson.dumps([before[ids[row]] for row in rows.tolist()])
-            yield Parcel(task_output.FILE, LATE + told + b"\n" + pack(part.take(rows)), table.index)
+            yield TaskOutput(task_output.FILE, DEFERRED_PREFIX + told + b"\n" + pack(part.take(rows)), table.index)
             kept = np.flatnonzero(~waiting)
             part, found = part.take(kept), [found[row] for row in kept.tolist()]
             unsent = {name: mask[kept] for name, mask in unsent.items()}
@@ -266,13 +276,13 @@ class DocumentWriters:
 
     def _fill(
         self,
-        part: Part,
+        part: ChangeBatch,
         ids: pa.StringArray,
         unsent: Mapping[str, Mask],
-        found: Sequence[Held | None],
+        found: Sequence[StoredDocument | None],
         table: TablePlan,
     ) -> None:
-        texts = _texts(part)
+        texts = _to_json_texts(part)
         for name, mask in unsent.items():
             known = np.array([document is not None and name in document.fields for document in found])
             rows = np.flatnonzero(mask & known).tolist()
@@ -281,25 +291,25 @@ class DocumentWriters:
             chosen[rows] = True
             texts[name] = pc.replace_with_mask(texts[name], chosen, pa.array(values, pa.binary()).cast(pa.string()))
         self._count(table, len(part))
-        self._sender.put(self._target(table).style, texts, ids, self._versions(part, table), tags(part))
+        self._sender.put(self._target(table).style, texts, ids, self._versions(part, table), record_ids(part))
 
-    def _ids(self, part: Part, table: TablePlan) -> pa.StringArray:
-        return document_ids(columns_of(part.rows, table.layout.keys))
+    def _ids(self, part: ChangeBatch, table: TablePlan) -> pa.StringArray:
+        return build_document_ids(read_columns(part.rows, table.layout.keys))
 
-    def _versions(self, part: Part, table: TablePlan) -> Ints:
+    def _versions(self, part: ChangeBatch, table: TablePlan) -> Ints:
         """Give the version of each change; one without a dedup value has that of the document that it changes."""
         target = self._target(table)
         if target.versions == "offset":
             return part.order.offset
         versions = part.order.dedup.copy()
-        unknown_at = np.flatnonzero(part.order.dedup == NONE)
+        unknown_at = np.flatnonzero(part.order.dedup == NO_VALUE)
         if len(unknown_at):
             ids = self._ids(part, table).take(pa.array(unknown_at)).to_pylist()
             found = self._held(table, ids, ())
             versions[unknown_at] = [0 if document is None else document.version for document in found]
         return versions
 
-    def _target(self, table: TablePlan) -> Target:
+    def _target(self, table: TablePlan) -> IndexTarget:
         return self._outlet.targets[table.layout.name]
 
     def _refuse(self, tag: int, reason: str) -> None:
@@ -307,21 +317,21 @@ class DocumentWriters:
         if len(self.dead) <= self._plan.max_letters:
             self.dead[tag] = reason
 
-    def _letter(self, tag: int, reason: str) -> Letter:
+    def _letter(self, tag: int, reason: str) -> DeadLetterRef:
         topic, partition = self._places[tag >> _OFFSET_BITS]
-        return Letter(topic, partition, tag & ((1 << _OFFSET_BITS) - 1), "TASK_PUT", reason)
+        return DeadLetterRef(topic, partition, tag & ((1 << _OFFSET_BITS) - 1), "TASK_PUT", reason)
 
 
-def _is_before(document: Held | None, part: Part, row: int) -> bool:
+def _is_before(document: StoredDocument | None, part: ChangeBatch, row: int) -> bool:
     """Tell whether a document has not taken a delete of its key in yet: one that comes again moves nothing."""
     return document is not None and document.version < part.order.dedup[row]
 
 
-def standing(folded: Folded, which: Mask) -> Iterator[Part]:
+def build_soft_deletes(folded: FoldedChanges, which: Mask) -> Iterator[ChangeBatch]:
     """Give the rows that some winners stand on, marked deleted, in the place of the winners."""
     rows = folded.images[which]
     sequence = np.argsort(rows)
-    order = Order.concat([part.order for part in folded.parts]).take(folded.winners[which][sequence])
+    order = ChangeOrder.concat([part.order for part in folded.parts]).take(folded.winners[which][sequence])
     start = 0
     for part in gather(folded.parts, rows[sequence]):
         own = np.arange(start, start + len(part))
@@ -329,11 +339,11 @@ def standing(folded: Folded, which: Mask) -> Iterator[Part]:
         start += len(part)
 
 
-def _texts(part: Part) -> dict[str, pa.StringArray]:
-    return {name: json_texts(part.rows.column(name)) for name in part.rows.schema.names}
+def _to_json_texts(part: ChangeBatch) -> dict[str, pa.StringArray]:
+    return {name: to_json_texts(part.rows.column(name)) for name in part.rows.schema.names}
 
 
-def tags(part: Part) -> Ints:
+def record_ids(part: ChangeBatch) -> Ints:
     """Give what a document's change is known by: the rank of its topic-partition, and its offset."""
     made: Ints = (part.order.partition << _OFFSET_BITS) | part.order.offset
     return made

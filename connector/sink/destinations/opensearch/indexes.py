@@ -15,51 +15,51 @@ import pyarrow as pa
 from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import Position, TopicPartition
-from connector.iceberg.state.deleted_keys_table import DeletedKeys
-from connector.iceberg.types.arrow_types import table_schema
-from connector.iceberg.types.nested_columns import path_of
-from connector.iceberg.types.schema_evolution import grown, union
-from connector.opensearch.indexes.index_admin import Index, Indexes
-from connector.opensearch.indexes.index_identity import Ids, lost, noted, read
-from connector.opensearch.indexes.index_meta import Note, Versions
-from connector.opensearch.indexes.index_name_dates import Pattern
-from connector.opensearch.indexes.index_names import index_of
-from connector.opensearch.indexes.index_templates import TIMESTAMP, Dated, Streams
-from connector.opensearch.indexes.mapping import properties
+from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.nested_columns import find_path
+from connector.iceberg.types.schema_evolution import evolve, union_shapes
+from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
+from connector.opensearch.indexes.index_identity import IndexIds, decode_ids, encode_ids, explain_loss
+from connector.opensearch.indexes.index_meta import IndexMetadata, VersionSource
+from connector.opensearch.indexes.index_name_dates import IndexNamePattern
+from connector.opensearch.indexes.index_names import to_index_name
+from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD, DataStreamAdmin, DatedIndexAdmin
+from connector.opensearch.indexes.mapping import map_columns
 from connector.settings import SinkSettings
-from connector.settings.opensearch.sink import SearchSettings
-from connector.sink.convert.decoder import DELETED
-from connector.sink.convert.field_matching import merged
-from connector.sink.destinations.iceberg.lookups.deleted_keys import Memory
-from connector.sink.destinations.naming import index_name, own_name
-from connector.sink.destinations.opensearch.document_writer import Documents, Target
-from connector.sink.destinations.opensearch.timestamps import Dating
-from connector.sink.destinations.table_registry import Known, beside
-from connector.sink.destinations.table_schema import expanded, identifiers, with_keys
-from connector.sink.model.plan import Need, TablePlan
+from connector.settings.opensearch.sink import OpenSearchSettings
+from connector.sink.convert.decoder import DELETED_COLUMN
+from connector.sink.convert.field_matching import merge_case_variants
+from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog
+from connector.sink.destinations.naming import index_name, raw_index_name
+from connector.sink.destinations.opensearch.document_writer import IndexTarget, OpenSearchWriterFactory
+from connector.sink.destinations.opensearch.timestamps import TimestampRule
+from connector.sink.destinations.table_registry import BaseTableRegistry, run_concurrently
+from connector.sink.destinations.table_schema import expand_key, find_identifier_fields, with_keys
+from connector.sink.model.plan import SchemaChange, TablePlan
 
 
 @attrs.frozen
-class Noted:
+class KnownIndex:
     """What an index was made for: its columns and key, what its versions are, and whether tombstones delete.
 
-    `owner` as in `Note`.
+    `owner` as in `IndexMetadata`.
     """
 
     layout: TableLayout
-    versions: Versions
+    versions: VersionSource
     tombstones: bool
-    index: Index
+    index: IndexInfo
     owner: str = ""
 
     def document(self) -> dict[str, object]:
         """Give it as the index keeps it."""
         schema = orjson.loads(self.layout.schema_json)
-        return Note(schema, self.versions, self.tombstones, owner=self.owner).document()
+        return IndexMetadata(schema, self.versions, self.tombstones, owner=self.owner).document()
 
 
-class Indices(Known[Noted]):
+class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
     """All indexes of one sink, by name; events that name their tables themselves name indexes here."""
 
     KIND = "index"
@@ -67,25 +67,25 @@ class Indices(Known[Noted]):
     def __init__(
         self,
         settings: SinkSettings,
-        search: SearchSettings,
-        stood: Mapping[str, Position] | None = None,
-        deleted_keys: DeletedKeys | None = None,
+        search: OpenSearchSettings,
+        stood: Mapping[str, KafkaOffsets] | None = None,
+        deleted_keys: DeletedKeysTable | None = None,
     ) -> None:
         """Start with no index known; `stood` is what the offsets table says of indexes."""
         super().__init__(settings)
         self._stood = dict(stood or {})
         self._search = search
-        self._indexes, self._dating = _kind(search)
+        self._indexes, self._dating = _select_index_kind(search)
         self.deleted_keys = deleted_keys
-        self._ids: dict[str, Ids] = {}
+        self._ids: dict[str, IndexIds] = {}
         self._owners: dict[str, tuple[str, str]] = {}
 
     @property
-    def outlet(self) -> Documents:
+    def outlet(self) -> OpenSearchWriterFactory:
         """Where tasks write: the cluster."""
         targets, report = {name: self.target(name) for name in self._known}, self._search.malformed == "report"
-        memory = Memory.of(self.deleted_keys, self._settings.name)
-        return Documents(self._search.connection, self._search.bulk, targets, memory, report=report)
+        memory = DeletedKeyLog.of(self.deleted_keys, self._settings.name)
+        return OpenSearchWriterFactory(self._search.connection, self._search.bulk, targets, memory, report=report)
 
     def label(self, name: str) -> str:
         """Give the name of an index as the cluster has it."""
@@ -104,7 +104,10 @@ class Indices(Known[Noted]):
         given = self._search.existing.get(topic)
         if given:
             return given
-        name, owner = self._in_stream(index_name(topic, self._settings.table)), own_name(topic, self._settings.table)
+        name, owner = (
+            self._add_stream_prefix(index_name(topic, self._settings.table)),
+            raw_index_name(topic, self._settings.table),
+        )
         own, other = self._owners.setdefault(name, (owner, topic))
         if own != owner:
             raise FatalError(
@@ -130,14 +133,14 @@ class Indices(Known[Noted]):
         noted, rule = self._known[name], self._settings.table
         upsert = rule.upsert and bool(noted.layout.keys)
         deletes = upsert and noted.tombstones and self._search.null_values == "delete"
-        stood, numbered = self._stood.get(self._place(name), Position()), upsert and noted.versions == "source"
+        stood, numbered = self._stood.get(self._place(name), KafkaOffsets()), upsert and noted.versions == "source"
         return TablePlan(
             index=index,
             layout=noted.layout,
             mode="upsert" if upsert else "append",
             keep_deletes=rule.keep_deletes,
             tombstones="delete" if deletes else "skip",
-            keys_from=rule.keys.comes_from(name),
+            keys_from=rule.keys.key_source(name),
             numbered=numbered,
             remembers=numbered and self.deleted_keys is not None,
             watermarks=stood.watermarks,
@@ -146,15 +149,15 @@ class Indices(Known[Noted]):
             truncated_at=stood.truncated_at if numbered else (),
         )
 
-    def landed(self, name: str, position: Position) -> None:
+    def record_position(self, name: str, position: KafkaOffsets) -> None:
         """Take note of where an index stands once a batch is in it."""
         place = self._place(name)
-        self._stood[place] = self._stood.get(place, Position()).advanced(position)
+        self._stood[place] = self._stood.get(place, KafkaOffsets()).advance(position)
 
-    def target(self, name: str) -> Target:
+    def target(self, name: str) -> IndexTarget:
         """Give how documents of an index are written."""
         noted = self._known[name]
-        return Target(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
+        return IndexTarget(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
 
     def stayed(self, names: Iterable[str]) -> dict[str, str]:
         """See that documents that were just sent are behind these names; give by name what is to be noted of each.
@@ -163,11 +166,11 @@ class Indices(Known[Noted]):
             RetriableError, GapError, FatalError: as `Indexes.stayed`.
         """
         found, before = {}, {name: self._known[name].index for name in names}
-        same = self._indexes.unchanged(before.values())
+        same = self._indexes.find_unchanged(before.values())
         for name, index in before.items():
             now = index if index.name in same else self._indexes.stayed(index)
             self._ids[now.name] = now.ids
-            found[name] = noted(now.ids)
+            found[name] = encode_ids(now.ids)
         return found
 
     def check(self, stood: Mapping[str, str]) -> None:
@@ -177,17 +180,17 @@ class Indices(Known[Noted]):
             GapError: one is gone, or another has its name, and its documents are gone with it.
         """
         for place, text in sorted(stood.items()):
-            self._ids[place] = read(text)
+            self._ids[place] = decode_ids(text)
             if self._find(place) is None:
                 raise GapError(
                     f"index {place} is gone, and the stored offsets say that it has their events; see `icebridge "
                     "offsets show`, and `icebridge offsets reset` to fill it again from what the topics hold"
                 )
 
-    def _find(self, place: str) -> Index | None:
+    def _find(self, place: str) -> IndexInfo | None:
         """Look an index up. Raises GapError: it, or its documents, are gone."""
         found, stood = self._indexes.find(place), self._ids.get(place, {})
-        reason = lost(place, stood, {} if found is None else found.ids)
+        reason = explain_loss(place, stood, {} if found is None else found.ids)
         if reason is not None:
             raise GapError(reason)
         return found
@@ -197,24 +200,24 @@ class Indices(Known[Noted]):
 
     def _place(self, name: str) -> str:
         """The index of a name that events gave: small letters, and nothing that no index may be called."""
-        return name if self._settings.table.routes is None else self._in_stream(index_of(name))
+        return name if self._settings.table.routes is None else self._add_stream_prefix(to_index_name(name))
 
-    def _in_stream(self, name: str) -> str:
+    def _add_stream_prefix(self, name: str) -> str:
         prefix = self._search.series.prefix
         return f"{prefix}-{name}" if prefix else name
 
     def _load(self, names: Iterable[str]) -> None:
         """Look up what is not known yet, and what may have been rolled over, or deleted."""
-        same = self._indexes.unchanged(one.index for one in self._known.values())
+        same = self._indexes.find_unchanged(one.index for one in self._known.values())
         known = [name for name, one in self._known.items() if one.index.name not in same]
-        current = beside(lambda name: self._indexes.current(self._known[name].index), known)
+        current = run_concurrently(lambda name: self._indexes.current(self._known[name].index), known)
         for name, now in zip(known, current, strict=True):
             if now is not self._known[name].index:
                 self._log.info("alias rolled over", alias=now.name, index=now.writes, behind=len(now.behind))
                 self._known[name] = attrs.evolve(self._known[name], index=now)
         super()._load(names)
 
-    def _loaded(self, name: str) -> Noted | None:
+    def _load_existing(self, name: str) -> KnownIndex | None:
         found = self._find(self._place(name))
         try:
             self._claim(name)
@@ -222,25 +225,25 @@ class Indices(Known[Noted]):
         except DataFault as fault:
             raise FatalError(str(fault)) from fault
 
-    def _noted(self, name: str, index: Index) -> Noted:
+    def _noted(self, name: str, index: IndexInfo) -> KnownIndex:
         self._check_stream(index)
-        note, rule, owner = Note.read(index.noted), self._settings.table, self._owner(name)
-        if note.foreign(owner):
+        note, rule, owner = IndexMetadata.read(index.noted), self._settings.table, self._owner(name)
+        if note.is_foreign(owner):
             raise DataFault(
                 f"index {index.name} has the documents of {note.owner}, and {owner} comes to the same name of an index"
             )
         schema = orjson.dumps(note.schema).decode()
-        layout = TableLayout.of_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
-        return Noted(layout, note.versions, note.tombstones, index, owner)
+        layout = TableLayout.for_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
+        return KnownIndex(layout, note.versions, note.tombstones, index, owner)
 
-    def _check_stream(self, index: Index) -> None:
+    def _check_stream(self, index: IndexInfo) -> None:
         if index.stream and not self._search.series.streams:
             raise FatalError(
                 f"{index.name} is a data stream, to which documents are only added: set data.stream.enabled=true and "
                 "key.ignore=true, or give the sink an index or alias"
             )
 
-    def _made(self, name: str, needs: list[Need]) -> Noted:
+    def _made(self, name: str, needs: list[SchemaChange]) -> KnownIndex:
         """Make an index, or take one over that is there, from the shapes of its events."""
         self._claim(name)
         rule = self._settings.table
@@ -249,19 +252,19 @@ class Indices(Known[Noted]):
             return self._noted(name, found)
         if found is not None:
             self._check_stream(found)
-        shapes = (merged(need.row) if rule.case_insensitive else need.row for need in needs)
-        columns = union(shapes)
+        shapes = (merge_case_variants(need.row) if rule.case_insensitive else need.row for need in needs)
+        columns = union_shapes(shapes)
         keys = () if self._is_keyless(needs) else self._keys(name, needs, columns)
-        columns = with_keys(columns, needs if rule.keys.comes_from(name) == "record" else [], keys)
+        columns = with_keys(columns, needs if rule.keys.key_source(name) == "record" else [], keys)
         if not len(columns):
             raise DataFault("its events have no columns that a document could have")
-        tells = DELETED in columns.names
+        tells = DELETED_COLUMN in columns.names
         if rule.keep_deletes and keys and not tells:
-            columns = columns.append(pa.field(DELETED, pa.string()))
+            columns = columns.append(pa.field(DELETED_COLUMN, pa.string()))
         dated = all(need.dated for need in needs)
-        index = found or Index(self._place(name), {}, {})
-        versions: Versions = "source" if tells and dated else "offset"
-        made = Noted(self._layout(name, columns, keys), versions, not tells, index, self._owner(name))
+        index = found or IndexInfo(self._place(name), {}, {})
+        versions: VersionSource = "source" if tells and dated else "offset"
+        made = KnownIndex(self._layout(name, columns, keys), versions, not tells, index, self._owner(name))
         if found is not None:
             self._grown(found, name, made)
         elif not rule.auto_create:
@@ -272,51 +275,55 @@ class Indices(Known[Noted]):
             self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
         return made
 
-    def _keys(self, name: str, needs: list[Need], columns: pa.Schema) -> tuple[str, ...]:
+    def _keys(self, name: str, needs: list[SchemaChange], columns: pa.Schema) -> tuple[str, ...]:
         rule = self._settings.table
         wanted = rule.keys.of(name)
-        told = columns if rule.keys.comes_from(name) == "value" else union(n.key for n in needs if n.key is not None)
-        there = [path_of(told, one) is not None for one in wanted]
-        return expanded(told, wanted) if wanted and all(there) else wanted or identifiers(needs, rule)
+        told = (
+            columns
+            if rule.keys.key_source(name) == "value"
+            else union_shapes(n.key for n in needs if n.key is not None)
+        )
+        there = [find_path(told, one) is not None for one in wanted]
+        return expand_key(told, wanted) if wanted and all(there) else wanted or find_identifier_fields(needs, rule)
 
-    def _evolved(self, name: str, known: Noted, needs: list[Need]) -> Noted:
+    def _evolve(self, name: str, known: KnownIndex, needs: list[SchemaChange]) -> KnownIndex:
         columns = known.layout.columns
         for need in needs:
-            columns = grown(columns, need.row, add=self._settings.table.allow_field_addition)
+            columns = evolve(columns, need.row, add=self._settings.table.allow_field_addition)
         found = self._indexes.current(known.index)
         evolved = attrs.evolve(known, layout=self._layout(name, columns, known.layout.keys), index=found)
         self._grown(found, name, evolved, needs)
         before = known.layout.columns.names
-        self.drifted(name, (field for field in columns.names if field not in before))
+        self.record_drift(name, (field for field in columns.names if field not in before))
         return evolved
 
-    def _grown(self, found: Index, name: str, made: Noted, needs: Iterable[Need] = ()) -> None:
+    def _grown(self, found: IndexInfo, name: str, made: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
         self._indexes.grow(found, self._properties(needs, made.layout.columns), made.document())
         self._log.info("fields added", index=self._place(name), fields=len(made.layout.columns))
 
     def _layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> TableLayout:
         plain = pa.schema([pa.field(field.name, field.type) for field in columns])
-        schema = table_schema(plain, keys, frozenset(), nanoseconds=True)
-        return TableLayout.of_rows(name, schema.model_dump_json(), ())
+        schema = build_table_schema(plain, keys, frozenset(), nanoseconds=True)
+        return TableLayout.for_rows(name, schema.model_dump_json(), ())
 
-    def _properties(self, needs: Iterable[Need], columns: pa.Schema) -> dict[str, dict[str, object]]:
+    def _properties(self, needs: Iterable[SchemaChange], columns: pa.Schema) -> dict[str, dict[str, object]]:
         ignored = self._search.topic_schema_ignore
         if self._search.schema_ignore or any(need.topic in ignored for need in needs):
             return {}
-        return properties((field.name, field.type) for field in columns)
+        return map_columns((field.name, field.type) for field in columns)
 
-    def _is_keyless(self, needs: Iterable[Need]) -> bool:
+    def _is_keyless(self, needs: Iterable[SchemaChange]) -> bool:
         ignored = self._search.topic_key_ignore
         return self._search.key_ignore or any(need.topic in ignored for need in needs)
 
 
-def _kind(search: SearchSettings) -> tuple[Indexes, Dating | None]:
+def _select_index_kind(search: OpenSearchSettings) -> tuple[IndexAdmin, TimestampRule | None]:
     """Give the kind of index that a sink writes, and which time its documents need for it."""
     series = search.series
     if series.streams:
         field = series.stream_field
-        return Streams(search), Dating((field,), source=field == TIMESTAMP)
+        return DataStreamAdmin(search), TimestampRule((field,), source=field == TIMESTAMP_FIELD)
     if series.pattern is not None:
-        pattern = Pattern(*series.pattern)
-        return Dated(search, pattern), Dating(series.fields, source=not series.fields, pattern=pattern)
-    return Indexes(search), None
+        pattern = IndexNamePattern(*series.pattern)
+        return DatedIndexAdmin(search, pattern), TimestampRule(series.fields, source=not series.fields, pattern=pattern)
+    return IndexAdmin(search), None

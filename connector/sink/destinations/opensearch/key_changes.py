@@ -15,79 +15,84 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from connector.iceberg.types.nested_columns import column_of, columns_of
-from connector.opensearch.documents.document_ids import document_ids
-from connector.opensearch.documents.document_lookup import Held
-from connector.opensearch.documents.json_values import json_texts
-from connector.sink.convert.key_change_headers import elsewhere
-from connector.sink.convert.row_builder import Run
+from connector.iceberg.types.nested_columns import read_column, read_columns
+from connector.opensearch.documents.document_ids import build_document_ids
+from connector.opensearch.documents.document_lookup import StoredDocument
+from connector.opensearch.documents.json_values import to_json_texts
+from connector.sink.convert.key_change_headers import pair_with_other_key
+from connector.sink.convert.row_builder import ConsumerRecords
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import Part, by_bucket, pack, unpack
+from connector.sink.model.change_rows import ChangeBatch, pack, split_by_bucket, unpack
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.task_output import Parcel
+from connector.sink.model.task_output import TaskOutput
 
 
 @attrs.frozen
-class Keys:
+class KeyChanges:
     """Which key rows of a bucket came from, and went to: by document id. `moved` has the rows to put under new keys."""
 
     before: Mapping[str, str] = attrs.field(factory=dict)
-    after: Mapping[str, tuple[Part, int]] = attrs.field(factory=dict)
+    after: Mapping[str, tuple[ChangeBatch, int]] = attrs.field(factory=dict)
 
 
-def sent(part: Part, run: Run, table: TablePlan) -> Iterator[Parcel]:
+def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePlan) -> Iterator[TaskOutput]:
     """Tell the reducers of both keys of each other, where a part has changes of key."""
     keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
     for told, raw in ((b"<", run.old_key), (b">", run.new_key)):
         if raw is None or raw.null_count == len(raw):
             continue
         own = part.take(np.flatnonzero(part.image & ~part.deleted if told == b"<" else part.deleted))
-        found = elsewhere(own, run.offset, raw, table)
+        found = pair_with_other_key(own, run.offset, raw, table)
         if found is None:
             continue
         rows, others = found
         # Both halves are cut alike: the rows are found again by their place in Kafka.
-        for bucket, piece in by_bucket(rows, keys, table.buckets):
+        for bucket, piece in split_by_bucket(rows, keys, table.buckets):
             same = others.take(np.flatnonzero(np.isin(others.order.offset, piece.order.offset)))
             payload = orjson.dumps(len(pack(piece))) + b"\n" + told + pack(piece) + pack(same)
-            yield Parcel(task_output.ELSEWHERE, payload, table.index, bucket)
+            yield TaskOutput(task_output.KEY_CHANGES, payload, table.index, bucket)
 
 
-def keys_of(payloads: Iterable[bytes], table: TablePlan, columns: pa.Schema) -> Keys:
+def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Schema) -> KeyChanges:
     """Read what was told of the keys of a bucket."""
     before: dict[str, str] = {}
-    after: dict[str, tuple[Part, int]] = {}
+    after: dict[str, tuple[ChangeBatch, int]] = {}
     for payload in payloads:
         size, _, rest = payload.partition(b"\n")
         told, body, middle = rest[:1], rest[1:], orjson.loads(size)
         own, other = unpack(body[:middle], columns), unpack(body[middle:], columns)
         other = other.take(np.searchsorted(other.order.offset, own.order.offset))
-        for row, (here, there) in enumerate(zip(_ids(own, table), _ids(other, table), strict=True)):
+        for row, (here, there) in enumerate(
+            zip(_to_document_ids(own, table), _to_document_ids(other, table), strict=True)
+        ):
             if told == b"<":
                 before[here] = there
             else:
                 after[here] = (other, row)
-    return Keys(before, after)
+    return KeyChanges(before, after)
 
 
-def texts(
-    id_: str, rows: Mapping[str, tuple[Part, int]], found: Mapping[str, Held | None], names: Sequence[str]
+def read_document_texts(
+    id_: str,
+    rows: Mapping[str, tuple[ChangeBatch, int]],
+    found: Mapping[str, StoredDocument | None],
+    names: Sequence[str],
 ) -> dict[str, pa.StringArray] | None:
     """Give the JSON text of each field of a document: by the last row that the batch has, else as the index has it."""
     if id_ in rows:
         part, row = rows[id_]
         one = part.take(np.array([row]))
-        return {name: json_texts(one.rows.column(name)) for name in names}
+        return {name: to_json_texts(one.rows.column(name)) for name in names}
     document = found[id_]
     if document is None:
         return None
     return {name: pa.array([orjson.dumps(document.fields.get(name)).decode()]) for name in names}
 
 
-def rekey(texts: dict[str, pa.StringArray], part: Part, table: TablePlan) -> None:
+def set_key(texts: dict[str, pa.StringArray], part: ChangeBatch, table: TablePlan) -> None:
     """Set the values of a key in the texts of a document; the part is the one row that has it."""
     for name, path in zip(table.layout.keys, table.layout.key_paths, strict=True):
-        text = json_texts(column_of(part.rows, name))
+        text = to_json_texts(read_column(part.rows, name))
         if len(path) > 1:
             document = orjson.loads(texts[path[0]][0].as_py()) or {}
             inside = document
@@ -98,5 +103,5 @@ def rekey(texts: dict[str, pa.StringArray], part: Part, table: TablePlan) -> Non
         texts[path[0]] = text
 
 
-def _ids(part: Part, table: TablePlan) -> list[str]:
-    return list(document_ids(columns_of(part.rows, table.layout.keys)).to_pylist())
+def _to_document_ids(part: ChangeBatch, table: TablePlan) -> list[str]:
+    return list(build_document_ids(read_columns(part.rows, table.layout.keys)).to_pylist())

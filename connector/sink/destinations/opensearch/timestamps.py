@@ -7,17 +7,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import converted
-from connector.opensearch.indexes.index_name_dates import Pattern
-from connector.sink.convert.row_builder import UNITS_NS
-from connector.sink.fold.winners import NONE
-from connector.sink.model.change_rows import Part
+from connector.iceberg.types.conversion import convert
+from connector.opensearch.indexes.index_name_dates import IndexNamePattern
+from connector.sink.convert.row_builder import DEDUP_UNITS_NS
+from connector.sink.fold.winners import NO_VALUE
+from connector.sink.model.change_rows import ChangeBatch
 
-MOMENT = pa.timestamp("us", "UTC")
+TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
 
 
 @attrs.frozen
-class Dating:
+class TimestampRule:
     """Which time a row has: that of the first of these columns that has one; then, with `source`, its change's there.
 
     It makes the name of the row's index by `pattern`, or without one is the row's time in a data stream.
@@ -25,39 +25,39 @@ class Dating:
 
     columns: tuple[str, ...]
     source: bool
-    pattern: Pattern | None = None
+    pattern: IndexNamePattern | None = None
 
-    def times(self, part: Part, dedup_column: str) -> pa.TimestampArray:
+    def times(self, part: ChangeBatch, dedup_column: str) -> pa.TimestampArray:
         """Give the time of each row, null where it has none.
 
         Columns may be timestamps, dates, ISO 8601 texts, and numbers of milliseconds since 1970.
         """
-        found = [_moments(part.rows.column(name)) for name in self.columns if name in part.rows.schema.names]
+        found = [_to_timestamps(part.rows.column(name)) for name in self.columns if name in part.rows.schema.names]
         if self.source:
-            found.append(_at_source(part, dedup_column))
-        return pc.coalesce(*found) if found else pa.nulls(len(part), MOMENT)
+            found.append(_read_source_time(part, dedup_column))
+        return pc.coalesce(*found) if found else pa.nulls(len(part), TIMESTAMP_TYPE)
 
 
-def _at_source(part: Part, dedup_column: str) -> pa.TimestampArray:
-    unit = UNITS_NS.get(dedup_column)
+def _read_source_time(part: ChangeBatch, dedup_column: str) -> pa.TimestampArray:
+    unit = DEDUP_UNITS_NS.get(dedup_column)
     if unit is None:
-        return pa.nulls(len(part), MOMENT)
-    known = part.order.dedup != NONE
+        return pa.nulls(len(part), TIMESTAMP_TYPE)
+    known = part.order.dedup != NO_VALUE
     micros = part.order.dedup // 1000 if unit == 1 else part.order.dedup * (unit // 1000)
-    return pa.array(np.where(known, micros, 0), pa.int64(), mask=~known).cast(MOMENT)
+    return pa.array(np.where(known, micros, 0), pa.int64(), mask=~known).cast(TIMESTAMP_TYPE)
 
 
-def _moments(column: pa.Array) -> pa.TimestampArray:
+def _to_timestamps(column: pa.Array) -> pa.TimestampArray:
     kind = column.type
     if pa.types.is_integer(kind):
         limit = (2**63 - 1) // 1000
         known = pc.and_(pc.less_equal(column, limit), pc.greater_equal(column, -limit))
-        return pc.multiply(pc.if_else(known, column, None).cast(pa.int64()), 1000).cast(MOMENT)
+        return pc.multiply(pc.if_else(known, column, None).cast(pa.int64()), 1000).cast(TIMESTAMP_TYPE)
     if pa.types.is_date(kind):
-        return column.cast(pa.timestamp("us")).cast(MOMENT)
+        return column.cast(pa.timestamp("us")).cast(TIMESTAMP_TYPE)
     if pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(MOMENT)
+        return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(TIMESTAMP_TYPE)
     if pa.types.is_string(kind):
-        zoned = converted(column, MOMENT)[0]
-        return pc.coalesce(zoned, converted(column, pa.timestamp("us"))[0].cast(MOMENT))
-    return pa.nulls(len(column), MOMENT)
+        zoned = convert(column, TIMESTAMP_TYPE)[0]
+        return pc.coalesce(zoned, convert(column, pa.timestamp("us"))[0].cast(TIMESTAMP_TYPE))
+    return pa.nulls(len(column), TIMESTAMP_TYPE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.source.changes.rewrites.row_digests import HIGH, LOW, digests
+from connector.source.changes.rewrites.row_digests import HIGH, LOW, digest_row
 
 BROADCAST_ROWS = 2_000_000
 """Up to this many digests (16 bytes each) are sent to every task; more are joined by a shuffle."""
@@ -18,10 +18,10 @@ BROADCAST_ROWS = 2_000_000
 def with_digest(rows: DataFrame, columns: tuple[str, ...]) -> DataFrame:
     """Add the digest of the table's columns."""
     fields = [field for field in rows.schema.fields if field.name in columns]
-    return rows.select("*", *digests(fields))
+    return rows.select("*", *digest_row(fields))
 
 
-def changed(gone: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:
+def remove_carryovers(gone: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Give the rows whose digest is not as often in `gone` as in `new`; both have digests.
 
     Runs one job (the digests of both), so that the rows can then be picked by a bounded broadcast.
@@ -29,10 +29,10 @@ def changed(gone: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:
     sides = gone.select(HIGH, LOW, F.lit(-1).alias("side")).unionAll(new.select(HIGH, LOW, F.lit(1).alias("side")))
     counted = sides.groupBy(HIGH, LOW).agg(F.sum("side").alias("net"))
     unequal = counted.filter(F.col("net") != 0).select(HIGH, LOW).localCheckpoint()
-    return picked(gone, unequal, (HIGH, LOW)), picked(new, unequal, (HIGH, LOW))
+    return keep_wanted(gone, unequal, (HIGH, LOW)), keep_wanted(new, unequal, (HIGH, LOW))
 
 
-def picked(rows: DataFrame, wanted: DataFrame, by: tuple[str, ...]) -> DataFrame:
+def keep_wanted(rows: DataFrame, wanted: DataFrame, by: tuple[str, ...]) -> DataFrame:
     """Keep the rows that `wanted`, a checkpointed frame of their keys, names."""
     bounded = F.broadcast(wanted) if wanted.count() <= BROADCAST_ROWS else wanted
     return rows.join(bounded, list(by), "left_semi")

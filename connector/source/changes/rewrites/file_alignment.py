@@ -9,12 +9,12 @@ import attrs
 SCATTERED_ROWS = 64
 """The first rows of a row group that lie further apart in a new file were shuffled."""
 
-ENOUGH = 0.7
+MIN_IN_ORDER_SHARE = 0.7
 """Below this share of row groups found in order, walking side by side would find too little."""
 
 
 @attrs.frozen
-class Sighting:
+class RowGroupMatch:
     """The first rows of an old file's row group, seen in a new file between two rows."""
 
     before: int
@@ -30,37 +30,38 @@ class Sighting:
 
 
 @attrs.frozen
-class Rewrite:
+class FileRewrite:
     """Old files that went into new files, each side in the order in which rows are met."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
 
 
-def in_order(sightings: Iterable[Sighting], groups: int) -> bool:
+def is_in_order(sightings: Iterable[RowGroupMatch], groups: int) -> bool:
     """Tell whether most of the old row groups can be met in order."""
     kept = {(seen.before, seen.group) for seen in sightings if seen.together}
-    return groups > 0 and len(kept) >= ENOUGH * groups
+    return groups > 0 and len(kept) >= MIN_IN_ORDER_SHARE * groups
 
 
-def rewrites(sightings: Sequence[Sighting], before: int, after: int) -> tuple[Rewrite, ...]:
+def group_rewrites(sightings: Sequence[RowGroupMatch], before: int, after: int) -> tuple[FileRewrite, ...]:
     """Group `before` old files and `after` new ones by what went into what; every file is in exactly one group."""
     roots = {("b", i): ("b", i) for i in range(before)} | {("a", i): ("a", i) for i in range(after)}
     for seen in sightings:
-        roots[_root(roots, ("b", seen.before))] = _root(roots, ("a", seen.after))
+        roots[_find_root(roots, ("b", seen.before))] = _find_root(roots, ("a", seen.after))
     first: dict[int, tuple[int, int]] = {}
     for seen in sorted(sightings, key=lambda seen: (seen.after, seen.first_row)):
         first.setdefault(seen.before, (seen.after, seen.first_row))
     members: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
     for node in roots:
-        sides = members.setdefault(_root(roots, node), ([], []))
+        sides = members.setdefault(_find_root(roots, node), ([], []))
         sides[0 if node[0] == "b" else 1].append(node[1])
     return tuple(
-        Rewrite(tuple(sorted(old, key=lambda i: first.get(i, (after, i)))), tuple(new)) for old, new in members.values()
+        FileRewrite(tuple(sorted(old, key=lambda i: first.get(i, (after, i)))), tuple(new))
+        for old, new in members.values()
     )
 
 
-def _root(roots: Mapping[tuple[str, int], tuple[str, int]], node: tuple[str, int]) -> tuple[str, int]:
+def _find_root(roots: Mapping[tuple[str, int], tuple[str, int]], node: tuple[str, int]) -> tuple[str, int]:
     while roots[node] != node:
         node = roots[node]
     return node

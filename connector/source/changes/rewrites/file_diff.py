@@ -20,15 +20,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from connector.iceberg.catalog.file_io import storage
-from connector.iceberg.read.scan_planning import FileChanges, Task
-from connector.iceberg.read.table_reader import FILE, POSITION, ROW_ID, ROW_ID_FIELD, Reader, column
-from connector.iceberg.types.arrow_types import arrow_schema
-from connector.source.changes.rewrites.file_alignment import Rewrite, Sighting, in_order, rewrites
-from connector.source.changes.rewrites.row_alignment import AFTER, BEFORE, unequal
-from connector.source.changes.row_key import Keys, Same
+from connector.iceberg.catalog.file_io import file_io_for
+from connector.iceberg.read.scan_planning import FileChanges, FileScanTask
+from connector.iceberg.read.table_reader import (
+    FILE_COLUMN,
+    POSITION_COLUMN,
+    ROW_ID_COLUMN,
+    ROW_ID_FIELD_ID,
+    TableReader,
+    column_name,
+)
+from connector.iceberg.types.arrow_types import to_arrow_schema
+from connector.source.changes.rewrites.file_alignment import FileRewrite, RowGroupMatch, group_rewrites, is_in_order
+from connector.source.changes.rewrites.row_alignment import AFTER, BEFORE, find_unequal_rows
+from connector.source.changes.row_key import RowIdentity, RowKey
 
-SMALLEST_ROWS = 200_000
+MIN_REWRITTEN_ROWS = 200_000
 """Below this the three jobs cost more than they save."""
 
 BATCH_ROWS = 1 << 16
@@ -42,7 +49,7 @@ _HEADS_SCHEMA = pa.schema(
         pa.field("readable", pa.bool_()),
     ]
 )
-_SEEN_SCHEMA = pa.schema(
+_MATCHES_SCHEMA = pa.schema(
     [
         *(pa.field(name, pa.int32()) for name in ("before", "row_group", "after")),
         *(pa.field(name, pa.int64()) for name in ("first_row", "last_row")),
@@ -53,7 +60,7 @@ _KEY_TYPES = (pa.types.is_int32, pa.types.is_int64, pa.types.is_string, pa.types
 
 
 @attrs.frozen
-class Files:
+class RewrittenFiles:
     """What executors need to read files side by side; `first_row_ids` by path, where rows are to have their ids."""
 
     before: tuple[str, ...]
@@ -68,12 +75,12 @@ class Files:
 
         Asked of every column by every job: a file that the walk cannot read has to be known before it.
         """
-        file = pq.ParquetFile(storage(self.io_properties, path).new_input(path).open())
+        file = pq.ParquetFile(file_io_for(self.io_properties, path).new_input(path).open())
         ids = {field.metadata.get(b"PARQUET:field_id"): field for field in file.schema_arrow if field.metadata}
         names = []
         for wanted in self.columns:
             found = ids.get(wanted.metadata[b"PARQUET:field_id"])
-            if found is None or _plain(found.type) != _plain(wanted.type):
+            if found is None or _storage_type(found.type) != _storage_type(wanted.type):
                 return None
             names.append(found.name)
         return file, names
@@ -92,45 +99,45 @@ class Files:
         return counted if place is None else pc.coalesce(batch.column(place), counted)
 
 
-def unpaired(reader: Reader, files: FileChanges, keys: Keys) -> tuple[DataFrame, DataFrame] | None:
+def find_unpaired_rows(reader: TableReader, files: FileChanges, keys: RowKey) -> tuple[DataFrame, DataFrame] | None:
     """Give gone and new rows of rewritten files, most that stayed left out; None where this way cannot be taken.
 
     The rows are kept in executors' storage (memory, then disk) until the frames are forgotten.
     """
-    plan = _plan(reader, files, keys)
+    plan = _plan_files(reader, files, keys)
     if plan is None:
         return None
     spark = reader.spark
-    heads = _run(reader, plan, len(plan.before), _heads, _HEADS_SCHEMA).collect()
+    heads = _run_tasks(reader, plan, len(plan.before), _read_heads, _HEADS_SCHEMA).collect()
     if not all(row.readable for row in heads):
         return None
     known = [(row.file, row.row_group, list(row.heads)) for row in heads]
-    seen = _run(reader, plan, len(plan.after), partial(_sightings, known=known), _SEEN_SCHEMA).collect()
+    seen = _run_tasks(reader, plan, len(plan.after), partial(_find_matches, known=known), _MATCHES_SCHEMA).collect()
     if not all(row.readable for row in seen):
         return None
     sightings = [
-        Sighting(r.before, r.row_group, r.after, r.first_row, r.last_row) for r in seen if r.before is not None
+        RowGroupMatch(r.before, r.row_group, r.after, r.first_row, r.last_row) for r in seen if r.before is not None
     ]
-    if not in_order(sightings, len(known)):
+    if not is_in_order(sightings, len(known)):
         return None
-    groups = rewrites(sightings, len(plan.before), len(plan.after))
+    groups = group_rewrites(sightings, len(plan.before), len(plan.after))
     shape = reader.nothing().schema
     wanted = StructType([StructField(_SIDE, IntegerType()), *shape.fields])
-    walk = partial(_walk, files=plan, groups=groups)
+    walk = partial(_walk_rewrites, files=plan, groups=groups)
     rows = spark.range(0, len(groups), 1, len(groups)).mapInArrow(walk, wanted).localCheckpoint()
     gone, new = rows.filter(f"{_SIDE} = {BEFORE}"), rows.filter(f"{_SIDE} = {AFTER}")
     return gone.drop(_SIDE), new.drop(_SIDE)
 
 
-def _plan(reader: Reader, files: FileChanges, keys: Keys) -> Files | None:
+def _plan_files(reader: TableReader, files: FileChanges, keys: RowKey) -> RewrittenFiles | None:
     tasks = (*files.removed, *files.added)
-    if not reader.schema.flat or sum(task.records for task in tasks) < SMALLEST_ROWS:
+    if not reader.schema.flat or sum(task.records for task in tasks) < MIN_REWRITTEN_ROWS:
         return None
     if any(task.deletes or not task.path.endswith(".parquet") for task in tasks):
         return None
-    with_ids = keys.same == Same.ROW_ID
+    with_ids = keys.same == RowIdentity.ROW_ID
     names = reader.schema.names
-    columns = arrow_schema(reader.schema.iceberg)
+    columns = to_arrow_schema(reader.schema.iceberg)
     if any(isinstance(field.type, pa.UuidType) for field in columns):
         return None
     key = [names.index(name) for name in keys.columns if name in names] or [
@@ -138,24 +145,26 @@ def _plan(reader: Reader, files: FileChanges, keys: Keys) -> Files | None:
     ][:1]
     if not key or not all(any(fits(columns.field(place).type) for fits in _KEY_TYPES) for place in key):
         return None
-    paths = [tuple(task.path for task in _by_path(side)) for side in (files.removed, files.added)]
+    paths = [tuple(task.path for task in _sort_by_path(side)) for side in (files.removed, files.added)]
     first = {task.path: task.first_row_id for task in tasks} if with_ids else {}
-    return Files(paths[0], paths[1], columns, tuple(key), reader.table.io_properties(), first)
+    return RewrittenFiles(paths[0], paths[1], columns, tuple(key), reader.table.io_properties(), first)
 
 
-def _by_path(tasks: Sequence[Task]) -> list[Task]:
+def _sort_by_path(tasks: Sequence[FileScanTask]) -> list[FileScanTask]:
     return sorted(tasks, key=lambda task: task.path)
 
 
-def _run(reader: Reader, files: Files, count: int, work: Callable[..., Any], schema: pa.Schema) -> DataFrame:
+def _run_tasks(
+    reader: TableReader, files: RewrittenFiles, count: int, work: Callable[..., Any], schema: pa.Schema
+) -> DataFrame:
     slots = min(count, 4 * reader.spark.sparkContext.defaultParallelism)
     return reader.spark.range(0, count, 1, slots).mapInArrow(partial(work, files=files), from_arrow_schema(schema))
 
 
-def _heads(batches: Iterator[pa.RecordBatch], files: Files) -> Iterator[pa.RecordBatch]:
+def _read_heads(batches: Iterator[pa.RecordBatch], files: RewrittenFiles) -> Iterator[pa.RecordBatch]:
     """Read the first keys of each row group of old files."""
     rows: list[dict[str, Any]] = []
-    for number in _numbers(batches):
+    for number in _task_numbers(batches):
         opened = files.open_key(files.before[number])
         if opened is None:
             rows.append({"file": number, "row_group": 0, "heads": [], "readable": False})
@@ -163,24 +172,24 @@ def _heads(batches: Iterator[pa.RecordBatch], files: Files) -> Iterator[pa.Recor
         file, names = opened
         for group in range(file.num_row_groups):
             batch = next(file.iter_batches(_HEAD_ROWS, row_groups=[group], columns=names, use_threads=False), None)
-            heads = [] if batch is None else pc.cast(_keys(batch, names), pa.string()).to_pylist()
+            heads = [] if batch is None else pc.cast(_combine_keys(batch, names), pa.string()).to_pylist()
             rows.append({"file": number, "row_group": group, "heads": heads, "readable": True})
     yield pa.RecordBatch.from_pylist(rows, _HEADS_SCHEMA)
 
 
-def _sightings(
-    batches: Iterator[pa.RecordBatch], files: Files, known: Sequence[tuple[int, int, list[str]]]
+def _find_matches(
+    batches: Iterator[pa.RecordBatch], files: RewrittenFiles, known: Sequence[tuple[int, int, list[str]]]
 ) -> Iterator[pa.RecordBatch]:
     """Look for the first keys of old row groups in new files."""
     texts = [head for _, _, heads in known for head in heads]
     owners = [place for place, (_, _, heads) in enumerate(known) for _ in heads]
     rows: list[dict[str, Any]] = []
-    for number in _numbers(batches):
+    for number in _task_numbers(batches):
         opened = files.open_key(files.after[number])
         if opened is None:
             rows.append({"readable": False})
             continue
-        spans = _spans(*opened, texts, owners)
+        spans = _find_spans(*opened, texts, owners)
         rows += [
             {
                 "before": known[owner][0],
@@ -192,15 +201,17 @@ def _sightings(
             }
             for owner, (first, last) in spans.items()
         ]
-    yield pa.RecordBatch.from_pylist(rows, _SEEN_SCHEMA)
+    yield pa.RecordBatch.from_pylist(rows, _MATCHES_SCHEMA)
 
 
-def _spans(file: pq.ParquetFile, names: list[str], texts: list[str], owners: list[int]) -> dict[int, tuple[int, int]]:
+def _find_spans(
+    file: pq.ParquetFile, names: list[str], texts: list[str], owners: list[int]
+) -> dict[int, tuple[int, int]]:
     spans: dict[int, tuple[int, int]] = {}
     start = 0
     heads = None
     for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
-        keys = _keys(batch, names)
+        keys = _combine_keys(batch, names)
         heads = pc.cast(pa.array(texts, pa.string()), keys.type) if heads is None else heads
         found = pc.index_in(keys, value_set=heads, skip_nulls=True)
         for row in pc.indices_nonzero(pc.is_valid(found)).to_pylist():
@@ -211,23 +222,25 @@ def _spans(file: pq.ParquetFile, names: list[str], texts: list[str], owners: lis
     return spans
 
 
-def _walk(batches: Iterator[pa.RecordBatch], files: Files, groups: Sequence[Rewrite]) -> Iterator[pa.RecordBatch]:
+def _walk_rewrites(
+    batches: Iterator[pa.RecordBatch], files: RewrittenFiles, groups: Sequence[FileRewrite]
+) -> Iterator[pa.RecordBatch]:
     """Walk groups of files side by side; give what has no equal partner."""
-    compared = tuple(column(place) for place in range(len(files.columns)))
+    compared = tuple(column_name(place) for place in range(len(files.columns)))
     paths = (files.before, files.after)
-    for number in _numbers(batches):
+    for number in _task_numbers(batches):
         group = groups[number]
-        sides = (_rows(files, files.before, group.before), _rows(files, files.after, group.after))
-        shape = _shape(files)
-        for side, rows in unequal(sides[0], sides[1], shape, partial(_key_of, files=files), compared):
+        sides = (_read_rows(files, files.before, group.before), _read_rows(files, files.after, group.after))
+        shape = _rows_schema(files)
+        for side, rows in find_unequal_rows(sides[0], sides[1], shape, partial(_row_keys, files=files), compared):
             for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
                 if batch.num_rows:
-                    yield _finished(batch, side, paths[side], len(compared))
+                    yield _finish_batch(batch, side, paths[side], len(compared))
 
 
-def _rows(files: Files, paths: Sequence[str], numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def _read_rows(files: RewrittenFiles, paths: Sequence[str], numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """Read files one after the other as columns `c0`, ..., the file's number, the row's position and its id."""
-    shape = _shape(files)
+    shape = _rows_schema(files)
     for number in numbers:
         opened = files.open(paths[number])
         if opened is None:
@@ -236,7 +249,7 @@ def _rows(files: Files, paths: Sequence[str], numbers: Sequence[int]) -> Iterato
         held = _row_id_column(file) if files.first_row_ids else None
         start = 0
         for batch in file.iter_batches(BATCH_ROWS, columns=[*names, *([held] if held else [])], use_threads=False):
-            arrays = [_carried(batch.column(name)) for name in names]
+            arrays = [_to_storage(batch.column(name)) for name in names]
             at = pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64))
             ids = files.row_ids(paths[number], batch, held, start)
             arrays += [pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows), at, ids]
@@ -244,22 +257,22 @@ def _rows(files: Files, paths: Sequence[str], numbers: Sequence[int]) -> Iterato
             start += batch.num_rows
 
 
-def _finished(batch: pa.RecordBatch, side: int, paths: Sequence[str], columns: int) -> pa.RecordBatch:
+def _finish_batch(batch: pa.RecordBatch, side: int, paths: Sequence[str], columns: int) -> pa.RecordBatch:
     count = batch.num_rows
-    data = [_for_spark(array) for array in batch.columns[:columns]]
+    data = [_to_spark(array) for array in batch.columns[:columns]]
     file = pa.array(paths, pa.string()).take(batch.column(columns))
     arrays = [pa.repeat(pa.scalar(side, pa.int32()), count), *data, file, batch.column(columns + 1)]
     arrays.append(batch.column(columns + 2))
-    names = [_SIDE, *(column(place) for place in range(columns)), FILE, POSITION, ROW_ID]
+    names = [_SIDE, *(column_name(place) for place in range(columns)), FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN]
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def _key_of(table: pa.Table, files: Files) -> pa.Array:
-    names = [column(place) for place in files.key]
-    return _keys(table, names)
+def _row_keys(table: pa.Table, files: RewrittenFiles) -> pa.Array:
+    names = [column_name(place) for place in files.key]
+    return _combine_keys(table, names)
 
 
-def _keys(rows: pa.RecordBatch | pa.Table, names: list[str]) -> pa.Array:
+def _combine_keys(rows: pa.RecordBatch | pa.Table, names: list[str]) -> pa.Array:
     """Give one array that tells keys apart: the column itself, or the texts of several."""
     arrays = [rows.column(name) for name in names]
     if len(arrays) == 1:
@@ -270,20 +283,24 @@ def _keys(rows: pa.RecordBatch | pa.Table, names: list[str]) -> pa.Array:
     return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
 
 
-def _shape(files: Files) -> pa.Schema:
-    fields = [pa.field(column(place), _plain(field.type)) for place, field in enumerate(files.columns)]
-    extra = [pa.field(FILE, pa.int32()), pa.field(POSITION, pa.int64()), pa.field(ROW_ID, pa.int64())]
+def _rows_schema(files: RewrittenFiles) -> pa.Schema:
+    fields = [pa.field(column_name(place), _storage_type(field.type)) for place, field in enumerate(files.columns)]
+    extra = [
+        pa.field(FILE_COLUMN, pa.int32()),
+        pa.field(POSITION_COLUMN, pa.int64()),
+        pa.field(ROW_ID_COLUMN, pa.int64()),
+    ]
     return pa.schema([*fields, *extra])
 
 
 def _row_id_column(file: pq.ParquetFile) -> str | None:
     """The name of the column of row ids; None in files whose rows are all counted."""
-    wanted = str(ROW_ID_FIELD).encode()
+    wanted = str(ROW_ID_FIELD_ID).encode()
     fields = (field for field in file.schema_arrow if field.metadata)
     return next((field.name for field in fields if field.metadata.get(b"PARQUET:field_id") == wanted), None)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _storage_type(kind: pa.DataType) -> pa.DataType:
     """Give the type that stands for all that hold the same values."""
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type
@@ -296,18 +313,18 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _carried(array: pa.Array) -> pa.Array:
+def _to_storage(array: pa.Array) -> pa.Array:
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
-    return storage if storage.type == _plain(storage.type) else storage.cast(_plain(storage.type))
+    return storage if storage.type == _storage_type(storage.type) else storage.cast(_storage_type(storage.type))
 
 
-def _for_spark(array: pa.Array) -> pa.Array:
+def _to_spark(array: pa.Array) -> pa.Array:
     """Turn types that Spark lacks into the numbers that carry them (`catalog.snapshot_schema`)."""
     if pa.types.is_time64(array.type) or (pa.types.is_timestamp(array.type) and array.type.unit == "ns"):
         return array.view(pa.int64())
     return array.cast(pa.binary()) if pa.types.is_fixed_size_binary(array.type) else array
 
 
-def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+def _task_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     for batch in batches:
         yield from batch.column(0).to_pylist()

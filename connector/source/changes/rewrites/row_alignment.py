@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 WINDOW_ROWS = 1 << 17
-LONGEST_ROWS = 4 * WINDOW_ROWS
+MAX_WINDOW_ROWS = 4 * WINDOW_ROWS
 """Rows that may wait on one side for a partner; beyond it they are handed on."""
 
 BEFORE, AFTER = 0, 1
 Indices = np.ndarray[Any, np.dtype[np.int64]]
-Key = Callable[[pa.Table], pa.Array]
+KeyOf = Callable[[pa.Table], pa.Array]
 
 
 @attrs.define
-class _Stream:
+class _RowStream:
     """One side: what has been read and waits, and whether there is more."""
 
     batches: Iterator[pa.RecordBatch]
@@ -49,11 +49,11 @@ class _Stream:
         return done
 
 
-def unequal(
+def find_unequal_rows(
     before: Iterator[pa.RecordBatch],
     after: Iterator[pa.RecordBatch],
     shape: pa.Schema,
-    key: Key,
+    key: KeyOf,
     compared: tuple[str, ...],
 ) -> Iterator[tuple[int, pa.Table]]:
     """Give the rows without an equal partner, each with its side.
@@ -65,18 +65,18 @@ def unequal(
         key: what partners have in common.
         compared: the columns that must be equal.
     """
-    one, two = _Stream(before, shape.empty_table()), _Stream(after, shape.empty_table())
+    one, two = _RowStream(before, shape.empty_table()), _RowStream(after, shape.empty_table())
     wanted = WINDOW_ROWS
     while True:
         one.fill(wanted)
         two.fill(wanted)
         last = one.ended and two.ended
-        mine, theirs = _partners(key(one.waiting), key(two.waiting))
-        if not last and not len(mine) and wanted < LONGEST_ROWS:
+        mine, theirs = _match_rows(key(one.waiting), key(two.waiting))
+        if not last and not len(mine) and wanted < MAX_WINDOW_ROWS:
             wanted *= 2
             continue
         wanted = WINDOW_ROWS
-        same = _equal(_take(one.waiting, mine), _take(two.waiting, theirs), compared)
+        same = _is_equal(_take_rows(one.waiting, mine), _take_rows(two.waiting, theirs), compared)
         flush = last or not len(mine)
         for side, stream, met in ((BEFORE, one, mine), (AFTER, two, theirs)):
             end = stream.waiting.num_rows if flush else int(met.max()) + 1
@@ -87,9 +87,9 @@ def unequal(
             return
 
 
-def _partners(mine: pa.Array, theirs: pa.Array) -> tuple[Indices, Indices]:
+def _match_rows(mine: pa.Array, theirs: pa.Array) -> tuple[Indices, Indices]:
     """Match rows by key, each at most once: those in step by place, the rest by a look-up, the first of several."""
-    count = _in_step(mine, theirs)
+    count = _count_in_step(mine, theirs)
     step = np.arange(count, dtype=np.int64)
     if count == len(mine) or count == len(theirs):
         return step, step
@@ -100,23 +100,23 @@ def _partners(mine: pa.Array, theirs: pa.Array) -> tuple[Indices, Indices]:
     return np.concatenate([step, found[places] + count]), np.concatenate([step, places + count])
 
 
-def _in_step(mine: pa.Array, theirs: pa.Array) -> int:
+def _count_in_step(mine: pa.Array, theirs: pa.Array) -> int:
     """Count the rows at the beginning whose keys are the same at the same place."""
     count = min(len(mine), len(theirs))
     same = np.asarray(pc.fill_null(pc.equal(mine.slice(0, count), theirs.slice(0, count)), False))
     return count if same.all() else int(np.argmin(same))
 
 
-def _take(table: pa.Table, rows: Indices) -> pa.Table:
+def _take_rows(table: pa.Table, rows: Indices) -> pa.Table:
     if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and bool((np.diff(rows) == 1).all()):
         return table.slice(int(rows[0]), len(rows))
     return table.take(pa.array(rows))
 
 
-def _equal(one: pa.Table, two: pa.Table, columns: tuple[str, ...]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _is_equal(one: pa.Table, two: pa.Table, columns: tuple[str, ...]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     same = np.ones(one.num_rows, dtype=bool)
     for name in columns:
-        a, b = _bits(one.column(name)), _bits(two.column(name))
+        a, b = _float_bits(one.column(name)), _float_bits(two.column(name))
         equal = pc.fill_null(pc.equal(a, b), False)
         if a.null_count or b.null_count:
             equal = pc.or_(equal, pc.and_(pc.is_null(a), pc.is_null(b)))
@@ -124,7 +124,7 @@ def _equal(one: pa.Table, two: pa.Table, columns: tuple[str, ...]) -> np.ndarray
     return same
 
 
-def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _float_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Compare floating point by its bits: NaN equals itself, -0.0 is not 0.0."""
     if pa.types.is_floating(column.type):
         whole = pa.int64() if column.type.bit_width == 64 else pa.int32()  # noqa: PLR2004 - double or float

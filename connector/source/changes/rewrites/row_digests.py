@@ -18,18 +18,18 @@ _SALTS = (17, 1_000_003)
 _NULL_BITS = 60
 
 
-def digests(fields: Sequence[StructField]) -> tuple[Column, Column]:
+def digest_row(fields: Sequence[StructField]) -> tuple[Column, Column]:
     """Give both halves of the digest of a row's columns."""
-    high, low = (_row([(F.col(f"`{f.name}`"), f.dataType) for f in fields], salt) for salt in _SALTS)
+    high, low = (_hash_row([(F.col(f"`{f.name}`"), f.dataType) for f in fields], salt) for salt in _SALTS)
     return high.alias(HIGH), low.alias(LOW)
 
 
-def _row(values: Sequence[tuple[Column, DataType]], salt: int) -> Column:
-    parts = [part for value, kind in values for part in _leaf(value, kind, salt)]
-    return F.xxhash64(F.lit(salt), *_nulls([value for value, _ in values]), *parts)
+def _hash_row(values: Sequence[tuple[Column, DataType]], salt: int) -> Column:
+    parts = [part for value, kind in values for part in _hash_leaf(value, kind, salt)]
+    return F.xxhash64(F.lit(salt), *_pack_nulls([value for value, _ in values]), *parts)
 
 
-def _nulls(values: Sequence[Column]) -> list[Column]:
+def _pack_nulls(values: Sequence[Column]) -> list[Column]:
     """Pack which values are null into numbers, many columns to one."""
     packed = []
     for start in range(0, len(values), _NULL_BITS):
@@ -40,20 +40,20 @@ def _nulls(values: Sequence[Column]) -> list[Column]:
     return packed
 
 
-def _leaf(value: Column, kind: DataType, salt: int) -> list[Column]:
+def _hash_leaf(value: Column, kind: DataType, salt: int) -> list[Column]:
     """Give what goes into the row's hash for one value that may be null."""
     if isinstance(kind, FloatType | DoubleType):
         # Spark hashes 0.0 and -0.0 alike; the text of a zero tells them apart.
         return [value, (value == 0) & F.startswith(value.cast("string"), F.lit("-"))]
     if isinstance(kind, StructType):
-        inner = _row([(value.getField(f.name), f.dataType) for f in kind.fields], salt)
+        inner = _hash_row([(value.getField(f.name), f.dataType) for f in kind.fields], salt)
         return [F.when(value.isNotNull(), inner)]
     if isinstance(kind, ArrayType):
-        return [F.size(value), F.transform(value, lambda item: _row([(item, kind.elementType)], salt))]
+        return [F.size(value), F.transform(value, lambda item: _hash_row([(item, kind.elementType)], salt))]
     if isinstance(kind, MapType):
         entries = F.transform(
             F.map_entries(value),
-            lambda entry: _row([(entry["key"], kind.keyType), (entry["value"], kind.valueType)], salt),
+            lambda entry: _hash_row([(entry["key"], kind.keyType), (entry["value"], kind.valueType)], salt),
         )
         return [F.size(value), F.array_sort(entries)]
     if isinstance(kind, VariantType):

@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_position import TopicPartition
-from connector.iceberg.state.deleted_keys_table import COLUMNS, DeletedKeys
-from connector.iceberg.types.nested_columns import columns_of
-from connector.sink.fold.winners import NONE, Order
-from connector.sink.model.change_rows import Folded, codes_of, gather
+from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
+from connector.iceberg.types.nested_columns import read_columns
+from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import FoldedChanges, compute_key_codes, gather
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints
-from serde.connect.decimal_text import decimal_texts
-from serde.events.source_positions import FIRST, Places, unplaced
+from serde.connect.decimal_text import format_decimals
+from serde.events.source_positions import FIRST_NUMBER, LogPositions, unknown_positions
 
 
 @attrs.frozen
-class Memory:
+class DeletedKeyLog:
     """Where deleted keys are noted: the table, the connector's name, and the time (epoch milliseconds)."""
 
     layout: TableLayout
@@ -35,14 +35,16 @@ class Memory:
     noted_ms: int
 
     @staticmethod
-    def of(deleted_keys: DeletedKeys | None, connector: str) -> Memory | None:
+    def of(deleted_keys: DeletedKeysTable | None, connector: str) -> DeletedKeyLog | None:
         """Note in a table of deleted keys from now on; None without one."""
         if deleted_keys is None:
             return None
-        return Memory(deleted_keys.layout, connector, time.time_ns() // 1_000_000)
+        return DeletedKeyLog(deleted_keys.layout, connector, time.time_ns() // 1_000_000)
 
 
-def remembered(folded: Folded, table: TablePlan, ranks: Mapping[TopicPartition, int], memory: Memory) -> pa.RecordBatch:
+def build_deleted_key_rows(
+    folded: FoldedChanges, table: TablePlan, ranks: Mapping[TopicPartition, int], memory: DeletedKeyLog
+) -> pa.RecordBatch:
     """Give a row for each key that the batch leaves deleted, with what proves its age.
 
     A delete that proves nothing itself (a tombstone where events carry no deletes) gets the greatest date that is known
@@ -52,60 +54,62 @@ def remembered(folded: Folded, table: TablePlan, ranks: Mapping[TopicPartition, 
     gone = folded.winners[deleted[folded.winners]]
     if table.numbered:
         versions = np.concatenate([part.order.dedup for part in folded.parts])
-        dates, places = versions[gone], unplaced(len(gone))
+        dates, places = versions[gone], unknown_positions(len(gone))
     else:
-        dates, places = _evidence(folded, gone, table, ranks)
-    known = (dates != NONE) | (places[:, FIRST] != NONE)
+        dates, places = _collect_age(folded, gone, table, ranks)
+    known = (dates != NO_VALUE) | (places[:, FIRST_NUMBER] != NO_VALUE)
     parts = gather(folded.parts, gone[known])
     if not parts:
-        return pa.RecordBatch.from_pylist([], COLUMNS)
-    keys = pa.concat_arrays([key_text(columns_of(part.rows, table.layout.keys)) for part in parts])
+        return pa.RecordBatch.from_pylist([], DELETED_KEYS_COLUMNS)
+    keys = pa.concat_arrays([keys_to_text(read_columns(part.rows, table.layout.keys)) for part in parts])
     noted = pa.scalar(memory.noted_ms * 1000, pa.timestamp("us", "UTC"))
     names = (pa.repeat(pa.scalar(name), len(keys)) for name in (memory.connector, table.layout.name))
     numbers = (pa.array(np.ascontiguousarray(column)) for column in places[known].T)
     columns = [*names, keys, pa.array(dates[known]), pa.repeat(noted, len(keys)), *numbers]
-    return pa.RecordBatch.from_arrays(columns, schema=COLUMNS)
+    return pa.RecordBatch.from_arrays(columns, schema=DELETED_KEYS_COLUMNS)
 
 
-def _evidence(folded: Folded, gone: Ints, table: TablePlan, ranks: Mapping[TopicPartition, int]) -> tuple[Ints, Places]:
-    order = Order.concat([part.order for part in folded.parts])
+def _collect_age(
+    folded: FoldedChanges, gone: Ints, table: TablePlan, ranks: Mapping[TopicPartition, int]
+) -> tuple[Ints, LogPositions]:
+    order = ChangeOrder.concat([part.order for part in folded.parts])
     dates, places, bare = order.date[gone], order.place[gone], order.bare[gone]
     if not bare.any():
         return dates, places
-    codes = codes_of(folded.parts, table.layout.keys)
-    greatest = np.full(int(codes.max()) + 1, NONE, np.int64)
+    codes = compute_key_codes(folded.parts, table.layout.keys)
+    greatest = np.full(int(codes.max()) + 1, NO_VALUE, np.int64)
     np.maximum.at(greatest, codes, order.date)
-    come_to = np.full(max(ranks.values()) + 1, NONE, np.int64)
+    come_to = np.full(max(ranks.values()) + 1, NO_VALUE, np.int64)
     for at, known in table.watermarks.items():
         if at in ranks and known:
             come_to[ranks[at]] = max(mark.date for mark in known.values())
     of_key = greatest[codes[gone]]
-    of_any = np.where(of_key != NONE, of_key, come_to[order.partition[gone]])
+    of_any = np.where(of_key != NO_VALUE, of_key, come_to[order.partition[gone]])
     return np.where(bare, of_any, dates), places
 
 
-def key_text(columns: Sequence[pa.Array]) -> pa.StringArray:
+def keys_to_text(columns: Sequence[pa.Array]) -> pa.StringArray:
     """Give each key as one text: equal for equal keys, also after a column was widened, different for others."""
-    texts = [_escaped(_text(column)) for column in columns]
+    texts = [_escape(_to_text(column)) for column in columns]
     return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, ",")
 
 
-def _escaped(text: pa.StringArray) -> pa.StringArray:
+def _escape(text: pa.StringArray) -> pa.StringArray:
     return pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), ",", "\\,")
 
 
-def _text(column: pa.Array) -> pa.StringArray:
+def _to_text(column: pa.Array) -> pa.StringArray:
     array = column.storage if isinstance(column, pa.ExtensionArray) else column
     if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.binary())
     if pa.types.is_binary(array.type):
-        return _hex(array)
+        return _to_hex(array)
     if pa.types.is_temporal(array.type):
         array = array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64())  # noqa: PLR2004 - bits
-    return decimal_texts(array) if pa.types.is_decimal(array.type) else array.cast(pa.string())
+    return format_decimals(array) if pa.types.is_decimal(array.type) else array.cast(pa.string())
 
 
-def _hex(array: pa.BinaryArray) -> pa.StringArray:
+def _to_hex(array: pa.BinaryArray) -> pa.StringArray:
     array = pa.concat_arrays([array])  # without an offset of its own
     _, offsets, data = array.buffers()
     starts = np.frombuffer(offsets, np.int32)[: len(array) + 1]

@@ -1,7 +1,7 @@
 """A table as it was at batch start -> its rows as a Spark frame; looked-up rows -> files that replace them.
 
-What tombstones (`lookups.tombstones`) and updates without all their values (`lookups.unavailable_values`) share: both look
-rows up by key in one join, and write them anew with an equality delete for the old ones.
+What tombstones (`lookups.tombstones`) and updates without all their values (`lookups.unavailable_values`) share: both
+look rows up by key in one join, and write them anew with an equality delete for the old ones.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from pyspark.sql.types import StructType
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.read.positional_reader import picked
-from connector.iceberg.read.scan_planning import planned
-from connector.iceberg.read.table_reader import FILE, POSITION, Reader, column
+from connector.iceberg.read.positional_reader import read_rows_at
+from connector.iceberg.read.scan_planning import plan_files
+from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader, column_name
 from connector.iceberg.types.nested_columns import Path
-from connector.iceberg.types.schema_json import VARIANT
-from connector.iceberg.types.spark_types import carried, from_spark
+from connector.iceberg.types.schema_json import VARIANT_TYPE
+from connector.iceberg.types.spark_types import from_spark, spark_type
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_writer import replace
+from connector.sink.destinations.iceberg.file_writer import remove_rows
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import Part, unpack
+from connector.sink.model.change_rows import ChangeBatch, unpack
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.task_output import Parcel, Task
+from connector.sink.model.task_output import Task, TaskOutput
 
-Names = Mapping[str, str]
+ColumnNames = Mapping[str, str]
 
 
 @attrs.frozen(eq=False)
-class Held:
+class TableRows:
     """The rows of a table at batch start.
 
     `live` has them all; `struck` those rows of its files that deletes hit: what keys had before they went. Both have
@@ -47,11 +47,11 @@ class Held:
 
     live: DataFrame
     struck: DataFrame
-    names: Names
-    place: tuple[str, str] = (FILE, POSITION)
+    names: ColumnNames
+    place: tuple[str, str] = (FILE_COLUMN, POSITION_COLUMN)
 
 
-def held(spark: SparkSession, table: Table, plan: TablePlan, where: str | None = None) -> Held:
+def read_table_rows(spark: SparkSession, table: Table, plan: TablePlan, where: str | None = None) -> TableRows:
     """Give the table's rows at the plan's snapshot, under its present columns; nothing is read yet.
 
     `where` leaves out files that have no rows of interest (`keys.key_ranges`).
@@ -59,16 +59,16 @@ def held(spark: SparkSession, table: Table, plan: TablePlan, where: str | None =
     Raises:
         FatalError, RetriableError: its metadata cannot be read.
     """
-    schema = readable(plan.layout.schema_json)
-    tasks = [] if plan.base is None else planned(spark, table, plan.base, where)
-    reader = Reader(spark, table, schema)
-    names = {name: column(place) for place, name in enumerate(schema.names)}
+    schema = readable_schema(plan.layout.schema_json)
+    tasks = [] if plan.base is None else plan_files(spark, table, plan.base, where)
+    reader = TableReader(spark, table, schema)
+    names = {name: column_name(place) for place, name in enumerate(schema.names)}
     deleted_in = [task for task in tasks if task.deletes]
     struck = reader.struck(deleted_in) if deleted_in else reader.nothing()
-    return Held(reader.live(tasks), struck, names)
+    return TableRows(reader.live(tasks), struck, names)
 
 
-def readable(schema_json: str) -> SnapshotSchema:
+def readable_schema(schema_json: str) -> SnapshotSchema:
     """Give the part of a schema that Spark can read and hand on to Python: no variants.
 
     Iceberg's reader of nested columns refuses a file with a time column, asked for or not; the one of primitive columns
@@ -76,7 +76,7 @@ def readable(schema_json: str) -> SnapshotSchema:
     """
     schema = SnapshotSchema(schema_json)
     document = schema.document
-    kept = [field for field in document["fields"] if field["type"] != VARIANT]
+    kept = [field for field in document["fields"] if field["type"] != VARIANT_TYPE]
     if not schema.flat and '"time"' in schema_json:
         kept = [field for field in kept if isinstance(field["type"], str)]
     if len(kept) == len(document["fields"]):
@@ -84,19 +84,19 @@ def readable(schema_json: str) -> SnapshotSchema:
     return SnapshotSchema(orjson.dumps({**document, "fields": kept}).decode())
 
 
-def aliases(side: str, count: int) -> list[str]:
+def column_aliases(side: str, count: int) -> list[str]:
     """Name the columns of one side of a join by their place: `mapInArrow` takes a dot in a name for a path."""
     return [f"_{side}_{place}" for place in range(count)]
 
 
-def shape(types: Sequence[pa.DataType], names: Sequence[str]) -> StructType:
+def spark_schema(types: Sequence[pa.DataType], names: Sequence[str]) -> StructType:
     """Give Spark's schema of columns that are carried through it."""
-    fields = [pa.field(name, carried(kind)) for name, kind in zip(names, types, strict=True)]
+    fields = [pa.field(name, spark_type(kind)) for name, kind in zip(names, types, strict=True)]
     return from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=True)
 
 
-def unpacked(
-    parcelled: DataFrame, table: TablePlan, made: StructType, rows: Callable[[Part], list[pa.Array]]
+def unpack_changes(
+    parcelled: DataFrame, table: TablePlan, made: StructType, rows: Callable[[ChangeBatch], list[pa.Array]]
 ) -> DataFrame:
     """Give the parts in parcels as a frame of the schema `made`."""
     layout = table.layout.rows
@@ -110,20 +110,20 @@ def unpacked(
     return parcelled.select("payload").mapInArrow(task, made)
 
 
-def key_at(names: Names, path: Path) -> Column:
+def key_column(names: ColumnNames, path: Path) -> Column:
     """Give a key of a frame's rows; `names` are those of its columns."""
     return reduce(lambda column, part: column[part], path[1:], F.col(names[path[0]]))
 
 
-def found_under(names: Names, layout: TableLayout, under: Sequence[str]) -> Column:
+def key_condition(names: ColumnNames, layout: TableLayout, under: Sequence[str]) -> Column:
     """Say that a row of the table, whose columns are called `names`, has these key columns."""
     condition = F.lit(True)
     for path, name in zip(layout.key_paths, under, strict=True):
-        condition = condition & (F.col(name) == key_at(names, path))
+        condition = condition & (F.col(name) == key_column(names, path))
     return condition
 
 
-def rewritten(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
+def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
     """Give the task that writes rows anew in place of those with their keys: frames of `rows`' columns -> parcels."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -131,18 +131,20 @@ def rewritten(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.
         for batch in batches:
             made = rows(batch)
             writer.rows(made)
-            for parcel in replace(writer, made, table):
-                yield task_output.batch([parcel])
+            for parcel in remove_rows(writer, made, table):
+                yield task_output.to_batch([parcel])
         for description in writer.close():
-            yield task_output.batch([Parcel(task_output.FILE, description, table.index)])
+            yield task_output.to_batch([TaskOutput(task_output.FILE, description, table.index)])
 
     return task
 
 
-def whole(layout: TableLayout, batch: pa.RecordBatch, names: Names, place: tuple[str, str]) -> dict[str, pa.Array]:
+def read_all_columns(
+    layout: TableLayout, batch: pa.RecordBatch, names: ColumnNames, place: tuple[str, str]
+) -> dict[str, pa.Array]:
     """Give all columns of held rows in the table's types; those that Spark cannot read come from the data files."""
     absent = [field for field in layout.columns if field.name not in names]
-    rest = picked(layout, batch.column(place[0]), batch.column(place[1]), absent) if absent else []
+    rest = read_rows_at(layout, batch.column(place[0]), batch.column(place[1]), absent) if absent else []
     others = dict(zip((field.name for field in absent), rest, strict=True))
     return {
         field.name: others[field.name]

@@ -11,27 +11,27 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
-from connector.iceberg.types.nested_columns import columns_of
+from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.spark_types import to_spark
-from connector.sink.convert.decoder import DELETED
+from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.destinations.iceberg.file_writer import mark_deleted
 from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
-    Held,
-    aliases,
-    found_under,
-    rewritten,
-    shape,
-    unpacked,
-    whole,
+    TableRows,
+    column_aliases,
+    key_condition,
+    read_all_columns,
+    rewrite_task,
+    spark_schema,
+    unpack_changes,
 )
-from connector.sink.model.change_rows import Part
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.task_output import SCHEMA
+from connector.sink.model.task_output import OUTPUT_SCHEMA
 
-LABEL = "recall"
+FILE_LABEL = "recall"
 
 
-def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
+def mark_deleted_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> DataFrame:
     """Write the rows that tombstones mark deleted; give the parcels of the files.
 
     Args:
@@ -41,20 +41,20 @@ def recalled(asked: DataFrame, table: TablePlan, held: Held) -> DataFrame:
     """
     # What runs on executors must not hold `held`: frames cannot be sent.
     layout, names, place = table.layout, held.names, held.place
-    under = aliases("key", len(layout.keys))
+    under = column_aliases("key", len(layout.keys))
     types = [field.type for field in layout.key_fields]
 
-    def key_columns(part: Part) -> list[pa.Array]:
-        return [to_spark(column) for column in columns_of(part.rows, layout.keys)]
+    def key_columns(part: ChangeBatch) -> list[pa.Array]:
+        return [to_spark(column) for column in read_columns(part.rows, layout.keys)]
 
     def deleted(batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = whole(layout, batch, names, place)
+        columns = read_all_columns(layout, batch, names, place)
         return mark_deleted(pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns))
 
-    wanted = unpacked(asked, table, shape(types, under), key_columns).distinct()
+    wanted = unpack_changes(asked, table, spark_schema(types, under), key_columns).distinct()
     live = held.live
-    if DELETED in names:
-        told = F.coalesce(F.col(names[DELETED]).cast("string"), F.lit("false"))
+    if DELETED_COLUMN in names:
+        told = F.coalesce(F.col(names[DELETED_COLUMN]).cast("string"), F.lit("false"))
         live = live.where(~told.eqNullSafe("true"))
-    joined = live.join(wanted, found_under(names, layout, under)).select(*names.values(), *place)
-    return joined.mapInArrow(rewritten(table, LABEL, deleted), SCHEMA)
+    joined = live.join(wanted, key_condition(names, layout, under)).select(*names.values(), *place)
+    return joined.mapInArrow(rewrite_task(table, FILE_LABEL, deleted), OUTPUT_SCHEMA)

@@ -22,37 +22,45 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.commit import Found
+from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.read.scan_planning import Task as ScanTask
-from connector.iceberg.read.scan_planning import planned
-from connector.iceberg.read.table_reader import FILE, POSITION, ROW_ID, SEQUENCE, Reader, column, release
-from connector.iceberg.types.nested_columns import batch_of, chosen
+from connector.iceberg.read.scan_planning import FileScanTask as ScanTask
+from connector.iceberg.read.scan_planning import plan_files
+from connector.iceberg.read.table_reader import (
+    FILE_COLUMN,
+    POSITION_COLUMN,
+    ROW_ID_COLUMN,
+    SEQUENCE_COLUMN,
+    TableReader,
+    column_name,
+    release_reads,
+)
+from connector.iceberg.types.nested_columns import read_batch, select_fields
 from connector.iceberg.types.spark_types import from_spark
-from connector.iceberg.write.position_deletes import DataFilePlace, PositionDeleteWriter
+from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeleteWriter
 from connector.iceberg.write.table_writer import TableWriter
-from connector.runtime.spark.task_errors import of_tasks
+from connector.runtime.spark.task_errors import raise_task_errors
 from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
-    aliases,
-    found_under,
-    key_at,
-    readable,
-    shape,
-    whole,
+    column_aliases,
+    key_column,
+    key_condition,
+    read_all_columns,
+    readable_schema,
+    spark_schema,
 )
 from connector.sink.model import task_output
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.task_output import Parcel, Task
+from connector.sink.model.task_output import Task, TaskOutput
 
-SENT_KEYS, SENT_BYTES = 1_000_000, 64 * 1024**2
+BROADCAST_KEYS, BROADCAST_BYTES = 1_000_000, 64 * 1024**2
 """Up to so many keys of a batch every executor gets them all (a broadcast join); more are joined by a shuffle."""
 
-LABEL = "found"
-_VECTORS_SINCE = 3
+FILE_LABEL = "found"
+_VECTORS_VERSION = 3
 
 
 @attrs.frozen(eq=False)
-class Asked:
+class KeyLookup:
     """Keys whose rows have to go: frames of parcels that have some of kind KEYS, where they lie, tasks for the work."""
 
     parcelled: Sequence[DataFrame]
@@ -60,141 +68,151 @@ class Asked:
     tasks: int = 1
 
     @staticmethod
-    def of(spark: SparkSession, asked: Sequence[Parcel]) -> Asked:
+    def of(spark: SparkSession, asked: Sequence[TaskOutput]) -> KeyLookup:
         """Ask for a few keys that are here."""
         ranges = KeyRanges.joined(
-            task_output.value(parcel.payload) for parcel in asked if parcel.kind == task_output.RANGES
+            task_output.unpack_value(parcel.payload) for parcel in asked if parcel.kind == task_output.KEY_RANGES
         )
         keys = [(p.kind, p.table, p.bucket, p.payload) for p in asked if p.kind == task_output.KEYS]
-        return Asked([spark.createDataFrame(keys, task_output.SCHEMA)], ranges)
+        return KeyLookup([spark.createDataFrame(keys, task_output.OUTPUT_SCHEMA)], ranges)
 
 
-def found(spark: SparkSession, table: Table, plan: TablePlan, asked: Asked) -> tuple[Found, list[bytes]]:
+def find_rows_to_replace(
+    spark: SparkSession, table: Table, plan: TablePlan, asked: KeyLookup
+) -> tuple[RowsToReplace, list[bytes]]:
     """Find rows by their keys and write files without them; give the files' descriptions.
 
     Raises:
         FatalError, RetriableError: the table's metadata cannot be read.
     """
     try:
-        with of_tasks():
-            return _found(spark, table, plan, asked)
+        with raise_task_errors():
+            return _find_rows(spark, table, plan, asked)
     finally:
-        release(spark, table)
+        release_reads(spark, table)
 
 
-def _found(spark: SparkSession, table: Table, plan: TablePlan, asked: Asked) -> tuple[Found, list[bytes]]:
+def _find_rows(
+    spark: SparkSession, table: Table, plan: TablePlan, asked: KeyLookup
+) -> tuple[RowsToReplace, list[bytes]]:
     where = asked.ranges.filter(plan.layout.schema)
-    scanned = [] if plan.base is None else planned(spark, table, plan.base, where)
+    scanned = [] if plan.base is None else plan_files(spark, table, plan.base, where)
     if not scanned:
-        return Found(where=where), []
+        return RowsToReplace(where=where), []
     frames = [frame.where(F.col("kind") == task_output.KEYS) for frame in asked.parcelled]
-    keys = joined_keys(reduce(DataFrame.unionAll, frames), plan.layout, asked.ranges)
+    keys = read_keys(reduce(DataFrame.unionAll, frames), plan.layout, asked.ranges)
     if plan.write_mode == "copy-on-write":
-        return _copied(spark, table, plan, scanned, keys, asked.ranges)
+        return _copy_on_write(spark, table, plan, scanned, keys, asked.ranges)
     places = {task.path: task.place for task in scanned}
-    hits = _matching(_live(spark, table, plan.layout, scanned), keys, plan.layout)
-    work = _deleting(plan, places, as_vectors=table.format_version >= _VECTORS_SINCE)
-    made = hits.repartition(asked.tasks, FILE).sortWithinPartitions(FILE).mapInArrow(work, task_output.SCHEMA)
+    hits = _match_rows(_read_live_keys(spark, table, plan.layout, scanned), keys, plan.layout)
+    work = _position_delete_task(plan, places, as_vectors=table.format_version >= _VECTORS_VERSION)
+    made = (
+        hits.repartition(asked.tasks, FILE_COLUMN)
+        .sortWithinPartitions(FILE_COLUMN)
+        .mapInArrow(work, task_output.OUTPUT_SCHEMA)
+    )
     files = [bytes(row.payload) for row in made.collect()]
     named = {orjson.loads(file)["referenced-data-file"] for file in files}
-    return Found([task for task in scanned if task.path in named], where=where), files
+    return RowsToReplace([task for task in scanned if task.path in named], where=where), files
 
 
-def _live(spark: SparkSession, table: Table, layout: TableLayout, scanned: Sequence[ScanTask]) -> DataFrame:
+def _read_live_keys(spark: SparkSession, table: Table, layout: TableLayout, scanned: Sequence[ScanTask]) -> DataFrame:
     """Give the key columns and place of every row that lives; a schema of keys only is one that Spark can read."""
     document = orjson.loads(layout.schema_json)
-    schema = SnapshotSchema(orjson.dumps({**document, "fields": chosen(document["fields"], layout.key_paths)}).decode())
-    names = {name: column(place) for place, name in enumerate(schema.names)}
-    live = Reader(spark, table, schema).live(scanned)
-    keys = zip(layout.key_paths, aliases("live", len(layout.keys)), strict=True)
-    return live.select(*(key_at(names, path).alias(name) for path, name in keys), FILE, POSITION)
+    schema = SnapshotSchema(
+        orjson.dumps({**document, "fields": select_fields(document["fields"], layout.key_paths)}).decode()
+    )
+    names = {name: column_name(place) for place, name in enumerate(schema.names)}
+    live = TableReader(spark, table, schema).live(scanned)
+    keys = zip(layout.key_paths, column_aliases("live", len(layout.keys)), strict=True)
+    return live.select(*(key_column(names, path).alias(name) for path, name in keys), FILE_COLUMN, POSITION_COLUMN)
 
 
-def joined_keys(parcelled: DataFrame, layout: TableLayout, ranges: KeyRanges) -> DataFrame:
+def read_keys(parcelled: DataFrame, layout: TableLayout, ranges: KeyRanges) -> DataFrame:
     """Give the key columns (`key`, see `held.aliases`) in parcels of keys; few are sent to every executor."""
-    names = aliases("key", len(layout.keys))
-    made = shape([field.type for field in layout.key_fields], names)
+    names = column_aliases("key", len(layout.keys))
+    made = spark_schema([field.type for field in layout.key_fields], names)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for payload in batch.column(0):
-                yield task_output.keys(payload.as_buffer()).rename_columns(names)
+                yield task_output.unpack_keys(payload.as_buffer()).rename_columns(names)
 
     keys = parcelled.select("payload").mapInArrow(task, made)
-    few = ranges.count <= SENT_KEYS and ranges.size_bytes <= SENT_BYTES
+    few = ranges.count <= BROADCAST_KEYS and ranges.size_bytes <= BROADCAST_BYTES
     return F.broadcast(keys) if few else keys
 
 
-def _matching(live: DataFrame, keys: DataFrame, layout: TableLayout) -> DataFrame:
+def _match_rows(live: DataFrame, keys: DataFrame, layout: TableLayout) -> DataFrame:
     condition = F.lit(True)
-    for own, key in zip(*(aliases(side, len(layout.keys)) for side in ("live", "key")), strict=True):
+    for own, key in zip(*(column_aliases(side, len(layout.keys)) for side in ("live", "key")), strict=True):
         condition = condition & (F.col(own) == F.col(key))
-    return live.join(keys, condition, "left_semi").select(FILE, POSITION)
+    return live.join(keys, condition, "left_semi").select(FILE_COLUMN, POSITION_COLUMN)
 
 
-def _deleting(plan: TablePlan, places: dict[str, DataFilePlace], *, as_vectors: bool) -> Task:
+def _position_delete_task(plan: TablePlan, places: dict[str, DataFileDeletes], *, as_vectors: bool) -> Task:
     """Give the task that deletes places, sorted by file: frames of them -> parcels of files."""
     layout, index = plan.layout, plan.index
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = PositionDeleteWriter(layout, LABEL, places, as_vectors=as_vectors)
+        writer = PositionDeleteWriter(layout, FILE_LABEL, places, as_vectors=as_vectors)
         for batch in batches:
-            yield from _sent(writer.take(*batch.columns), index)
-        yield from _sent(writer.close(), index)
+            yield from _emit_files(writer.take(*batch.columns), index)
+        yield from _emit_files(writer.close(), index)
 
     return task
 
 
-def _sent(descriptions: Iterator[bytes], index: int) -> Iterator[pa.RecordBatch]:
+def _emit_files(descriptions: Iterator[bytes], index: int) -> Iterator[pa.RecordBatch]:
     for description in descriptions:
-        yield task_output.batch([Parcel(task_output.FILE, description, index)])
+        yield task_output.to_batch([TaskOutput(task_output.FILE, description, index)])
 
 
-def _copied(
+def _copy_on_write(
     spark: SparkSession,
     table: Table,
     plan: TablePlan,
     scanned: Sequence[ScanTask],
     keys: DataFrame,
     ranges: KeyRanges,
-) -> tuple[Found, list[bytes]]:
+) -> tuple[RowsToReplace, list[bytes]]:
     """Rewrite the data files that have rows of the keys; what stays is written under the present schema and spec."""
-    live = _live(spark, table, plan.layout, scanned)
-    hit = {row[0] for row in _matching(live, keys, plan.layout).select(FILE).distinct().collect()}
+    live = _read_live_keys(spark, table, plan.layout, scanned)
+    hit = {row[0] for row in _match_rows(live, keys, plan.layout).select(FILE_COLUMN).distinct().collect()}
     touched = [task for task in scanned if task.path in hit]
     if not touched:
-        return Found(where=ranges.filter(plan.layout.schema)), []
-    schema = readable(plan.layout.schema_json)
-    lineage = table.format_version >= _VECTORS_SINCE
-    rows = Reader(spark, table, schema).live(touched, lineage=lineage)
-    names = {name: column(place) for place, name in enumerate(schema.names)}
-    condition = found_under(names, plan.layout, aliases("key", len(plan.layout.keys)))
-    also = (ROW_ID, SEQUENCE) if lineage else ()
-    staying = rows.join(keys, condition, "left_anti").select(*names.values(), FILE, POSITION, *also)
-    made = staying.mapInArrow(_rewriting(plan, names, also), task_output.SCHEMA).collect()
+        return RowsToReplace(where=ranges.filter(plan.layout.schema)), []
+    schema = readable_schema(plan.layout.schema_json)
+    lineage = table.format_version >= _VECTORS_VERSION
+    rows = TableReader(spark, table, schema).live(touched, lineage=lineage)
+    names = {name: column_name(place) for place, name in enumerate(schema.names)}
+    condition = key_condition(names, plan.layout, column_aliases("key", len(plan.layout.keys)))
+    also = (ROW_ID_COLUMN, SEQUENCE_COLUMN) if lineage else ()
+    staying = rows.join(keys, condition, "left_anti").select(*names.values(), FILE_COLUMN, POSITION_COLUMN, *also)
+    made = staying.mapInArrow(_rewrite_task(plan, names, also), task_output.OUTPUT_SCHEMA).collect()
     files = [bytes(row.payload) for row in made if row.kind == task_output.FILE]
     seen = KeyRanges.joined(
-        [ranges, *(task_output.value(row.payload) for row in made if row.kind == task_output.RANGES)]
+        [ranges, *(task_output.unpack_value(row.payload) for row in made if row.kind == task_output.KEY_RANGES)]
     )
     # A delete of any row of a file that was rewritten must not be lost, whatever its key.
-    return Found(touched, rewritten=True, where=seen.filter(plan.layout.schema)), files
+    return RowsToReplace(touched, rewritten=True, where=seen.filter(plan.layout.schema)), files
 
 
-def _rewriting(plan: TablePlan, names: dict[str, str], also: Sequence[str]) -> Task:
+def _rewrite_task(plan: TablePlan, names: dict[str, str], also: Sequence[str]) -> Task:
     """Give the task that writes rows anew as they are, with their lineage: frames of rows -> parcels of files."""
     layout, index = plan.layout, plan.index
     written = with_lineage(layout) if also else layout
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer, ranges = TableWriter(written, LABEL), KeyRanges()
+        writer, ranges = TableWriter(written, FILE_LABEL), KeyRanges()
         for batch in batches:
-            columns = list(whole(layout, batch, names, (FILE, POSITION)).values())
+            columns = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
             columns += [from_spark(batch.column(name), pa.int64()) for name in also]
             rows = pa.RecordBatch.from_arrays(columns, schema=written.columns)
             writer.rows(rows)
-            ranges = KeyRanges.joined([ranges, KeyRanges.of(batch_of(rows, layout.keys))])
-        yield task_output.batch([Parcel.of(task_output.RANGES, ranges, index)])
-        yield from _sent(writer.close(), index)
+            ranges = KeyRanges.joined([ranges, KeyRanges.of(read_batch(rows, layout.keys))])
+        yield task_output.to_batch([TaskOutput.of(task_output.KEY_RANGES, ranges, index)])
+        yield from _emit_files(writer.close(), index)
 
     return task
 

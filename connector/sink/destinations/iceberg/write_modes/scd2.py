@@ -18,23 +18,28 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.read.scan_planning import planned
-from connector.iceberg.read.table_reader import FILE, POSITION, Reader, column
-from connector.iceberg.types.single_values import as_json
+from connector.iceberg.read.scan_planning import plan_files
+from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader, column_name
+from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_writer import replace
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import aliases, found_under, readable, whole
-from connector.sink.destinations.iceberg.write_modes.row_lookup import joined_keys
-from connector.sink.destinations.iceberg.write_modes.scd2_versions import as_part, brought_up
+from connector.sink.destinations.iceberg.file_writer import remove_rows
+from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
+    column_aliases,
+    key_condition,
+    read_all_columns,
+    readable_schema,
+)
+from connector.sink.destinations.iceberg.write_modes.row_lookup import read_keys
+from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import Part, by_bucket, pack, unpack
+from connector.sink.model.change_rows import ChangeBatch, pack, split_by_bucket, unpack
 from connector.sink.model.plan import VALID_FROM, VALID_TO, TablePlan
-from connector.sink.model.task_output import Parcel, Task
+from connector.sink.model.task_output import Task, TaskOutput
 
-LABEL = "history"
+FILE_LABEL = "history"
 
 
-def histories(
+def update_histories(
     spark: SparkSession, java: Table, table: TablePlan, own: DataFrame, spans: KeyRanges, tasks: int
 ) -> DataFrame:
     """Give the parcels of the files that bring the histories up to date.
@@ -47,39 +52,39 @@ def histories(
         spans: where keys and times of the changes lie.
         tasks: how many tasks write.
     """
-    coming = own.where(F.col("kind") == task_output.VERSIONS)
-    scanned = [] if table.base is None else planned(spark, java, table.base, _where(spans, table))
+    coming = own.where(F.col("kind") == task_output.NEW_VERSIONS)
+    scanned = [] if table.base is None else plan_files(spark, java, table.base, _version_filter(spans, table))
     if scanned:
-        schema = readable(table.layout.schema_json)
-        rows = Reader(spark, java, schema).live(scanned)
-        names = {name: column(place) for place, name in enumerate(schema.names)}
+        schema = readable_schema(table.layout.schema_json)
+        rows = TableReader(spark, java, schema).live(scanned)
+        names = {name: column_name(place) for place, name in enumerate(schema.names)}
         until = F.col(names[VALID_TO])
-        rows = rows.where(until.isNull() | (until >= F.timestamp_micros(F.lit(_first(spans)))))
-        keys = joined_keys(own.where(F.col("kind") == task_output.LOOKUP), table.layout, spans)
-        condition = found_under(names, table.layout, aliases("key", len(table.layout.keys)))
-        live = rows.join(keys, condition, "left_semi").select(*names.values(), FILE, POSITION)
-        coming = coming.unionAll(live.mapInArrow(_packing(table, names), task_output.SCHEMA))
+        rows = rows.where(until.isNull() | (until >= F.timestamp_micros(F.lit(_first_change_us(spans)))))
+        keys = read_keys(own.where(F.col("kind") == task_output.VERSION_KEYS), table.layout, spans)
+        condition = key_condition(names, table.layout, column_aliases("key", len(table.layout.keys)))
+        live = rows.join(keys, condition, "left_semi").select(*names.values(), FILE_COLUMN, POSITION_COLUMN)
+        coming = coming.unionAll(live.mapInArrow(_pack_task(table, names), task_output.OUTPUT_SCHEMA))
     shuffled = coming.repartitionById(tasks, F.pmod(F.col("bucket"), F.lit(tasks)))
-    return shuffled.sortWithinPartitions("bucket").mapInArrow(_bringing_up(table), task_output.SCHEMA)
+    return shuffled.sortWithinPartitions("bucket").mapInArrow(_update_task(table), task_output.OUTPUT_SCHEMA)
 
 
-def _where(spans: KeyRanges, table: TablePlan) -> str:
+def _version_filter(spans: KeyRanges, table: TablePlan) -> str:
     """Give the filter for versions that the changes may end, or stand before: not over when the first of them came."""
     keys = tuple({name: span for name, span in each.items() if name != VALID_FROM} for each in spans.ranges)
-    since = {"type": "gt-eq", "term": VALID_TO, "value": as_json(TimestamptzType(), _first(spans))}
+    since = {"type": "gt-eq", "term": VALID_TO, "value": encode_json(TimestamptzType(), _first_change_us(spans))}
     live = {"type": "or", "left": {"type": "is-null", "term": VALID_TO}, "right": since}
     found = attrs.evolve(spans, ranges=keys).filter(table.layout.schema) if all(keys) else None
     where = live if found is None else {"type": "and", "left": orjson.loads(found), "right": live}
     return orjson.dumps(where).decode()
 
 
-def _first(spans: KeyRanges) -> int:
+def _first_change_us(spans: KeyRanges) -> int:
     """Give the time of the first change (epoch microseconds)."""
     first: int = min(each[VALID_FROM][0] for each in spans.ranges)
     return first
 
 
-def _packing(table: TablePlan, names: dict[str, str]) -> Task:
+def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
     """Give the task that packs versions of the table: frames of its rows -> parcels by bucket."""
     layout, index = table.layout, table.index
     keys = [(name, layout.schema.find_type(name)) for name in layout.keys]
@@ -87,36 +92,36 @@ def _packing(table: TablePlan, names: dict[str, str]) -> Task:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                arrays = list(whole(layout, batch, names, (FILE, POSITION)).values())
-                part = as_part(pa.RecordBatch.from_arrays(arrays, schema=layout.rows))
-                for bucket, piece in by_bucket(part, keys, table.buckets):
-                    yield task_output.batch([Parcel(task_output.HELD, pack(piece), index, bucket)])
+                arrays = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
+                part = to_changes(pa.RecordBatch.from_arrays(arrays, schema=layout.rows))
+                for bucket, piece in split_by_bucket(part, keys, table.buckets):
+                    yield task_output.to_batch([TaskOutput(task_output.TABLE_VERSIONS, pack(piece), index, bucket)])
 
     return task
 
 
-def _bringing_up(table: TablePlan) -> Task:
+def _update_task(table: TablePlan) -> Task:
     """Give the task that makes histories: parcels sorted by bucket -> parcels of files, and of keys to replace."""
-    versioned, keys = table.versioned, table.layout.keys
+    versioned, keys = table.with_identity_key, table.layout.keys
 
-    def written(writer: TableWriter, came: list[Part], held: list[Part]) -> Iterator[pa.RecordBatch]:
+    def written(writer: TableWriter, came: list[ChangeBatch], held: list[ChangeBatch]) -> Iterator[pa.RecordBatch]:
         if came:
-            replaced, rows = brought_up(came, held, keys, table.layout.columns)
+            replaced, rows = update_versions(came, held, keys, table.layout.columns)
             writer.rows(rows)
-            for parcel in replace(writer, replaced, versioned):
-                yield task_output.batch([parcel])
+            for parcel in remove_rows(writer, replaced, versioned):
+                yield task_output.to_batch([parcel])
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TableWriter(versioned.layout, LABEL)
-        at, came, held = -1, list[Part](), list[Part]()
+        writer = TableWriter(versioned.layout, FILE_LABEL)
+        at, came, held = -1, list[ChangeBatch](), list[ChangeBatch]()
         for batch in batches:
-            for kind, _, bucket, payload in task_output.rows(batch):
+            for kind, _, bucket, payload in task_output.read_rows(batch):
                 if bucket != at:
                     yield from written(writer, came, held)
                     at, came, held = bucket, [], []
-                (came if kind == task_output.VERSIONS else held).append(unpack(payload, table.layout.rows))
+                (came if kind == task_output.NEW_VERSIONS else held).append(unpack(payload, table.layout.rows))
         yield from written(writer, came, held)
         for description in writer.close():
-            yield task_output.batch([Parcel(task_output.FILE, description, table.index)])
+            yield task_output.to_batch([TaskOutput(task_output.FILE, description, table.index)])
 
     return task
