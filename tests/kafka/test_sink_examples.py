@@ -1,4 +1,4 @@
-"""The seed's example configurations -> runs over recorded events; only where Kafka and warehouse are is said beside."""
+"""Debezium Server Iceberg's example configurations -> runs over recorded events; brokers and warehouse are added."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def waiting(topics: Topics) -> dict[str, int]:
 def test_the_seeds_example_runs_as_it_is(
     section: str, waiting: dict[str, int], make_workspace: MakeWorkspace, host: Host, tmp_path: Path
 ) -> None:
-    """Each example of the seed `debezium-iceberg-consumers` takes in every event of a topic, with no line changed."""
+    """Each example of Debezium Server Iceberg's page takes in every event of a topic, with no line changed."""
     topic = NESTED if section == "Without Event Flattening" else FLAT
     name = f"seed_{list(EXAMPLES).index(section)}"
     local = make_workspace(name, {"topics": topic, "debezium.source.topic.prefix": "testc"}).file({})

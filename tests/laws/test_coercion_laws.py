@@ -1,4 +1,4 @@
-"""The seed's conversion table, value by value: any JSON scalar in any column is what a plain reading says, or null."""
+"""Lenient conversion, value by value: any JSON scalar in any column is what a plain reading says, or null."""
 
 from __future__ import annotations
 

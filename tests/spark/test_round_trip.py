@@ -286,7 +286,7 @@ def test_rows_come_back(spark: SparkSession, times: TimeMode, fmt: Format) -> No
 @pytest.mark.parametrize("times", tiered(TimeMode.__args__, TimeMode.__args__[:1]))
 def test_nothing_comes_back_wrong(spark: SparkSession, times: TimeMode) -> None:
     """A column that no mode promises without a schema comes back as it was, or its row is a fault, or the table would
-    have to change first; never else. (Where tables do not follow their events, the seed's table of conversions holds.)
+    have to change first; never else. (Where tables do not follow their events, lenient conversion holds.)
     """
 
     @given(tables(), _modes(times))

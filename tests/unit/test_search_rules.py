@@ -42,7 +42,7 @@ SEED = [
 
 @pytest.mark.parametrize(("kind", "wanted"), SEED)
 def test_the_seeds_type_mapping(kind: pa.DataType, wanted: str) -> None:
-    """RFC "Event format and type mapping": each Iceberg type has the OpenSearch type of the seed's table."""
+    """Each Iceberg type has the OpenSearch type that docs/how-to/opensearch.md names."""
     assert map_columns([("c", kind)])["c"]["type"] == wanted
 
 

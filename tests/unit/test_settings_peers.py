@@ -1,4 +1,4 @@
-"""Files of peers -> settings: the seeds' examples and Iceberg Kafka Connect's documentation, as they are."""
+"""Files of peers -> settings: examples of Debezium Server Iceberg and Iceberg Kafka Connect, unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from connector.settings.kafka.batching import BatchPace
 NEEDED = {"bootstrap.servers": "localhost:9092"}
 SERVER = {**NEEDED, "debezium.source.topic.prefix": "testc", "debezium.sink.iceberg.warehouse": "/w"}
 
-# Seed `debezium-iceberg-consumers`: every example of the page, by its section.
+# Debezium Server Iceberg's page: every example, by its section.
 EXAMPLES = {
     "MaxBatchSizeWait": """\
 debezium.sink.batch.batch-size-wait=MaxBatchSizeWait
@@ -109,7 +109,7 @@ def _load(tmp_path: Path, text: str, extra: dict[str, str]) -> SinkSettings:
 
 @pytest.mark.parametrize("section", EXAMPLES)
 def test_the_seeds_examples_run_as_they_are(tmp_path: Path, section: str) -> None:
-    """Each example of the seed loads with nothing changed; only where Kafka is has to be said."""
+    """Each example of the page loads with nothing changed; only where Kafka is has to be said."""
     assert _load(tmp_path, EXAMPLES[section], SERVER).name == "icebridge"
 
 

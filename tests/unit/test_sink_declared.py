@@ -1,4 +1,4 @@
-"""Tables declared in the settings: seed `rfc-iceberg-sink`, rows `schema.columns`, `table_location`, `auto_create`."""
+"""Tables declared in the settings: Data Prepper's `schema.columns`, `table_location`, `auto_create`."""
 
 from __future__ import annotations
 

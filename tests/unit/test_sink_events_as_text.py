@@ -1,4 +1,4 @@
-"""The `icebergevents` consumer: seed `debezium-iceberg-consumers`, section "icebergevents Consumer"."""
+"""The `icebergevents` consumer, as on Debezium Server Iceberg's page."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_bytes_that_are_no_text_are_dead() -> None:
 
 
 def test_the_table_is_the_seeds() -> None:
-    """Columns, which of them is required, partitions and order are those of the seed's definition."""
+    """Columns, which of them is required, partitions and order are those of Debezium Server Iceberg's definition."""
     assert [(f.field_id, f.name, str(f.field_type), f.required) for f in icebergevents.SCHEMA.fields] == [
         (1, "event_destination", "string", True),
         (2, "event_key", "string", False),
@@ -71,7 +71,7 @@ def test_the_table_is_the_seeds() -> None:
 
 
 def test_the_seeds_settings_load() -> None:
-    """The seed's two lines choose that consumer, which never upserts."""
+    """The two lines of Debezium Server's page choose that consumer, which never upserts."""
     settings = load(
         [], GOOD | {"debezium.sink.type": "icebergevents", "debezium.sink.iceberg.catalog-name": "default"}, {}
     )

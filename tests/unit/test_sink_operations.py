@@ -1,4 +1,4 @@
-"""Operations of events that are no Debezium events: seed `rfc-iceberg-sink`, table of section 6.2, and cdc-field."""
+"""Operations of events that are no Debezium events: the words of Data Prepper's Iceberg sink, and cdc-field."""
 
 from __future__ import annotations
 

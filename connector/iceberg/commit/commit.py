@@ -1,4 +1,4 @@
-"""File descriptions + position -> one snapshot of a table (design, section 5). On the driver."""
+"""File descriptions + position -> one snapshot of a table, with its offsets in the summary. On the driver."""
 
 from __future__ import annotations
 

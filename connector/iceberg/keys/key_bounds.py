@@ -1,6 +1,6 @@
 """Manifests -> which keys a table may hold: the bounds of the key columns over all live data files.
 
-A key outside the bounds is provably new, so it needs no equality delete (design, section 4): first loads and growing
+A key outside the bounds is provably new, so it needs no equality delete: first loads and growing
 keys leave no delete files. Bounds only ever widen here; a key inside them is merely possible.
 """
 

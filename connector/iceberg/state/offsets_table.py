@@ -1,4 +1,4 @@
-"""Positions -> the offsets table, and back (design, section 5). On the driver; a few rows per connector."""
+"""Positions -> the offsets table, and back. On the driver; a few rows per connector."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Event column -> table column when tables do not follow their events: the seed's conversion and mismatch table.
+"""Event column -> table column when tables do not follow their events: what each type accepts.
 
-Rules: `rfc-iceberg-sink`, section 6.3 (which values a type accepts; numbers of timestamps are epoch milliseconds, of
+Rules: Data Prepper's Iceberg sink (which values a type accepts; numbers of timestamps are epoch milliseconds, of
 dates epoch days, of times milliseconds of the day) and Debezium Server's Jackson rules for booleans and numbers. What
 cannot be converted is null in an optional column and a fault in a required one, inside structs and lists too. Where
 those rules would make up a value (0 for "x", false for "maybe", 1 for 1.7) nothing is made up: it counts as not
@@ -37,7 +37,7 @@ def coerce(column: pa.Array, field: pa.Field) -> tuple[pa.Array, Mask | None, in
 
 
 def convert_required(column: pa.Array, target: pa.DataType, *, lenient: bool) -> tuple[pa.Array, Mask | None]:
-    """Convert a column whose values have to be there: by the exact rules, or with what the seed's table accepts too."""
+    """Convert a column of required values: by the exact rules, or by those of lenient conversion."""
     return _coerce_values(column, target) if lenient else convert(column, target)
 
 

@@ -1,6 +1,6 @@
 r"""Key columns -> `_id`: deterministic, and never the same for two keys. Runs on executors, a column at a time.
 
-The values' texts with `-` between them (seed: `document_id`, "us-electronics"). So that no two keys meet, a `\` in a
+The values' texts with `-` between them ("us-electronics"). So that no two keys meet, a `\` in a
 value is written `\\`, and a `-` in one of several values `\-`; an empty id is `\e`. An id of more than 512 bytes, which
 OpenSearch refuses, is `\#` and the SHA-256 of the whole one: no plain id has a single `\` there.
 """

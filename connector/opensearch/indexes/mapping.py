@@ -1,4 +1,4 @@
-"""Columns -> the mapping of an index (pure): the fixed table of the seed (section 4.4), made explicit.
+"""Columns -> the mapping of an index (pure): one field type per Iceberg type (docs/how-to/opensearch.md).
 
 An explicit mapping can do what dynamic mapping cannot: doubles keep their range (a float refuses 1e300), bytes are
 binary, a decimal is a keyword and nothing else. Values that a field has no room for (NaN, a date of the year 20000)

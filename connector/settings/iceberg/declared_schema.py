@@ -1,6 +1,6 @@
 """properties -> the declared shape of the one table that a sink makes: columns with Iceberg's types, and its place.
 
-Names and meaning: `schema.columns` and `table_location` of the seed `rfc-iceberg-sink` (section 10), as one line.
+Names and meaning: `schema.columns` and `table_location` of Data Prepper's Iceberg sink, as one line.
 """
 
 from __future__ import annotations

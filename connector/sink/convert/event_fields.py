@@ -1,6 +1,6 @@
 """Operation words of events that are no envelopes -> operation codes of their changes, a column at a time (pure).
 
-The words are the seed's (`rfc-iceberg-sink`, section 6.2): index, insert, create, c, i, r are inserts, update, u are
+The words are those of Data Prepper's Iceberg sink: index, insert, create, c, i, r are inserts, update, u are
 updates, delete, d are deletes, in any case; anything else is a fault of that record alone.
 """
 

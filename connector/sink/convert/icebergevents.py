@@ -1,6 +1,6 @@
 """Records -> rows of the one table of the `icebergevents` consumer: every event as it came, as text, appended.
 
-Table, partitions and order are the seed's (`debezium-iceberg-consumers`, "icebergevents Consumer").
+Table, partitions and sort order are those of Debezium Server Iceberg.
 """
 
 from __future__ import annotations

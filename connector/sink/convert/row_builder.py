@@ -1,7 +1,7 @@
 """Decoded changes -> rows of one table with their order: converted, keyed, checked. Runs on executors; no I/O.
 
-Where tables follow their events a value that does not fit is a fault; where they do not, the seed's mismatch table
-holds (`types.lenient_conversion`).
+Where tables follow their events a value that does not fit is a fault; where they do not, lenient
+conversion holds (`types.lenient_conversion`).
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _convert_columns(
 ) -> tuple[dict[str, pa.Array], dict[int, str], int]:
     """Convert each column of the rows to the table's type; the second result tells why rows (by index) do not fit.
 
-    Where tables follow their events a value that does not fit is a fault; where they do not, the seed's mismatch table
+    Where tables follow their events a value that does not fit is a fault; where they do not, lenient conversion
     holds (`types.lenient_conversion`), and the third result counts the values that became null by it.
     """
     result: dict[str, pa.Array] = {}
@@ -314,7 +314,7 @@ def _reject_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple
 
 
 def _find_unmatched_rows(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
-    """Give the rows that have fields, and none that the table has (seed: "No fields match schema")."""
+    """Give the rows that have fields, and none that the table has: each is a dead letter."""
     known = set(table.layout.columns.names)
     told = np.zeros(len(change.rows), np.bool_)
     for name, column in found.items():

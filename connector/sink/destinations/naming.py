@@ -1,7 +1,7 @@
 """Topic -> name of its table or index: the naming rule (pure).
 
-`<namespace>.<prefix><topic>`, after the destination regexp, dots as underscores, then the case option
-(seed `debezium-iceberg-consumers`, "Iceberg Table Naming Rule").
+`<namespace>.<prefix><topic>`, after the destination regexp, dots as underscores, then the case option:
+the naming rule of Debezium Server Iceberg.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One micro-batch, top to bottom: plan -> job -> dead letters -> landing -> offsets. On the driver.
 
 The batch is the unit: what its job wrote lands table by table (`iceberg.committer`), then its end offsets are
-saved. A batch that is replayed after a crash changes nothing (design, section 5).
+saved. A batch that is replayed after a crash changes nothing.
 """
 
 from __future__ import annotations

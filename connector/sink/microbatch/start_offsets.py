@@ -1,4 +1,4 @@
-"""Stored positions + the cluster -> where to read on: Iceberg decides, never a checkpoint (design, section 5).
+"""Stored positions + the cluster -> where to read on: Iceberg decides, never a checkpoint.
 
 The pure rule is `find_starting_offsets`; what it stops on is never skipped and never replayed silently.
 """

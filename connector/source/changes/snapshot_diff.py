@@ -1,4 +1,4 @@
-"""One snapshot of a table -> a DataFrame of its row changes against its parent (design, section 3).
+"""One snapshot of a table -> a DataFrame of its row changes against its parent (docs/changes.md).
 
 Columns: `op` (r, c, u, d), `before` and `after` (structs of the snapshot's columns, or null), `row_id` (null unless
 rows are keyed by it). Types that Spark lacks are carried as `catalog.snapshot_schema` says.

@@ -48,7 +48,7 @@ from serde.arrays import Ints
 from serde.emit.row_schema import RowStruct
 
 OPERATION_NAMES = {"r": "INSERT", "c": "INSERT", "u": "UPDATE_AFTER"}
-"""The seed's words (RFC, "Event format"); deletes leave no document that could hold theirs."""
+"""Names of operations in metadata fields, as in Data Prepper; a delete leaves no document to hold one."""
 
 _METADATA_TYPES = {"iceberg_snapshot_id": "long"}
 _MAX_REASONS = 3
@@ -296,7 +296,7 @@ def _to_json_texts(column: pa.Array, kind: pa.DataType | None) -> pa.StringArray
 
 
 def _metadata_fields(plan: DocumentPlan, ops: pa.StringArray, ids: pa.StringArray | None) -> dict[str, pa.StringArray]:
-    """Give the seed's attributes that are wanted as fields."""
+    """Return the columns of `iceberg.metadata.fields`."""
     made: dict[str, pa.StringArray] = {}
     for name in plan.metadata:
         if name == "iceberg_operation":

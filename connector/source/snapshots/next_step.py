@@ -1,6 +1,6 @@
 """Stored position + `snapshot.mode` + the table's history -> what to do next with a table (pure).
 
-One snapshot at a time, oldest first, never a gap and never a replay (design, section 3): where the stored position is
+One snapshot at a time, oldest first, never a gap and never a replay: where the stored position is
 not in the history any more, the answer is an error that names both snapshots, or a new first read with `when_needed`.
 """
 

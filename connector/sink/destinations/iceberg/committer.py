@@ -1,7 +1,7 @@
 """A finished job's files -> one commit per table. On the driver.
 
 Files become visible table by table, each in one commit with the batch's end offsets; a batch that is replayed after a
-crash is filtered per table by these offsets (design, section 5).
+crash is filtered per table by these offsets.
 """
 
 from __future__ import annotations

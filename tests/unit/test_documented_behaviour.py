@@ -1,4 +1,4 @@
-"""docs/reference/seed-rows.md names tests that exist."""
+"""docs/reference/documented-behaviour.md names tests that exist."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/reference/seed-rows.md").read_text("utf-8")
+PAGE = (ROOT / "docs/reference/documented-behaviour.md").read_text("utf-8")
 
 
 def test_named_tests_exist() -> None:
