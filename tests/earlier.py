@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from attrs import frozen
+from connector.demo.servers.kafka_broker import Broker
 from pyarrow.fs import FileSelector, S3FileSystem
 
-from connector.embedded.broker import Broker
 from tests.model.events import Database
 from tests.model.life import Life
 from tests.model.recordings import Record

@@ -22,7 +22,7 @@ from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.settings.iceberg.sort_order import SortTerm
 from connector.settings.kafka.error_handling import NO_RETRIES
 
-_TABLE = "org.apache.iceberg.HasTableOperations"
+_TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"
 
 
 class Catalog:
@@ -70,7 +70,7 @@ class Catalog:
                 where = iceberg.catalog.Namespace.of(to_string_array(self._spark, namespace))
                 identifier = iceberg.catalog.TableIdentifier.of(where, table)
                 java = self._java.loadTable(identifier)
-            if not is_instance_of(self._spark.sparkContext._gateway, java, _TABLE):  # noqa: SLF001
+            if not is_instance_of(self._spark.sparkContext._gateway, java, _TABLE_INTERFACE):  # noqa: SLF001
                 return None  # what Iceberg tells of a table (`orders.snapshots`), under a name like a table's
         except FatalError as error:
             if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):

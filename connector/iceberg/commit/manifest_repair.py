@@ -30,12 +30,12 @@ from connector.iceberg.java import iterate, jvm
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
 _MISLEADING_TYPES = (UUIDType, TimestampNanoType, TimestamptzNanoType)
-_OF_POSITION_DELETES = (2147483546, 2147483545)
+_POSITION_DELETE_FIELD_IDS = (2147483546, 2147483545)
 """Iceberg's ids of the columns of position deletes: by their bounds readers find the data files that they are for."""
 
 
 @attrs.frozen
-class Entry:
+class LiveFile:
     """A live file of a manifest: what it holds, its path, the snapshot it came with, the columns with such bounds."""
 
     content: DataFileContent
@@ -55,11 +55,11 @@ class MisleadingBounds:
     delete_files: int = 0
     data_files: int = 0
     columns: tuple[str, ...] = ()
-    manifests: Mapping[str, tuple[Entry, ...]] = attrs.field(factory=dict)
+    manifests: Mapping[str, tuple[LiveFile, ...]] = attrs.field(factory=dict)
     branches: tuple[str, ...] = ()
 
 
-class _Moved(ConnectorError):
+class _ManifestsChanged(ConnectorError):
     """The manifests that were looked at are not those of the newest snapshot any more."""
 
 
@@ -74,11 +74,11 @@ def find_misleading_bounds(table: Table) -> MisleadingBounds:
     }
     if not named:
         return MisleadingBounds()
-    read: dict[str, tuple[Entry, ...]] = {}
+    read: dict[str, tuple[LiveFile, ...]] = {}
     hurt = {
         name: found
-        for name, snapshot in _branches(metadata)
-        if (found := dict(_hurt(table, snapshot, metadata.io, named.keys(), read)))
+        for name, snapshot in _iter_branches(metadata)
+        if (found := dict(_find_misleading_manifests(table, snapshot, metadata.io, named.keys(), read)))
     }
     manifests = hurt.pop(MAIN_BRANCH, {})
     files = [entry for entries in manifests.values() for entry in entries if entry.columns]
@@ -87,16 +87,16 @@ def find_misleading_bounds(table: Table) -> MisleadingBounds:
     return MisleadingBounds(len(files) - data, data, tuple(sorted(columns)), manifests, tuple(sorted(hurt)))
 
 
-def _branches(metadata: StaticTable) -> Iterator[tuple[str, Snapshot]]:
+def _iter_branches(metadata: StaticTable) -> Iterator[tuple[str, Snapshot]]:
     for name, ref in metadata.refs().items():
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH and snapshot is not None:
             yield name, snapshot
 
 
-def _hurt(
-    table: Table, snapshot: Snapshot, io: FileIO, ids: AbstractSet[int], read: dict[str, tuple[Entry, ...]]
-) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+def _find_misleading_manifests(
+    table: Table, snapshot: Snapshot, io: FileIO, ids: AbstractSet[int], read: dict[str, tuple[LiveFile, ...]]
+) -> Iterator[tuple[str, tuple[LiveFile, ...]]]:
     """Give the manifests of a snapshot that have such bounds; `read` are those that were looked at already."""
     with table.reading("the manifests"):
         manifests = snapshot.manifests(io)
@@ -104,16 +104,16 @@ def _hurt(
         path = manifest.manifest_path
         if path not in read:
             with table.reading("the manifests"):
-                read[path] = tuple(_entries(manifest, io, ids))
+                read[path] = tuple(_read_live_files(manifest, io, ids))
         if any(entry.columns for entry in read[path]):
             yield path, read[path]
 
 
-def _entries(manifest: ManifestFile, io: FileIO, ids: AbstractSet[int]) -> Iterator[Entry]:
+def _read_live_files(manifest: ManifestFile, io: FileIO, ids: AbstractSet[int]) -> Iterator[LiveFile]:
     for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
         file, came = entry.data_file, entry.snapshot_id
         snapshot = int(manifest.added_snapshot_id or 0) if came is None else int(came)
-        yield Entry(file.content, str(file.file_path), snapshot, _bounded_field_ids(file, ids))
+        yield LiveFile(file.content, str(file.file_path), snapshot, _bounded_field_ids(file, ids))
 
 
 def remove_misleading_bounds(spark: SparkSession, table: Table, found: MisleadingBounds) -> int:
@@ -123,7 +123,7 @@ def remove_misleading_bounds(spark: SparkSession, table: Table, found: Misleadin
         CommitRefused: another writer was faster; nothing was changed, look again.
         CommitUnknown, RetriableError: as `commit.commit_attempts.commit_exactly_once`.
     """
-    kept = _kept(spark, table)
+    kept = _kept_field_ids(spark, table)
 
     def update() -> Any:
         java = table.java
@@ -131,7 +131,7 @@ def remove_misleading_bounds(spark: SparkSession, table: Table, found: Misleadin
             str(manifest.path()): manifest for manifest in iterate(java.snapshot(MAIN_BRANCH).allManifests(java.io()))
         }
         if not found.manifests.keys() <= there.keys():
-            raise _Moved
+            raise _ManifestsChanged
         made = java.rewriteManifests()
         for path, entries in found.manifests.items():
             made = made.deleteManifest(there[path]).addManifest(
@@ -141,16 +141,16 @@ def remove_misleading_bounds(spark: SparkSession, table: Table, found: Misleadin
 
     try:
         commit_exactly_once(table, uuid.uuid4().hex, update)
-    except _Moved:
+    except _ManifestsChanged:
         raise CommitRefused(f"table {table.name} has other manifests than those that were looked at") from None
     return found.delete_files + found.data_files
 
 
-def _kept(spark: SparkSession, table: Table) -> Any:
+def _kept_field_ids(spark: SparkSession, table: Table) -> Any:
     """Give the ids of the columns of which manifests go on to tell bounds and counts, as Java's set."""
     kept = jvm(spark).java.util.HashSet()
-    ids = {number for schema in table.metadata().schemas().values() for number in _others(schema)}
-    for number in (*_OF_POSITION_DELETES, *sorted(ids)):
+    ids = {number for schema in table.metadata().schemas().values() for number in _iter_reliable_fields(schema)}
+    for number in (*_POSITION_DELETE_FIELD_IDS, *sorted(ids)):
         kept.add(number)
     return kept
 
@@ -161,7 +161,7 @@ def _iter_misleading_columns(schema: Schema) -> Iterator[tuple[int, str]]:
             yield number, str(schema.find_column_name(number))
 
 
-def _others(schema: Schema) -> Iterator[int]:
+def _iter_reliable_fields(schema: Schema) -> Iterator[int]:
     return (
         number for number, field in index_by_id(schema).items() if not isinstance(field.field_type, _MISLEADING_TYPES)
     )
@@ -171,7 +171,9 @@ def _bounded_field_ids(file: DataFile, ids: AbstractSet[int]) -> frozenset[int]:
     return frozenset(ids & {*(file.lower_bounds or {}), *(file.upper_bounds or {})})
 
 
-def _rewrite_manifest(spark: SparkSession, table: Table, manifest: Any, entries: tuple[Entry, ...], kept: Any) -> Any:
+def _rewrite_manifest(
+    spark: SparkSession, table: Table, manifest: Any, entries: tuple[LiveFile, ...], kept: Any
+) -> Any:
     """Write a manifest's live files into a new one."""
     iceberg, java = jvm(spark).org.apache.iceberg, table.java
     files, spec = iceberg.ManifestFiles, java.specs()[manifest.partitionSpecId()]

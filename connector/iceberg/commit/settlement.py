@@ -23,12 +23,12 @@ from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS, start_
 from connector.iceberg.java import JavaTable, iterate, java_exception_name, jvm, map_java_errors
 from connector.runtime.retry import call_with_retries
 
-Metadata = Any
+JavaMetadata = Any
 """Java's `TableMetadata`."""
 
 
 @contextmanager
-def settling(table: Table, doing: str) -> Iterator[JavaTable]:
+def settle_commits(table: Table, doing: str) -> Iterator[JavaTable]:
     """Give Java's table with commits that are settled; `table` is up to date afterwards.
 
     Args:
@@ -42,7 +42,7 @@ def settling(table: Table, doing: str) -> Iterator[JavaTable]:
     """
     start_callback_server(table.spark)
     table.refresh()
-    operations = _Operations(table, doing)
+    operations = _SettlingOperations(table, doing)
     try:
         yield jvm(table.spark).org.apache.iceberg.BaseTable(operations, str(table.java.name()))
     except Exception as error:
@@ -53,34 +53,36 @@ def settling(table: Table, doing: str) -> Iterator[JavaTable]:
 
 
 @attrs.define
-class _Commit:
+class _CommitAttempt:
     """One commit on its way: what it adds and takes away, and whether a try of it was left without an answer."""
 
-    base: Metadata
-    made: Metadata
+    base: JavaMetadata
+    made: JavaMetadata
     unanswered: ConnectorError | None = None
 
-    def is_in(self, now: Metadata) -> bool:
+    def is_in(self, now: JavaMetadata) -> bool:
         """Tell by snapshots whether the table has it; other changes are harmless when they are made again."""
-        before, after, found = _snapshots(self.base), _snapshots(self.made), _snapshots(now)
+        before, after, found = _snapshot_ids(self.base), _snapshot_ids(self.made), _snapshot_ids(now)
         added, gone = after - before, before - after
         return bool(added or gone) and added <= found and not gone & found
 
-    def can_land(self, now: Metadata, branch: str) -> bool:
+    def can_land(self, now: JavaMetadata, branch: str) -> bool:
         """Tell whether a try without an answer may still come: each demands the branch where it found it."""
-        return self.unanswered is not None and _newest(self.base, branch) == _newest(now, branch)
+        return self.unanswered is not None and _newest_snapshot_id(self.base, branch) == _newest_snapshot_id(
+            now, branch
+        )
 
 
-class _Operations:
+class _SettlingOperations:
     """Iceberg's `TableOperations`: the table's own, but for `commit`."""
 
     def __init__(self, table: Table, doing: str) -> None:
         self._table, self._doing, self._own = table, doing, table.java.operations()
         self.failure: ConnectorError | None = None
 
-    def commit(self, base: Metadata, metadata: Metadata) -> None:
+    def commit(self, base: JavaMetadata, metadata: JavaMetadata) -> None:
         """Commit; Java's exception says that it is refused for good, or that nobody knows."""
-        one, self.failure = _Commit(base, metadata), None
+        one, self.failure = _CommitAttempt(base, metadata), None
         try:
             refusal = call_with_retries(partial(self._attempt, one), self._table.errors)
         except ConnectorError as error:
@@ -90,7 +92,7 @@ class _Operations:
             self.failure = RetriableError(f"{self._doing}: {refusal.java_exception.getMessage()}")
             raise refusal
 
-    def _attempt(self, one: _Commit) -> Py4JJavaError | None:
+    def _attempt(self, one: _CommitAttempt) -> Py4JJavaError | None:
         """Give the refusal, None when it is in. Raises RetriableError while neither is known."""
         if one.unanswered is not None and self._is_committed(one):
             return None
@@ -101,7 +103,7 @@ class _Operations:
             return self._judge(one, error)
         return None
 
-    def _judge(self, one: _Commit, error: ConnectorError) -> Py4JJavaError | None:
+    def _judge(self, one: _CommitAttempt, error: ConnectorError) -> Py4JJavaError | None:
         refused = java_exception_name(error) in CONFLICT_EXCEPTIONS
         if not refused:
             one.unanswered = error
@@ -114,7 +116,7 @@ class _Operations:
             raise RetriableError(str(error)) from cause
         raise error
 
-    def _is_committed(self, one: _Commit) -> bool:
+    def _is_committed(self, one: _CommitAttempt) -> bool:
         with map_java_errors(f"{self._doing}: looking for the commit"):
             return one.is_in(self._own.refresh())
 
@@ -131,11 +133,11 @@ class _Operations:
         told = java.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
         return Py4JJavaError(str(error), told)
 
-    def current(self) -> Metadata:
+    def current(self) -> JavaMetadata:
         """Give the metadata as it was last read."""
         return self._own.current()
 
-    def refresh(self) -> Metadata:
+    def refresh(self) -> JavaMetadata:
         """Read the metadata."""
         return self._own.refresh()
 
@@ -155,7 +157,7 @@ class _Operations:
         """Give what names data files."""
         return self._own.locationProvider()
 
-    def temp(self, metadata: Metadata) -> Any:
+    def temp(self, metadata: JavaMetadata) -> Any:
         """Give operations on metadata that nobody commits."""
         return self._own.temp(metadata)
 
@@ -173,10 +175,10 @@ class _Operations:
         implements = ("org.apache.iceberg.TableOperations",)
 
 
-def _snapshots(metadata: Metadata) -> set[int]:
+def _snapshot_ids(metadata: JavaMetadata) -> set[int]:
     return {int(one.snapshotId()) for one in iterate(metadata.snapshots())}
 
 
-def _newest(metadata: Metadata, branch: str) -> int | None:
+def _newest_snapshot_id(metadata: JavaMetadata, branch: str) -> int | None:
     found = metadata.ref(branch)
     return None if found is None else int(found.snapshotId())

@@ -14,7 +14,7 @@ import structlog
 
 from connector.errors import ConnectorError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.settlement import settling
+from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import jvm, map_java_errors
 
 EXPIRE_SNAPSHOTS_PROPERTY = "icebridge.expire-snapshots"
@@ -79,7 +79,7 @@ def expire_snapshots(table: Table, properties: Mapping[str, str]) -> bool:
             count = int(snapshots.size())
             if count <= keeping.least or not keeping.is_due(count, int(snapshots.get(0).timestampMillis()), now_ms):
                 return False
-        with map_java_errors(doing), settling(table, doing) as java:
+        with map_java_errors(doing), settle_commits(table, doing) as java:
             pool = jvm(table.spark).java.util.concurrent.Executors.newFixedThreadPool(DELETE_THREADS)
             try:
                 old = java.expireSnapshots().expireOlderThan(now_ms - keeping.age_ms).retainLast(keeping.least)

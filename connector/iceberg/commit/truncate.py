@@ -18,7 +18,7 @@ from connector.errors import CommitRefused, ConnectorError, FatalError, Retriabl
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.kafka_position import CREATED_BY
-from connector.iceberg.commit.settlement import settling
+from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import JavaTable, is_transient_java_error, java_exception_name, jvm
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
@@ -92,10 +92,10 @@ def _delete_rows_with_spark(
     spark: SparkSession, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]
 ) -> None:
     terms = [] if until is None else [f"({_quote(until[0])} IS NULL OR {_quote(until[0])} <= {int(until[1])})"]
-    terms += [f"{_quote(column)} = {_text(value)}" for column, value in own]
+    terms += [f"{_quote(column)} = {_text_literal(value)}" for column, value in own]
     try:
-        with settling(table, f"emptying table {table.name} by rows") as java:
-            _delete_rows(spark, java, table.branch, " AND ".join(terms))
+        with settle_commits(table, f"emptying table {table.name} by rows") as java:
+            _run_spark_delete(spark, java, table.branch, " AND ".join(terms))
     except ConnectorError:
         raise
     except Exception as error:
@@ -108,7 +108,7 @@ def _delete_rows_with_spark(
         ) from error
 
 
-def _delete_rows(spark: SparkSession, java: JavaTable, branch: str, where: str) -> None:
+def _run_spark_delete(spark: SparkSession, java: JavaTable, branch: str, where: str) -> None:
     """Run a DELETE on this very table; in SQL it could be named only, and Spark would load one of its own."""
     session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - plans are made in Java
     nothing, sql = java_vm.scala.Option.empty(), java_vm.org.apache.spark.sql
@@ -125,5 +125,5 @@ def _quote(column: str) -> str:
     return f"`{column.replace('`', '``')}`"
 
 
-def _text(value: str) -> str:
+def _text_literal(value: str) -> str:
     return f"CAST(X'{value.encode().hex()}' AS STRING)"

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from connector.errors import ConnectorError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.kafka_position import CREATED_BY
-from connector.iceberg.commit.settlement import settling
+from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTIES
 from connector.iceberg.java import JavaTable, jvm, map_java_errors
 from connector.iceberg.write.partitioning import UNPARTITIONED
@@ -56,7 +56,7 @@ def retain_newest_snapshots(table: Table) -> None:
     """
     try:
         doing = f"expiring snapshots of {table.name}"
-        with map_java_errors(doing), settling(table, doing) as java:
+        with map_java_errors(doing), settle_commits(table, doing) as java:
             old = java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
             old.retainLast(RETAINED_SNAPSHOTS).commit()
     except ConnectorError as error:
@@ -82,7 +82,7 @@ def compact_files(spark: SparkSession, table: Table, where: Any, name: str) -> N
     # Iceberg finds what it wrote by the active session of the thread, and a thread of Python's own has none.
     java_vm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     doing = f"merging files of {table.name}"
-    with map_java_errors(doing), settling(table, doing) as java:
+    with map_java_errors(doing), settle_commits(table, doing) as java:
         rewrite = java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java)
         rewrite.filter(where).snapshotProperty(CREATED_BY, name).execute()
 

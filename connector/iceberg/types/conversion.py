@@ -51,15 +51,15 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None
     return _cast_by_halves(array, target)
 
 
-def read_by(column: pa.DataType) -> pa.DataType:
+def schemaless_type(column: pa.DataType) -> pa.DataType:
     """Give the type that values without schema are read by: text where nothing else can become the column's type.
 
     So numbers or flags beside them, however many, do not decide what the texts are.
     """
     if pa.types.is_struct(column):
-        return pa.struct([field.with_type(read_by(field.type)) for field in column])
+        return pa.struct([field.with_type(schemaless_type(field.type)) for field in column])
     if pa.types.is_list(column) or pa.types.is_large_list(column):
-        return pa.list_(column.value_field.with_type(read_by(column.value_type)))
+        return pa.list_(column.value_field.with_type(schemaless_type(column.value_type)))
     bits = pa.types.is_binary(column) or pa.types.is_fixed_size_binary(column)
     return pa.string() if bits or isinstance(column, pa.UuidType) or pa.types.is_temporal(column) else column
 

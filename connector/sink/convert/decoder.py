@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, is_variant_candidate
-from connector.iceberg.types.conversion import convert, read_by
+from connector.iceberg.types.conversion import convert, schemaless_type
 from connector.iceberg.types.schema_evolution import contains, evolve
 from connector.kafka.schema_registry import schema_registry_for
 from connector.settings import EventSettings, RegistrySettings
@@ -132,7 +132,7 @@ def _expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
     Where tables follow their events only texts become dates and the like; else numbers do too.
     """
     columns, variants = table.layout.columns, table.layout.variants
-    known = [field.with_type(read_by(field.type)) if plan.evolve else field for field in columns]
+    known = [field.with_type(schemaless_type(field.type)) if plan.evolve else field for field in columns]
     return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
 
 
@@ -170,7 +170,7 @@ class _Decoding:
         place = None if table is None or self.plan.routing is not None else table.index
         if place not in self._keys:
             kind = key_type(table) if place is not None else None
-            reading = None if kind is None else read_by(kind)
+            reading = None if kind is None else schemaless_type(kind)
             decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading)
             self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
         return self._keys[place]
