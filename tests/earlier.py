@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from attrs import frozen
-from connector.demo.servers.kafka_broker import Broker
 from pyarrow.fs import FileSelector, S3FileSystem
 
+from connector.demo.servers.kafka_broker import KafkaBroker
 from tests.model.events import Database
 from tests.model.life import Life
 from tests.model.recordings import Record
@@ -67,7 +67,7 @@ class Earlier:
     """A broker, a store and a catalog, brought to where an earlier commit left them; `later` is what follows."""
 
     home: Path
-    broker: Broker
+    broker: KafkaBroker
     store: Store
     later: tuple[Record, ...]
     rows: Mapping[str, list[Row]]
@@ -142,7 +142,7 @@ def restore(home: Path) -> Earlier:
         Record(each["topic"], each["partition"], each["offset"], _bytes(each["key"]), _bytes(each["value"]))
         for each in told["records"]
     )
-    broker, store = Broker(home / "broker", properties=SMALL_LOGS), Store(home / "store")
+    broker, store = KafkaBroker(home / "broker", properties=SMALL_LOGS), Store(home / "store")
     return Earlier(home, broker, store, later, told["rows"], told["events"])
 
 
@@ -178,7 +178,7 @@ def pack() -> None:
     databases = {
         f"{name}.public.{table}": Database(f"{name}.public.{table}", 2) for name in SINKS for table in TABLES[name]
     }
-    with Broker(home / "broker", properties=SMALL_LOGS) as broker, Store(home / "store") as store:
+    with KafkaBroker(home / "broker", properties=SMALL_LOGS) as broker, Store(home / "store") as store:
         store.make_bucket(BUCKET)
         world = Earlier(home, broker, store, (), {}, {})
         world.topics.create(dict.fromkeys(databases, 2))

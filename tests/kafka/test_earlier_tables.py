@@ -15,7 +15,7 @@ from tests.earlier import SINKS, TABLES, Earlier, fill, restore
 from tests.model.recordings import Record
 from tests.sources import payload, replica
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600)]
 
 COLUMNS = ("id", "name", "n")
 NAMES = [f"{sink}_public_{table}" for sink in SINKS for table in TABLES[sink]]
