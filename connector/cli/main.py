@@ -21,7 +21,7 @@ from connector.settings.source import settings as source_settings
 
 FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 OVERRIDES = click.option(
-    "-X", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property over those of the files."
+    "-X", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property, overriding the files."
 )
 EXIT_ERROR, EXIT_CONFIG = 1, 3
 
@@ -29,15 +29,15 @@ EXIT_ERROR, EXIT_CONFIG = 1, 3
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="icebridge")
 def main() -> None:
-    """Debezium events from Kafka into Iceberg tables, exactly once; changes of Iceberg tables to Kafka."""
+    """Apply Debezium events from Kafka to Iceberg or OpenSearch, exactly once; publish changes of Iceberg tables."""
 
 
 @main.command()
 @FILES
 @OVERRIDES
-@click.option("--once", is_flag=True, help="Stop at the offsets, or snapshots, that there are now.")
+@click.option("--once", is_flag=True, help="Stop at the current end offsets (sink) or newest snapshots (source).")
 def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None:  # noqa: FBT001 - click's way
-    """Run the sink or source that FILE... configure; later files win over earlier ones."""
+    """Run the sink or source that FILE... configure; later files override earlier ones."""
     with report_errors():
         settings = load_settings(files, overrides)
         terminal = sys.stderr.isatty()
@@ -55,7 +55,7 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
 @FILES
 @OVERRIDES
 def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """Check FILE... and say all that is wrong with them; nothing is connected to."""
+    """Check FILE... and report every error at once, without connecting to anything."""
     with report_errors():
         settings = load_settings(files, overrides)
         for note in settings.notes:
@@ -66,11 +66,11 @@ def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @main.command()
 @FILES
 @OVERRIDES
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 def status(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:  # noqa: FBT001
-    """Show the tables that a sink writes: newest commit, events that are not in them yet, schema drift.
+    """Show the tables that a sink writes: newest commit, lag in events, schema drift.
 
-    The sink may run meanwhile.
+    The sink may be running.
     """
     with report_errors():
         from connector.cli import status as shown
@@ -80,14 +80,14 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -
 
 @main.group()
 def offsets() -> None:
-    """Look at the stored offsets of a sink or the positions of a source, or set them anew."""
+    """Show or reset the stored offsets of a sink or a source."""
 
 
 @offsets.command("show")
 @FILES
 @OVERRIDES
 def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """Show where the sink stands (by the offsets table, by its tables, in Kafka), or the source in each table."""
+    """Show stored offsets: a sink's per topic-partition (offsets table, tables, Kafka), a source's per table."""
     with report_errors():
         settings = load_settings(files, overrides)
         if isinstance(settings, SourceSettings):
@@ -109,9 +109,9 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     default="earliest",
     show_default=True,
 )
-@click.option("--topic", "topics", multiple=True, help="Only this topic (sink); may be given several times.")
-@click.option("--table", "tables", multiple=True, help="Only this table (source); may be given several times.")
-@click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic (sink); repeatable.")
+@click.option("--table", "tables", multiple=True, help="Only this table (source); repeatable.")
+@click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
 def offsets_reset(
     files: tuple[Path, ...],
     overrides: tuple[str, ...],
@@ -120,12 +120,13 @@ def offsets_reset(
     tables: tuple[str, ...],
     execute: bool,  # noqa: FBT001
 ) -> None:
-    """Read topics from their start, end, or where the consumer group stands; a dry run unless told.
+    """Reset where reading continues. Dry run unless --execute is given.
 
-    tables goes back to where the tables stand by their own snapshots, for one that was rolled back or made again;
-    stored changes no offset, and takes the tables as they are.
+    Sink: earliest and latest are the start and end of the topics, group the consumer group's committed offsets;
+    tables is the oldest offset found in the tables' snapshots (after a rollback or re-creation); stored keeps the
+    offsets and accepts the tables' current state.
 
-    For a source, earliest forgets a table's position, so that snapshot.mode decides anew; latest sets it to the newest
+    Source: earliest removes a table's offset, so that snapshot.mode applies again; latest sets it to the newest
     snapshot.
     """
     with report_errors():
@@ -147,13 +148,14 @@ def offsets_reset(
 @main.command()
 @FILES
 @OVERRIDES
-@click.option("--table", "tables", multiple=True, help="Only this table; may be given several times.")
-@click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
+@click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
+@click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
 def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...], execute: bool) -> None:  # noqa: FBT001
-    """Find tables in which deleted or replaced rows show, and mend them; a dry run unless told.
+    """Find and repair tables in which deleted or replaced rows are still visible. Dry run unless --execute is given.
 
-    Earlier versions wrote bounds of uuids (and of nanoseconds) by which Iceberg's readers leave equality deletes out.
-    The bounds are taken out of the manifests of the newest snapshot; data and delete files stay. The sink may run.
+    Earlier versions wrote uuid and nanosecond column bounds that make Iceberg's readers skip equality deletes. The
+    repair removes these bounds from the manifests of the newest snapshot; data and delete files stay. The sink may
+    be running.
     """
     with report_errors():
         from connector.cli import repair as repairing
@@ -163,14 +165,14 @@ def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[st
 
 @main.group()
 def dlq() -> None:
-    """Look at a sink's dead letters, and put repaired ones through again."""
+    """List, show and replay a sink's dead letters."""
 
 
 @dlq.command("list")
 @FILES
 @OVERRIDES
 def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """List the dead letters: where their records stood, why they are dead, which were put through again."""
+    """List the dead letters: topic, partition and offset of the record, reason, and whether it was replayed."""
     with report_errors():
         from connector.cli import dlq as dead_letters
 
@@ -180,10 +182,10 @@ def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @dlq.command("show")
 @FILES
 @OVERRIDES
-@click.option("--letter", required=True, help="The letter, as the list names it.")
-@click.option("--save", type=click.Path(path_type=Path), default=None, help="Folder to save key and value in.")
+@click.option("--letter", required=True, help="Id of the dead letter, as in `dlq list`.")
+@click.option("--save", type=click.Path(path_type=Path), default=None, help="Folder to write key and value to.")
 def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, save: Path | None) -> None:
-    """Show one dead letter whole, or save its key and value to be repaired."""
+    """Print one dead letter, or save its key and value for repair."""
     with report_errors():
         from connector.cli import dlq as dead_letters
 
@@ -193,9 +195,11 @@ def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, s
 @dlq.command("replay")
 @FILES
 @OVERRIDES
-@click.option("--letter", "letters", multiple=True, help="Only this letter; may be given several times.")
-@click.option("--from", "repaired", type=click.Path(path_type=Path), default=None, help="Folder of repaired letters.")
-@click.option("--execute", is_flag=True, help="Do it; without this only what would be done is shown.")
+@click.option("--letter", "letters", multiple=True, help="Only this dead letter (id); repeatable.")
+@click.option(
+    "--from", "repaired", type=click.Path(path_type=Path), default=None, help="Folder with repaired keys and values."
+)
+@click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
 def dlq_replay(
     files: tuple[Path, ...],
     overrides: tuple[str, ...],
@@ -203,9 +207,9 @@ def dlq_replay(
     repaired: Path | None,
     execute: bool,  # noqa: FBT001
 ) -> None:
-    """Put dead letters through again, as if they had come in their place; a dry run unless told. Stop the sink first.
+    """Replay dead-letter records at their original position. Dry run unless --execute is given. Stop the sink first.
 
-    A letter whose key a later record changed is left out; none is put through twice.
+    A record is skipped when a later record changed its key; no record is replayed twice.
     """
     with report_errors():
         from connector.cli import dlq as dead_letters
@@ -216,26 +220,28 @@ def dlq_replay(
 @main.command()
 @FILES
 @OVERRIDES
-@click.option("--table", "tables", multiple=True, help="Only this table; may be given several times.")
+@click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
 def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...]) -> None:
-    """Build the indexes of a source's tables anew, beside the old ones, and swap them in one step.
+    """Rebuild the indexes of a source's tables beside the old ones, then switch the alias in one step.
 
-    The source, which must not run meanwhile, then goes on from the snapshot that was loaded.
+    Stop the source first; afterwards it continues from the snapshot that was loaded.
     """
     with report_errors():
         from connector.cli import reindex as reindexing
 
         settings = load_settings(files, overrides)
         if not isinstance(settings, SourceSettings):
-            raise ConfigError("reindex reads Iceberg tables: name the files of a source")
+            raise ConfigError("reindex reads Iceberg tables: give the configuration files of a source")
         reindexing.reindex(settings, tables=tables)
 
 
 @main.command()
-@click.option("--home", type=click.Path(path_type=Path), default=None, help="Folder of broker and tables.")
-@click.option("--fresh", is_flag=True, help="Begin anew: forget broker and tables of earlier runs.")
+@click.option(
+    "--home", type=click.Path(path_type=Path), default=None, help="Folder for the broker's data and the tables."
+)
+@click.option("--fresh", is_flag=True, help="Start over: delete the data of earlier runs.")
 def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
-    """Replay recorded Debezium events through a broker of its own into Iceberg tables, and show them."""
+    """Replay recorded Debezium events through a local broker into Iceberg tables, and print the tables."""
     with report_errors():
         from connector.demo import play
 
@@ -246,7 +252,7 @@ def load_sink_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> S
     """Read a sink's settings. ConfigError with every fault, or when they are those of a source."""
     settings = load_settings(files, overrides)
     if isinstance(settings, SourceSettings):
-        raise ConfigError("these are the files of a source; name those of a sink")
+        raise ConfigError("this is the configuration of a source; give the files of a sink")
     return settings
 
 

@@ -60,7 +60,7 @@ def _format_schemas_option(side: str) -> Option[bool]:
         kind=BOOLEAN,
         default=True,
         importance="low",
-        doc=f"Debezium Server's way to say the same of record {side}s; not given: found per message.",
+        doc=f"Debezium Server's name of the same option for record {side}s; not given: found per message.",
         shown="<found per message>",
     )
 
@@ -75,7 +75,7 @@ ADD_FIELDS = Option(
     kind=LIST,
     default=("op", "table", "source.ts_ns", "db", "ts_ms"),
     importance="medium",
-    doc="Fields of an envelope that become columns beside those of the row.",
+    doc="Envelope fields to add as columns to those of the row.",
     aliases=("transforms.unwrap.add.fields",),
     empty=True,
 )
@@ -84,7 +84,7 @@ ADD_FIELDS_PREFIX = Option(
     kind=TEXT,
     default="__",
     importance="low",
-    doc="Put before the names of those columns.",
+    doc="Prefix of the column names of add.fields.",
     aliases=("transforms.unwrap.add.fields.prefix",),
     empty=True,
 )
@@ -93,7 +93,7 @@ TEMPORAL_AS_TEXT = Option(
     kind=LIST,
     default=(),
     importance="low",
-    doc="Columns whose dates and times are stored as ISO text, which has 24:00:00, infinity and 44 BC; * for all.",
+    doc="Columns whose dates and times are stored as ISO 8601 text, to keep 24:00:00, infinity and BC; * for all.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,

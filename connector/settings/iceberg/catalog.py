@@ -47,14 +47,14 @@ def declare_options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions
             kind=TEXT,
             default=None,
             importance="high",
-            doc="Root of the warehouse: a local path or the URI of a store. Only a REST or own catalog can do without.",
+            doc="Warehouse root: a local path or object store URI. Optional for REST and custom catalogs only.",
         ),
         type=Option(
             name=f"{prefix}type",
             kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery"),
             default=None,
             importance="high",
-            doc="Kind of catalog: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",
+            doc="Catalog type: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",
             shown="<from uri, else jdbc on SQLite in the warehouse>",
         ),
         impl=Option(
@@ -62,14 +62,14 @@ def declare_options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions
             kind=TEXT,
             default=None,
             importance="low",
-            doc="Java class of a catalog, instead of type.",
+            doc="Java class of a custom catalog, instead of type.",
         ),
         uri=Option(
             name=f"{prefix}uri",
             kind=TEXT,
             default=None,
             importance="high",
-            doc="Where the catalog is: a JDBC, HTTP or thrift URI.",
+            doc="URI of the catalog: JDBC, HTTP or thrift.",
             shown="<jdbc:sqlite in the warehouse>",
             secret=True,
         ),
@@ -78,7 +78,7 @@ def declare_options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions
             kind=TEXT,
             default="org.apache.iceberg.io.ResolvingFileIO",
             importance="low",
-            doc="Java class that reads and writes files of the warehouse.",
+            doc="Java FileIO class for the warehouse's files.",
         ),
         name=Option(
             name=f"{prefix}catalog-name",
@@ -101,8 +101,8 @@ SINK_CATALOG = declare_options(
 )
 SOURCE_CATALOG = declare_options(
     "iceberg.catalog.",
-    namespace="Namespace of the table that holds the source's positions; dots nest.",
-    rest="Any other property of the Iceberg catalog. The sink's prefix, debezium.sink.iceberg., means the same.",
+    namespace="Namespace of the table with the source's offsets; dots nest.",
+    rest="Any other property of the Iceberg catalog. The sink's prefix debezium.sink.iceberg. also works.",
 )
 
 

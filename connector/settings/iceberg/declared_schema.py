@@ -114,14 +114,14 @@ COLUMNS: Option[tuple[DeclaredColumn, ...]] = Option(
     kind=ValueType("list", _parse_columns),
     default=(),
     importance="low",
-    doc="Columns of the table when it is made, such as: id long required, name string. For a sink with one table only.",
+    doc="Columns to create the table with, e.g. id long required, name string. Only for a sink with a single table.",
 )
 LOCATION: Option[str | None] = Option(
     name="table.location",
     kind=TEXT,
     default=None,
     importance="low",
-    doc="Where the table is put when it is made; otherwise the catalog decides. For a sink with one table only.",
+    doc="Location to create the table at; not set: the catalog decides. Only for a sink with a single table.",
 )
 OPTIONS: tuple[Option[object], ...] = (COLUMNS, LOCATION)
 

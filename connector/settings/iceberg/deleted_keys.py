@@ -15,14 +15,14 @@ TABLE = Option(
     kind=TEXT,
     default="_debezium_deleted_keys",
     importance="low",
-    doc="Table of keys that hard deletes removed, with their dates: what comes again must not bring them back.",
+    doc="Table of hard-deleted keys; prevents late events from re-creating deleted rows.",
 )
 RETENTION = Option(
     name="deleted.keys.retention.ms",
     kind=whole_number(0),
     default=7 * 24 * 3600 * 1000,
     importance="low",
-    doc="Milliseconds, up to a day more, that such keys are remembered; 0 remembers none and makes no table.",
+    doc="How long (ms, up to a day more) deleted keys are kept; 0 keeps none and creates no table.",
 )
 OPTIONS: tuple[Option[object], ...] = (TABLE, RETENTION)
 

@@ -31,21 +31,21 @@ MODE = Option(
     kind=ValueType("string", _parse_mode),
     default="record_key",
     importance="medium",
-    doc="Where a row's key comes from: record_key, record_value (the columns of primary.key.fields), or none (append).",
+    doc="Source of the row's key: record_key, record_value (columns of primary.key.fields), or none (append).",
 )
 FIELDS = Option(
     name="primary.key.fields",
     kind=LIST,
     default=(),
     importance="medium",
-    doc="Key columns: fields of the record key, or of the value; dotted within structs. Win over identifier fields.",
+    doc="Key columns: fields of the record key or value, dotted within structs. They override identifier fields.",
 )
 ID_COLUMNS = Option(
     name="iceberg.tables.default-id-columns",
     kind=LIST,
     default=(),
     importance="medium",
-    doc="Key columns of tables, read from the value: primary.key.mode=record_value with these primary.key.fields.",
+    doc="Key columns, read from the value; short for primary.key.mode=record_value with these primary.key.fields.",
 )
 OPTIONS: tuple[Option[object], ...] = (MODE, FIELDS, ID_COLUMNS)
 

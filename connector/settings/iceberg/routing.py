@@ -19,28 +19,28 @@ TABLES = Option(
     kind=LIST,
     default=(),
     importance="high",
-    doc="Tables by full name that every event goes to, or, with route-field, those whose route-regex fits.",
+    doc="Full names of the tables that every event goes to; with route-field, only to those whose route-regex matches.",
 )
 DYNAMIC = Option(
     name="iceberg.tables.dynamic-enabled",
     kind=BOOLEAN,
     default=False,
     importance="high",
-    doc="Events go to the table that their route-field names (namespace.table, in lower case).",
+    doc="Write each event to the table named by its route-field (namespace.table, in lower case).",
 )
 ROUTE_FIELD = Option(
     name="iceberg.tables.route-field",
     kind=TEXT,
     default=None,
     importance="high",
-    doc="Field that decides on an event's table, dotted when nested (region, source.table, after.region).",
+    doc="Field that selects an event's table; dotted if nested (region, source.table, after.region).",
 )
 NAME_FORMAT = Option(
     name="collection.name.format",
     kind=TEXT,
     default=None,
     importance="medium",
-    doc="Table by template: ${topic}, ${source.table} or any field; dots outside of the braces part off the namespace.",
+    doc="Template of the table name: ${topic}, ${source.table} or any field; dots outside braces split namespaces.",
     aliases=("table.name.format",),
     literal=True,
 )
@@ -49,7 +49,7 @@ AUTO_CREATE = Option(
     kind=BOOLEAN,
     default=True,
     importance="medium",
-    doc="Make tables that do not exist; false sends their events to the dead letters.",
+    doc="Create missing tables; false sends their events to the dead letter topic.",
     shown="<true; false in a file of Iceberg Kafka Connect>",
 )
 CASE_INSENSITIVE = Option(
@@ -57,14 +57,14 @@ CASE_INSENSITIVE = Option(
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Match fields of events to columns whatever their case (at the top level).",
+    doc="Match event fields to columns ignoring case (top level only).",
 )
 FORCE_OPTIONAL = Option(
     name="iceberg.tables.schema-force-optional",
     kind=BOOLEAN,
     default=True,
     importance="low",
-    doc="Make columns optional whatever the event's schema says; key columns stay required.",
+    doc="Create all columns as optional, whatever the event's schema says; key columns stay required.",
     shown="<not preserve-required-property>",
 )
 ROUTE_REGEX = Prefix(

@@ -45,21 +45,21 @@ TABLE_PREFIX = Option(
     kind=TEXT,
     default="",
     importance="medium",
-    doc="Put before the name of every table; the rest is the topic's name with _ for each dot.",
+    doc="Prefix of every table name; the rest is the topic name with _ for each dot.",
 )
 DESTINATION_REGEXP = Option(
     name="debezium.sink.iceberg.destination-regexp",
     kind=PATTERN,
     default=None,
     importance="medium",
-    doc="Every match of this in a topic's name is replaced before the table is named; merges topics into one table.",
+    doc="Matches in the topic name are replaced before the table is named; can map several topics to one table.",
 )
 DESTINATION_REPLACE = Option(
     name="debezium.sink.iceberg.destination-regexp-replace",
     kind=TEXT,
     default="",
     importance="medium",
-    doc="What a match of destination-regexp is replaced by; $1 is its first group.",
+    doc="Replacement for matches of destination-regexp; $1 is the first group.",
     literal=True,
 )
 UPPERCASE = Option(
@@ -67,21 +67,21 @@ UPPERCASE = Option(
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Make table names upper case.",
+    doc="Convert table names to upper case.",
 )
 LOWERCASE = Option(
     name="debezium.sink.iceberg.destination-lowercase-table-names",
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Make table names lower case.",
+    doc="Convert table names to lower case.",
 )
 UPSERT = Option(
     name="debezium.sink.iceberg.upsert",
     kind=BOOLEAN,
     default=True,
     importance="high",
-    doc="Keep one row per key; false appends one row per event. Tables without key are always appended to.",
+    doc="Keep one row per key; false appends one row per event. Tables without a key are always appended to.",
 )
 KEEP_DELETES = Option(
     name="debezium.sink.iceberg.upsert-keep-deletes",
@@ -100,103 +100,103 @@ TRUNCATE = Option(
     kind=BOOLEAN,
     default=False,
     importance="medium",
-    doc="Delete a source's rows when it was truncated (hard deletes only); false ignores truncates and says so.",
+    doc="Delete the rows of a truncated source table (hard deletes only); false ignores truncates with a warning.",
 )
 DEDUP_COLUMN = Option(
     name="debezium.sink.iceberg.upsert-dedup-column",
     kind=TEXT,
     default="__source_ts_ns",
     importance="low",
-    doc="Number column by which a change that comes again is told from a later one: a time of Debezium's, or a place.",
+    doc="Numeric column that orders changes of a key, so that a replayed one loses: a timestamp or log position.",
 )
 OP_FIELD = Option(
     name="debezium.sink.iceberg.upsert-op-field",
     kind=TEXT,
     default="__op",
     importance="low",
-    doc="Field with the operation of events that are no envelopes: c, insert, u, delete ... in any case, else dead.",
+    doc="Operation field of events without envelope: c, insert, u, delete ... in any case; others are dead letters.",
 )
 IDENTIFIER_FIELDS = Option(
     name="debezium.sink.iceberg.create-identifier-fields",
     kind=BOOLEAN,
     default=True,
     importance="medium",
-    doc="Make tables with the record key's columns as identifier fields; without, they are appended to.",
+    doc="Create tables with the record key's columns as identifier fields; tables without any are appended to.",
 )
 FIELD_ADDITION = Option(
     name="debezium.sink.iceberg.allow-field-addition",
     kind=BOOLEAN,
     default=True,
     importance="medium",
-    doc="Add columns that events bring and widen types; false leaves the schema as it is.",
+    doc="Add new columns and widen types as events need it; false leaves the schema as it is.",
 )
 PRESERVE_REQUIRED = Option(
     name="debezium.sink.iceberg.preserve-required-property",
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Make a column required when the event's schema says so; otherwise only key columns are.",
+    doc="Create columns as required if the event's schema says so; otherwise only key columns are.",
 )
 WRITE_FORMAT = Option(
     name="debezium.sink.iceberg.write.format.default",
     kind=one_of(*file_formats.FORMATS),
     default="parquet",
     importance="low",
-    doc="Format of data files of tables that are made: parquet or avro; orc is not written. Deletes are parquet.",
+    doc="Data file format of new tables: parquet or avro (orc is not supported). Delete files are Parquet.",
 )
 FORMAT_VERSION = Option(
     name="debezium.sink.iceberg.format-version",
     kind=whole_number(2, 3),
     default=2,
     importance="medium",
-    doc="Iceberg format version of tables that are made: 2 or 3.",
+    doc="Iceberg format version of new tables: 2 or 3.",
 )
 PARTITION_BY = Option(
     name="debezium.sink.iceberg.partition-by",
     kind=PARTITION_TERMS,
     default=(),
     importance="medium",
-    doc="Partition of tables that are made: columns, year|month|day|hour(c), bucket(c, N), truncate(c, N).",
+    doc="Partition spec of new tables: columns, year|month|day|hour(c), bucket(c, N), truncate(c, N).",
 )
 SORT_BY = Option(
     name="debezium.sink.iceberg.sort-by",
     kind=SORT_TERMS,
     default=(),
     importance="low",
-    doc="Order of rows in files of tables that are made: terms as in partition-by, then asc|desc, nulls first|last.",
+    doc="Sort order of new tables: terms as in partition-by, each with asc|desc and nulls first|last.",
 )
 SORT_BY_TABLE = Prefix(
     name="debezium.sink.iceberg.sort-by.",
     target="sort-by of one table",
     importance="low",
-    doc="The sort-by of one table, by its name or its topic.",
+    doc="sort-by of one table; the rest of the key is its topic or table name.",
 )
 PARTITION_BY_TABLE = Prefix(
     name="debezium.sink.iceberg.partition-by.",
     target="partition-by of one table",
     importance="medium",
-    doc="The same for one table only; the rest of the key is the topic or the table's name.",
+    doc="partition-by of one table; the rest of the key is its topic or table name.",
 )
 EXCLUDED_COLUMNS = Option(
     name="debezium.sink.iceberg.excluded-columns",
     kind=LIST,
     default=(),
     importance="low",
-    doc="Columns that are left out of tables, comma separated.",
+    doc="Columns to omit from tables, comma separated.",
 )
 OFFSETS_TABLE = Option(
     name="debezium.source.offset.storage.iceberg.table-name",
     kind=TEXT,
     default="_debezium_offset_storage",
     importance="low",
-    doc="Table that holds the committed Kafka offsets, beside those in every snapshot's summary.",
+    doc="Table for committed Kafka offsets, in addition to those in every snapshot summary.",
 )
 HISTORY_TABLE = Option(
     name="debezium.source.schema.history.internal.iceberg.table-name",
     kind=TEXT,
     default=None,
     importance="low",
-    doc="Table that gets a row for every schema that a table was made with or evolved to; not given: none is kept.",
+    doc="Table that gets one row per schema that a table was created with or evolved to; not set: none.",
     aliases=("debezium.source.database.history.iceberg.table-name",),
 )
 NESTED_AS_VARIANT = Option(
@@ -204,14 +204,14 @@ NESTED_AS_VARIANT = Option(
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Make new columns of nested values, and of JSON texts by schema, variant; new tables get format version 3.",
+    doc="Create columns for nested values and io.debezium.data.Json as variant; new tables get format version 3.",
 )
 TABLE_MAPPER = Option(
     name="debezium.sink.iceberg.table-mapper",
     kind=one_of("default-mapper"),
     default="default-mapper",
     importance="low",
-    doc="How topics become table names; there is no other mapper than the default one.",
+    doc="Table mapper; only the default one is supported.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     TABLE_PREFIX,
@@ -262,13 +262,13 @@ CREATE_PROPS = Prefix(
     name="iceberg.tables.auto-create-props.",
     target="properties of new tables",
     importance="medium",
-    doc="Any table property of tables that are made.",
+    doc="Any table property of new tables.",
 )
 WRITE_PROPS = Prefix(
     name="iceberg.tables.write-props.",
     target="properties of files",
     importance="low",
-    doc="Any write property (write.parquet.compression-codec ...), over that of the table.",
+    doc="Any write property (write.parquet.compression-codec ...), overriding the table's.",
 )
 PREFIXES = (PARTITION_BY_TABLE, SORT_BY_TABLE, routes.ROUTE_REGEX, CREATE_PROPS, WRITE_PROPS)
 

@@ -24,21 +24,21 @@ MODE = Option(
     kind=one_of("equality-delete", "position-delete", "copy-on-write", "append"),
     default="equality-delete",
     importance="high",
-    doc="How changes replace rows: equality-delete, position-delete (v3: deletion vectors), copy-on-write; or append.",
+    doc="How rows are replaced: equality-delete, position-delete (v3: deletion vectors), copy-on-write; or append.",
 )
 BRANCH = Option(
     name="iceberg.tables.default-commit-branch",
     kind=TEXT,
     default=MAIN_BRANCH,
     importance="medium",
-    doc="Branch that commits go to; a table that has rows must have it, a new one gets it with its first commit.",
+    doc="Branch to commit to. A table that has rows must have it; a new table gets it with the first commit.",
 )
 SCD_TYPE = Option(
     name="debezium.sink.iceberg.scd-type",
     kind=one_of("1", "2"),
     default="1",
     importance="medium",
-    doc="1: a key has its last row; 2: every version of it, with valid_from, valid_to and is_current.",
+    doc="1: keep the latest row per key; 2: keep every version, with valid_from, valid_to and is_current.",
 )
 OPTIONS: tuple[Option[object], ...] = (MODE, SCD_TYPE, BRANCH)
 MODE_SUFFIX, SCD_TYPE_SUFFIX, BRANCH_SUFFIX = ".write-mode", ".scd-type", ".commit-branch"

@@ -34,49 +34,49 @@ INTERVAL = Option(
     kind=whole_number(0, 2**31 - 1),
     default=1000,
     importance="high",
-    doc="Milliseconds from the start of one batch to the next; every batch with events is one commit per table.",
+    doc="Milliseconds from the start of one batch to the next; each batch with events makes one commit per table.",
 )
 MAX_EVENTS = Option(
     name="debezium.sink.batch.max-events",
     kind=whole_number(1),
     default=1_000_000,
     importance="medium",
-    doc="Most events of one batch.",
+    doc="Maximum number of events per batch.",
 )
 MAX_BYTES = Option(
     name="debezium.sink.batch.max-bytes",
     kind=whole_number(1),
     default=1024**3,
     importance="low",
-    doc="About the most bytes of keys and values in a batch: how many events fit is guessed from a few of them.",
+    doc="Approximate maximum bytes of keys and values per batch, estimated from a sample of events.",
 )
 WAIT = Option(
     name="debezium.sink.batch.batch-size-wait",
     kind=ValueType("string", _parse_strategy),
     default="NoBatchSizeWait",
     importance="medium",
-    doc="When a batch begins: NoBatchSizeWait every interval-ms, MaxBatchSizeWait once max.batch.size events wait.",
+    doc="Start a batch every interval-ms (NoBatchSizeWait) or once max.batch.size events wait (MaxBatchSizeWait).",
 )
 MAX_BATCH_SIZE = Option(
     name="debezium.source.max.batch.size",
     kind=whole_number(1),
     default=2048,
     importance="low",
-    doc="Events that MaxBatchSizeWait waits for; a batch may have more, up to max-events.",
+    doc="Number of pending events that MaxBatchSizeWait waits for; a batch may have more, up to max-events.",
 )
 MAX_WAIT = Option(
     name="debezium.sink.batch.batch-size-wait.max-wait-ms",
     kind=whole_number(1),
     default=300_000,
     importance="low",
-    doc="Longest wait of MaxBatchSizeWait, in milliseconds.",
+    doc="Maximum wait of MaxBatchSizeWait (ms).",
 )
 WAIT_INTERVAL = Option(
     name="debezium.sink.batch.batch-size-wait.wait-interval-ms",
     kind=whole_number(1),
     default=10_000,
     importance="low",
-    doc="How often MaxBatchSizeWait looks, in milliseconds.",
+    doc="How often MaxBatchSizeWait checks for pending events (ms).",
 )
 OPTIONS: tuple[Option[object], ...] = (INTERVAL, MAX_EVENTS, MAX_BYTES, WAIT, MAX_BATCH_SIZE, MAX_WAIT, WAIT_INTERVAL)
 

@@ -18,14 +18,14 @@ TOLERANCE = Option(
     kind=one_of("all", "none"),
     default="all",
     importance="high",
-    doc="all sends a record that cannot be read to the dead letter topic and goes on, none stops at the first.",
+    doc="all: send records that cannot be processed to the dead letter topic and continue; none: stop at the first.",
 )
 TOPIC = Option(
     name="errors.deadletterqueue.topic.name",
     kind=TOPIC_NAME,
     default=None,
     importance="medium",
-    doc="Topic for records that cannot be read: their bytes and headers as they were, the reason in headers.",
+    doc="Dead letter topic: original key, value and headers, with the reason in added headers.",
     shown="<name>-dead-letters",
 )
 REPLICATION_FACTOR = Option(
@@ -33,35 +33,35 @@ REPLICATION_FACTOR = Option(
     kind=whole_number(-1, 32767),
     default=-1,
     importance="low",
-    doc="Replication factor of the dead letter topic when it has to be made; -1 is the broker's default.",
+    doc="Replication factor for creating the dead letter topic; -1 is the broker's default.",
 )
 LIMIT_RATIO = Option(
     name="errors.deadletterqueue.limit.ratio",
     kind=RATIO,
     default=0.1,
     importance="medium",
-    doc="Stop when more than this part of a batch is dead, once more than 100 of its records are.",
+    doc="Stop when more than this fraction of a batch (and more than 100 records) would become dead letters.",
 )
 LIMIT_TOTAL = Option(
     name="errors.deadletterqueue.limit.total",
     kind=whole_number(0),
     default=10_000,
     importance="medium",
-    doc="Stop when a run has sent more records than this to the dead letter topic.",
+    doc="Stop when one run has written more dead letters than this.",
 )
 RETRY_TIMEOUT = Option(
     name="errors.retry.timeout",
     kind=whole_number(-1),
     default=120_000,
     importance="medium",
-    doc="Milliseconds to try again while a broker or catalog is away, before a clear stop; 0 never, -1 for ever.",
+    doc="How long (ms) to retry while a broker or catalog is unavailable before stopping; 0: no retry, -1: forever.",
 )
 RETRY_DELAY_MAX = Option(
     name="errors.retry.delay.max.ms",
     kind=whole_number(1),
     default=10_000,
     importance="low",
-    doc="Longest wait between two tries, in milliseconds.",
+    doc="Maximum delay between two retries (ms).",
 )
 OPTIONS: tuple[Option[object], ...] = (
     TOLERANCE,

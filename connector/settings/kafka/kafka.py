@@ -30,7 +30,7 @@ GROUP_ID = Option(
     kind=TEXT,
     default=None,
     importance="medium",
-    doc="Consumer group whose offsets follow the commits, for lag tools; where to go on is read from Iceberg alone.",
+    doc="Consumer group that committed offsets are copied to, for lag tools; the sink itself resumes from Iceberg.",
     shown="connect-<name>",
     aliases=("consumer.override.group.id",),
 )
@@ -39,14 +39,14 @@ AUTO_OFFSET_RESET = Option(
     kind=one_of("earliest", "latest", any_case=True),
     default="earliest",
     importance="medium",
-    doc="Where a first start begins, and a topic that topics names since; what appears later is read from its start.",
+    doc="Where to begin on the first start, and in topics added to topics later; new topics of a regex: earliest.",
 )
 CONSUMER_SERVERS = Option(
     name="consumer.override.bootstrap.servers",
     kind=SERVERS,
     default="",
     importance="low",
-    doc="Brokers to read from, where they are not those of bootstrap.servers.",
+    doc="Brokers to read from, if different from bootstrap.servers.",
     shown="<bootstrap.servers>",
 )
 SECURITY_PROTOCOL = Option(
@@ -54,39 +54,39 @@ SECURITY_PROTOCOL = Option(
     kind=one_of(*security.PROTOCOLS, any_case=True),
     default="PLAINTEXT",
     importance="medium",
-    doc="How to talk to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; for all clients.",
+    doc="Security protocol of all clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
 )
 SECURITY = (
     Prefix(
         name="sasl.",
         target="Kafka clients",
         importance="medium",
-        doc="How all clients authenticate, by Java's names: sasl.mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512) ...",
+        doc="SASL settings of all clients, as in Java: sasl.mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512) ...",
     ),
     Prefix(
         name="ssl.",
         target="Kafka clients",
         importance="medium",
-        doc="Certificates of all clients, by Java's names; stores have to be PEM: ssl.truststore.type=PEM ...",
+        doc="TLS settings of all clients, as in Java; stores must be PEM (ssl.truststore.type=PEM).",
     ),
 )
 CONSUMER = Prefix(
     name="consumer.override.",
     target="Kafka consumer",
     importance="medium",
-    doc="Java consumer's settings; tasks that fetch heed security, isolation.level and max.partition.fetch.bytes.",
+    doc="Consumer settings; fetch tasks use the security ones, isolation.level and max.partition.fetch.bytes.",
 )
 PRODUCER = Prefix(
     name="producer.override.",
     target="Kafka producer",
     importance="low",
-    doc="Any setting of the Java producer, for the writer of dead letters only.",
+    doc="Any setting of the producer that writes dead letters.",
 )
 ADMIN_OVERRIDE = Prefix(
     name="admin.override.",
     target="Kafka admin client",
     importance="low",
-    doc="Any setting of the Java admin client, for looking up and making topics only.",
+    doc="Any setting of the admin client, which looks up and creates topics.",
 )
 ADMIN = Prefix(name="admin.", target="Kafka admin client", importance="low", doc="The same as admin.override.*.")
 

@@ -25,14 +25,14 @@ TOPICS_REGEX = Option(
     kind=PATTERN,
     default=None,
     importance="high",
-    doc="Regular expression that a topic's whole name has to match to be read; instead of topics.",
+    doc="Regular expression for topics to read, matched against the whole name; instead of topics.",
 )
 TOPIC_PREFIX = Option(
     name="debezium.source.topic.prefix",
     kind=TOPIC_NAME,
     default=None,
     importance="high",
-    doc="Debezium's topic prefix: without topics and topics.regex all its table topics are read, its side topics not.",
+    doc="Debezium's topic prefix. Without topics and topics.regex, all table topics under it are read.",
     aliases=("debezium.source.database.server.name", "database.server.name"),
 )
 TOPIC_DELIMITER = Option(
@@ -40,7 +40,7 @@ TOPIC_DELIMITER = Option(
     kind=value_types.TOPIC_DELIMITER,
     default=".",
     importance="low",
-    doc="What Debezium puts between the parts of a topic's name.",
+    doc="Delimiter between the parts of Debezium's topic names.",
 )
 TOPIC_TRANSACTION = Option(
     name="debezium.source.topic.transaction",

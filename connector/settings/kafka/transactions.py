@@ -13,14 +13,14 @@ TOPIC = Option(
     kind=TOPIC_NAME,
     default=None,
     importance="low",
-    doc="Debezium's transaction topic (provide.transaction.metadata): commits then hold whole transactions only.",
+    doc="Debezium's transaction topic (provide.transaction.metadata). If set, commits hold whole transactions only.",
 )
 WAIT = Option(
     name="transaction.wait.ms",
     kind=whole_number(0),
     default=60_000,
     importance="low",
-    doc="Milliseconds that the rest of a transaction is waited for, before what there is of it is let through.",
+    doc="How long to wait (ms) for the rest of a transaction before committing it incomplete.",
 )
 OPTIONS: tuple[Option[object], ...] = (TOPIC, WAIT)
 

@@ -39,7 +39,7 @@ NAME_FORMAT = Option(
     kind=ValueType("string", _parse_name_format),
     default="${topic}",
     importance="medium",
-    doc="Names of indexes: ${topic}-${timestamp} makes an index for each day. For events that are only added.",
+    doc="Index names: ${topic}-${timestamp} makes one index per day. For append-only events.",
     literal=True,
 )
 TIMESTAMP_FORMAT = Option(
@@ -47,21 +47,21 @@ TIMESTAMP_FORMAT = Option(
     kind=ValueType("string", _parse_timestamp_format),
     default="yyyyMMdd",
     importance="low",
-    doc="What ${timestamp} is in topic.format, in UTC: yyyy, MM, dd, HH, with '.', '_' or '-' between.",
+    doc="Format of ${timestamp} in topic.format, in UTC: yyyy, MM, dd, HH, separated by '.', '_' or '-'.",
 )
 TIMESTAMP_FIELDS = Option(
     name="message.timestamp.keys",
     kind=LIST,
     default=(),
     importance="low",
-    doc="Fields that ${timestamp} is taken from, the first that has a value; none: the change's time at its source.",
+    doc="Fields to take ${timestamp} from; the first with a value counts; none: the change's time at its source.",
 )
 STREAMS = Option(
     name="data.stream.enabled",
     kind=BOOLEAN,
     default=False,
     importance="medium",
-    doc="Add events to data streams, one for each topic. For events that are only added.",
+    doc="Write events to data streams, one per topic. For append-only events.",
 )
 STREAM_PREFIX = Option(
     name="data.stream.prefix",
@@ -75,7 +75,7 @@ STREAM_FIELD = Option(
     kind=TEXT,
     default="@timestamp",
     importance="low",
-    doc="Field that @timestamp is taken from; @timestamp: where events have none, the change's time at its source.",
+    doc="Field to take @timestamp from; with @timestamp, events without it get the change's time at its source.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     NAME_FORMAT,

@@ -66,7 +66,7 @@ PASSWORD = Option(
     kind=TEXT,
     default=None,
     importance="medium",
-    doc="The user's password; better ${env:NAME} or ${file:/path:key} than the word itself.",
+    doc="The user's password; prefer ${env:NAME} or ${file:/path:key} to plain text.",
     secret=True,
 )
 CA = Option(
@@ -74,7 +74,7 @@ CA = Option(
     kind=TEXT,
     default=None,
     importance="medium",
-    doc="PEM file of the authorities that the nodes' certificates are checked against; not given: the system's.",
+    doc="PEM file of the CAs that the nodes' certificates are checked against; not set: the system's.",
 )
 CERTIFICATE = Option(
     name="connection.ssl.certificate.location",
@@ -88,7 +88,7 @@ KEY = Option(
     kind=TEXT,
     default=None,
     importance="low",
-    doc="PEM file of the key of the client's certificate, where it is not in the same file.",
+    doc="PEM file with the key of the client's certificate, if it is not in the same file.",
 )
 TRUST_ALL = Option(
     name="trust.all.certificates",
@@ -112,7 +112,7 @@ SECRET_KEY = Option(
     kind=TEXT,
     default=None,
     importance="low",
-    doc="Its secret; better ${env:NAME} or ${file:/path:key} than the word itself.",
+    doc="Secret of the access key; prefer ${env:NAME} or ${file:/path:key} to plain text.",
     secret=True,
 )
 SESSION_TOKEN = Option(
@@ -135,56 +135,56 @@ READ_TIMEOUT = Option(
     kind=whole_number(1, 2**31 - 1),
     default=60_000,
     importance="low",
-    doc="Milliseconds to wait for an answer, a bulk request's included.",
+    doc="Response timeout in milliseconds, also for bulk requests.",
 )
 COMPRESSION = Option(
     name="connection.compression",
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Send requests gzipped: pays on a slow network, costs on a fast one.",
+    doc="Compress requests with gzip: worthwhile on a slow network only.",
 )
 BATCH_SIZE = Option(
     name="batch.size",
     kind=whole_number(1, 1_000_000),
     default=2_000,
     importance="medium",
-    doc="Documents of a bulk request, at most.",
+    doc="Maximum documents per bulk request.",
 )
 BULK_BYTES = Option(
     name="bulk.size.bytes",
     kind=whole_number(1, 2**31 - 1),
     default=5 * 1024**2,
     importance="medium",
-    doc="Bytes of a bulk request, at most; a larger document goes alone.",
+    doc="Maximum bytes per bulk request; a larger document is sent alone.",
 )
 IN_FLIGHT = Option(
     name="max.in.flight.requests",
     kind=whole_number(1, 1_000),
     default=3,
     importance="medium",
-    doc="Bulk requests that a task has under way at once.",
+    doc="Maximum concurrent bulk requests per task.",
 )
 RETRIES = Option(
     name="max.retries",
     kind=whole_number(0, 1_000_000),
     default=8,
     importance="low",
-    doc="Times that a task sends documents again which a busy node refused; then the batch is tried again as a whole.",
+    doc="Retries of documents that a busy node rejected; after that the whole batch is retried.",
 )
 BACKOFF = Option(
     name="retry.backoff.ms",
     kind=whole_number(1, 2**31 - 1),
     default=100,
     importance="low",
-    doc="Milliseconds before the first of them; each wait is up to twice the one before.",
+    doc="Delay before the first retry (ms); each further delay is up to twice as long.",
 )
 KEY_IGNORE = Option(
     name="key.ignore",
     kind=BOOLEAN,
     default=False,
     importance="high",
-    doc="Take no notice of record keys: every event is a document of its own.",
+    doc="Ignore record keys: every event becomes its own document.",
 )
 TOPIC_KEY_IGNORE = Option(
     name="topic.key.ignore", kind=LIST, default=(), importance="low", doc="Topics for which key.ignore is true."
@@ -194,7 +194,7 @@ SCHEMA_IGNORE = Option(
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Make no mapping: OpenSearch guesses types (dynamic mapping), or an index template of yours tells them.",
+    doc="Create no mapping: leave it to dynamic mapping or to your index template.",
 )
 TOPIC_SCHEMA_IGNORE = Option(
     name="topic.schema.ignore", kind=LIST, default=(), importance="low", doc="Topics for which schema.ignore is true."
@@ -211,28 +211,28 @@ NULL_VALUES = Option(
     kind=one_of("ignore", "delete", "fail"),
     default="delete",
     importance="medium",
-    doc="A record without value (a tombstone): delete its document, ignore it, or fail.",
+    doc="What a tombstone does: delete its document, ignore it, or fail.",
 )
 MALFORMED = Option(
     name="behavior.on.malformed.documents",
     kind=one_of("report", "ignore", "warn", "fail"),
     default="report",
     importance="medium",
-    doc="A document that the index refuses: report sends its record to the dead letters, ignore and warn drop it.",
+    doc="If the index rejects a document: report makes its record a dead letter; ignore and warn drop it.",
 )
 CONFLICT = Option(
     name="behavior.on.version.conflict",
     kind=one_of("ignore", "warn", "fail"),
     default="ignore",
     importance="low",
-    doc="A change that is older than the document in the index: left out in any case; warn says so, fail stops.",
+    doc="If a change is older than the indexed document it is dropped; warn also logs it, fail stops instead.",
 )
 INDEX_MAP = Option(
     name="topic.to.existing.resource.mapping",
     kind=ValueType("list", _parse_pairs),
     default=(),
     importance="medium",
-    doc="Indexes or aliases that are there already, as topic:index pairs; others are named after their topic.",
+    doc="Existing indexes or aliases, as topic:index pairs; other indexes are named after their topic.",
     aliases=("topic.index.map",),
 )
 GC_DELETES = Option(
@@ -240,7 +240,7 @@ GC_DELETES = Option(
     kind=TEXT,
     default="1h",
     importance="low",
-    doc="How long an index that is made remembers the versions of deleted documents, so that no older change returns.",
+    doc="How long new indexes keep versions of deleted documents, so that an older change cannot re-create them.",
 )
 METADATA = Option(
     name="iceberg.metadata.fields",

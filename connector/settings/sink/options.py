@@ -23,7 +23,7 @@ NAME = Option(
     kind=TOPIC_NAME,
     default="icebridge",
     importance="high",
-    doc="Name of this sink; it stands in every commit, so keep it. Two sinks on the same tables need two names.",
+    doc="Name of this sink, stored in every commit: do not change it. Two sinks on the same tables need two names.",
 )
 SINK_TYPE = Option(
     name="debezium.sink.type",
@@ -36,7 +36,7 @@ SPARK_PREFIX = Prefix(
     name="spark.",
     target="Spark",
     importance="low",
-    doc="Any setting of Spark, handed on under its full name.",
+    doc="Any Spark setting, passed on unchanged.",
 )
 
 

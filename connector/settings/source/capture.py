@@ -21,35 +21,35 @@ TABLES = Option(
     kind=PATTERNS,
     default=(),
     importance="high",
-    doc="Tables to read: regular expressions, comma separated, for the whole name <namespace>.<table>; not given: all.",
+    doc="Tables to capture: regular expressions, comma separated, for whole names <namespace>.<table>; not set: all.",
 )
 EXCLUDED_TABLES = Option(
     name="table.exclude.list",
     kind=PATTERNS,
     default=(),
     importance="medium",
-    doc="Tables not to read, in the same way; not together with table.include.list.",
+    doc="Tables not to capture, in the same way; not together with table.include.list.",
 )
 COLUMNS = Option(
     name="column.include.list",
     kind=PATTERNS,
     default=(),
     importance="medium",
-    doc="Columns that events hold: regular expressions for <namespace>.<table>.<column>; keys are whole in any case.",
+    doc="Columns to include in events: regular expressions for <namespace>.<table>.<column>; keys are always complete.",
 )
 EXCLUDED_COLUMNS = Option(
     name="column.exclude.list",
     kind=PATTERNS,
     default=(),
     importance="medium",
-    doc="Columns that events do not hold, in the same way; not together with column.include.list.",
+    doc="Columns to exclude from events, in the same way; not together with column.include.list.",
 )
 KEYS = Option(
     name="message.key.columns",
     kind=KEY_COLUMNS,
     default=(),
     importance="high",
-    doc="Columns of the record key in place of the identifier fields: <namespace>.<table>:<column>,<column>;...",
+    doc="Record key columns, instead of the identifier fields: <namespace>.<table>:<column>,<column>;...",
 )
 SNAPSHOT_MODE = Option(
     name="snapshot.mode",
@@ -64,35 +64,35 @@ POLL_INTERVAL = Option(
     kind=whole_number(1, 2**31 - 1),
     default=1000,
     importance="medium",
-    doc="Milliseconds between two looks for new snapshots.",
+    doc="Milliseconds between two polls for new snapshots.",
 )
 MAX_BATCH_SIZE = Option(
     name="max.batch.size",
     kind=whole_number(1),
     default=1_000_000,
     importance="medium",
-    doc="Most rows in flight: of one part of a full read, after which the position is stored; at least one file.",
+    doc="Approximate rows per part of the initial snapshot, after which the offset is stored; at least one file.",
 )
 BRANCH = Option(
     name="iceberg.branch",
     kind=TEXT,
     default="main",
     importance="medium",
-    doc="Branch of the tables that is read.",
+    doc="Branch of the tables to read.",
 )
 SKIP_OWN = Option(
     name="iceberg.skip.own.commits",
     kind=BOOLEAN,
     default=False,
     importance="medium",
-    doc="Pass over snapshots that a sink of this program made, so that two bridges do not loop.",
+    doc="Skip snapshots committed by an icebridge sink, so that two bridges do not loop.",
 )
 OFFSETS_TABLE = Option(
     name="offset.storage.iceberg.table-name",
     kind=TEXT,
     default="_debezium_offset_storage",
     importance="low",
-    doc="Table that holds the positions, one row per table that is read.",
+    doc="Table for the stored offsets, one row per captured table.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     TABLES,

@@ -40,7 +40,7 @@ TOPIC_PREFIX = Option(
     kind=TOPIC_NAME,
     default="",
     importance="high",
-    doc="First part of every topic's name, and the source's name in its events: keep it. Required.",
+    doc="First part of every topic name, and the source's name in events: do not change it. Required.",
     aliases=("database.server.name",),
 )
 TOPIC_DELIMITER = Option(
@@ -48,7 +48,7 @@ TOPIC_DELIMITER = Option(
     kind=value_types.TOPIC_DELIMITER,
     default=".",
     importance="low",
-    doc="What stands between the parts of a topic's name: <topic.prefix>.<namespace>.<table>.",
+    doc="Delimiter between the parts of a topic name: <topic.prefix>.<namespace>.<table>.",
 )
 TOPIC_TRANSACTION = Option(
     name="topic.transaction",
@@ -71,21 +71,21 @@ DECIMALS = Option(
     kind=one_of("precise", "double", "string"),
     default="precise",
     importance="medium",
-    doc="How decimals are written: precise (Connect's Decimal), double, or string.",
+    doc="How decimals are represented: precise (Connect's Decimal), double, or string.",
 )
 TIMES = Option(
     name="time.precision.mode",
     kind=one_of("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
     default="adaptive",
     importance="medium",
-    doc="How dates and times are written; adaptive keeps a column's own precision, connect is in milliseconds.",
+    doc="How dates and times are represented: adaptive keeps the column's precision, connect uses milliseconds.",
 )
 BINARIES = Option(
     name="binary.handling.mode",
     kind=one_of("bytes", "base64", "base64-url-safe", "hex"),
     default="bytes",
     importance="low",
-    doc="How binary columns are written: bytes, or a text of them.",
+    doc="How binary columns are represented: bytes, or encoded as text.",
 )
 SCHEMA_NAMES = Option(
     name="schema.name.adjustment.mode",
@@ -100,69 +100,69 @@ FIELD_NAMES = Option(
     kind=one_of("none", "avro", "avro_unicode"),
     default="none",
     importance="low",
-    doc="Names of columns in events, in the same way.",
+    doc="The same for column names in events.",
 )
 TOMBSTONES = Option(
     name="tombstones.on.delete",
     kind=BOOLEAN,
     default=True,
     importance="medium",
-    doc="Send a record without value after every delete, so that compaction forgets the key.",
+    doc="Send a tombstone after every delete event, so that log compaction can remove the key.",
 )
 SKIPPED_OPERATIONS = Option(
     name="skipped.operations",
     kind=ValueType("list", _parse_operations),
     default=("t",),
     importance="low",
-    doc="Operations of which no event is sent: c, u, d, t, or none.",
+    doc="Operations to skip: c, u, d, t, or none.",
 )
 TRANSACTIONS = Option(
     name="provide.transaction.metadata",
     kind=BOOLEAN,
     default=False,
     importance="medium",
-    doc="Send BEGIN and END of every snapshot to the transaction topic, and number its events. Sorts every snapshot.",
+    doc="Send BEGIN and END of every snapshot to the transaction topic and number its events (sorts each snapshot).",
 )
 HEARTBEAT = Option(
     name="heartbeat.interval.ms",
     kind=whole_number(0, 2**31 - 1),
     default=0,
     importance="low",
-    doc="Milliseconds between heartbeats; 0 sends none.",
+    doc="Milliseconds between heartbeats; 0: none.",
 )
 SCHEMA_CHANGES = Option(
     name="include.schema.changes",
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Send an event to the topic <topic.prefix> before the first event of a table, and of each new schema of it.",
+    doc="Send a schema change event to <topic.prefix> before a table's first event and before each new schema.",
 )
 PARTITIONS = Option(
     name="topic.creation.default.partitions",
     kind=whole_number(1, 2**31 - 1),
     default=3,
     importance="medium",
-    doc="Partitions of topics that are made; one that is there stays as it is.",
+    doc="Partitions of new topics; existing topics are not changed.",
 )
 REPLICATION = Option(
     name="topic.creation.default.replication.factor",
     kind=whole_number(-1, 32767),
     default=-1,
     importance="medium",
-    doc="Replication factor of topics that are made; -1 is the broker's default.",
+    doc="Replication factor of new topics; -1 is the broker's default.",
 )
 CLEANUP = Option(
     name="topic.creation.default.cleanup.policy",
     kind=LIST,
     default=("delete",),
     importance="medium",
-    doc="delete, compact, or both; a table without key always gets delete, as compaction refuses records without key.",
+    doc="delete, compact, or both; topics of tables without a key get delete, as compaction refuses null keys.",
 )
 TOPIC_CONFIG = Prefix(
     name="topic.creation.default.",
     target="topics that are made",
     importance="low",
-    doc="Any other setting of topics that are made, such as retention.ms.",
+    doc="Any other setting of new topics, such as retention.ms.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     TOPIC_PREFIX,

@@ -43,10 +43,11 @@ SINK_TYPE = Option(
     kind=one_of("kafka", "opensearch"),
     default="kafka",
     importance="high",
-    doc="Where changes go: kafka, as events; opensearch, as documents, with no Kafka between.",
+    doc="Where changes are published: kafka, as events; opensearch, as documents, without Kafka.",
 )
 NAME = attrs.evolve(
-    options.NAME, doc="Name of this source; its positions are stored under it, so keep it. Two sources need two names."
+    options.NAME,
+    doc="Name of this source; its offsets are stored under it: do not change it. Two sources need two names.",
 )
 _RETRIES = (errors.RETRY_TIMEOUT, errors.RETRY_DELAY_MAX)
 SCOPES = (
