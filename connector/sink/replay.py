@@ -18,9 +18,10 @@ from connector.errors import FatalError
 from connector.iceberg.commit.kafka_position import TopicPartition
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer import assign_ranges
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.dlq.reader import DeadLetterRecord
 from connector.settings import SinkSettings
-from connector.sink.convert.decoder import ConsumerRecords, DecodedRecords, decode
+from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.convert.row_builder import mark_truncated
 from connector.sink.destinations.iceberg.replay import ReplayTarget
 from connector.sink.microbatch.processor import MAX_ROUNDS, BatchProcessor

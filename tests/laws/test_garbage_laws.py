@@ -10,11 +10,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert import decoder as decoding
 from connector.sink.convert import failing_records
 from connector.sink.convert.decoder import decode
-from connector.sink.convert.row_builder import ConsumerRecords
-from connector.sink.model.change_rows import fold, pack, select_rows_to_keep, unpack
+from connector.sink.fold.fold import fold, select_rows_to_keep
+from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.plan import BatchPlan
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 

@@ -20,16 +20,20 @@ from hypothesis import strategies as st
 
 from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.iceberg.state.deleted_keys_table import SOURCE_POSITION_COLUMNS
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
-from connector.sink.convert.row_builder import ConsumerRecords
 from connector.sink.destinations.iceberg.committer import build_table_position
 from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows
-from connector.sink.destinations.iceberg.lookups.late_events import is_older, split_late_candidates
-from connector.sink.fold.watermarks import SourceProgress, merge_progress
+from connector.sink.destinations.iceberg.lookups.late_events import is_older
+from connector.sink.fold.fold import fold
+from connector.sink.fold.late_events import split_late_candidates
+from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.map_task import _MapTask
+from connector.sink.job.shuffle import unpack
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, fold, unpack
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges
 from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.result import SourceProgress
 from serde.events.source_positions import unknown_positions
 from tests.model import reference
 from tests.model.events import CLOCKS, Clock, Database, row

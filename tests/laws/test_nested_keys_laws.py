@@ -11,9 +11,10 @@ from pyiceberg.types import LongType, StringType
 
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch, read_columns, set_column
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import ChangeBatch, fold, pack, split_by_bucket, unpack
-from serde.events.source_positions import unknown_positions
+from connector.sink.fold.fold import fold
+from connector.sink.job.shuffle import pack, split_by_bucket, unpack
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
+from serde.events.source_positions import NO_VALUE, unknown_positions
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(120)]
 

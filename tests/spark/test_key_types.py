@@ -32,11 +32,12 @@ from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.settings.iceberg.write_mode import WriteMode
 from connector.sink.destinations.iceberg.file_writer import write_upserts
-from connector.sink.destinations.iceberg.write_modes.row_lookup import KeyLookup, find_rows_to_replace
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import ChangeBatch, fold
+from connector.sink.destinations.iceberg.write_modes.row_lookup import find_rows_to_replace
+from connector.sink.fold.fold import fold
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
-from serde.events.source_positions import unknown_positions
+from connector.sink.model.result import KeyLookup
+from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
 from tests.tiers import tiered

@@ -26,9 +26,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.spark_types import to_spark
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.settings.converters.converter_classes import Format
-from connector.sink.convert.decoder import ConsumerRecords, DecodedRecords, decode
+from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.model.plan import TablePlan
 from connector.source.destinations.kafka_records import to_kafka_records
 from connector.source.envelope import json_values, row_schema

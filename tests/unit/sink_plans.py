@@ -12,12 +12,12 @@ import pyarrow as pa
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.kafka.consumer import assign_ranges
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings, KafkaSettings
 from connector.settings.iceberg.routing import RouteSettings
-from connector.sink.convert.decoder import ConsumerRecords, DecodedRecords
-from connector.sink.convert.routing import FieldRoutes
+from connector.sink.convert.decoder import DecodedRecords
 from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
-from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.plan import BatchPlan, FieldRoutes, TablePlan
 
 Columns = Mapping[str, pa.DataType]
 DATED: Columns = {

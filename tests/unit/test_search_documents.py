@@ -19,12 +19,13 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.schema_evolution import union_shapes
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.opensearch.bulk import document_sender
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts
 from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
-from connector.sink.convert.decoder import ConsumerRecords, decode
+from connector.sink.convert.decoder import decode
 from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, keys_to_text
 from connector.sink.destinations.iceberg.lookups.late_events import is_older, proof
 from connector.sink.destinations.opensearch import document_writer
@@ -35,11 +36,12 @@ from connector.sink.destinations.opensearch.document_writer import (
     OpenSearchWriterFactory,
 )
 from connector.sink.destinations.table_schema import with_keys
-from connector.sink.fold.watermarks import SourceProgress, advance_watermarks, merge_progress
+from connector.sink.fold.watermarks import advance_watermarks, merge_progress
 from connector.sink.job.map_task import _MapTask, _ReduceTask
+from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import pack, unpack
 from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import TaskOutput
 from serde.events.source_positions import unknown_positions
 from tests.model import recordings, truth

@@ -17,9 +17,8 @@ from connector.opensearch.indexes.index_identity import decode_ids, encode_ids, 
 from connector.opensearch.indexes.index_name_dates import IndexNamePattern
 from connector.opensearch.indexes.index_templates import merge_properties
 from connector.sink.destinations.opensearch.timestamps import TimestampRule
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import ChangeBatch
-from serde.events.source_positions import unknown_positions
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
+from serde.events.source_positions import NO_VALUE, unknown_positions
 
 NOTED = {"versions": "source"}
 

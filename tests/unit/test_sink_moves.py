@@ -12,18 +12,18 @@ import pytest
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.kafka.consumer import FetchedRecords
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.record_columns import BatchSection, read_records
-from connector.sink.convert.decoder import ConsumerRecords, decode
+from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import (
     NEW_KEY_HEADER,
     OLD_KEY_HEADER,
     build_old_key_rows,
     mark_key_changes,
 )
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
-from serde.events.source_positions import unknown_positions
+from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.model.record_batches import Record, varint, written
 from tests.unit import sink_plans
 

@@ -20,13 +20,13 @@ from connector.iceberg.java import iterate
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings, load
 from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows, keys_to_text
-from connector.sink.destinations.iceberg.lookups.late_events import split_late_candidates
+from connector.sink.fold.fold import find_last_deletes, fold
+from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.watermarks import (
     ALL_SOURCES,
     GROWN_PARTITION,
     MAX_SOURCES,
     PARTITIONS_BEFORE,
-    SourceProgress,
     advance_watermarks,
     find_latest_by_source,
     find_limits,
@@ -34,9 +34,10 @@ from connector.sink.fold.watermarks import (
     merge_progress,
     track_grown_topics,
 )
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import ChangeBatch, find_last_deletes, fold, pack, unpack
-from serde.events.source_positions import LogPositions, unknown_positions
+from connector.sink.job.shuffle import pack, unpack
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
+from connector.sink.model.result import SourceProgress
+from serde.events.source_positions import NO_VALUE, LogPositions, unknown_positions
 from tests.unit.sink_plans import layout, upsert
 from tests.unit.test_settings_kafka import BASE, kafka
 

@@ -17,30 +17,22 @@ from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.kafka.admin import TopicInfo
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import ErrorSettings, KafkaSettings, TableSettings
 from connector.settings.iceberg.routing import RouteSettings
-from connector.sink.convert.decoder import ConsumerRecords, decode
-from connector.sink.convert.routing import FieldRoutes
+from connector.sink.convert.decoder import decode
 from connector.sink.destinations.iceberg.file_writer import may_exist
 from connector.sink.destinations.naming import table_name
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.fold.fold import fold
 from connector.sink.job.job import count_buckets, count_reducers
+from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
 from connector.sink.microbatch.task_shares import TableShares
-from connector.sink.model.change_rows import (
-    MAX_CONCAT_BYTES,
-    ChangeBatch,
-    concat_small,
-    fold,
-    gather,
-    pack,
-    split_by_bucket,
-    unpack,
-)
+from connector.sink.model.change_rows import MAX_CONCAT_BYTES, ChangeBatch, ChangeOrder, concat_small, gather
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import BatchPlan, TaskMetrics
-from serde.events.source_positions import unknown_positions
+from connector.sink.model.plan import BatchPlan, FieldRoutes, TaskMetrics
+from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.unit import sink_plans
 
 TABLE = TableSettings(

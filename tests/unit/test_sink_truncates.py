@@ -6,9 +6,9 @@ import attrs
 import numpy as np
 import pytest
 
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.truncates import ChangeTimes, TableTruncate, Truncate, is_repeated, mark_before_truncate
-from serde.events.source_positions import unknown_positions
+from serde.events.source_positions import NO_VALUE, unknown_positions
 
 HERE, THERE = ("t", 0), ("t", 1)
 SECOND = 1_000_000_000

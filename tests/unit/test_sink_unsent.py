@@ -21,6 +21,7 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.spark_types import from_spark, spark_type, to_spark
 from connector.sink.destinations.iceberg.lookups.unavailable_values import coalesce_unavailable
+from connector.sink.fold.fold import fold, select_rows_to_keep
 from connector.sink.fold.unavailable_values import (
     fill_in_batch,
     find_last_rows,
@@ -28,9 +29,8 @@ from connector.sink.fold.unavailable_values import (
     mark_unavailable,
     split_winners,
 )
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, fold, select_rows_to_keep
-from serde.events.source_positions import unknown_positions
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges
+from serde.events.source_positions import NO_VALUE, unknown_positions
 from serde.events.unavailable_value import PLACEHOLDER, find_unavailable
 
 CODES = [ord(letter) for letter in PLACEHOLDER]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from connector.sink.fold.watermarks import SourceProgress
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import SchemaChange
+from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import Truncate
 from serde.faults import RecordError
 

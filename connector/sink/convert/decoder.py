@@ -15,6 +15,7 @@ import pyarrow as pa
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, is_variant_candidate
 from connector.iceberg.types.conversion import convert, schemaless_type
 from connector.iceberg.types.schema_evolution import contains, evolve
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.schema_registry import schema_registry_for
 from connector.settings import EventSettings, RegistrySettings
 from connector.sink.convert import icebergevents
@@ -23,10 +24,9 @@ from connector.sink.convert.event_fields import DEFAULT_OP_FIELD, read_operation
 from connector.sink.convert.failing_records import isolate_failures
 from connector.sink.convert.field_matching import find_case_renames, match_case
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
-from connector.sink.convert.routing import FieldRoutes, route_changes
+from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import (
     DELETED_COLUMN,
-    ConsumerRecords,
     build_rows,
     build_tombstones,
     drop_committed,
@@ -34,9 +34,9 @@ from connector.sink.convert.row_builder import (
     to_int64,
 )
 from connector.sink.convert.type_mismatch import decode_mismatches
-from connector.sink.fold.watermarks import SourceProgress
 from connector.sink.model.change_rows import ChangeBatch
-from connector.sink.model.plan import VALID_FROM, BatchPlan, SchemaChange, TablePlan
+from connector.sink.model.plan import VALID_FROM, BatchPlan, FieldRoutes, SchemaChange, TablePlan
+from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
 from serde.arrays import children

@@ -14,8 +14,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.decoded_records import DecodedRecords
-from connector.sink.convert.row_builder import ConsumerRecords
 from serde.arrays import Ints
 from serde.faults import RecordError
 

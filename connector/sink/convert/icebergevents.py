@@ -12,11 +12,10 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.settings.iceberg.sort_order import SortTerm
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import unknown_positions
+from serde.events.source_positions import NO_VALUE, unknown_positions
 from serde.faults import RecordError
 
 TABLE = "debezium_events"

@@ -13,16 +13,13 @@ import pyarrow as pa
 from connector.iceberg.types.conversion import convert
 from connector.iceberg.types.nested_columns import set_column
 from connector.sink.convert.record_keys import align_record_keys, key_type
-from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, valid_mask
 from serde.converter import make_converter
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 NEW_KEY_HEADER = "__debezium.newkey"
-
-OP_CREATE, OP_KEY_CHANGE = ord("c"), ord("C")
-"""The operation of a create, and of one that is known to be an update of another key's row."""
 
 _NO_OP = 0
 _HEADER_CONVERTER = make_converter("auto")

@@ -7,7 +7,7 @@ stands before the last one is the namespace. Rules: Iceberg Kafka Connect's reco
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import attrs
 import numpy as np
@@ -17,25 +17,12 @@ import pyarrow.compute as pc
 from connector.settings.configdef.regexps import compile_java
 from connector.settings.iceberg.routing import RouteSettings, split_template
 from connector.sink.convert.event_fields import column_at
+from connector.sink.model.plan import FieldRoutes
 from connector.sink.model.truncates import OP_TRUNCATE as TRUNCATE
 from serde.arrays import Ints
 from serde.events.changes import Changes, slice_changes, take_changes
 from serde.faults import RecordError
 from serde.messages import MessageBlock
-
-
-@attrs.frozen
-class FieldRoutes:
-    """How events find their table in this batch: the rule, and by name the tables there are, and those refused."""
-
-    rule: RouteSettings
-    known: Mapping[str, int]
-    refused: Mapping[str, str]
-
-    @property
-    def whole(self) -> tuple[str, ...]:
-        """The tables that every event goes to; none where a value of the event decides."""
-        return () if self.rule.field or self.rule.template else tuple(name for name, _ in self.rule.tables)
 
 
 @attrs.frozen(eq=False)

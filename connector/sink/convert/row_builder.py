@@ -6,106 +6,35 @@ conversion holds (`types.lenient_conversion`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.commit.kafka_position import TopicPartition
 from connector.iceberg.types.conversion import convert
 from connector.iceberg.types.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.nested_columns import Path, read_path
 from connector.iceberg.types.variants import MAX_VARIANT_BYTES, to_json_text
-from connector.kafka.consumer import FetchedRecords
-from connector.kafka.consumer.record_headers import read_headers
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.record_keys import RecordKeys, set_key_columns
 from connector.sink.fold.document_versions import assign_versions, derive_versions, find_last_versions
-from connector.sink.fold.watermarks import (
-    ALL_SOURCES,
-    SourceProgress,
-    find_latest_by_source,
-    find_limits,
-    mark_late_candidates,
-)
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.fold.watermarks import ALL_SOURCES, find_latest_by_source, find_limits, mark_late_candidates
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.event_age import select_proven_dates, select_proven_places, units_per_second
 from connector.sink.model.plan import VALID_FROM, BatchPlan, TablePlan
+from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
 from serde.events.changes import Changes
-from serde.events.source_positions import unknown_positions
+from serde.events.source_positions import NO_VALUE, unknown_positions
 from serde.faults import RecordError
 
 DELETED_COLUMN = "__deleted"
 _NO_OP = np.uint8(0)
 DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""
-
-
-@attrs.frozen(eq=False)
-class ConsumerRecords:
-    """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
-
-    `old_key` and `new_key` are the headers of these names (`convert.key_change_headers`), where they were asked for,
-    and `broken` the places of records whose headers cannot be read then.
-    """
-
-    topic: str
-    partition: int
-    offset: Ints
-    key: pa.Array
-    value: pa.Array
-    old_key: pa.Array | None = None
-    new_key: pa.Array | None = None
-    broken: Ints = attrs.field(factory=lambda: np.zeros(0, np.int64))
-
-    @property
-    def at(self) -> TopicPartition:
-        """The topic-partition."""
-        return self.topic, self.partition
-
-    def only(self, places: Ints) -> ConsumerRecords:
-        """Give some of the records, by their places, ascending."""
-        rows = pa.array(places)
-        old, new = (None if keys is None else keys.take(rows) for keys in (self.old_key, self.new_key))
-        return attrs.evolve(
-            self,
-            offset=self.offset[places],
-            key=self.key.take(rows),
-            value=self.value.take(rows),
-            old_key=old,
-            new_key=new,
-            broken=np.flatnonzero(np.isin(places, self.broken)),
-        )
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of keys and values."""
-        return int(self.key.nbytes + self.value.nbytes)
-
-    @classmethod
-    def of(cls, chunk: FetchedRecords, old_key: str | None = None, new_key: str | None = None) -> ConsumerRecords:
-        """Take over what was fetched, and the headers of these names if there are any."""
-        found = chunk.records
-        run = cls(chunk.topic, chunk.partition, found.offset, found.key, found.value)
-        if old_key is None and new_key is None:
-            return run
-        told = read_headers(found, [name for name in (old_key, new_key) if name is not None])
-        old = None if old_key is None else told.columns[0]
-        new = None if new_key is None else told.columns[-1]
-        return attrs.evolve(run, old_key=old, new_key=new, broken=np.flatnonzero(told.broken))
-
-    @classmethod
-    def of_records(
-        cls, at: TopicPartition, records: Iterable[tuple[int, bytes | None, bytes | None]]
-    ) -> ConsumerRecords:
-        """Take over a few records, each as (offset, key, value)."""
-        offsets, keys, values = zip(*records, strict=True)
-        key, value = (pa.array(column, pa.binary()) for column in (keys, values))
-        return cls(*at, np.array(offsets, np.int64), key, value)
 
 
 @attrs.frozen(eq=False)

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from connector.iceberg.commit.kafka_position import TopicPartition, Watermarks
 from connector.sink.fold.watermarks import ALL_SOURCES, GROWN_PARTITION, merge_partitions
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import FoldedChanges, compute_key_codes
+from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes
 from serde.arrays import Ints, Mask
+from serde.events.source_positions import NO_VALUE
 
 TOTAL_ORDER_RANGE = 1_000
 """Times in nanoseconds of a clock of microseconds have room for the place in the transaction."""

@@ -14,9 +14,16 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.sink.convert.key_change_headers import OP_CREATE, OP_KEY_CHANGE
-from connector.sink.fold.winners import ChangeOrder, find_winners, mark_run_starts, sort_changes
-from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, compute_key_codes, gather
+from connector.sink.fold.winners import find_winners, mark_run_starts, sort_changes
+from connector.sink.model.change_rows import (
+    OP_CREATE,
+    OP_KEY_CHANGE,
+    ChangeBatch,
+    ChangeOrder,
+    FoldedChanges,
+    compute_key_codes,
+    gather,
+)
 from serde.arrays import Ints, Mask
 from serde.events.unavailable_value import find_unavailable
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
 import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.commit.kafka_position import TopicPartition, Watermark, Watermarks
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_below
+from connector.sink.model.result import SourceProgress
+from connector.sink.model.truncate_scope import to_legacy_name
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, strip_log_name
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 
 MAX_SOURCES = 200
 """Sources of one topic-partition that are kept apart in a commit's summary; beyond it they share one watermark, which
@@ -37,20 +38,6 @@ PARTITIONS_BEFORE = "#"
 """There, how many partitions the topic had (as a date). Beside it stands, for each source that has written to a new
 partition since, how far it had come then: whatever is older than that may have been overtaken by its key's new
 partition."""
-
-
-@attrs.frozen
-class SourceProgress:
-    """What a task took in of one topic-partition for one table.
-
-    `marks` tells how far each source came; `after_delete` is the offset behind a delete event that no record of the
-    task followed, -1 without.
-    """
-
-    table: int
-    at: TopicPartition
-    marks: Mapping[str, Watermark] = attrs.field(factory=dict)
-    after_delete: int = -1
 
 
 def find_limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> list[Watermark]:
@@ -95,12 +82,6 @@ def mark_late_candidates(order: ChangeOrder, origin: pa.DictionaryArray, marks: 
     newer = known & (date != NO_VALUE) & (order.date > date)
     result: Mask = np.where(both, mark_below(order.place, place) & ~newer, known & (order.date < date))
     return result
-
-
-def to_legacy_name(name: str) -> str:
-    """Give the name that earlier versions gave a source that has a schema."""
-    parts = name.split(".")
-    return ".".join((*parts[:2], parts[3])) if len(parts) == 4 else name  # noqa: PLR2004 - server, db, schema, table
 
 
 def find_latest_by_source(

@@ -19,12 +19,11 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 
 __all__ = [
-    "NO_VALUE",
-    "ChangeOrder",
     "Decision",
     "find_last_known",
     "find_row_images",
@@ -39,41 +38,6 @@ for _rank, _op in enumerate("durc", start=1):
     _OP_PRIORITY[ord(_op)] = _rank
 _OP_PRIORITY[ord("C")] = _OP_PRIORITY[ord("c")]  # a create that a change of key made (`convert.key_change_headers`)
 _OP_READ = ord("r")
-
-
-@attrs.frozen(eq=False)
-class ChangeOrder:
-    """What decides between changes of one key; one entry per change, all of equal length.
-
-    `partition` is the rank of the change's topic-partition among all of the batch, by topic and number.
-    `dedup` is the dedup value as it came. `date` is the same where it proves something: a precise date, and none of a
-    read. `place` is where the change stands in its source's log (`events.source_positions`); reads say nothing of it.
-    """
-
-    partition: Ints
-    offset: Ints
-    dedup: Ints
-    date: Ints
-    place: LogPositions
-    op: npt.NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def take(self, indices: Ints) -> ChangeOrder:
-        """Give the same columns at `indices`."""
-        return ChangeOrder(*(getattr(self, field.name)[indices] for field in attrs.fields(ChangeOrder)))
-
-    @staticmethod
-    def concat(parts: Sequence[ChangeOrder]) -> ChangeOrder:
-        """Join orders end to end."""
-        return ChangeOrder(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in attrs.fields(ChangeOrder)))
-
-    @property
-    def bare(self) -> Mask:
-        """Which changes tell nothing of themselves: tombstones."""
-        mask: Mask = (self.op == 0) & (self.dedup == NO_VALUE) & (self.place[:, FIRST_NUMBER] == NO_VALUE)
-        return mask
 
 
 @attrs.frozen(eq=False)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import reduce
-from typing import TypeVar
 
 import attrs
 from pyspark import StorageLevel
@@ -24,15 +23,13 @@ from connector.sink.destinations.iceberg.lookups.late_events import drop_late_ev
 from connector.sink.destinations.iceberg.lookups.snapshot_rows import read_table_rows
 from connector.sink.destinations.iceberg.lookups.tombstones import mark_deleted_rows
 from connector.sink.destinations.iceberg.lookups.unavailable_values import fill_from_table
-from connector.sink.destinations.iceberg.write_modes.row_lookup import KeyLookup
 from connector.sink.destinations.iceberg.write_modes.scd2 import update_histories
-from connector.sink.fold.watermarks import SourceProgress, merge_progress
+from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.map_task import map_task, reduce_task
 from connector.sink.model import task_output
-from connector.sink.model.plan import BatchPlan, DeadLetterRef, SchemaChange, TablePlan, TaskMetrics
+from connector.sink.model.plan import BatchPlan, TablePlan, TaskMetrics
+from connector.sink.model.result import JobResult, KeyLookup, SourceProgress
 from connector.sink.model.truncates import Truncate
-
-T = TypeVar("T")
 
 EVENTS_PER_REDUCER = 50_000
 """Below this many events per task, a further task costs more than it gains."""
@@ -50,53 +47,6 @@ _EXECUTOR_KINDS = (
     task_output.LATE_CANDIDATES,
     task_output.KEY_CHANGES,
 )
-
-
-@attrs.frozen(eq=False)
-class JobResult:
-    """What a job brought back; `files` by table index. With needs, the files are of no use and have to go.
-
-    The same is true with tables in `open`: their events leave values out that the table may hold, so they need patches.
-    `truncates` are those of each table, `ranges` where its keys lie whose rows are looked for (`asked`, with the frames
-    that have the keys; they are there until `kept` is closed). `held` are tables whose rows were looked up. `seen`
-    tells how far sources came, `suspects` where keys lie that may be late, `deleted` are files of the deleted keys.
-    """
-
-    files: dict[int, list[bytes]]
-    needs: list[SchemaChange]
-    letters: list[DeadLetterRef]
-    tally: TaskMetrics
-    open: frozenset[int] = frozenset()
-    truncates: Mapping[int, tuple[Truncate, ...]] = attrs.field(factory=dict)
-    ranges: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
-    spans: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
-    asked: dict[int, KeyLookup] = attrs.field(factory=dict)
-    held: set[int] = attrs.field(factory=set)
-    kept: ExitStack = attrs.field(factory=ExitStack)
-    seen: tuple[SourceProgress, ...] = ()
-    suspects: Mapping[int, KeyRanges] = attrs.field(factory=dict)
-    deleted: tuple[bytes, ...] = ()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the tables were as the events need them."""
-        return not self.needs and not self.open
-
-    def merge(self, other: JobResult) -> JobResult:
-        """Give it with what a further job for the same batch brought back."""
-        return attrs.evolve(
-            self,
-            files=_merge_lists(self.files, other.files),
-            ranges=_merge_lists(self.ranges, other.ranges),
-            spans=_merge_lists(self.spans, other.spans),
-            tally=self.tally + other.tally,
-            open=self.open | other.open,
-            deleted=(*self.deleted, *other.deleted),
-        )
-
-
-def _merge_lists(one: Mapping[int, list[T]], other: Mapping[int, list[T]]) -> dict[int, list[T]]:
-    return {index: [*one.get(index, []), *other.get(index, [])] for index in {**one, **other}}
 
 
 def count_reducers(events: int, parallelism: int) -> int:

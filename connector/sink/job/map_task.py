@@ -17,28 +17,22 @@ from pyspark import TaskContext
 
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.spark.python_workers import forget_archives
-from connector.sink.convert.decoder import ConsumerRecords, DecodedRecords, decode
+from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.convert.key_change_headers import NEW_KEY_HEADER
 from connector.sink.convert.key_change_headers import OLD_KEY_HEADER as OLD_KEY
-from connector.sink.destinations.iceberg.lookups.late_events import split_late_candidates
 from connector.sink.fold.document_versions import raise_winner_versions
+from connector.sink.fold.fold import find_last_deletes, fold, select_rows_to_keep
+from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.unavailable_values import fill_in_batch, find_needed_rows
-from connector.sink.fold.watermarks import SourceProgress, merge_progress
+from connector.sink.fold.watermarks import merge_progress
+from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import (
-    ChangeBatch,
-    FoldedChanges,
-    concat_small,
-    find_last_deletes,
-    fold,
-    pack,
-    select_rows_to_keep,
-    split_by_bucket,
-    unpack,
-)
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small
 from connector.sink.model.outlet import TaskWriter
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan, TaskMetrics
+from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import Task, TaskOutput
 
 CHUNK_BYTES = 48 * 1024**2

@@ -24,16 +24,16 @@ from connector.kafka.consumer_group import ConsumerGroup
 from connector.kafka.dlq.writer import DeadLetterWriter, RecordCoordinates, record_coordinates
 from connector.runtime.retry import call_with_retries
 from connector.settings import SinkSettings
-from connector.sink.convert.routing import FieldRoutes
-from connector.sink.fold.watermarks import GROWN_PARTITION, SourceProgress
-from connector.sink.job.job import JobResult, count_buckets, count_reducers, run_job
+from connector.sink.fold.watermarks import GROWN_PARTITION
+from connector.sink.job.job import count_buckets, count_reducers, run_job
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.microbatch.transactions import Transactions
 from connector.sink.model.destination import Committer, TableCommit, TableRegistry
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
+from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes, TablePlan
+from connector.sink.model.result import JobResult, SourceProgress
 from connector.sink.model.truncate_scope import TableSources, TruncateScope, find_source_columns, scope_truncates
 from connector.sink.model.truncates import Truncate
 from serde.events.source_positions import strip_log_name

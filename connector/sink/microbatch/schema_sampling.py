@@ -11,9 +11,10 @@ from confluent_kafka import Message
 
 from connector.errors import ConnectorError
 from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.record_lookup import RecordReader
 from connector.settings import KafkaSettings
-from connector.sink.convert.decoder import ConsumerRecords, decode
+from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import BatchPlan, SchemaChange
 
 SAMPLE_RECORDS = 20

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from connector.sink.convert.routing import FieldRoutes
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import TaskMetrics
+from connector.sink.model.plan import FieldRoutes, TaskMetrics
 
 
 class TableShares:

@@ -25,12 +25,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from connector.errors import RetriableError
 from connector.iceberg.commit.kafka_position import TopicPartition
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.kafka.transactions import TransactionSettings
 from connector.sink.convert.decoder import transaction_converter
 from connector.sink.convert.event_fields import column_at
 from connector.sink.convert.failing_records import readable
-from connector.sink.convert.row_builder import ConsumerRecords
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import Task

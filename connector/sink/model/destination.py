@@ -19,8 +19,8 @@ from connector.sink.model.outlet import WriterFactory
 from connector.sink.model.truncate_scope import TruncateScope
 
 if TYPE_CHECKING:
-    from connector.sink.job.job import JobResult
     from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
+    from connector.sink.model.result import JobResult
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from connector.sink.convert.row_builder import ConsumerRecords
+    from connector.kafka.consumer.consumer_records import ConsumerRecords
     from connector.sink.model.change_rows import ChangeBatch, FoldedChanges
     from connector.sink.model.plan import BatchPlan, TablePlan
     from connector.sink.model.task_output import TaskOutput

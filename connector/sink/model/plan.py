@@ -15,8 +15,8 @@ from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.kafka.consumer import PartitionAssignment
 from connector.settings import EventSettings
 from connector.settings.iceberg.primary_key import KeySource
+from connector.settings.iceberg.routing import RouteSettings
 from connector.settings.iceberg.write_mode import WriteMode
-from connector.sink.convert.routing import FieldRoutes
 from connector.sink.model.outlet import WriterFactory
 from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import TableTruncate
@@ -106,6 +106,20 @@ class TablePlan:
     def needs_tombstone_lookup(self) -> bool:
         """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
         return self.mode == "upsert" and self.keep_deletes and self.tombstones == "delete" and self.base is not None
+
+
+@attrs.frozen
+class FieldRoutes:
+    """How events that name their table find it in this batch: the settings, the tables by name, and those refused."""
+
+    rule: RouteSettings
+    known: Mapping[str, int]
+    refused: Mapping[str, str]
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The tables that every event goes to; none where a value of the event decides."""
+        return () if self.rule.field or self.rule.template else tuple(name for name, _ in self.rule.tables)
 
 
 @attrs.frozen

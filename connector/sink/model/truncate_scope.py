@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from connector.sink.fold.watermarks import to_legacy_name
 from connector.sink.model.truncates import TableTruncate, Truncate
 
 _NAME_PARTS = {3: ("name", "db", "table"), 4: ("name", "db", "schema", "table")}
@@ -75,6 +74,12 @@ class TableSources:
         if not apart or not (certain or all(part in told for part in _REQUIRED_PARTS if own.get(part))):
             return None
         return SourceRows(tuple((f"{prefix}{part}", value) for part, value in told.items()))
+
+
+def to_legacy_name(name: str) -> str:
+    """Return the name that earlier versions gave a source that has a schema."""
+    parts = name.split(".")
+    return ".".join((*parts[:2], parts[3])) if len(parts) == 4 else name  # noqa: PLR2004 - server, db, schema, table
 
 
 def find_source_columns(columns: Iterable[str], add_fields: Iterable[str], prefix: str) -> frozenset[str]:

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from connector.iceberg.commit.kafka_position import SourcePosition, TopicPartition
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, SOURCE_COLUMN, LogPositions
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions
 
 OP_TRUNCATE = ord("t")
 SOURCE_TS_NS = "__source_ts_ns"

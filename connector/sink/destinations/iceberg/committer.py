@@ -20,15 +20,15 @@ from connector.iceberg.commit.kafka_position import SCHEMA_DRIFT_COUNT, KafkaOff
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
 from connector.sink.destinations.iceberg.tables import IcebergTables
-from connector.sink.destinations.iceberg.write_modes.row_lookup import KeyLookup, find_rows_to_replace
-from connector.sink.fold.watermarks import SourceProgress, advance_watermarks, track_grown_topics
-from connector.sink.fold.winners import NO_VALUE
-from connector.sink.job.job import JobResult
+from connector.sink.destinations.iceberg.write_modes.row_lookup import find_rows_to_replace
+from connector.sink.fold.watermarks import advance_watermarks, track_grown_topics
 from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.result import JobResult, KeyLookup, SourceProgress
 from connector.sink.model.task_output import TaskOutput
 from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import SOURCE_TS_NS
+from serde.events.source_positions import NO_VALUE
 
 COMMIT_THREADS = 8
 

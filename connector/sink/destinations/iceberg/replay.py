@@ -17,8 +17,9 @@ from connector.sink.destinations.opensearch.document_writer import (
     OpenSearchWriterFactory,
     record_ids,
 )
+from connector.sink.fold.fold import fold
 from connector.sink.fold.unavailable_values import fill_in_batch, mark_unavailable
-from connector.sink.model.change_rows import ChangeBatch, fold
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import TaskOutput
 

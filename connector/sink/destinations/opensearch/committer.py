@@ -28,12 +28,12 @@ from connector.sink.destinations.opensearch.document_writer import (
 )
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.fold.document_versions import derive_versions
-from connector.sink.fold.winners import NO_VALUE
-from connector.sink.job.job import JobResult
 from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.result import JobResult
 from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import TableTruncate
+from serde.events.source_positions import NO_VALUE
 
 
 class OpenSearchCommitter:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.write.table_writer import TableWriter
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.opensearch.bulk.actions import ROWS_PER_STEP, WriteOptions
 from connector.opensearch.bulk.bulk_processor import DocumentCounts
 from connector.opensearch.bulk.document_sender import DocumentSender
@@ -26,19 +27,20 @@ from connector.opensearch.indexes.index_meta import VersionSource
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD
 from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
 from connector.sink.convert.key_change_headers import mark_key_changes
-from connector.sink.convert.row_builder import DELETED_COLUMN, ConsumerRecords
+from connector.sink.convert.row_builder import DELETED_COLUMN
 from connector.sink.destinations.iceberg.file_writer import mark_deleted
 from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows
 from connector.sink.destinations.opensearch import key_changes
 from connector.sink.destinations.opensearch.timestamps import TimestampRule
 from connector.sink.fold.unavailable_values import find_last_rows, find_unavailable_columns, mark_unavailable
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather, pack, unpack
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
 from connector.sink.model.outlet import TaskWriter
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan, TaskMetrics
 from connector.sink.model.task_output import TaskOutput
 from serde.arrays import Ints, Mask
+from serde.events.source_positions import NO_VALUE
 
 DEFERRED_PREFIX = b"late:"
 """How a description begins that is rows, to be completed when the job is through."""

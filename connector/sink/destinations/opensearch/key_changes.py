@@ -16,13 +16,14 @@ import orjson
 import pyarrow as pa
 
 from connector.iceberg.types.nested_columns import read_column, read_columns
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.opensearch.documents.document_ids import build_document_ids
 from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.sink.convert.key_change_headers import pair_with_other_key
-from connector.sink.convert.row_builder import ConsumerRecords
+from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import ChangeBatch, pack, split_by_bucket, unpack
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import TaskOutput
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from connector.iceberg.types.conversion import convert
 from connector.opensearch.indexes.index_name_dates import IndexNamePattern
 from connector.sink.convert.row_builder import DEDUP_UNITS_NS
-from connector.sink.fold.winners import NO_VALUE
 from connector.sink.model.change_rows import ChangeBatch
+from serde.events.source_positions import NO_VALUE
 
 TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
 

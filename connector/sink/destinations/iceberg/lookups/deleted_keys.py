@@ -18,12 +18,11 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_position import TopicPartition
 from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
 from connector.iceberg.types.nested_columns import read_columns
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
-from connector.sink.model.change_rows import FoldedChanges, compute_key_codes, gather
+from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes, gather
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints
 from serde.connect.decimal_text import format_decimals
-from serde.events.source_positions import FIRST_NUMBER, LogPositions, unknown_positions
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions, unknown_positions
 
 
 @attrs.frozen

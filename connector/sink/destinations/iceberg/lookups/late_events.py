@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,15 +31,22 @@ from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
     key_condition,
     spark_schema,
 )
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder
+from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, compute_key_codes, fold, pack, unpack
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places, units_per_second
 from connector.sink.model.plan import BatchPlan, TablePlan, TaskMetrics
 from connector.sink.model.task_output import Task, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.changes import ORIGIN_FIELDS, read_row_position
-from serde.events.source_positions import FIRST_NUMBER, POSITION_FIELDS, SOURCE_COLUMN, LogPositions, unknown_positions
+from serde.events.source_positions import (
+    FIRST_NUMBER,
+    NO_VALUE,
+    POSITION_FIELDS,
+    SOURCE_COLUMN,
+    LogPositions,
+    unknown_positions,
+)
 
 BROADCAST_LIMIT = 500_000
 """So many suspects at most go to where the table's rows are read, instead of the rows coming to them."""
@@ -59,22 +65,6 @@ _CANDIDATE_SCHEMA = pa.schema(
 _CANDIDATE_COLUMNS = ("_bucket", "_row", "_date", *_PLACE_COLUMNS, *_ROW_PLACE_COLUMNS)
 _LATE_SCHEMA = "_bucket int, _row long"
 _OP_UPDATE, _OP_READ = ord("u"), ord("r")
-
-
-def split_late_candidates(
-    folded: FoldedChanges, keys: tuple[str, ...]
-) -> tuple[FoldedChanges | None, ChangeBatch | None]:
-    """Part keys whose winner is a suspect from the others; a part marks only these winners as suspects."""
-    suspect = np.concatenate([part.suspect for part in folded.parts])[folded.winners]
-    if not suspect.any():
-        return folded, None
-    codes = compute_key_codes(folded.parts, keys)
-    aside = np.isin(codes, codes[folded.winners[suspect]])
-    marks = np.zeros(len(codes), np.bool_)
-    marks[folded.winners[suspect]] = True
-    whole = attrs.evolve(ChangeBatch.concat(folded.parts), suspect=marks)
-    rest = None if aside.all() else fold([whole.take(np.flatnonzero(~aside))], keys)
-    return rest, whole.take(np.flatnonzero(aside))
 
 
 def drop_late_events(

@@ -28,8 +28,9 @@ from connector.iceberg.types.schema_json import VARIANT_TYPE
 from connector.iceberg.types.spark_types import from_spark, spark_type
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.file_writer import remove_rows
+from connector.sink.job.shuffle import unpack
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import ChangeBatch, unpack
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import Task, TaskOutput
 

@@ -21,7 +21,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.nested_columns import Path, find_field, read_columns
 from connector.iceberg.types.spark_types import from_spark, to_spark
-from connector.sink.convert.key_change_headers import OP_KEY_CHANGE
 from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
     TableRows,
     column_aliases,
@@ -31,7 +30,7 @@ from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
     unpack_changes,
 )
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
 from serde.arrays import valid_mask
 from serde.events.unavailable_value import find_unavailable

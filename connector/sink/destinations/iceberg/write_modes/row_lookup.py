@@ -50,6 +50,7 @@ from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
 )
 from connector.sink.model import task_output
 from connector.sink.model.plan import TablePlan
+from connector.sink.model.result import KeyLookup
 from connector.sink.model.task_output import Task, TaskOutput
 
 BROADCAST_KEYS, BROADCAST_BYTES = 1_000_000, 64 * 1024**2
@@ -57,24 +58,6 @@ BROADCAST_KEYS, BROADCAST_BYTES = 1_000_000, 64 * 1024**2
 
 FILE_LABEL = "found"
 _VECTORS_VERSION = 3
-
-
-@attrs.frozen(eq=False)
-class KeyLookup:
-    """Keys whose rows have to go: frames of parcels that have some of kind KEYS, where they lie, tasks for the work."""
-
-    parcelled: Sequence[DataFrame]
-    ranges: KeyRanges
-    tasks: int = 1
-
-    @staticmethod
-    def of(spark: SparkSession, asked: Sequence[TaskOutput]) -> KeyLookup:
-        """Ask for a few keys that are here."""
-        ranges = KeyRanges.joined(
-            task_output.unpack_value(parcel.payload) for parcel in asked if parcel.kind == task_output.KEY_RANGES
-        )
-        keys = [(p.kind, p.table, p.bucket, p.payload) for p in asked if p.kind == task_output.KEYS]
-        return KeyLookup([spark.createDataFrame(keys, task_output.OUTPUT_SCHEMA)], ranges)
 
 
 def find_rows_to_replace(

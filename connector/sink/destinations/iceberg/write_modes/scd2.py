@@ -31,8 +31,9 @@ from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
 )
 from connector.sink.destinations.iceberg.write_modes.row_lookup import read_keys
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions
+from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import ChangeBatch, pack, split_by_bucket, unpack
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import VALID_FROM, VALID_TO, TablePlan
 from connector.sink.model.task_output import Task, TaskOutput
 

@@ -19,13 +19,14 @@ from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch, read_columns
 from connector.iceberg.types.spark_types import to_spark
 from connector.sink.fold.unavailable_values import fill_in_batch
-from connector.sink.fold.winners import NO_VALUE, ChangeOrder, mark_run_starts
+from connector.sink.fold.winners import mark_run_starts
+from connector.sink.job.shuffle import pack, split_by_bucket
 from connector.sink.model import task_output
-from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather, pack, split_by_bucket
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, TablePlan
 from connector.sink.model.task_output import TaskOutput
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import unknown_positions
+from serde.events.source_positions import NO_VALUE, unknown_positions
 
 _OP_UPDATE, _NS_PER_US = ord("u"), 1000
 

@@ -1,0 +1,88 @@
+"""Changes -> bytes by bucket, for the shuffle from map tasks to reduce tasks, and back.
+
+A packed part is one Arrow IPC message, so the shuffle moves a few large values and needs no schema of any table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import IcebergType
+
+from connector.iceberg.types.nested_columns import read_column
+from connector.sink.model.change_rows import MASKS, ChangeBatch, ChangeOrder
+from serde.arrays import Ints
+
+_BUCKET_HASH: BucketTransform[int] = BucketTransform(2**31 - 1)
+_ORDER_NAMES = tuple(field.name for field in attrs.fields(ChangeOrder))
+
+
+def split_by_bucket(
+    part: ChangeBatch, keys: Sequence[tuple[str, IcebergType]], buckets: int
+) -> Iterator[tuple[int, ChangeBatch]]:
+    """Split a part so that a key is always in the same bucket, in every task and batch."""
+    if buckets == 1:
+        yield 0, part
+        return
+    codes = _hash_rows(part.rows, keys) % buckets
+    sequence = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[sequence], np.arange(buckets + 1))
+    for bucket in range(buckets):
+        rows = sequence[starts[bucket] : starts[bucket + 1]]
+        if len(rows):
+            yield bucket, part.take(rows)
+
+
+def _hash_rows(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]]) -> Ints:
+    result = np.zeros(rows.num_rows, np.int64)
+    for name, kind in keys:
+        hashed = _hash_column(read_column(rows, name), kind)
+        result = (result * 31 + hashed) % (2**31 - 1)
+    return result
+
+
+def _hash_column(column: pa.Array, kind: IcebergType) -> Ints:
+    if _BUCKET_HASH.can_transform(kind):
+        return np.asarray(_BUCKET_HASH.pyarrow_transform(kind)(column).fill_null(0), dtype=np.int64)
+    return np.asarray(column.cast(pa.int64(), safe=False).fill_null(0), dtype=np.int64)
+
+
+def pack(part: ChangeBatch) -> bytes:
+    """Return a part as one Arrow IPC stream."""
+    columns = [_pack_column(getattr(part.order, name)) for name in _ORDER_NAMES]
+    columns += [pa.array(getattr(part, name)) for name in MASKS]
+    names = [*part.rows.schema.names, *_ORDER_NAMES, *MASKS]
+    batch = pa.RecordBatch.from_arrays([*part.rows.columns, *columns], names)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def _pack_column(column: npt.NDArray[Any]) -> pa.Array:
+    if column.ndim == 1:
+        return pa.array(column)
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(column).ravel()), column.shape[1])
+
+
+def _unpack_column(column: pa.Array) -> npt.NDArray[Any]:
+    if pa.types.is_fixed_size_list(column.type):
+        numbers: npt.NDArray[Any] = np.asarray(column.flatten()).reshape(-1, column.type.list_size)
+        return numbers
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def unpack(data: pa.Buffer | bytes, columns: pa.Schema) -> ChangeBatch:
+    """Read a packed part; `columns` is the table's Arrow schema that the part was made with."""
+    with pa.ipc.open_stream(data) as reader:
+        batch = reader.read_next_batch()
+    width = len(columns)
+    rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=columns)
+    rest: list[Any] = [_unpack_column(column) for column in batch.columns[width:]]
+    return ChangeBatch(rows, ChangeOrder(*rest[: len(_ORDER_NAMES)]), *rest[len(_ORDER_NAMES) :])
