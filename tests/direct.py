@@ -13,6 +13,7 @@ from attrs import frozen
 from pyspark.sql import SparkSession
 
 from connector.iceberg.read.table_reader import release_reads
+from connector.runtime.monitoring.listeners import StepReport
 from connector.settings import SourceSettings
 from connector.settings.source.settings import load
 from connector.source.changes.snapshot_diff import read_changes
@@ -20,9 +21,10 @@ from connector.source.envelope.event_format import SnapshotInfo, event_ts_ns
 from connector.source.factory import build_source
 from connector.source.snapshots.next_step import Ancestor
 from connector.source.snapshots.table_history import parse_ancestor
-from connector.source.table_capture import StepReport, TableCapture
+from connector.source.table_capture import TableCapture
 from tests.searching import Search
 from tests.source_tables import Subject
+from tests.sources import StepLog
 
 Row = dict[str, Any]
 
@@ -60,14 +62,14 @@ class Direct:
 
     def run(self, table: str, extra: dict[str, str] | None = None) -> list[StepReport]:
         """Bring the index to the table's snapshot of now; the steps it took."""
-        steps: list[StepReport] = []
-        build_source(self.spark, self.settings(table, extra), steps.append).run(once=True)
-        return steps
+        log = StepLog()
+        build_source(self.spark, self.settings(table, extra), [log]).run(once=True)
+        return log.steps
 
     def feed(self, table: str, extra: dict[str, str] | None = None) -> TableCapture:
         """The way of one table, to be driven by hand."""
         *namespace, name = table.split(".")
-        running = build_source(self.spark, self.settings(table, extra), lambda _: None)
+        running = build_source(self.spark, self.settings(table, extra))
         opened = running.open_(tuple(namespace), name)
         assert isinstance(opened, TableCapture)
         return opened

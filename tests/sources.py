@@ -7,19 +7,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
+from connector.runtime.monitoring.listeners import StepReport
 from connector.settings import SourceSettings
 from connector.settings.source.settings import load
 from connector.source.factory import build_source
-from connector.source.table_capture import StepReport
 from tests.model.recordings import Record
 from tests.reading import Lake
 from tests.running import catalog
 from tests.topics import Topics
 
 Row = dict[str, Any]
+
+
+@define
+class StepLog:
+    """A listener that keeps the reports of a source's steps."""
+
+    steps: list[StepReport] = field(factory=list)
+
+    def on_step(self, report: StepReport) -> None:
+        """Keep a report."""
+        self.steps.append(report)
 
 
 @frozen
@@ -79,9 +90,9 @@ class Spring:
 
     def publish(self, extra: Mapping[str, str] | None = None) -> list[StepReport]:
         """Run the source up to the snapshots of now; the steps it took."""
-        steps: list[StepReport] = []
-        build_source(self.spark, self.settings(extra), steps.append).run(once=True)
-        return steps
+        log = StepLog()
+        build_source(self.spark, self.settings(extra), [log]).run(once=True)
+        return log.steps
 
     def topic(self, table: str) -> str:
         """The topic of a table."""

@@ -40,7 +40,7 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
     spark.sql(f"CALL `{CATALOG}`.system.register_table({where})")
     file = warehouse.parent / "source-idle.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties(warehouse, bootstrap).items()))
-    tables = build_source(spark, settings_of([file], environ={}), lambda _: None)
+    tables = build_source(spark, settings_of([file], environ={}))
     feed: Any = tables.open_((NAMESPACE,), _OLD)
     feed.step(pinned=False)  # the first one stores where changes begin
     local = polls(feed)

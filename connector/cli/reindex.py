@@ -31,7 +31,7 @@ def reindex(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
         raise ConfigError("reindex: the source publishes to Kafka; set debezium.sink.type=opensearch")
     indexes = IndexAdmin(settings.search)
     with open_session(settings) as spark:
-        running = build_source(spark, settings, lambda _: None)
+        running = build_source(spark, settings)
         found = running.find()
         missing = sorted(set(tables) - found.keys())
         if missing:

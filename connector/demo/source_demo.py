@@ -94,7 +94,7 @@ def play_steps(console: Console, spark: SparkSession, home: Path, servers: str) 
     source, sink = load_source([paths["lake-source"]]), load([paths["lake-sink"]])
     run = _tables(spark)
     console.print("[bold]tables of namespace shop[/], changed by SQL -> Kafka -> tables of namespace replica")
-    tables = build_source(spark, source, lambda _: None)
+    tables = build_source(spark, source)
     for step in steps(run):
         before = _end_offsets(source)
         for table in TABLES:

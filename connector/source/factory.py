@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +13,7 @@ from connector.iceberg.state.offset_rows import OffsetRows
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.producer import MessageProducer
 from connector.opensearch.indexes.index_admin import IndexAdmin
+from connector.runtime.monitoring.listeners import SourceListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
 from connector.source.destinations.kafka import KafkaPublisher
@@ -22,16 +23,16 @@ from connector.source.envelope.json_values import configure_session
 from connector.source.poll_loop import PollLoop
 from connector.source.snapshots import discovery
 from connector.source.snapshots.offset_store import TableOffsetStore
-from connector.source.table_capture import ChangePublisher, StepReport, TableCapture
+from connector.source.table_capture import ChangePublisher, TableCapture
 
 
-def build_source(spark: SparkSession, settings: SourceSettings, told: Callable[[StepReport], None]) -> PollLoop:
+def build_source(spark: SparkSession, settings: SourceSettings, listeners: Sequence[SourceListener] = ()) -> PollLoop:
     """Put a source together at its stored positions.
 
     Args:
         spark: a session whose catalog is the settings' one; some of its settings are changed.
         settings: everything else.
-        told: called after each step of a table.
+        listeners: hear of each step of a table.
 
     Raises:
         RetriableError: the cluster or the catalog is away.
@@ -47,7 +48,7 @@ def build_source(spark: SparkSession, settings: SourceSettings, told: Callable[[
             full = ".".join((*namespace, name))
             raise FatalError(f"table {full} is not in catalog {settings.catalog.name}; check table.include.list")
         snapshots = SnapshotHistory(spark, table, settings.capture.branch)
-        return TableCapture(spark, settings, table, snapshots, standings, out, told)
+        return TableCapture(spark, settings, table, snapshots, standings, out, listeners)
 
     own = catalog.full_name(settings.capture.offsets_table)
     return PollLoop(settings, lambda: discovery.find_tables(catalog, settings.capture, own), open_, beat)

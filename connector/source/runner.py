@@ -18,7 +18,7 @@ def run(settings: SourceSettings, *, once: bool, terminal: bool) -> None:
     """
     for note in settings.notes:
         structlog.get_logger().warning(note)
-    with open_session(settings) as spark, SourceProgress(terminal=terminal) as shown:
-        tables = build_source(spark, settings, shown.step)
+    with open_session(settings) as spark, SourceProgress(terminal=terminal) as progress:
+        tables = build_source(spark, settings, [progress])
         with stop_on_signals(tables):
             tables.run(once=once)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Protocol
 
 import attrs
 import structlog
@@ -18,6 +18,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.kafka_position import is_icebridge_commit
 from connector.iceberg.java import jvm
 from connector.iceberg.read.table_reader import release_reads
+from connector.runtime.monitoring.listeners import SourceListener, StepKind, StepReport
 from connector.settings import SourceSettings
 from connector.source.changes import initial_snapshot
 from connector.source.changes.read_errors import translate_read_errors
@@ -41,19 +42,6 @@ from connector.source.snapshots.table_offset import TableOffset
 from connector.source.snapshots.table_warnings import log_warnings
 from connector.source.table_format import TableFormat
 from serde.emit.row_schema import RowStruct
-
-
-@attrs.frozen
-class StepReport:
-    """One step of a table: `what` happened, for which snapshot, how long it took; `part` of `parts` of a full read."""
-
-    table: str
-    what: Literal["part read", "snapshot published", "snapshot skipped"]
-    snapshot_id: int
-    seconds: float
-    operation: str = ""
-    part: int = 0
-    parts: int = 0
 
 
 class ChangePublisher(Protocol):
@@ -86,7 +74,7 @@ class TableCapture:
     snapshots: SnapshotHistory
     standings: TableOffsetStore
     out: ChangePublisher
-    told: Callable[[StepReport], None]
+    listeners: Sequence[SourceListener]
     _starting: bool = True
     _head: TableHead | None = None
     _warned: bool = False
@@ -252,14 +240,16 @@ class TableCapture:
 
     def _report_step(
         self,
-        what: Literal["part read", "snapshot published", "snapshot skipped"],
+        what: StepKind,
         snapshot: Ancestor,
         began: float,
         part: int = 0,
         parts: int = 0,
     ) -> None:
         seconds = time.monotonic() - began
-        self.told(StepReport(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts))
+        report = StepReport(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts)
+        for listener in self.listeners:
+            listener.on_step(report)
 
     def shape(self, at: SnapshotInfo, *, reads: bool) -> TableFormat:
         """Give the table's schema and key at a snapshot, and how its events look."""

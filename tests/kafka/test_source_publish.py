@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.runtime.monitoring.listeners import StepReport
 from connector.source.factory import build_source, open_offsets
 from connector.source.poll_loop import PollLoop
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.table_offset import TableOffset
-from connector.source.table_capture import StepReport
 from tests.conftest import MakeWorkspace
 from tests.reading import Lake
 from tests.sources import Spring, in_order, payload, replica, spring
@@ -191,11 +191,12 @@ def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring)
     settings = source.settings()
     running: list[PollLoop] = []
 
-    def halt(done: StepReport) -> None:
-        if done.part == 2:
-            running[0].stop()
+    class Halt:
+        def on_step(self, report: StepReport) -> None:
+            if report.part == 2:
+                running[0].stop()
 
-    running.append(build_source(source.spark, settings, halt))
+    running.append(build_source(source.spark, settings, [Halt()]))
     running[0].run(once=True)
     part_way = len(source.events("t"))
     assert 0 < part_way < 400

@@ -354,7 +354,7 @@ def test_two_tables_whose_names_differ_by_capitals(direct: Direct) -> None:
         direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, '{table}')")
     settings = load([direct.file("twins", tables)], environ={})
     with pytest.raises(FatalError, match=r"table db\.twin: its index lake\.db\.twin is also that of table db\.Twin"):
-        build_source(direct.spark, settings, lambda _: None).run(once=True)
+        build_source(direct.spark, settings).run(once=True)
     with pytest.raises(FatalError, match=r"has the documents of lake\.db\.Twin, and lake\.db\.twin comes to the same"):
         direct.run("db.twin")
     assert direct.search.documents("lake.db.twin") == {"1": {"id": 1, "v": "db.Twin"}}
