@@ -13,13 +13,12 @@ from hypothesis import core as hypothesis_core
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 from tests.host import Host
 from tests.model import recordings
 from tests.order import Stopwatch, put_in_order
 from tests.reading import Lake
-from tests.running import JAVA_OPTIONS, SEED, SHORT_LIVED, Workspace, draws, quick_settings, workspace
+from tests.running import INTERPRETED, SEED, THOROUGH, Workspace, draws, quick_settings, workspace
 from tests.searching import Search
 from tests.servers import Servers, SharedBroker, SharedRegistry
 from tests.store import Store
@@ -112,19 +111,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """One Spark session that only reads tables; the sink runs in processes of its own."""
+def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
+    """One Spark session that reads tables, and runs what is tested inside of this process.
+
+    In `make test` it compiles no plans: they are many, and take few rows each.
+    """
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
-        "spark.jars": ",".join(str(path) for path in fetch_jars("spark")),
+        **quick,
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
-        JAVA_OPTIONS: SHORT_LIVED,
+        "spark.python.daemon.module": "connector.worker_daemon",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
+        **({} if THOROUGH else INTERPRETED),
     }
     session = SparkSession.builder.master("local[2]").appName("tests").config(map=dict(settings)).getOrCreate()
     yield session
@@ -132,10 +135,11 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def quick(topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Spark settings for the many starts of the sink: a third less of it is spent on loading and compiling classes."""
+def quick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Spark settings for the many starts of Spark: a third less of it is spent on loading and compiling classes."""
 
     def make() -> Workspace:
+        topics: Topics = request.getfixturevalue("topics")
         topics.replay([attrs.evolve(r, topic="quick.t") for r in recordings.load("json_schema_envelope", "customers")])
         return workspace(tmp_path_factory.mktemp("quick"), "quick", topics.bootstrap_servers, {"topics": "quick.t"})
 

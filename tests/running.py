@@ -27,6 +27,10 @@ COMMITTED = "batch committed"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 """For a JVM that ends before code compiled by the slower of its two compilers has paid."""
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For a session of many plans that take few rows each: compiling them takes longer than what they do."""
+THOROUGH = bool(os.environ.get("ICEBRIDGE_THOROUGH"))
+"""Whether this is `make test-all`."""
 Line = dict[str, Any]
 
 
@@ -37,7 +41,7 @@ def kills(few: int) -> int:
 
 def draws(many: int) -> int:
     """How many examples a law draws: `many` in `make test-all`; in `make test` a fifth of them, ten at least."""
-    return many if os.environ.get("ICEBRIDGE_THOROUGH") else max(many // 5, 10)
+    return many if THOROUGH else max(many // 5, 10)
 
 
 def told_seed() -> int | None:
