@@ -7,8 +7,8 @@ READY := $(VENV)/.ready
 # Compiled modules are written, whatever the environment says: else every process of the tests compiles them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-UNIT := not spark and not kafka and not interop
-SERVERS := (spark or kafka) and not interop and not soak
+UNIT := tests/unit tests/laws tests/model
+SERVERS := tests/spark tests/kafka
 # Two processes, which take the files that last longest first (tests/order.py).
 TWO := -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # All examples of laws, by a seed of the clock's unless ICEBRIDGE_SEED names one; it is printed.
@@ -36,18 +36,18 @@ demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg 
 
 test: $(READY) ## lint and the tests of every change, always the same examples (about 10 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -j2 lint unit
-	$(BIN)/python -m pytest -m "$(SERVERS) and not thorough" $(TWO)
+	$(BIN)/python -m pytest $(SERVERS) -m "not thorough and not soak" $(TWO)
 
 test-all: $(READY) ## lint and all tests but interop and soak, with other examples each time (about an hour on 2 cores)
 	@$(MAKE) --no-print-directory lint
-	$(THOROUGH) $(BIN)/python -m pytest -m "$(UNIT)" -q --numprocesses 2
-	$(THOROUGH) $(BIN)/python -m pytest -m "$(SERVERS)" $(TWO)
+	$(THOROUGH) $(BIN)/python -m pytest $(UNIT) -q --numprocesses 2
+	$(THOROUGH) $(BIN)/python -m pytest $(SERVERS) -m "not soak" $(TWO)
 
 unit: $(READY) ## The tests that need no JVM (about a minute)
-	$(BIN)/python -m pytest -m "$(UNIT) and not thorough" -q --numprocesses 2
+	$(BIN)/python -m pytest $(UNIT) -m "not thorough" -q --numprocesses 2
 
 durations: $(READY) ## Renew tests/durations.json, by which the tests are put in order (as long as test-all)
-	ICEBRIDGE_THOROUGH=1 $(BIN)/python -m pytest -m "not interop and not soak" $(TWO) --record-durations
+	ICEBRIDGE_THOROUGH=1 $(BIN)/python -m pytest $(UNIT) $(SERVERS) -m "not soak" $(TWO) --record-durations
 
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check connector serde tests benchmarks

@@ -26,6 +26,7 @@ from tests.topics import Topics
 
 MakeWorkspace = Callable[..., Workspace]
 OpenLake = Callable[[Workspace], Lake]
+WITH_SERVERS = ("kafka", "spark", "interop")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,7 +49,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(
             "a test's name holds a memory address; give its parameters ids: " + ", ".join(addressed)
         )
+    if astray := [item.nodeid for item in items if _is_astray(item)]:  # make names folders
+        raise pytest.UsageError(
+            f"tests marked {', '.join(WITH_SERVERS)}, and no others, are in folders named so: {astray}"
+        )
     put_in_order(items)
+
+
+def _is_astray(item: pytest.Item) -> bool:
+    marked = any(item.get_closest_marker(name) for name in WITH_SERVERS)
+    return marked != (item.path.relative_to(Path(__file__).parent).parts[0] in WITH_SERVERS)
 
 
 # How long one example takes says more of the machine than of the law. The examples of a law are the same in every run,
