@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Self
 
 import pytest
@@ -19,8 +20,10 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 
 from connector.demo.servers.opensearch_node import OpenSearchNode
+from connector.settings.source.settings import load
+from connector.source.factory import build_source
 from tests.direct import Direct, index_of
-from tests.running import JAVA_OPTIONS, SHORT_LIVED, Line, Sink, kills, seeded
+from tests.running import Line, Sink, kills, seeded
 from tests.searching import Search
 from tests.source_tables import Kind, Subject, use_catalog
 from tests.stories import FLAT, NESTED, Crowded
@@ -33,7 +36,6 @@ KINDS = {
     Kind(2, "copy-on-write", partitioned=True, identifiers=True, nested=True): NESTED,
     Kind(3, "merge-on-read", partitioned=False, identifiers=True): FLAT,
 }
-QUICK: dict[str, str] = {}
 SLOW = {
     # Small requests, one after the other: sending the documents of a step takes a second or two.
     "batch.size": "2",
@@ -49,7 +51,6 @@ PROPERTIES = {
     "poll.interval.ms": "100",
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
-    JAVA_OPTIONS: SHORT_LIVED,
     "spark.sql.shuffle.partitions": "2",
 }
 Counts = Counter[int]
@@ -64,6 +65,8 @@ class Struck:
     node: OpenSearchNode | None
     stories: list[Crowded]
     rng: random.Random
+    spark: dict[str, str]
+    """Settings of each process's Spark."""
     starts: list[Sink] = field(factory=list)
     hits: list[str] = field(factory=list)
     _left: Counts = field(factory=Counter)
@@ -78,11 +81,18 @@ class Struck:
             if sink.process.poll() is None:
                 sink.kill()
 
-    def start(self, pace: dict[str, str], *arguments: str) -> Sink:
+    def start(self) -> Sink:
         """Start a process that follows all tables."""
-        tables = [story.subject.short for story in self.stories]
-        self.starts.append(Sink(self.direct.file("direct-killed", tables, {**PROPERTIES, **pace}), arguments))
+        self.starts.append(Sink(self._file({**self.spark, **SLOW}), ()))
         return self.starts[-1]
+
+    def finish(self) -> None:
+        """Take in all that is left, in this process."""
+        build_source(self.direct.spark, load([self._file({})], environ={}), lambda _: None).run(once=True)
+
+    def _file(self, extra: dict[str, str]) -> Path:
+        tables = [story.subject.short for story in self.stories]
+        return self.direct.file("direct-killed", tables, {**PROPERTIES, **extra})
 
     def live(self, most: int) -> None:
         """Let each table change, `most` times at most."""
@@ -170,7 +180,7 @@ class Struck:
 
 @pytest.mark.parametrize("count", tiered([1, KILLS], [1]))
 def test_killed_again_and_again_each_index_is_its_table(
-    spark: SparkSession, search: Search, tmp_path_factory: pytest.TempPathFactory, count: int
+    spark: SparkSession, search: Search, quick: dict[str, str], tmp_path_factory: pytest.TempPathFactory, count: int
 ) -> None:
     """Node and source killed in turn at random moments of random histories, each index ends equal to its table."""
     rng = random.Random(seeded())
@@ -182,14 +192,13 @@ def test_killed_again_and_again_each_index_is_its_table(
     with OpenSearchNode(tmp_path_factory.mktemp(f"{name}-node")) if count > 1 else nullcontext(search) as node:
         direct = Direct(spark, home, Search(node.url), name)
         stories = [_story(spark, kind, rng, name) for kind in list(KINDS)[-count:]]
-        struck = Struck(direct, node if isinstance(node, OpenSearchNode) else None, stories, rng)
+        struck = Struck(direct, node if isinstance(node, OpenSearchNode) else None, stories, rng, quick)
         with struck:
             # More often where no kill fell into the middle of a step: such a run would prove nothing.
             for number in range(count // 2 + 5):
                 if number < count / 2 or set(struck.hits) != struck_ones:
                     _round(struck, number)
-            last = struck.start(QUICK, "--once").wait(240 + 30 * count)
-        assert last.code == 0, last.text[-6000:]
+        struck.finish()
         for story in struck.stories:
             told = [statement[:80] for statement in story.told]
             assert direct.differences(story.subject) == [], f"{story.subject.kind}: {told}"
@@ -206,7 +215,7 @@ def _story(spark: SparkSession, kind: Kind, rng: random.Random, catalog: str) ->
 def _round(struck: Struck, number: int) -> None:
     """Start the source, kill the node in its work, where that is the test's own, then the source: in the full read
     first, in changes from then on."""
-    sink = struck.start(SLOW)
+    sink = struck.start()
     struck.live(1)
     if number:
         struck.wait_for_read()

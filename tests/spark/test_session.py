@@ -115,7 +115,6 @@ def no_java(tmp_path: Path) -> Iterator[str]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.thorough
 def test_session_writes_and_reads_iceberg(tmp_path: Path) -> None:
     """A local session far from the checkout makes, fills and reads a table, also through Python, without a warning."""
     result = _run(_TABLE, tmp_path / "lake", {"spark.master": "local[2]"})
@@ -147,6 +146,7 @@ def test_session_without_any_java_on_the_machine(tmp_path: Path, no_java: str) -
     assert result["rows"] == [[1, "x"], [2, "y"]]
 
 
+@pytest.mark.thorough
 def test_executors_in_other_processes(tmp_path: Path) -> None:
     """Executors that do not share the driver's process import our packages from the zip and write the table."""
     spark = {"spark.master": "local-cluster[2,1,1024]"}
