@@ -151,6 +151,7 @@ def test_a_tombstone_alone_deletes_a_row_of_an_earlier_batch(
     assert [r["id"] for r in rows if r.get("__deleted") == "true"] == [1] * (mode == "soft")
 
 
+@pytest.mark.thorough
 def test_one_event_per_batch_ends_right(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
     """Cut after every single record the stories end in the source's rows too."""
     database = Database("single.public.t", 1)
