@@ -31,7 +31,7 @@ from connector.opensearch.bulk.actions import WriteOptions, index_rows
 from connector.opensearch.bulk.bulk_processor import BulkProcessor
 from connector.opensearch.documents.document_ids import build_document_ids
 from connector.opensearch.indexes.mapping import map_columns
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 
 ROWS, BUCKET, INDEXES, ROUNDS = 200_000, 20_000, 50, 6
 VERSION = 1_700_000_000_000_000_000

@@ -14,7 +14,7 @@ from connector.demo.source_demo import TABLES
 from connector.errors import FatalError
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.settings import load
-from connector.settings.opensearch.sink import ConnectionSettings
+from connector.settings.opensearch.connection import ConnectionSettings
 from connector.sink.factory import build_sink
 
 HITS = 5

@@ -25,7 +25,7 @@ from opensearchpy.exceptions import (
 
 from connector.errors import FatalError, RetriableError
 from connector.opensearch.sigv4 import RequestSigner
-from connector.settings.opensearch.sink import ConnectionSettings
+from connector.settings.opensearch.connection import ConnectionSettings
 
 _MAX_CONNECTIONS = 16
 _UNAUTHORIZED, _FORBIDDEN = 401, 403

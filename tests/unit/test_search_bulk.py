@@ -15,7 +15,7 @@ import pytest
 from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.bulk.actions import WriteOptions, index_documents
 from connector.opensearch.bulk.bulk_processor import BulkActions, BulkProcessor, DocumentCounts
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 
 QUICK = BulkSettings(retries=2, backoff_ms=1)
 Answer = tuple[int, object]

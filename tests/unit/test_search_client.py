@@ -19,7 +19,7 @@ from connector.errors import ConfigError, FatalError, RetriableError
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.opensearch.sigv4 import RequestSigner
 from connector.settings import load
-from connector.settings.opensearch.sink import ConnectionSettings
+from connector.settings.opensearch.connection import ConnectionSettings
 
 FILE = """\
 bootstrap.servers=localhost:9092

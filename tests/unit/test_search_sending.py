@@ -18,7 +18,7 @@ from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts, OnStale
 from connector.opensearch.bulk.document_sender import DocumentSender
 from connector.opensearch.documents.document_lookup import StoredDocument
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from tests.tiers import tiered
 
 

@@ -8,8 +8,9 @@ import javaproperties
 import pytest
 
 from connector.settings import load
+from connector.settings.configdef.common import OptionScope
 from connector.settings.reference.markdown import render_outputs
-from connector.settings.sink.options import NAMES, OPENSEARCH_SCOPES, OPTIONS, PREFIXES, SCOPES, OptionScope
+from connector.settings.sink.options import NAMES, OPENSEARCH_SCOPES, OPTIONS, PREFIXES, SCOPES
 from connector.settings.source import settings as source
 
 ROOT = Path(__file__).parents[2]

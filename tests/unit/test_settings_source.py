@@ -10,6 +10,8 @@ import pytest
 from connector.errors import ConfigError
 from connector.settings import SourceSettings
 from connector.settings import load as load_sink
+from connector.settings.configdef.common import SOURCE_KEYS
+from connector.settings.source import capture
 from connector.settings.source.settings import is_source, load
 from serde.emit.type_mapping import HandlingModes
 
@@ -190,3 +192,8 @@ def test_a_sinks_file_with_a_sources_key_is_told_how_to_become_one(write: Write)
         load_sink(
             [write("bootstrap.servers=h:1\ntopics=t\ndebezium.sink.iceberg.warehouse=/w\ntable.include.list=a\n")]
         )
+
+
+def test_keys_of_a_source_are_known_to_the_sink() -> None:
+    """A sink's file that says what to capture is answered with how to make it a source's: the sink knows these keys."""
+    assert {option.name for option in capture.OPTIONS} == SOURCE_KEYS

@@ -23,7 +23,7 @@ from opensearchpy.exceptions import TransportError
 from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.bulk.item_results import classify_item
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from serde.arrays import Ints
 
 _PAYLOAD_TOO_LARGE = 413

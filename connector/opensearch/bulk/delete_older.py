@@ -14,7 +14,7 @@ import pyarrow as pa
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.document_sender import DocumentSender
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 
 PAGE_DOCUMENTS = 5_000
 _SCROLL_KEEPALIVE = "2m"

@@ -30,7 +30,7 @@ from connector.opensearch.documents.document_lookup import (
     find_indexes,
     refresh_indexes,
 )
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from serde.arrays import Ints
 
 _IGNORED_TAG = -1

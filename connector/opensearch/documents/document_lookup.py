@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
-from connector.settings.opensearch.sink import ConnectionSettings
+from connector.settings.opensearch.connection import ConnectionSettings
 
 IDS_PER_REQUEST = 1_000
 MAX_HITS = 10_000

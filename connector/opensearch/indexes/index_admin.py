@@ -19,7 +19,7 @@ from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.opensearch.indexes.index_identity import LOST_INDEX_REMEDY, IndexIds, explain_loss
 from connector.opensearch.indexes.mapping import FieldMapping, missing_properties
-from connector.settings.opensearch.sink import OpenSearchSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 
 META_KEY = "icebridge"
 

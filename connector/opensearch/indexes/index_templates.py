@@ -20,7 +20,7 @@ from connector.opensearch.client import map_opensearch_errors
 from connector.opensearch.indexes.index_admin import META_KEY, IndexAdmin, IndexInfo, encode_meta
 from connector.opensearch.indexes.index_name_dates import IndexNamePattern
 from connector.opensearch.indexes.mapping import FieldMapping, missing_properties
-from connector.settings.opensearch.sink import OpenSearchSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 
 TIMESTAMP_FIELD = "@timestamp"
 _BASE_PRIORITY = 200

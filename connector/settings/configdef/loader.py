@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from connector import redaction
 from connector.errors import ConfigError
-from connector.settings.configdef import foreign_keys, property_files
+from connector.settings.configdef import property_files
+from connector.settings.configdef.common import DEBEZIUM_SERVER_SINK
 from connector.settings.configdef.config_providers import ConfigProviders, UnresolvedReference
 from connector.settings.configdef.option import Prefix
 from connector.settings.configdef.property_files import Entry
@@ -24,7 +25,7 @@ def load_settings(
     overrides: Mapping[str, str] | None,
     environ: Mapping[str, str] | None,
     *,
-    adopted: Callable[[Mapping[str, Entry]], dict[str, Entry]],
+    rename: Callable[[Mapping[str, Entry]], dict[str, Entry]],
     names: Sequence[str],
     prefixes: tuple[Prefix, ...],
     build: Callable[[ConfigReader], Settings],
@@ -35,21 +36,21 @@ def load_settings(
         files: the files.
         overrides: given on the command line.
         environ: answers `${env:NAME}`; the process's environment by default.
-        adopted: gives the entries the names that they have here.
+        rename: returns the entries under the names that they have here.
         names: all option names.
         prefixes: all families.
-        build: makes the settings; faults go to the reading.
+        build: makes the settings; faults go to the reader.
 
     Raises:
         ConfigError: one line per fault.
     """
     given, unreadable = property_files.merge_files(files, overrides or {})
-    given = adopted(given)
+    given = rename(given)
     reading = ConfigReader(
         files=[str(path) for path in files],
         entries=given,
         providers=ConfigProviders(os.environ if environ is None else environ),
-        declared=frozenset(names) | frozenset(name for name in given if foreign_keys.OTHER_SINK.owns(name)),
+        declared=frozenset(names) | frozenset(name for name in given if DEBEZIUM_SERVER_SINK.owns(name)),
         prefixes=prefixes,
         complete=not unreadable,
         faults=list(unreadable),

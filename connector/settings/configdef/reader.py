@@ -9,10 +9,9 @@ from typing import TypeVar
 import attrs
 
 from connector.redaction import redact_login
-from connector.settings.configdef.config_faults import AFTER_ALL_LINES, ConfigFault, format_fault
 from connector.settings.configdef.config_providers import REFERENCE, ConfigProviders, UnresolvedReference
 from connector.settings.configdef.option import Option, Prefix
-from connector.settings.configdef.property_files import Entry
+from connector.settings.configdef.property_files import AFTER_ALL_LINES, ConfigFault, Entry, format_fault
 from connector.settings.configdef.value_types import InvalidValue
 
 T = TypeVar("T")

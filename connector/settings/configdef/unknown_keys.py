@@ -1,27 +1,52 @@
-"""given keys -> faults and notes: unknown ones are refused with the nearest name, near misses and others' are noted."""
+"""given keys -> faults and notes: unknown keys are refused with the nearest name, keys of other programs are noted.
+
+A file that was written for Debezium, Kafka Connect or another sink has to run as it is, so a key of theirs is named in
+a note and not refused. The nearest name is found by difflib's ratio over what differs, not over a shared prefix.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import difflib
+from collections.abc import Collection, Iterable, Iterator
 
 import attrs
 
-from connector.settings.configdef import foreign_keys, nearest_key
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
+
+# From trying: catches one or two slips of the pen in a name, and keeps write.delete.format.default apart from
+# write.format.default (0.85), which are both Iceberg's.
+_NEAR = 0.86
+_NEAR_PREFIX = 0.8
+_LIKELY = 0.6
+
+
+@attrs.frozen
+class ForeignKeys:
+    """Keys of another program, by whole name or by how they begin; without a `note` the caller says what is wrong."""
+
+    note: str
+    names: frozenset[str]
+    prefixes: tuple[str, ...] = ()
+
+    def owns(self, key: str) -> bool:
+        """Whether the key is one of these."""
+        return key in self.names or key.startswith(self.prefixes)
 
 
 @attrs.frozen
 class AllowedKeys:
     """The names that have a meaning: of options, and of families (`free`, by how they begin).
 
-    `others` are names that mean something in another kind of file, which `other_todo` tells how to make of this one.
+    `foreign`: whose other keys are let through. `others` are names that mean something in another kind of file, which
+    `other_todo` tells how to make of this one.
     """
 
     who: str
     reference: str
     names: Collection[str]
     free: tuple[str, ...]
+    foreign: tuple[ForeignKeys, ...] = ()
     others: Collection[str] = ()
     other_todo: str = ""
 
@@ -29,16 +54,16 @@ class AllowedKeys:
         """Sort every key that is not an option."""
         others = [(key, entry) for key, entry in reading.entries.items() if key not in self.names]
         for key, entry in others:
-            if not _is_foreign(key) and not key.startswith(self.free):
+            if not any(owner.owns(key) for owner in self.foreign) and not key.startswith(self.free):
                 self._refuse(reading, key, entry)
-        reading.notes.extend(foreign_keys.note_foreign_keys(entry.key for _, entry in others))
+        reading.notes.extend(_note_foreign_keys(self.foreign, (entry.key for _, entry in others)))
         reading.notes.extend(note for key, entry in others if (note := self._near_miss(key, entry)))
 
     def _refuse(self, reading: ConfigReader, key: str, entry: Entry) -> None:
         if key in self.others:
             reading.add_fault(entry, f"is not an option of the {self.who}", self.other_todo)
             return
-        meant = nearest_key.find_nearest(key, self.names, self.free) if entry.label == entry.key else None
+        meant = find_nearest(key, self.names, self.free) if entry.label == entry.key else None
         todo = f"did you mean {meant}?" if meant else f"{self.reference} lists all keys"
         reading.add_fault(entry, "is not a known key", todo)
 
@@ -49,11 +74,52 @@ class AllowedKeys:
         if prefix is None or prefix == "debezium.sink.iceberg.partition-by.":
             return None
         ours = [name.removeprefix(prefix) for name in self.names if name.startswith(prefix)]
-        meant = nearest_key.find_near_miss(key.removeprefix(prefix), ours)
+        meant = find_near_miss(key.removeprefix(prefix), ours)
         if meant is None:
             return None
         return f"{entry.where}: {entry.key} is not an option of the {self.who}; did you mean {prefix}{meant}?"
 
 
-def _is_foreign(key: str) -> bool:
-    return any(owner.owns(key) for owner in (*foreign_keys.FOREIGN_KEYS, foreign_keys.REFUSED))
+def _note_foreign_keys(owners: Iterable[ForeignKeys], keys: Iterable[str]) -> Iterator[str]:
+    """One note for each owner that has keys among these, naming them all."""
+    given = sorted(keys)
+    for owner in owners:
+        owned = [key for key in given if owner.owns(key)]
+        if owned and owner.note:
+            yield f"{owner.note}: {', '.join(owned)}"
+
+
+def normalize_key(key: str) -> str:
+    """A key without what is most often mistaken: case, underscores."""
+    return key.lower().replace("_", "-")
+
+
+def find_near_miss(key: str, names: Collection[str]) -> str | None:
+    """A name so close that the key is likely a slip; None when it may well be meant as it is."""
+    return _find_closest(key, names, _NEAR)
+
+
+def find_nearest(key: str, names: Collection[str], prefixes: Collection[str]) -> str | None:
+    """The best guess for an unknown key: a mistyped prefix, a name without its prefix, or the most similar name."""
+    close = find_near_miss(key, names)
+    return close or _with_prefix(key, prefixes) or _without_prefix(key, names) or _find_closest(key, names, _LIKELY)
+
+
+def _with_prefix(key: str, prefixes: Collection[str]) -> str | None:
+    parts = key.split(".")
+    for prefix in prefixes:
+        depth = prefix.count(".")
+        start = ".".join(parts[:depth]) + "."
+        if len(parts) > depth and _find_closest(start, [prefix], _NEAR_PREFIX):
+            return prefix + ".".join(parts[depth:])
+    return None
+
+
+def _without_prefix(key: str, names: Collection[str]) -> str | None:
+    return next((name for name in names if name.endswith(f".{normalize_key(key)}")), None)
+
+
+def _find_closest(key: str, names: Collection[str], cutoff: float) -> str | None:
+    by_plain = {normalize_key(name): name for name in names}
+    closest = difflib.get_close_matches(normalize_key(key), by_plain, n=1, cutoff=cutoff)
+    return by_plain[closest[0]] if closest else None

@@ -13,7 +13,6 @@ from typing import Generic, TypeVar
 import attrs
 
 from connector.settings.configdef import regexps
-from connector.settings.iceberg import partition_spec, sort_order
 
 T_co = TypeVar("T_co", covariant=True)
 TOPIC_REGEX = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -150,26 +149,6 @@ def _parse_key_columns(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(found)
 
 
-def _parse_partition_terms(text: str) -> tuple[str, ...]:
-    return _parse_terms(
-        text, partition_spec.parse_partition_term, "{} is not a list of partition terms", partition_spec.PARTITION_HINT
-    )
-
-
-def _parse_sort_terms(text: str) -> tuple[str, ...]:
-    return _parse_terms(text, sort_order.parse_sort_term, "{} is not a list of sort terms", sort_order.SORT_HINT)
-
-
-def _parse_terms(text: str, parse: Callable[[str], object], what: str, hint: str) -> tuple[str, ...]:
-    terms = partition_spec.split_terms(text)
-    for term in terms:
-        try:
-            parse(term)
-        except ValueError as wrong:
-            raise InvalidValue(f"{what} ({wrong})", hint) from None
-    return terms
-
-
 TEXT: ValueType[str] = ValueType("string", str)
 BOOLEAN: ValueType[bool] = ValueType("boolean", _parse_boolean)
 RATIO: ValueType[float] = ValueType("double", _parse_ratio)
@@ -181,5 +160,3 @@ SERVERS: ValueType[str] = ValueType("list", _parse_servers)
 PATTERN: ValueType[str] = ValueType("regex", _parse_pattern)
 PATTERNS: ValueType[tuple[str, ...]] = ValueType("list of regex", _parse_patterns)
 KEY_COLUMNS: ValueType[tuple[tuple[str, tuple[str, ...]], ...]] = ValueType("list", _parse_key_columns)
-PARTITION_TERMS: ValueType[tuple[str, ...]] = ValueType("list", _parse_partition_terms)
-SORT_TERMS: ValueType[tuple[str, ...]] = ValueType("list", _parse_sort_terms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from connector.settings.configdef import nearest_key
+from connector.settings.configdef import unknown_keys
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 
@@ -46,7 +46,7 @@ def _describe_unknown(name: str) -> tuple[str, str]:
         return "is Apicurio's own converter", todo
     if short in _UNSUPPORTED:
         return f"{short} is not supported yet", f"use {' or '.join(FORMATS_BY_CLASS)}"
-    meant = _BY_SHORT_NAME.get(nearest_key.find_nearest(short, _BY_SHORT_NAME, ()) or "") or nearest_key.find_nearest(
+    meant = _BY_SHORT_NAME.get(unknown_keys.find_nearest(short, _BY_SHORT_NAME, ()) or "") or unknown_keys.find_nearest(
         name, FORMATS_BY_CLASS, ()
     )
     return "names an unknown converter", f"did you mean {meant}?" if meant else f"use {' or '.join(FORMATS_BY_CLASS)}"

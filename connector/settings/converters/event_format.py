@@ -18,7 +18,6 @@ from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, one_of
 from connector.settings.converters import schema_registry
 from connector.settings.converters.converter_classes import Format, format_of
 from connector.settings.converters.schema_registry import RegistrySettings
-from connector.settings.iceberg import iceberg_kafka_connect
 
 _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
 
@@ -146,7 +145,6 @@ def rename_unwrap(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
     An entry keeps the key it was written with, for messages.
     """
-    entries = iceberg_kafka_connect.rename_entries(entries)
     renamed: dict[str, str] = {}
     for key, entry in entries.items():
         match = _UNWRAP.fullmatch(key)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.unknown_keys import ForeignKeys
 
 _PREFIX = "debezium.sink.iceberg."
 _RENAMED = {
@@ -52,6 +53,12 @@ NO_EFFECT = (
 REFUSED = {
     "iceberg.hadoop-conf-dir": "give single settings as spark.hadoop.<key>",
 }
+FOREIGN_KEYS = (
+    ForeignKeys(
+        "these keys of Iceberg Kafka Connect steer its coordinator and have no effect here", frozenset(), NO_EFFECT
+    ),
+    ForeignKeys("", frozenset(REFUSED)),
+)
 _OF_ONE_TABLE = (".route-regex", ".id-columns", ".commit-branch", ".write-mode", ".scd-type")
 _KNOWN_TRANSFORMS = ("ExtractNewRecordState", "DebeziumTransform")
 _CDC_PATTERN = "{db}.{table}"

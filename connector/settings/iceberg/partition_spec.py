@@ -7,9 +7,12 @@ A term is a column (`region`), `year(c)`, `month(c)`, `day(c)`, `hour(c)` (plura
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 import attrs
+
+from connector.settings.configdef.value_types import InvalidValue, ValueType
 
 Transform = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
 PARTITION_HINT = "write a column, year|month|day|hour(column), bucket(column, N) or truncate(column, N)"
@@ -58,3 +61,21 @@ def _parse_transform(name: str, column: str, width: str | None) -> PartitionTerm
     if width is None or not re.fullmatch(r"0*[1-9][0-9]{0,9}", width) or int(width) > _MAX_WIDTH:
         raise ValueError(f"{wide} needs a column and a whole number above 0, in this order")
     return PartitionTerm(column, wide, int(width))
+
+
+def terms_type(parse: Callable[[str], object], what: str, hint: str) -> ValueType[tuple[str, ...]]:
+    """Return the value type of a list of terms: each is checked by `parse`, and kept as it was written."""
+
+    def read(text: str) -> tuple[str, ...]:
+        terms = split_terms(text)
+        for term in terms:
+            try:
+                parse(term)
+            except ValueError as wrong:
+                raise InvalidValue(f"{{}} is not a list of {what} ({wrong})", hint) from None
+        return terms
+
+    return ValueType("list", read)
+
+
+PARTITION_TERMS = terms_type(parse_partition_term, "partition terms", PARTITION_HINT)

@@ -10,8 +10,7 @@ import re
 
 import attrs
 
-from connector.settings.iceberg.partition_spec import PartitionTerm
-from connector.settings.iceberg.partition_spec import parse_partition_term as parse_term
+from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term, terms_type
 
 SORT_HINT = "write a column or a transform of one as in partition-by, then asc or desc, then nulls first or nulls last"
 _TERM = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE)
@@ -38,4 +37,7 @@ def parse_sort_term(term: str) -> SortTerm:
         raise ValueError("a term is empty")
     descending = (match[2] or "asc").lower() == "desc"
     nulls_first = not descending if match[3] is None else match[3].lower() == "first"
-    return SortTerm(parse_term(match[1]), descending, nulls_first)
+    return SortTerm(parse_partition_term(match[1]), descending, nulls_first)
+
+
+SORT_TERMS = terms_type(parse_sort_term, "sort terms", SORT_HINT)

@@ -16,9 +16,7 @@ from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import (
     BOOLEAN,
     LIST,
-    PARTITION_TERMS,
     PATTERN,
-    SORT_TERMS,
     TEXT,
     one_of,
     whole_number,
@@ -35,8 +33,10 @@ from connector.settings.iceberg import routing as routes
 from connector.settings.iceberg import write_mode as writes
 from connector.settings.iceberg.declared_schema import DeclaredColumn
 from connector.settings.iceberg.deleted_keys import DeletedKeySettings
+from connector.settings.iceberg.partition_spec import PARTITION_TERMS
 from connector.settings.iceberg.primary_key import KeySettings
 from connector.settings.iceberg.routing import RouteSettings
+from connector.settings.iceberg.sort_order import SORT_TERMS
 from connector.settings.iceberg.write_mode import WriteModeSettings
 from connector.settings.kafka import topics
 
@@ -314,9 +314,9 @@ class TableSettings:
     writes: WriteModeSettings = WriteModeSettings()
 
 
-def build(reading: ConfigReader, *, searching: bool = False) -> TableSettings:
-    """Read the tables' part; faults go to the reading. Indexes (`searching`) keep no deleted documents by default."""
-    keeps = reading.get(KEEP_DELETED_DOCUMENTS if searching else KEEP_DELETES)
+def build(reading: ConfigReader, *, indexes: bool = False) -> TableSettings:
+    """Read the tables' part; faults go to the reading. Indexes (`indexes`) keep no deleted documents by default."""
+    keeps = reading.get(KEEP_DELETED_DOCUMENTS if indexes else KEEP_DELETES)
     reading.get(TABLE_MAPPER)
     _check_replacement(reading)
     _check_prefix(reading)
@@ -332,7 +332,7 @@ def build(reading: ConfigReader, *, searching: bool = False) -> TableSettings:
         case=_read_case(reading),
         upsert=written.replaces and keys.mode != "none",
         keep_deletes=keeps,
-        truncate=_read_truncate(reading, keeps=keeps, searching=searching),
+        truncate=_read_truncate(reading, keeps=keeps, indexes=indexes),
         dedup_column=reading.get(DEDUP_COLUMN),
         op_field=reading.get(OP_FIELD),
         create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
@@ -377,9 +377,9 @@ def _check_prefix(reading: ConfigReader) -> None:
         )
 
 
-def _read_truncate(reading: ConfigReader, *, keeps: bool, searching: bool) -> bool:
+def _read_truncate(reading: ConfigReader, *, keeps: bool, indexes: bool) -> bool:
     wanted, entry = reading.get(TRUNCATE), reading.entry(TRUNCATE)
-    if wanted and entry and searching and not reading.get(DEDUP_COLUMN).startswith("__source_ts_"):
+    if wanted and entry and indexes and not reading.get(DEDUP_COLUMN).startswith("__source_ts_"):
         todo = f"set {DEDUP_COLUMN.name}=__source_ts_ns"
         reading.add_fault(entry, "a truncate tells its time, and documents have other versions", todo)
     if wanted and entry and reading.get(writes.SCD_TYPE) == "2":

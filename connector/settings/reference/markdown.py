@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from connector.settings.configdef.common import OptionScope
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.reference import peer_names, sample_files
 from connector.settings.sink import options
-from connector.settings.sink.options import OptionScope
 from connector.settings.source import settings
 
 SameAs = Callable[[str], str]

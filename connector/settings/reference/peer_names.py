@@ -7,7 +7,7 @@ sink, Kafka Connect.
 from __future__ import annotations
 
 from connector.settings.iceberg import iceberg_kafka_connect
-from connector.settings.opensearch import sink
+from connector.settings.opensearch import documents
 
 _OWN_KEYS = ("debezium.sink.batch.interval-ms", "debezium.sink.batch.max-events")
 _JDBC = ("primary.key.", "collection.name.format", "truncate.enabled")
@@ -38,7 +38,7 @@ _ROUTER = {
 """Options of the transforms of Kafka Connect and Confluent."""
 
 _AIVEN = frozenset(
-    option.name for option in sink.OPTIONS if not option.name.startswith((*_OWN_OPENSEARCH_KEYS, *_ROUTER))
+    option.name for option in documents.OPTIONS if not option.name.startswith((*_OWN_OPENSEARCH_KEYS, *_ROUTER))
 )
 _TABULAR = ("iceberg.tables.cdc-field", "iceberg.tables.upsert-mode-enabled")
 _CATALOG = ("warehouse", "type", "catalog-impl", "uri", "io-impl")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
+from connector.settings.configdef.common import OptionScope
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.sink import options
-from connector.settings.sink.options import OptionScope
 from connector.settings.source import settings
 
 

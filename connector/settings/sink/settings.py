@@ -7,27 +7,33 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings.configdef import unknown_keys
+from connector.settings.configdef.common import FOREIGN_KEYS, NAME, SOURCE_KEYS, SPARK_PREFIX
 from connector.settings.configdef.loader import load_settings
 from connector.settings.configdef.option import format_names
+from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.converters import event_format as events
+from connector.settings.configdef.unknown_keys import AllowedKeys
+from connector.settings.converters import event_format
+from connector.settings.converters.event_format import EventSettings
 from connector.settings.iceberg import catalog, iceberg_kafka_connect
-from connector.settings.iceberg import tables as table
-from connector.settings.kafka import batching as batch
-from connector.settings.kafka import error_handling as errors
-from connector.settings.kafka import kafka
-from connector.settings.opensearch import data_streams
-from connector.settings.opensearch import sink as search
-from connector.settings.sink.options import NAME, NAMES, PREFIXES, SINK_TYPE, SPARK_PREFIX
-from connector.settings.source import capture
+from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.tables import TableSettings
+from connector.settings.kafka import batching, error_handling, kafka
+from connector.settings.kafka.batching import BatchSettings
+from connector.settings.kafka.error_handling import ErrorSettings
+from connector.settings.kafka.kafka import KafkaSettings
+from connector.settings.opensearch import documents
+from connector.settings.opensearch.documents import OpenSearchSettings
+from connector.settings.sink.options import NAMES, PREFIXES
+from connector.settings.sink.sink_types import find_sink_type
 
-ALLOWED_KEYS = unknown_keys.AllowedKeys(
+ALLOWED_KEYS = AllowedKeys(
     "sink",
     "docs/reference/options.md",
     NAMES,
     tuple(prefix.name for prefix in PREFIXES),
-    others=frozenset(option.name for option in capture.OPTIONS),
+    foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *documents.FOREIGN_KEYS),
+    others=SOURCE_KEYS,
     other_todo="a file with connector.class=IcebergSource is a source's, which has it",
 )
 
@@ -36,21 +42,31 @@ ALLOWED_KEYS = unknown_keys.AllowedKeys(
 class SinkSettings:
     """All settings of a sink; `notes` are to be logged once at start. No representation shows a passed-on value.
 
-    `events_only`: every event is kept as text in one table (`icebergevents`). `search`: events become documents of
-    OpenSearch; the catalog then holds nothing but the offsets.
+    `destination` is what the sink's type has to know beside `table`, see `sink_types`. For a destination other than
+    Iceberg tables the catalog holds nothing but the offsets.
     """
 
     name: str
-    kafka: kafka.KafkaSettings
-    catalog: catalog.CatalogSettings
-    table: table.TableSettings
-    events: events.EventSettings
-    errors: errors.ErrorSettings
-    batch: batch.BatchSettings
+    sink_type: str
+    kafka: KafkaSettings
+    catalog: CatalogSettings
+    table: TableSettings
+    events: EventSettings
+    errors: ErrorSettings
+    batch: BatchSettings
     spark: Mapping[str, str] = attrs.field(repr=format_names)
     notes: tuple[str, ...]
-    events_only: bool = False
-    search: search.OpenSearchSettings | None = None
+    destination: object = None
+
+    @property
+    def events_only(self) -> bool:
+        """Whether every event is kept as text in one table."""
+        return self.sink_type == "icebergevents"
+
+    @property
+    def search(self) -> OpenSearchSettings | None:
+        """The settings of an OpenSearch sink, None for any other."""
+        return self.destination if isinstance(self.destination, OpenSearchSettings) else None
 
 
 def load(
@@ -62,36 +78,30 @@ def load(
 
     `environ` answers `${env:NAME}`, the process's environment by default. Raises ConfigError with one line per fault.
     """
-    return load_settings(
-        files, overrides, environ, adopted=events.rename_unwrap, names=NAMES, prefixes=PREFIXES, build=_build
-    )
+    return load_settings(files, overrides, environ, rename=rename_entries, names=NAMES, prefixes=PREFIXES, build=_build)
 
 
-def _build(reading: ConfigReader) -> SinkSettings:
-    events_only = reading.get(SINK_TYPE) == "icebergevents"
-    ALLOWED_KEYS.check(reading)
-    iceberg_kafka_connect.check(reading)
-    name = reading.get(NAME)
-    failures = errors.build(reading, name)
-    searching = reading.get(SINK_TYPE) == "opensearch" or search.is_opensearch_sink(reading.entries)
-    tables = table.build(reading, searching=searching)
-    searched = search.build(reading) if searching else None
-    if searched is None:
-        search.check_absent(reading)
-    else:
-        data_streams.check(
-            reading, searched.series, upsert=tables.upsert and not searched.key_ignore, partial=searched.partial
-        )
+def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return the entries under the names they have here: Iceberg Kafka Connect's keys, and the unwrap transform's."""
+    return event_format.rename_unwrap(iceberg_kafka_connect.rename_entries(entries))
+
+
+def _build(reader: ConfigReader) -> SinkSettings:
+    ALLOWED_KEYS.check(reader)
+    iceberg_kafka_connect.check(reader)
+    name, sink_type = reader.get(NAME), find_sink_type(reader)
+    errors = error_handling.build(reader, name)
+    table, destination = sink_type.build(reader)
     return SinkSettings(
         name=name,
-        kafka=kafka.build(reading, name, failures.topic),
-        catalog=catalog.build(reading),
-        table=attrs.evolve(tables, upsert=False, routes=None) if events_only else tables,
-        events=events.build(reading),
-        errors=failures,
-        batch=batch.build(reading),
-        spark={SPARK_PREFIX.name + key: text for key, text in reading.under(SPARK_PREFIX).items()},
-        notes=tuple(reading.notes),
-        events_only=events_only,
-        search=searched,
+        sink_type=sink_type.name,
+        kafka=kafka.build(reader, name, errors.topic),
+        catalog=catalog.build(reader),
+        table=table,
+        events=event_format.build(reader),
+        errors=errors,
+        batch=batching.build(reader),
+        spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},
+        notes=tuple(reader.notes),
+        destination=destination,
     )

@@ -11,21 +11,24 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings.configdef import property_files, unknown_keys
+from connector.settings.configdef import common, property_files
+from connector.settings.configdef.common import FOREIGN_KEYS, SPARK_PREFIX, OptionScope
 from connector.settings.configdef.loader import load_settings
 from connector.settings.configdef.option import Option, format_names
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.configdef.value_types import TEXT, one_of
-from connector.settings.iceberg import catalog
-from connector.settings.kafka import error_handling as errors
-from connector.settings.kafka import kafka
+from connector.settings.iceberg import catalog, iceberg_kafka_connect
+from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.kafka import error_handling, kafka
 from connector.settings.kafka.error_handling import ErrorSettings
-from connector.settings.opensearch import sink as search
-from connector.settings.sink import options
-from connector.settings.sink.options import SPARK_PREFIX, OptionScope
-from connector.settings.source import capture
-from connector.settings.source import event_output as outgoing
+from connector.settings.kafka.kafka import KafkaSettings
+from connector.settings.opensearch import documents
+from connector.settings.opensearch.documents import OpenSearchSettings
+from connector.settings.source import capture, event_output
+from connector.settings.source.capture import CaptureSettings
+from connector.settings.source.event_output import EventOutputSettings
 
 SOURCE_CLASS = "io.debezium.connector.iceberg.IcebergConnector"
 _CLASS = re.compile(r"(?:[\w.]*\.)?Iceberg(?:Source)?(?:Connector)?", re.IGNORECASE)
@@ -46,10 +49,10 @@ SINK_TYPE = Option(
     doc="Where changes are published: kafka, as events; opensearch, as documents, without Kafka.",
 )
 NAME = attrs.evolve(
-    options.NAME,
+    common.NAME,
     doc="Name of this source; its offsets are stored under it: do not change it. Two sources need two names.",
 )
-_RETRIES = (errors.RETRY_TIMEOUT, errors.RETRY_DELAY_MAX)
+_RETRIES = (error_handling.RETRY_TIMEOUT, error_handling.RETRY_DELAY_MAX)
 SCOPES = (
     OptionScope("The source", (NAME, CONNECTOR_CLASS, SINK_TYPE)),
     OptionScope(
@@ -64,16 +67,20 @@ SCOPES = (
     ),
     OptionScope("Catalog", catalog.SOURCE_CATALOG.all, (catalog.SOURCE_CATALOG.rest,)),
     OptionScope("What is read", capture.OPTIONS),
-    OptionScope("Events and topics", outgoing.OPTIONS, outgoing.PREFIXES),
-    OptionScope("OpenSearch", search.SOURCE_OPTIONS),
+    OptionScope("Events and topics", event_output.OPTIONS, event_output.PREFIXES),
+    OptionScope("OpenSearch", documents.SOURCE_OPTIONS),
     OptionScope("Errors", _RETRIES),
     OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
 OPTIONS = tuple(option for scope in SCOPES for option in scope.options)
 PREFIXES = tuple(prefix for scope in SCOPES for prefix in scope.prefixes)
-NAMES = tuple(name for option in (*OPTIONS, *outgoing.ACCEPTED_FORMATS) for name in option.names)
-ALLOWED_KEYS = unknown_keys.AllowedKeys(
-    "source", "docs/reference/source-options.md", NAMES, tuple(prefix.name for prefix in PREFIXES)
+NAMES = tuple(name for option in (*OPTIONS, *event_output.ACCEPTED_FORMATS) for name in option.names)
+ALLOWED_KEYS = AllowedKeys(
+    "source",
+    "docs/reference/source-options.md",
+    NAMES,
+    tuple(prefix.name for prefix in PREFIXES),
+    foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *documents.FOREIGN_KEYS),
 )
 
 
@@ -85,14 +92,14 @@ class SourceSettings:
     """
 
     name: str
-    kafka: kafka.KafkaSettings
-    catalog: catalog.CatalogSettings
-    capture: capture.CaptureSettings
-    outgoing: outgoing.EventOutputSettings
+    kafka: KafkaSettings
+    catalog: CatalogSettings
+    capture: CaptureSettings
+    outgoing: EventOutputSettings
     errors: ErrorSettings
     spark: Mapping[str, str] = attrs.field(repr=format_names)
     notes: tuple[str, ...]
-    search: search.OpenSearchSettings | None = None
+    search: OpenSearchSettings | None = None
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
@@ -111,9 +118,7 @@ def load(
 
     `environ` answers `${env:NAME}`, the process's environment by default. Raises ConfigError with one line per fault.
     """
-    return load_settings(
-        files, overrides, environ, adopted=rename_entries, names=NAMES, prefixes=PREFIXES, build=_build
-    )
+    return load_settings(files, overrides, environ, rename=rename_entries, names=NAMES, prefixes=PREFIXES, build=_build)
 
 
 def rename_entries(given: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -131,22 +136,22 @@ def rename_entries(given: Mapping[str, Entry]) -> dict[str, Entry]:
     return renamed
 
 
-def _build(reading: ConfigReader) -> SourceSettings:
-    ALLOWED_KEYS.check(reading)
-    name = reading.get(NAME)
-    for option in outgoing.ACCEPTED_FORMATS:
-        reading.get(option)
-    searching = reading.get(SINK_TYPE) == "opensearch"
+def _build(reader: ConfigReader) -> SourceSettings:
+    ALLOWED_KEYS.check(reader)
+    name = reader.get(NAME)
+    for option in event_output.ACCEPTED_FORMATS:
+        reader.get(option)
+    searching = reader.get(SINK_TYPE) == "opensearch"
     if not searching:
-        search.check_absent(reading)
+        documents.check_absent(reader)
     return SourceSettings(
         name=name,
-        kafka=kafka.build_producing(reading, needed=not searching),
-        catalog=catalog.build(reading, catalog.SOURCE_CATALOG),
-        capture=capture.build(reading),
-        outgoing=outgoing.build(reading),
-        errors=errors.build(reading, name),
-        spark={SPARK_PREFIX.name + key: text for key, text in reading.under(SPARK_PREFIX).items()},
-        notes=tuple(reading.notes),
-        search=search.build(reading) if searching else None,
+        kafka=kafka.build_producing(reader, needed=not searching),
+        catalog=catalog.build(reader, catalog.SOURCE_CATALOG),
+        capture=capture.build(reader),
+        outgoing=event_output.build(reader),
+        errors=error_handling.build(reader, name),
+        spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},
+        notes=tuple(reader.notes),
+        search=documents.build(reader) if searching else None,
     )

@@ -39,7 +39,8 @@ from connector.opensearch.indexes.index_names import to_index_name
 from connector.opensearch.indexes.mapping import map_columns
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings import SourceSettings
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings, OpenSearchSettings
+from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.changes.record_key import refuse_nulls
 from connector.source.changes.row_key import KeyKind
 from connector.source.envelope.envelope import key_parts

@@ -18,7 +18,7 @@ from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.delete_older import delete_older
 from connector.opensearch.bulk.item_policies import apply_policy
 from connector.runtime.spark.task_errors import raise_task_errors
-from connector.settings.opensearch.sink import OpenSearchSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.row_builder import DEDUP_UNITS_NS
 from connector.sink.destinations.iceberg.committer import build_table_position
 from connector.sink.destinations.opensearch.document_writer import (

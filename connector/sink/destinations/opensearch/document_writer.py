@@ -25,7 +25,7 @@ from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.opensearch.indexes.index_meta import VersionSource
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD
-from connector.settings.opensearch.sink import BulkSettings, ConnectionSettings
+from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.key_change_headers import mark_key_changes
 from connector.sink.convert.row_builder import DELETED_COLUMN
 from connector.sink.destinations.iceberg.file_writer import mark_deleted

@@ -28,7 +28,7 @@ from connector.opensearch.indexes.index_names import to_index_name
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD, DataStreamAdmin, DatedIndexAdmin
 from connector.opensearch.indexes.mapping import map_columns
 from connector.settings import SinkSettings
-from connector.settings.opensearch.sink import OpenSearchSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.convert.field_matching import merge_case_variants
 from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog

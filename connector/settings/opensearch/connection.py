@@ -1,21 +1,16 @@
-"""properties -> SearchSettings: the OpenSearch sink. Names: Aiven's sink, where it has one.
+"""properties -> ConnectionSettings and BulkSettings: how an OpenSearch cluster is reached and sent documents.
 
-A file is that sink's when `debezium.sink.type` is opensearch, or `connector.class` names Aiven's.
+Names: Aiven's sink, where it has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, cast
-
 import attrs
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import (
     BOOLEAN,
-    LIST,
     TEXT,
     InvalidValue,
     ValueType,
@@ -23,9 +18,6 @@ from connector.settings.configdef.value_types import (
     split_list,
     whole_number,
 )
-from connector.settings.opensearch import data_streams as series
-
-AIVEN_CLASS = "OpensearchSinkConnector"
 
 
 def _parse_urls(text: str) -> tuple[str, ...]:
@@ -35,20 +27,6 @@ def _parse_urls(text: str) -> tuple[str, ...]:
     if any("@" in url for url in urls):
         raise InvalidValue("a URL has a user in it", "use connection.username and connection.password")
     return urls
-
-
-def _parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = tuple(tuple(part.strip() for part in item.split(":", 1)) for item in split_list(text))
-    if any(len(pair) != 2 or not all(pair) for pair in pairs):  # noqa: PLR2004
-        raise InvalidValue("{} is not a list of pairs", "write topic:index, several separated by commas")
-    return cast("tuple[tuple[str, str], ...]", pairs)
-
-
-def _parse_metadata(text: str) -> tuple[str, ...]:
-    known = ("iceberg_operation", "iceberg_table_name", "iceberg_snapshot_id", "document_id", "bulk_action")
-    if not set(split_list(text)) <= set(known):
-        raise InvalidValue("{} holds an unknown field", f"write some of {', '.join(known)}")
-    return split_list(text)
 
 
 URL = Option(
@@ -179,77 +157,7 @@ BACKOFF = Option(
     importance="low",
     doc="Delay before the first retry (ms); each further delay is up to twice as long.",
 )
-KEY_IGNORE = Option(
-    name="key.ignore",
-    kind=BOOLEAN,
-    default=False,
-    importance="high",
-    doc="Ignore record keys: every event becomes its own document.",
-)
-TOPIC_KEY_IGNORE = Option(
-    name="topic.key.ignore", kind=LIST, default=(), importance="low", doc="Topics for which key.ignore is true."
-)
-SCHEMA_IGNORE = Option(
-    name="schema.ignore",
-    kind=BOOLEAN,
-    default=False,
-    importance="low",
-    doc="Create no mapping: leave it to dynamic mapping or to your index template.",
-)
-TOPIC_SCHEMA_IGNORE = Option(
-    name="topic.schema.ignore", kind=LIST, default=(), importance="low", doc="Topics for which schema.ignore is true."
-)
-WRITE_METHOD = Option(
-    name="index.write.method",
-    kind=one_of("insert", "upsert"),
-    default="insert",
-    importance="medium",
-    doc="insert replaces documents whole, guarded by versions; upsert sets only the fields that an event has.",
-)
-NULL_VALUES = Option(
-    name="behavior.on.null.values",
-    kind=one_of("ignore", "delete", "fail"),
-    default="delete",
-    importance="medium",
-    doc="What a tombstone does: delete its document, ignore it, or fail.",
-)
-MALFORMED = Option(
-    name="behavior.on.malformed.documents",
-    kind=one_of("report", "ignore", "warn", "fail"),
-    default="report",
-    importance="medium",
-    doc="If the index rejects a document: report makes its record a dead letter; ignore and warn drop it.",
-)
-CONFLICT = Option(
-    name="behavior.on.version.conflict",
-    kind=one_of("ignore", "warn", "fail"),
-    default="ignore",
-    importance="low",
-    doc="If a change is older than the indexed document it is dropped; warn also logs it, fail stops instead.",
-)
-INDEX_MAP = Option(
-    name="topic.to.existing.resource.mapping",
-    kind=ValueType("list", _parse_pairs),
-    default=(),
-    importance="medium",
-    doc="Existing indexes or aliases, as topic:index pairs; other indexes are named after their topic.",
-    aliases=("topic.index.map",),
-)
-GC_DELETES = Option(
-    name="index.gc_deletes",
-    kind=TEXT,
-    default="1h",
-    importance="low",
-    doc="How long new indexes keep versions of deleted documents, so that an older change cannot re-create them.",
-)
-METADATA = Option(
-    name="iceberg.metadata.fields",
-    kind=ValueType("list", _parse_metadata),
-    default=(),
-    importance="low",
-    doc="Added fields: iceberg_operation, iceberg_table_name, iceberg_snapshot_id, document_id, bulk_action.",
-)
-OPTIONS: tuple[Option[object], ...] = (
+CONNECTION_OPTIONS: tuple[Option[object], ...] = (
     URL,
     USERNAME,
     PASSWORD,
@@ -264,29 +172,8 @@ OPTIONS: tuple[Option[object], ...] = (
     AWS_SERVICE,
     READ_TIMEOUT,
     COMPRESSION,
-    BATCH_SIZE,
-    BULK_BYTES,
-    IN_FLIGHT,
-    RETRIES,
-    BACKOFF,
-    KEY_IGNORE,
-    TOPIC_KEY_IGNORE,
-    SCHEMA_IGNORE,
-    TOPIC_SCHEMA_IGNORE,
-    WRITE_METHOD,
-    NULL_VALUES,
-    MALFORMED,
-    CONFLICT,
-    INDEX_MAP,
-    GC_DELETES,
-    *series.OPTIONS,
 )
-SOURCE_OPTIONS: tuple[Option[object], ...] = (
-    *(URL, USERNAME, PASSWORD, CA, CERTIFICATE, KEY, TRUST_ALL, READ_TIMEOUT, COMPRESSION),
-    *(REGION, ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, AWS_SERVICE),
-    *(BATCH_SIZE, BULK_BYTES, IN_FLIGHT, RETRIES, BACKOFF, SCHEMA_IGNORE, MALFORMED, CONFLICT, GC_DELETES, METADATA),
-)
-"""Those of a source that writes documents itself, and METADATA, which only it has."""
+BULK_OPTIONS: tuple[Option[object], ...] = (BATCH_SIZE, BULK_BYTES, IN_FLIGHT, RETRIES, BACKOFF)
 
 
 @attrs.frozen
@@ -327,61 +214,10 @@ class BulkSettings:
     backoff_ms: int = BACKOFF.default
 
 
-@attrs.frozen
-class OpenSearchSettings:
-    """What documents look like, and where they go."""
-
-    connection: ConnectionSettings
-    bulk: BulkSettings
-    key_ignore: bool
-    topic_key_ignore: tuple[str, ...]
-    schema_ignore: bool
-    topic_schema_ignore: tuple[str, ...]
-    partial: bool
-    null_values: Literal["ignore", "delete", "fail"]
-    malformed: Literal["report", "ignore", "warn", "fail"]
-    conflict: Literal["ignore", "warn", "fail"]
-    existing: Mapping[str, str]
-    gc_deletes: str = GC_DELETES.default
-    metadata: tuple[str, ...] = ()
-    series: series.DataStreamSettings = series.DataStreamSettings()
-
-
-def is_opensearch_sink(entries: Mapping[str, Entry]) -> bool:
-    """Whether a file was written for Aiven's sink."""
-    named = entries.get("connector.class")
-    return named is not None and named.text.strip().endswith(AIVEN_CLASS)
-
-
-def build(reading: ConfigReader) -> OpenSearchSettings:
-    """Read the OpenSearch part; faults go to the reading."""
+def build_connection(reading: ConfigReader) -> ConnectionSettings:
+    """Read how the cluster is reached; faults go to the reader."""
     if reading.entry(URL) is None:
         reading.add_missing(URL.name, "is missing", "add it as http://host:9200 of an OpenSearch node")
-    return OpenSearchSettings(
-        connection=_read_connection(reading),
-        bulk=BulkSettings(
-            reading.get(BATCH_SIZE),
-            reading.get(BULK_BYTES),
-            reading.get(IN_FLIGHT),
-            reading.get(RETRIES),
-            reading.get(BACKOFF),
-        ),
-        key_ignore=reading.get(KEY_IGNORE),
-        topic_key_ignore=reading.get(TOPIC_KEY_IGNORE),
-        schema_ignore=reading.get(SCHEMA_IGNORE),
-        topic_schema_ignore=reading.get(TOPIC_SCHEMA_IGNORE),
-        partial=reading.get(WRITE_METHOD) == "upsert",
-        null_values=cast("Literal['ignore', 'delete', 'fail']", reading.get(NULL_VALUES)),
-        malformed=cast("Literal['report', 'ignore', 'warn', 'fail']", reading.get(MALFORMED)),
-        conflict=cast("Literal['ignore', 'warn', 'fail']", reading.get(CONFLICT)),
-        existing=dict(reading.get(INDEX_MAP)),
-        gc_deletes=reading.get(GC_DELETES),
-        metadata=reading.get(METADATA),
-        series=series.build(reading),
-    )
-
-
-def _read_connection(reading: ConfigReader) -> ConnectionSettings:
     username, password = reading.get(USERNAME), reading.get(PASSWORD)
     entry = reading.entry(USERNAME) or reading.entry(PASSWORD)
     if entry and (username is None) != (password is None):
@@ -403,6 +239,17 @@ def _read_connection(reading: ConfigReader) -> ConnectionSettings:
     )
 
 
+def build_bulk(reading: ConfigReader) -> BulkSettings:
+    """Read how documents are sent; faults go to the reader."""
+    return BulkSettings(
+        max_documents=reading.get(BATCH_SIZE),
+        max_bytes=reading.get(BULK_BYTES),
+        in_flight=reading.get(IN_FLIGHT),
+        retries=reading.get(RETRIES),
+        backoff_ms=reading.get(BACKOFF),
+    )
+
+
 def _read_aws(reading: ConfigReader) -> AwsSettings | None:
     region, entry = reading.get(REGION), reading.entry(REGION)
     access, secret = reading.get(ACCESS_KEY), reading.get(SECRET_KEY)
@@ -413,11 +260,3 @@ def _read_aws(reading: ConfigReader) -> AwsSettings | None:
     if reading.entry(USERNAME):
         reading.add_fault(entry, f"{USERNAME.name} is given too", "keep one of them")
     return AwsSettings(region, access or "", secret or "", reading.get(SESSION_TOKEN), reading.get(AWS_SERVICE))
-
-
-def check_absent(reading: ConfigReader) -> None:
-    """Refuse options of the OpenSearch sink in another sink's file."""
-    for option in OPTIONS:
-        entry = reading.entry(option)
-        if entry is not None:
-            reading.add_fault(entry, "is an option of the OpenSearch sink", "set debezium.sink.type=opensearch")

@@ -1,0 +1,98 @@
+"""what sinks and sources declare alike -> its options: the name, Spark's settings, keys of other programs."""
+
+from __future__ import annotations
+
+import attrs
+
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.configdef.unknown_keys import ForeignKeys
+from connector.settings.configdef.value_types import TOPIC_NAME
+
+NAME = Option(
+    name="name",
+    kind=TOPIC_NAME,
+    default="icebridge",
+    importance="high",
+    doc="Name of this sink, stored in every commit: do not change it. Two sinks on the same tables need two names.",
+)
+SPARK_PREFIX = Prefix(
+    name="spark.",
+    target="Spark",
+    importance="low",
+    doc="Any Spark setting, passed on unchanged.",
+)
+DEBEZIUM = ForeignKeys(
+    "these keys configure Debezium itself and have no effect here",
+    frozenset({"debezium.transforms", "debezium.predicates", "transforms", "predicates"}),
+    (
+        "debezium.source.",
+        "debezium.format.",
+        "debezium.transforms.",
+        "debezium.predicates.",
+        "debezium.engine.",
+        "debezium.api.",
+        "transforms.",
+        "predicates.",
+        "quarkus.",
+        "database.",
+        "schema.history.",
+        "offset.",
+        "%",
+    ),
+)
+CONNECT = ForeignKeys(
+    "these keys configure a Kafka Connect worker and have no effect here",
+    frozenset(
+        {
+            "connector.class",
+            "tasks.max",
+            "tasks.max.enforce",
+            "header.converter",
+            "config.action.reload",
+            "config.providers",
+            "plugin.path",
+            "errors.log.enable",
+            "errors.log.include.messages",
+            "errors.deadletterqueue.context.headers.enable",
+        }
+    ),
+    ("config.providers.",),
+)
+DEBEZIUM_SERVER_SINK = ForeignKeys(
+    "these keys of Debezium Server's iceberg sink have no effect here",
+    frozenset(
+        {
+            "debezium.sink.iceberg.upsert-use-dv",
+            "debezium.sink.iceberg.openlineage-enabled",
+            "debezium.sink.batch.concurrent-uploads",
+            "debezium.sink.batch.concurrent-uploads.timeout-minutes",
+        }
+    ),
+    ("debezium.sink.iceberg.openlineage.",),
+)
+FOREIGN_KEYS = (DEBEZIUM, CONNECT, DEBEZIUM_SERVER_SINK)
+SOURCE_KEYS = frozenset(
+    {
+        "table.include.list",
+        "table.exclude.list",
+        "column.include.list",
+        "column.exclude.list",
+        "message.key.columns",
+        "snapshot.mode",
+        "poll.interval.ms",
+        "max.batch.size",
+        "iceberg.branch",
+        "iceberg.skip.own.commits",
+        "offset.storage.iceberg.table-name",
+    }
+)
+"""Options that say what a source captures: a sink's file that has one was likely meant for a source."""
+
+
+@attrs.frozen
+class OptionScope:
+    """A chapter of the reference."""
+
+    title: str
+    options: tuple[Option[object], ...]
+    prefixes: tuple[Prefix, ...] = ()

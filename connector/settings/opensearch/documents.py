@@ -1,0 +1,199 @@
+"""properties -> OpenSearchSettings: where documents go and what they look like.
+
+Names: Aiven's sink, where it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, cast
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.unknown_keys import ForeignKeys
+from connector.settings.configdef.value_types import (
+    BOOLEAN,
+    LIST,
+    TEXT,
+    InvalidValue,
+    ValueType,
+    one_of,
+    split_list,
+)
+from connector.settings.opensearch import connection, data_streams
+from connector.settings.opensearch.connection import BULK_OPTIONS, CONNECTION_OPTIONS, BulkSettings, ConnectionSettings
+
+AIVEN_CLASS = "OpensearchSinkConnector"
+FOREIGN_KEYS = (
+    ForeignKeys(
+        "these keys of Aiven's OpenSearch sink steer its buffers and have no effect here",
+        frozenset({"type.name", "max.buffered.records", "linger.ms", "flush.timeout.ms", "connection.timeout.ms"}),
+        ("type.name.",),
+    ),
+    ForeignKeys(
+        "an index template that fits a data stream's name is used whatever its own name, so this key has no effect "
+        "here",
+        frozenset({"data.streams.existing.index.template.name"}),
+    ),
+)
+
+
+def _parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(tuple(part.strip() for part in item.split(":", 1)) for item in split_list(text))
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):  # noqa: PLR2004
+        raise InvalidValue("{} is not a list of pairs", "write topic:index, several separated by commas")
+    return cast("tuple[tuple[str, str], ...]", pairs)
+
+
+def _parse_metadata(text: str) -> tuple[str, ...]:
+    known = ("iceberg_operation", "iceberg_table_name", "iceberg_snapshot_id", "document_id", "bulk_action")
+    if not set(split_list(text)) <= set(known):
+        raise InvalidValue("{} holds an unknown field", f"write some of {', '.join(known)}")
+    return split_list(text)
+
+
+KEY_IGNORE = Option(
+    name="key.ignore",
+    kind=BOOLEAN,
+    default=False,
+    importance="high",
+    doc="Ignore record keys: every event becomes its own document.",
+)
+TOPIC_KEY_IGNORE = Option(
+    name="topic.key.ignore", kind=LIST, default=(), importance="low", doc="Topics for which key.ignore is true."
+)
+SCHEMA_IGNORE = Option(
+    name="schema.ignore",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Create no mapping: leave it to dynamic mapping or to your index template.",
+)
+TOPIC_SCHEMA_IGNORE = Option(
+    name="topic.schema.ignore", kind=LIST, default=(), importance="low", doc="Topics for which schema.ignore is true."
+)
+WRITE_METHOD = Option(
+    name="index.write.method",
+    kind=one_of("insert", "upsert"),
+    default="insert",
+    importance="medium",
+    doc="insert replaces documents whole, guarded by versions; upsert sets only the fields that an event has.",
+)
+NULL_VALUES = Option(
+    name="behavior.on.null.values",
+    kind=one_of("ignore", "delete", "fail"),
+    default="delete",
+    importance="medium",
+    doc="What a tombstone does: delete its document, ignore it, or fail.",
+)
+MALFORMED = Option(
+    name="behavior.on.malformed.documents",
+    kind=one_of("report", "ignore", "warn", "fail"),
+    default="report",
+    importance="medium",
+    doc="If the index rejects a document: report makes its record a dead letter; ignore and warn drop it.",
+)
+CONFLICT = Option(
+    name="behavior.on.version.conflict",
+    kind=one_of("ignore", "warn", "fail"),
+    default="ignore",
+    importance="low",
+    doc="If a change is older than the indexed document it is dropped; warn also logs it, fail stops instead.",
+)
+INDEX_MAP = Option(
+    name="topic.to.existing.resource.mapping",
+    kind=ValueType("list", _parse_pairs),
+    default=(),
+    importance="medium",
+    doc="Existing indexes or aliases, as topic:index pairs; other indexes are named after their topic.",
+    aliases=("topic.index.map",),
+)
+GC_DELETES = Option(
+    name="index.gc_deletes",
+    kind=TEXT,
+    default="1h",
+    importance="low",
+    doc="How long new indexes keep versions of deleted documents, so that an older change cannot re-create them.",
+)
+METADATA = Option(
+    name="iceberg.metadata.fields",
+    kind=ValueType("list", _parse_metadata),
+    default=(),
+    importance="low",
+    doc="Added fields: iceberg_operation, iceberg_table_name, iceberg_snapshot_id, document_id, bulk_action.",
+)
+OPTIONS: tuple[Option[object], ...] = (
+    *CONNECTION_OPTIONS,
+    *BULK_OPTIONS,
+    KEY_IGNORE,
+    TOPIC_KEY_IGNORE,
+    SCHEMA_IGNORE,
+    TOPIC_SCHEMA_IGNORE,
+    WRITE_METHOD,
+    NULL_VALUES,
+    MALFORMED,
+    CONFLICT,
+    INDEX_MAP,
+    GC_DELETES,
+    *data_streams.OPTIONS,
+)
+SOURCE_OPTIONS: tuple[Option[object], ...] = (
+    *CONNECTION_OPTIONS,
+    *BULK_OPTIONS,
+    SCHEMA_IGNORE,
+    MALFORMED,
+    CONFLICT,
+    GC_DELETES,
+    METADATA,
+)
+"""Those of a source that writes documents itself, and METADATA, which only it has."""
+
+
+@attrs.frozen
+class OpenSearchSettings:
+    """What documents look like, and where they go."""
+
+    connection: ConnectionSettings
+    bulk: BulkSettings
+    key_ignore: bool
+    topic_key_ignore: tuple[str, ...]
+    schema_ignore: bool
+    topic_schema_ignore: tuple[str, ...]
+    partial: bool
+    null_values: Literal["ignore", "delete", "fail"]
+    malformed: Literal["report", "ignore", "warn", "fail"]
+    conflict: Literal["ignore", "warn", "fail"]
+    existing: Mapping[str, str]
+    gc_deletes: str = GC_DELETES.default
+    metadata: tuple[str, ...] = ()
+    series: data_streams.DataStreamSettings = data_streams.DataStreamSettings()
+
+
+def build(reading: ConfigReader) -> OpenSearchSettings:
+    """Read the OpenSearch part; faults go to the reading."""
+    return OpenSearchSettings(
+        connection=connection.build_connection(reading),
+        bulk=connection.build_bulk(reading),
+        key_ignore=reading.get(KEY_IGNORE),
+        topic_key_ignore=reading.get(TOPIC_KEY_IGNORE),
+        schema_ignore=reading.get(SCHEMA_IGNORE),
+        topic_schema_ignore=reading.get(TOPIC_SCHEMA_IGNORE),
+        partial=reading.get(WRITE_METHOD) == "upsert",
+        null_values=cast("Literal['ignore', 'delete', 'fail']", reading.get(NULL_VALUES)),
+        malformed=cast("Literal['report', 'ignore', 'warn', 'fail']", reading.get(MALFORMED)),
+        conflict=cast("Literal['ignore', 'warn', 'fail']", reading.get(CONFLICT)),
+        existing=dict(reading.get(INDEX_MAP)),
+        gc_deletes=reading.get(GC_DELETES),
+        metadata=reading.get(METADATA),
+        series=data_streams.build(reading),
+    )
+
+
+def check_absent(reading: ConfigReader) -> None:
+    """Refuse options of the OpenSearch sink in another sink's file."""
+    for option in OPTIONS:
+        entry = reading.entry(option)
+        if entry is not None:
+            reading.add_fault(entry, "is an option of the OpenSearch sink", "set debezium.sink.type=opensearch")
