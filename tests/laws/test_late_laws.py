@@ -266,10 +266,14 @@ def _by_lanes(records: list[Record], rng: random.Random) -> list[list[Record]]:
 
 
 def _fed(db: Database, before: int, rng: random.Random, sink: Model) -> None:
-    """The sink reads on unevenly; of what was there when the topic grew some may be unread then."""
+    """The sink reads on unevenly; of what was there when the topic grew some may be unread then.
+
+    Something was read: a topic that grew before the sink ever read it looks as if it had always had its partitions
+    (docs/decisions/0024-order.md).
+    """
     start: dict[tuple[str, int], int] = {}
     early = _by_lanes(db.log[:before], rng)
-    early = early[: rng.randint(0, len(early))]
+    early = early[: rng.randint(min(1, len(early)), len(early))]
     done = {id(record) for batch in early for record in batch}
     for batch in [*early, *_by_lanes([r for r in db.log if id(r) not in done], rng)]:
         sink.partitions = PARTITIONS if id(batch[0]) in done else db.partitions
