@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from connector.iceberg.read.table_reader import release_reads
 from connector.runtime.monitoring.listeners import StepReport
 from connector.settings import SourceSettings
-from connector.settings.source.settings import load
+from connector.settings.source.settings import load_source
 from connector.source.changes.snapshot_diff import read_changes
 from connector.source.envelope.event_format import SnapshotInfo, event_ts_ns
 from connector.source.factory import build_source
@@ -58,7 +58,7 @@ class Direct:
 
     def settings(self, table: str, extra: dict[str, str] | None = None) -> SourceSettings:
         """The settings of a source of one table."""
-        return load([self.file(table.replace(".", "-"), [table], extra)], environ={})
+        return load_source([self.file(table.replace(".", "-"), [table], extra)], environ={})
 
     def run(self, table: str, extra: dict[str, str] | None = None) -> list[StepReport]:
         """Bring the index to the table's snapshot of now; the steps it took."""

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from connector.runtime.monitoring.listeners import StepReport
 from connector.settings import SourceSettings
-from connector.settings.source.settings import load
+from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
 from tests.model.recordings import Record
 from tests.reading import Lake
@@ -86,7 +86,7 @@ class Spring:
 
     def settings(self, extra: Mapping[str, str] | None = None) -> SourceSettings:
         """The source's settings."""
-        return load([self.file(extra)], environ={})
+        return load_source([self.file(extra)], environ={})
 
     def publish(self, extra: Mapping[str, str] | None = None) -> list[StepReport]:
         """Run the source up to the snapshots of now; the steps it took."""

@@ -21,7 +21,7 @@ from benchmarks.source.plan import NAMESPACE, POLLS, PREFIX, SNAPSHOTS, table_na
 from benchmarks.source.rest import RestCatalog
 from benchmarks.source.tables import create, load
 from connector.iceberg.catalog.snapshots import SnapshotHistory
-from connector.settings.source.settings import load as settings_of
+from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
     spark.sql(f"CALL `{CATALOG}`.system.register_table({where})")
     file = warehouse.parent / "source-idle.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties(warehouse, bootstrap).items()))
-    tables = build_source(spark, settings_of([file], environ={}))
+    tables = build_source(spark, load_source([file], environ={}))
     feed: Any = tables.open_((NAMESPACE,), _OLD)
     feed.step(pinned=False)  # the first one stores where changes begin
     local = polls(feed)

@@ -45,7 +45,9 @@ def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) 
             click.echo(f"saved {save / f'{found.id}.{name}'}")
 
 
-def replay(settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path | None, execute: bool) -> None:
+def replay_dead_letters(
+    settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path | None, execute: bool
+) -> None:
     """Put letters that were not yet through the sink again; without `execute` only tell what would become of them.
 
     Args:

@@ -17,7 +17,7 @@ from connector.errors import ConfigError, ConnectorError
 from connector.redaction import redact
 from connector.runtime.monitoring.logs import configure_logging
 from connector.settings import SinkSettings, SourceSettings, load
-from connector.settings.source import settings as source_settings
+from connector.settings.source.settings import is_source, load_source
 
 FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 OVERRIDES = click.option(
@@ -46,9 +46,9 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
 
             runner.run(settings, once=once, terminal=terminal)
         else:
-            from connector.sink import runner as runs
+            from connector.sink.runner import run_sink
 
-            runs.run_sink(settings, once=once, terminal=terminal)
+            run_sink(settings, once=once, terminal=terminal)
 
 
 @main.command()
@@ -73,9 +73,9 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -
     The sink may be running.
     """
     with report_errors():
-        from connector.cli import status as shown
+        from connector.cli.status import show
 
-        shown.show(load_sink_settings(files, overrides), as_json=as_json)
+        show(load_sink_settings(files, overrides), as_json=as_json)
 
 
 @main.group()
@@ -158,9 +158,9 @@ def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[st
     be running.
     """
     with report_errors():
-        from connector.cli import repair as repairing
+        from connector.cli.repair import repair_tables
 
-        repairing.repair(load_sink_settings(files, overrides), tables=tables, execute=execute)
+        repair_tables(load_sink_settings(files, overrides), tables=tables, execute=execute)
 
 
 @main.group()
@@ -174,9 +174,9 @@ def dlq() -> None:
 def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """List the dead letters: topic, partition and offset of the record, reason, and whether it was replayed."""
     with report_errors():
-        from connector.cli import dlq as dead_letters
+        from connector.cli.dlq import list_dead_letters
 
-        dead_letters.list_dead_letters(load_sink_settings(files, overrides))
+        list_dead_letters(load_sink_settings(files, overrides))
 
 
 @dlq.command("show")
@@ -187,9 +187,9 @@ def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, save: Path | None) -> None:
     """Print one dead letter, or save its key and value for repair."""
     with report_errors():
-        from connector.cli import dlq as dead_letters
+        from connector.cli.dlq import show_dead_letter
 
-        dead_letters.show_dead_letter(load_sink_settings(files, overrides), letter=letter, save=save)
+        show_dead_letter(load_sink_settings(files, overrides), letter=letter, save=save)
 
 
 @dlq.command("replay")
@@ -212,9 +212,9 @@ def dlq_replay(
     A record is skipped when a later record changed its key; no record is replayed twice.
     """
     with report_errors():
-        from connector.cli import dlq as dead_letters
+        from connector.cli.dlq import replay_dead_letters
 
-        dead_letters.replay(load_sink_settings(files, overrides), letters=letters, repaired=repaired, execute=execute)
+        replay_dead_letters(load_sink_settings(files, overrides), letters=letters, repaired=repaired, execute=execute)
 
 
 @main.command()
@@ -227,12 +227,12 @@ def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[s
     Stop the source first; afterwards it continues from the snapshot that was loaded.
     """
     with report_errors():
-        from connector.cli import reindex as reindexing
+        from connector.cli.reindex import reindex_tables
 
         settings = load_settings(files, overrides)
         if not isinstance(settings, SourceSettings):
             raise ConfigError("reindex reads Iceberg tables: give the configuration files of a source")
-        reindexing.reindex(settings, tables=tables)
+        reindex_tables(settings, tables=tables)
 
 
 @main.command()
@@ -266,7 +266,7 @@ def load_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSe
     if broken:
         raise ConfigError(*(f"-X {text.split('=')[0]}: is not KEY=VALUE; write -X key=value" for text in broken))
     given = {key.strip(): value for key, value in (text.split("=", 1) for text in overrides)}
-    return source_settings.load(files, given) if source_settings.is_source(files, given) else load(files, given)
+    return load_source(files, given) if is_source(files, given) else load(files, given)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from connector.source.factory import build_source
 from connector.source.table_capture import TableCapture
 
 
-def reindex(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
+def reindex_tables(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
     """Build the indexes of some tables (all that the source reads, by default) anew. The source must not run meanwhile.
 
     Raises:

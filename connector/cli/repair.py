@@ -21,7 +21,7 @@ _Place = tuple[tuple[str, ...], str]
 """A table's namespace and its name, which may have dots of its own."""
 
 
-def repair(settings: SinkSettings, *, tables: tuple[str, ...], execute: bool) -> None:
+def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: bool) -> None:
     """Find tables with bounds by which readers leave out deletes and rows, and take those bounds out.
 
     Args:

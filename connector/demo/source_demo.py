@@ -18,7 +18,7 @@ from connector.errors import FatalError
 from connector.kafka.admin import KafkaAdmin, TopicPartitionKey
 from connector.kafka.record_lookup import RecordReader
 from connector.settings import SinkSettings, SourceSettings, load
-from connector.settings.source.settings import load as load_source
+from connector.settings.source.settings import load_source
 from connector.sink.factory import build_sink
 from connector.source.factory import build_source
 

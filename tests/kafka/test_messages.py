@@ -16,7 +16,7 @@ import pytest
 from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.producer import MessageProducer
-from connector.settings.source.settings import load
+from connector.settings.source.settings import load_source
 from tests.servers import SharedBroker
 from tests.topics import Topics
 
@@ -69,7 +69,7 @@ def test_what_timed_out_is_never_written(broker: SharedBroker, topics: Topics, t
         f"connector.class=IcebergSource\nbootstrap.servers=127.0.0.1:{port}\ntopic.prefix=p\n"
         "iceberg.catalog.warehouse=/w\n"
     )
-    kafka = load([file], environ={}).kafka
+    kafka = load_source([file], environ={}).kafka
     near = KafkaAdmin(attrs.evolve(kafka, bootstrap_servers=broker.bootstrap_servers))
     messages = MessageProducer(kafka, near, flush_s=1.0)
     for text in (b"BEGIN", b"heartbeat"):

@@ -170,7 +170,7 @@ def test_dead_letters_are_put_through_again(
         if letter.offset != 3:
             (tmp_path / f"{letter.id}.value").write_bytes((letter.value or b"").replace(b"no number", b"10"))
     for execute in (False, True):
-        dlq.replay(settings, letters=(), repaired=tmp_path, execute=execute)
+        dlq.replay_dead_letters(settings, letters=(), repaired=tmp_path, execute=execute)
         told = capsys.readouterr().out
         assert told.count("later records") == 2, told
         assert ("still dead" in told) is execute, told

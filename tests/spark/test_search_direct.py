@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.cli.reindex import reindex
+from connector.cli.reindex import reindex_tables
 from connector.errors import FatalError, GapError
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
-from connector.settings.source.settings import load
+from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
 from tests.direct import Direct, index_of
 from tests.running import seeded
@@ -168,7 +168,7 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
     direct.search.ask("POST", f"{index}/_doc/stranger", {"v": "not of the table"})
     direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 1")
     monkeypatch.setattr(reindexing, "open_session", lambda _: nullcontext(direct.spark))
-    reindex(direct.settings(table))
+    reindex_tables(direct.settings(table))
     assert sorted(direct.search.documents(index)) == ["2"]
     behind = list(direct.search.ask("GET", f"_alias/{index}"))
     assert len(behind) == 1 and behind[0].startswith(f"{index}-")
@@ -293,7 +293,7 @@ def test_an_index_that_is_deleted_stops_the_table(direct: Direct, monkeypatch: p
         direct.run(table)
     assert list(direct.search.documents(index)) == ["9"], "nobody's documents are touched"
     monkeypatch.setattr(reindexing, "open_session", lambda _: nullcontext(direct.spark))
-    reindex(direct.settings(table))
+    reindex_tables(direct.settings(table))
     direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 1")
     direct.run(table)
     assert sorted(direct.search.documents(index)) == ["2", "3"]
@@ -352,7 +352,7 @@ def test_two_tables_whose_names_differ_by_capitals(direct: Direct) -> None:
     tables = [_table(direct, name, "id BIGINT NOT NULL, v STRING") for name in ("Twin", "twin")]
     for table in tables:
         direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, '{table}')")
-    settings = load([direct.file("twins", tables)], environ={})
+    settings = load_source([direct.file("twins", tables)], environ={})
     with pytest.raises(FatalError, match=r"table db\.twin: its index lake\.db\.twin is also that of table db\.Twin"):
         build_source(direct.spark, settings).run(once=True)
     with pytest.raises(FatalError, match=r"has the documents of lake\.db\.Twin, and lake\.db\.twin comes to the same"):

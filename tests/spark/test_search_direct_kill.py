@@ -20,7 +20,7 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 
 from connector.demo.servers.opensearch_node import OpenSearchNode
-from connector.settings.source.settings import load
+from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
 from tests.direct import Direct, index_of
 from tests.running import Line, Sink, kills, seeded
@@ -88,7 +88,7 @@ class Struck:
 
     def finish(self) -> None:
         """Take in all that is left, in this process."""
-        build_source(self.direct.spark, load([self._file({})], environ={}), lambda _: None).run(once=True)
+        build_source(self.direct.spark, load_source([self._file({})], environ={}), lambda _: None).run(once=True)
 
     def _file(self, extra: dict[str, str]) -> Path:
         tables = [story.subject.short for story in self.stories]

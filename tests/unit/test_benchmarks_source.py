@@ -23,7 +23,7 @@ from benchmarks.source.report import changes_table, publishing_line
 from benchmarks.source.rest import RestCatalog
 from benchmarks.source.verdicts import source_verdicts
 from benchmarks.verdicts import Verdict
-from connector.settings.source.settings import load
+from connector.settings.source.settings import load_source
 
 
 def timing(seconds: float) -> Timing:
@@ -141,7 +141,7 @@ def test_results_of_the_source_are_json_a_table_and_a_picture(tmp_path: Path) ->
 
 def test_properties_of_the_initial_read_are_valid_settings(tmp_path: Path) -> None:
     """The program's file loads without a fault: JSON without schema blocks, a million rows in a part."""
-    settings = load([write_properties(Place(tmp_path, "127.0.0.1:9", None), 5_000_000)], environ={})
+    settings = load_source([write_properties(Place(tmp_path, "127.0.0.1:9", None), 5_000_000)], environ={})
     assert settings.capture.max_batch_size == 1_000_000
     assert not settings.outgoing.value.schemas
     assert settings.outgoing.topic("lake.published") == "bench.lake.published"

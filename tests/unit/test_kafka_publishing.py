@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.spark_producer import map_publish_errors, producer_options
-from connector.settings.source.settings import load
+from connector.settings.source.settings import load_source
 
 BASE = "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
 
@@ -21,7 +21,7 @@ def test_the_producer_is_safe_by_default_and_takes_overrides(tmp_path: Path) -> 
         BASE + "security.protocol=SSL\nproducer.override.linger.ms=5\nproducer.override.enable.idempotence=false\n"
         "producer.override.bootstrap.servers=other:2\n"
     )
-    made = producer_options(load([file], environ={}).kafka)
+    made = producer_options(load_source([file], environ={}).kafka)
     assert (made["acks"], made["enable.idempotence"], made["linger.ms"]) == ("all", "true", "5")
     assert (made["security.protocol"], made["bootstrap.servers"]) == ("SSL", "other:2")
 

@@ -36,7 +36,7 @@ def test_generated_files_are_not_stale(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.properties*")), ids=lambda path: path.name)
 def test_files_load(path: Path) -> None:
     """Every file of a way of running is complete."""
-    read = source.load if source.is_source([path]) else load
+    read = source.load_source if source.is_source([path]) else load
     assert read([path], environ=ENVIRON).kafka.bootstrap_servers == "localhost:9092"
 
 

@@ -12,7 +12,7 @@ from connector.settings import SourceSettings
 from connector.settings import load as load_sink
 from connector.settings.configdef.common import SOURCE_KEYS
 from connector.settings.source import capture
-from connector.settings.source.settings import is_source, load
+from connector.settings.source.settings import is_source, load_source
 from serde.emit.type_mapping import HandlingModes
 
 BASE = "connector.class=IcebergSource\nbootstrap.servers=localhost:9092\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
@@ -33,12 +33,12 @@ def write(tmp_path: Path) -> Write:
 
 
 def source(write: Write, text: str = "") -> SourceSettings:
-    return load([write(BASE + text)], environ={})
+    return load_source([write(BASE + text)], environ={})
 
 
 def faults(write: Write, text: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        load([write(text)], environ={})
+        load_source([write(text)], environ={})
     return "\n".join(caught.value.faults)
 
 
@@ -82,7 +82,7 @@ def test_names_of_debezium_server_and_of_the_sink_are_taken(write: Write) -> Non
         debezium.format.value=json
         debezium.format.value.schemas.enable=false
     """
-    settings = load([write(text)], environ={})
+    settings = load_source([write(text)], environ={})
     assert settings.outgoing.prefix == "lake"
     assert settings.capture.snapshot_mode == "no_data"
     assert settings.catalog.properties["warehouse"] == "/other"
@@ -181,7 +181,7 @@ def test_a_source_file_takes_every_catalog_layer() -> None:
     environ = dict.fromkeys(("CATALOG_USER", "CATALOG_PASSWORD", "CATALOG_CREDENTIAL", "AWS_REGION"), "x:y")
     environ |= dict.fromkeys(("NESSIE_TOKEN", "POSTGRES_PASSWORD"), "x")
     for layer in sorted((ROOT / "config/catalogs").glob("*.properties")):
-        settings = load([ROOT / "config/iceberg-source.properties", layer], environ=environ)
+        settings = load_source([ROOT / "config/iceberg-source.properties", layer], environ=environ)
         assert settings.catalog.properties["type"] == layer.stem
         assert settings.notes == ()
 

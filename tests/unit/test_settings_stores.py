@@ -91,7 +91,7 @@ def test_what_cannot_be_had_is_a_fault(properties: dict[str, str], fault: str) -
         catalog(properties)
     assert "pw" not in str(wrong.value)
     with pytest.raises(ConfigError, match=fault.replace("warehouse: ", "")):
-        source_settings.load(
+        source_settings.load_source(
             [],
             {"connector.class": "IcebergSource", "bootstrap.servers": "h:1", "topic.prefix": "p"}
             | {f"iceberg.catalog.{key}": text for key, text in properties.items()},

@@ -9,7 +9,7 @@ import pytest
 from attrs import define, field
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.settings.source.settings import load
+from connector.settings.source.settings import load_source
 from connector.source.poll_loop import PollLoop, PollStep
 
 
@@ -54,7 +54,7 @@ def make(tmp_path: Path) -> Callable[..., Round]:
         def open_(_: tuple[str, ...], name: str) -> PollStep:
             return scripts[name]
 
-        tables = PollLoop(load([file], environ={}), lambda: found, open_, beats.append)
+        tables = PollLoop(load_source([file], environ={}), lambda: found, open_, beats.append)
         return Round(tables, scripts, beats)
 
     return build

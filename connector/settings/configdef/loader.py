@@ -46,7 +46,7 @@ def load_settings(
     """
     given, unreadable = property_files.merge_files(files, overrides or {})
     given = rename(given)
-    reading = ConfigReader(
+    reader = ConfigReader(
         files=[str(path) for path in files],
         entries=given,
         providers=ConfigProviders(os.environ if environ is None else environ),
@@ -55,15 +55,15 @@ def load_settings(
         complete=not unreadable,
         faults=list(unreadable),
     )
-    _remember_secrets(reading)
-    settings = build(reading)
-    if reading.faults:
-        raise ConfigError(*(fault.text for fault in sorted(reading.faults)), notes=tuple(reading.notes))
+    _remember_secrets(reader)
+    settings = build(reader)
+    if reader.faults:
+        raise ConfigError(*(fault.text for fault in sorted(reader.faults)), notes=tuple(reader.notes))
     return settings
 
 
-def _remember_secrets(reading: ConfigReader) -> None:
+def _remember_secrets(reader: ConfigReader) -> None:
     """Have no log show the secrets that were given, wherever they turn up later."""
-    for key, entry in reading.entries.items():
+    for key, entry in reader.entries.items():
         with suppress(UnresolvedReference):
-            redaction.remember_secret(key, reading.providers.resolve(entry.text, bare=True).strip())
+            redaction.remember_secret(key, reader.providers.resolve(entry.text, bare=True).strip())

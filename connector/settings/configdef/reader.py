@@ -18,6 +18,15 @@ T = TypeVar("T")
 _SECRET = re.compile(r"password|secret|token|key|jaas|credential", re.IGNORECASE)
 
 
+@attrs.frozen
+class PropertyProblem:
+    """A property that cannot be used: its name, what is wrong, what to do; never its value."""
+
+    key: str
+    what: str
+    todo: str
+
+
 @attrs.define
 class ConfigReader:
     """What was given, what was wrong with it, and what a user should be told once.
@@ -37,8 +46,8 @@ class ConfigReader:
 
     def entry(self, option: Option[object]) -> Entry | None:
         """The entry of an option: of the last layer that has one of its names, the name itself before aliases."""
-        found = [self.entries[name] for name in option.names if name in self.entries]
-        last = max(found, key=lambda entry: entry.layer, default=None)
+        given = [self.entries[name] for name in option.names if name in self.entries]
+        last = max(given, key=lambda entry: entry.layer, default=None)
         return last if last and (last.text or option.empty) else None
 
     def get(self, option: Option[T]) -> T:

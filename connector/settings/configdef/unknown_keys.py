@@ -50,22 +50,22 @@ class AllowedKeys:
     others: Collection[str] = ()
     other_todo: str = ""
 
-    def check(self, reading: ConfigReader) -> None:
+    def check(self, reader: ConfigReader) -> None:
         """Sort every key that is not an option."""
-        others = [(key, entry) for key, entry in reading.entries.items() if key not in self.names]
+        others = [(key, entry) for key, entry in reader.entries.items() if key not in self.names]
         for key, entry in others:
             if not any(owner.owns(key) for owner in self.foreign) and not key.startswith(self.free):
-                self._refuse(reading, key, entry)
-        reading.notes.extend(_note_foreign_keys(self.foreign, (entry.key for _, entry in others)))
-        reading.notes.extend(note for key, entry in others if (note := self._near_miss(key, entry)))
+                self._refuse(reader, key, entry)
+        reader.notes.extend(_note_foreign_keys(self.foreign, (entry.key for _, entry in others)))
+        reader.notes.extend(note for key, entry in others if (note := self._near_miss(key, entry)))
 
-    def _refuse(self, reading: ConfigReader, key: str, entry: Entry) -> None:
+    def _refuse(self, reader: ConfigReader, key: str, entry: Entry) -> None:
         if key in self.others:
-            reading.add_fault(entry, f"is not an option of the {self.who}", self.other_todo)
+            reader.add_fault(entry, f"is not an option of the {self.who}", self.other_todo)
             return
         meant = find_nearest(key, self.names, self.free) if entry.label == entry.key else None
         todo = f"did you mean {meant}?" if meant else f"{self.reference} lists all keys"
-        reading.add_fault(entry, "is not a known key", todo)
+        reader.add_fault(entry, "is not a known key", todo)
 
     def _near_miss(self, key: str, entry: Entry) -> str | None:
         """A key that goes on to somebody else but looks like one of ours with a slip in it."""

@@ -80,10 +80,10 @@ def one_of(*choices: str, any_case: bool = False) -> ValueType[str]:
     known = {choice.lower() if any_case else choice: choice for choice in choices}
 
     def read(text: str) -> str:
-        found = known.get(text.lower() if any_case else text)
-        if found is None:
+        choice = known.get(text.lower() if any_case else text)
+        if choice is None:
             raise InvalidValue("{} is not known", f"write {' or '.join(choices)}")
-        return found
+        return choice
 
     return ValueType("string", read)
 
@@ -131,22 +131,22 @@ def _parse_pattern(text: str) -> str:
 
 def _parse_patterns(text: str) -> tuple[str, ...]:
     """Comma separated expressions; a comma inside one is written `\\,` (Debezium's rule)."""
-    found = tuple(item for part in re.split(r"(?<!\\),", text) if (item := part.strip().replace("\\,", ",")))
-    for item in found:
-        _parse_pattern(item)
-    return found
+    patterns = tuple(item for part in re.split(r"(?<!\\),", text) if (item := part.strip().replace("\\,", ",")))
+    for pattern in patterns:
+        _parse_pattern(pattern)
+    return patterns
 
 
 def _parse_key_columns(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    found = []
+    keys = []
     for item in (part.strip() for part in text.split(";") if part.strip()):
         tables, colon, columns = item.rpartition(":")
         if not colon or not tables.strip() or not split_list(columns):
             raise InvalidValue(
                 "{} does not name key columns", "write namespace.table:column1,column2;other.table:column"
             )
-        found.append((_parse_pattern(tables.strip()), split_list(columns)))
-    return tuple(found)
+        keys.append((_parse_pattern(tables.strip()), split_list(columns)))
+    return tuple(keys)
 
 
 TEXT: ValueType[str] = ValueType("string", str)

@@ -39,54 +39,63 @@ class CatalogOptions:
         return (self.warehouse, self.type, self.impl, self.uri, self.io_impl, self.name, self.namespace)
 
 
+# Without the prefix, which a sink and a source each have their own.
+_WAREHOUSE = Option(
+    name="warehouse",
+    kind=TEXT,
+    default=None,
+    importance="high",
+    doc="Warehouse root: a local path or object store URI. Optional for REST and custom catalogs only.",
+)
+_TYPE = Option(
+    name="type",
+    kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery"),
+    default=None,
+    importance="high",
+    doc="Catalog type: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",
+    shown="<from uri, else jdbc on SQLite in the warehouse>",
+)
+_IMPL = Option(
+    name="catalog-impl",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Java class of a custom catalog, instead of type.",
+)
+_URI = Option(
+    name="uri",
+    kind=TEXT,
+    default=None,
+    importance="high",
+    doc="URI of the catalog: JDBC, HTTP or thrift.",
+    shown="<jdbc:sqlite in the warehouse>",
+    secret=True,
+)
+_IO_IMPL = Option(
+    name="io-impl",
+    kind=TEXT,
+    default="org.apache.iceberg.io.ResolvingFileIO",
+    importance="low",
+    doc="Java FileIO class for the warehouse's files.",
+)
+_NAME = Option(
+    name="catalog-name",
+    kind=TEXT,
+    default="default",
+    importance="medium",
+    doc="Name of the catalog; a JDBC catalog stores it with every table.",
+)
+
+
 def declare_options(prefix: str, *, namespace: str, rest: str) -> CatalogOptions:
-    """Declare the options under a prefix; the texts say what the namespace is of and what else may be given."""
+    """Declare the options under a prefix; the texts say what the namespace is of and what else may be options."""
     return CatalogOptions(
-        warehouse=Option(
-            name=f"{prefix}warehouse",
-            kind=TEXT,
-            default=None,
-            importance="high",
-            doc="Warehouse root: a local path or object store URI. Optional for REST and custom catalogs only.",
-        ),
-        type=Option(
-            name=f"{prefix}type",
-            kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery"),
-            default=None,
-            importance="high",
-            doc="Catalog type: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",
-            shown="<from uri, else jdbc on SQLite in the warehouse>",
-        ),
-        impl=Option(
-            name=f"{prefix}catalog-impl",
-            kind=TEXT,
-            default=None,
-            importance="low",
-            doc="Java class of a custom catalog, instead of type.",
-        ),
-        uri=Option(
-            name=f"{prefix}uri",
-            kind=TEXT,
-            default=None,
-            importance="high",
-            doc="URI of the catalog: JDBC, HTTP or thrift.",
-            shown="<jdbc:sqlite in the warehouse>",
-            secret=True,
-        ),
-        io_impl=Option(
-            name=f"{prefix}io-impl",
-            kind=TEXT,
-            default="org.apache.iceberg.io.ResolvingFileIO",
-            importance="low",
-            doc="Java FileIO class for the warehouse's files.",
-        ),
-        name=Option(
-            name=f"{prefix}catalog-name",
-            kind=TEXT,
-            default="default",
-            importance="medium",
-            doc="Name of the catalog; a JDBC catalog stores it with every table.",
-        ),
+        warehouse=attrs.evolve(_WAREHOUSE, name=prefix + _WAREHOUSE.name),
+        type=attrs.evolve(_TYPE, name=prefix + _TYPE.name),
+        impl=attrs.evolve(_IMPL, name=prefix + _IMPL.name),
+        uri=attrs.evolve(_URI, name=prefix + _URI.name),
+        io_impl=attrs.evolve(_IO_IMPL, name=prefix + _IO_IMPL.name),
+        name=attrs.evolve(_NAME, name=prefix + _NAME.name),
         namespace=Option(
             name=f"{prefix}table-namespace", kind=TEXT, default="default", importance="high", doc=namespace
         ),
@@ -116,58 +125,59 @@ class CatalogSettings:
     table_properties: Mapping[str, str] = attrs.field(repr=format_names)
 
 
-def build(reading: ConfigReader, given: CatalogOptions = SINK_CATALOG) -> CatalogSettings:
-    """Read the catalog's part; faults go to the reading."""
-    passed = reading.under(given.rest)
+def build(reader: ConfigReader, options: CatalogOptions = SINK_CATALOG) -> CatalogSettings:
+    """Read the catalog's part; faults go to the reader."""
+    passed = reader.under(options.rest)
     table = {key: text for key, text in passed.items() if key.startswith(TABLE_FAMILIES)}
     values = {
-        option: reading.get(option) for option in (given.warehouse, given.type, given.impl, given.uri, given.io_impl)
+        option: reader.get(option)
+        for option in (options.warehouse, options.type, options.impl, options.uri, options.io_impl)
     }
-    named = {option.name.removeprefix(given.rest.name): text for option, text in values.items() if text}
-    chosen = _complete_properties(reading, given, named)
+    named = {option.name.removeprefix(options.rest.name): text for option, text in values.items() if text}
+    chosen = _complete_properties(reader, options, named)
     properties = chosen | {key: text for key, text in passed.items() if key not in table}
-    _check_stores(reading, given, properties | table)
+    _check_stores(reader, options, properties | table)
     return CatalogSettings(
-        name=reading.get(given.name),
+        name=reader.get(options.name),
         properties=properties,
-        namespace=_read_namespace(reading, given),
+        namespace=_read_namespace(reader, options),
         table_properties=table,
     )
 
 
-def _check_stores(reading: ConfigReader, given: CatalogOptions, properties: Mapping[str, str]) -> None:
-    own_jars = any((entry := reading.entries.get(key)) and entry.text for key in required_jars.OWN_JARS)
+def _check_stores(reader: ConfigReader, options: CatalogOptions, properties: Mapping[str, str]) -> None:
+    own_jars = any((entry := reader.entries.get(key)) and entry.text for key in required_jars.OWN_JARS)
     for problem in required_jars.find_problems(properties, own_jars=bool(own_jars)):
-        entry = reading.entries.get(given.rest.name + problem.key)
+        entry = reader.entries.get(options.rest.name + problem.key)
         if entry:
-            reading.add_fault(entry, problem.what, problem.todo)
+            reader.add_fault(entry, problem.what, problem.todo)
 
 
-def _read_namespace(reading: ConfigReader, given: CatalogOptions) -> tuple[str, ...]:
-    levels = tuple(reading.get(given.namespace).split("."))
-    entry = reading.entry(given.namespace)
+def _read_namespace(reader: ConfigReader, options: CatalogOptions) -> tuple[str, ...]:
+    levels = tuple(reader.get(options.namespace).split("."))
+    entry = reader.entry(options.namespace)
     if entry and not all(level.strip() for level in levels):
-        reading.add_fault(entry, "has an empty level", "write names separated by single dots")
+        reader.add_fault(entry, "has an empty level", "write names separated by single dots")
     return levels
 
 
-def _complete_properties(reading: ConfigReader, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
-    kind, own = reading.entry(given.type), reading.entry(given.impl)
-    if kind and own:
-        reading.add_fault(own, "type is given too", "keep one of them")
-    if kind or own:
+def _complete_properties(reader: ConfigReader, options: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
+    kind, impl = reader.entry(options.type), reader.entry(options.impl)
+    if kind and impl:
+        reader.add_fault(impl, "type is given too", "keep one of them")
+    if kind or impl:
         completed = named
     elif "uri" in named:
-        completed = named | {"type": _infer_type(reading, given, named["uri"])}
+        completed = named | {"type": _infer_type(reader, options, named["uri"])}
     else:
-        return _embedded_catalog(reading, given, named)
+        return _embedded_catalog(reader, options, named)
     if (
         "warehouse" not in named
-        and not own
+        and not impl
         and completed.get("type") != "rest"
-        and reading.entry(given.warehouse) is None
+        and reader.entry(options.warehouse) is None
     ):
-        reading.add_missing(given.warehouse.name, "is missing", "add the root of the warehouse")
+        reader.add_missing(options.warehouse.name, "is missing", "add the root of the warehouse")
     return completed | _make_absolute(completed)
 
 
@@ -179,26 +189,26 @@ def _make_absolute(named: Mapping[str, str]) -> dict[str, str]:
     return {"warehouse": str(path)}
 
 
-def _infer_type(reading: ConfigReader, given: CatalogOptions, uri: str) -> str:
+def _infer_type(reader: ConfigReader, options: CatalogOptions, uri: str) -> str:
     for start, kind in {"jdbc:": "jdbc", "http:": "rest", "https:": "rest", "thrift:": "hive"}.items():
         if uri.startswith(start):
             return kind
-    entry = reading.entry(given.uri)
+    entry = reader.entry(options.uri)
     if entry:
-        reading.add_fault(entry, "does not tell the kind of catalog", f"add {given.type.name}")
+        reader.add_fault(entry, "does not tell the kind of catalog", f"add {options.type.name}")
     return ""
 
 
-def _embedded_catalog(reading: ConfigReader, given: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
+def _embedded_catalog(reader: ConfigReader, options: CatalogOptions, named: dict[str, str]) -> dict[str, str]:
     """A JDBC catalog on SQLite inside a local warehouse: what one gets by naming a warehouse only."""
-    entry = reading.entry(given.warehouse)
+    entry = reader.entry(options.warehouse)
     if entry is None:
-        reading.add_missing(given.warehouse.name, "is missing", "add the root of the warehouse, such as a local path")
+        reader.add_missing(options.warehouse.name, "is missing", "add the root of the warehouse, such as a local path")
         return named
     path = local_path(named.get("warehouse", ""))
     if path is None:
         what = "is not a local path and no catalog is named"
-        reading.add_fault(entry, what, f"add {given.type.name} and its properties")
+        reader.add_fault(entry, what, f"add {options.type.name} and its properties")
         return named
     embedded = {"type": "jdbc", "uri": f"jdbc:sqlite:{path}/catalog.db", "jdbc.schema-version": "V1"}
     return embedded | named | _make_absolute(embedded | named)

@@ -126,11 +126,11 @@ LOCATION: Option[str | None] = Option(
 OPTIONS: tuple[Option[object], ...] = (COLUMNS, LOCATION)
 
 
-def check(reading: ConfigReader, routes: RouteSettings | None, topics: tuple[str, ...]) -> None:
+def check(reader: ConfigReader, routes: RouteSettings | None, topics: tuple[str, ...]) -> None:
     """Refuse a declared table where there may be several."""
     one = len(topics) == 1 if routes is None else len(routes.tables) == 1
     for option in OPTIONS:
-        entry = reading.entry(option)
+        entry = reader.entry(option)
         if entry and not one:
             what = "is for one table, and this sink may have several"
-            reading.add_fault(entry, what, "name one topic in topics, or one table in iceberg.tables")
+            reader.add_fault(entry, what, "name one topic in topics, or one table in iceberg.tables")

@@ -35,6 +35,6 @@ class DeletedKeySettings:
     retention: timedelta = timedelta(milliseconds=RETENTION.default)
 
 
-def build(reading: ConfigReader) -> DeletedKeySettings:
+def build(reader: ConfigReader) -> DeletedKeySettings:
     """Read the options."""
-    return DeletedKeySettings(reading.get(TABLE), timedelta(milliseconds=reading.get(RETENTION)))
+    return DeletedKeySettings(reader.get(TABLE), timedelta(milliseconds=reader.get(RETENTION)))

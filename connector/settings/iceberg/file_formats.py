@@ -18,16 +18,16 @@ _CHOICES = {
 
 
 def check(
-    reading: ConfigReader,
+    reader: ConfigReader,
     families: Iterable[Prefix],
     created: tuple[Option[str], Prefix],
     written: Prefix,
     variants: Option[bool],
 ) -> None:
-    """Refuse formats that are not written; faults go to the reading.
+    """Refuse formats that are not written; faults go to the reader.
 
     Args:
-        reading: where properties come from.
+        reader: where properties come from.
         families: those with properties of tables.
         created: the option and the family that say the format of new tables.
         written: the family that wins over a table's own properties.
@@ -35,14 +35,14 @@ def check(
     """
     for family in families:
         for key, choices in _CHOICES.items():
-            text = reading.under(family).get(key)
+            text = reader.under(family).get(key)
             if text and text.lower() not in choices:
-                named = reading.entries[family.name + key]
+                named = reader.entries[family.name + key]
                 shown = f"'{text}'" if named.text == text else "the value"
-                reading.add_fault(named, f"{shown} is not written", f"write {' or '.join(choices)}")
-    option, made = created
-    chosen = {f.name + _KEY: text for f in (written, made) if (text := reading.under(f).get(_KEY))}
-    key, text = next(iter(chosen.items()), (option.name, reading.get(option)))
-    entry = reading.entry(variants)
-    if entry and reading.get(variants) and text.lower() == "avro":
-        reading.add_fault(entry, "variants are not written to Avro files", f"set {key} to parquet, or this to false")
+                reader.add_fault(named, f"{shown} is not written", f"write {' or '.join(choices)}")
+    option, create_props = created
+    chosen = {f.name + _KEY: text for f in (written, create_props) if (text := reader.under(f).get(_KEY))}
+    key, text = next(iter(chosen.items()), (option.name, reader.get(option)))
+    entry = reader.entry(variants)
+    if entry and reader.get(variants) and text.lower() == "avro":
+        reader.add_fault(entry, "variants are not written to Avro files", f"set {key} to parquet, or this to false")

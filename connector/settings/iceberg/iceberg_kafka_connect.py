@@ -107,26 +107,26 @@ def _rename_key(key: str) -> str:
     return key
 
 
-def check(reading: ConfigReader) -> None:
+def check(reader: ConfigReader) -> None:
     """Refuse by name what that sink does and this one does not: transforms of its own."""
-    for key, entry in reading.entries.items():
+    for key, entry in reader.entries.items():
         if key in REFUSED and entry.text.strip():
-            reading.add_fault(entry, "is not supported", REFUSED[key])
+            reader.add_fault(entry, "is not supported", REFUSED[key])
         if key.startswith("iceberg.table.") and not key.endswith(_OF_ONE_TABLE):
-            reading.add_fault(
+            reader.add_fault(
                 entry, "is not a known key", f"write {', '.join(_OF_ONE_TABLE)} or .partition-by after the table"
             )
         if _TRANSFORM.fullmatch(key) and not entry.text.strip().endswith(_KNOWN_TRANSFORMS):
             what = "is a transform that is not applied here"
-            reading.add_fault(entry, what, "take it out; Debezium's envelopes are unwrapped without one")
+            reader.add_fault(entry, what, "take it out; Debezium's envelopes are unwrapped without one")
 
 
-def cdc_target(reading: ConfigReader) -> str | None:
+def cdc_target(reader: ConfigReader) -> str | None:
     """The template of `_cdc.target`, where Iceberg's DebeziumTransform is configured (its `cdc.target.pattern`)."""
-    for key, entry in reading.entries.items():
+    for key, entry in reader.entries.items():
         match = _TRANSFORM.fullmatch(key)
         if match and entry.text.strip().endswith("DebeziumTransform"):
-            pattern = reading.entries.get(f"transforms.{match[1]}.cdc.target.pattern")
+            pattern = reader.entries.get(f"transforms.{match[1]}.cdc.target.pattern")
             text = pattern.text.strip() if pattern is not None else _CDC_PATTERN
             # That transform takes the schema for the database where the source has schemas.
             return text.replace("{db}", "${source.schema|source.db}").replace("{table}", "${source.table}")

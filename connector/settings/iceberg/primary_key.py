@@ -1,4 +1,4 @@
-"""properties -> KeyRule: which columns tell rows apart, and where their values come from.
+"""properties -> KeySettings: which columns tell rows apart, and where their values come from.
 
 Names: the JDBC sink's (`primary.key.mode`, `primary.key.fields`) and Iceberg Kafka Connect's (`...id-columns`).
 """
@@ -67,23 +67,23 @@ class KeySettings:
 
     def key_source(self, *names: str) -> KeySource:
         """Where a table's keys are read."""
-        own = next((self.by_table[name] for name in names if name in self.by_table), ())
-        return "value" if self.mode == "record_value" or own else "record"
+        columns = next((self.by_table[name] for name in names if name in self.by_table), ())
+        return "value" if self.mode == "record_value" or columns else "record"
 
 
-def build(reading: ConfigReader) -> KeySettings:
-    """Read the keys' part; faults go to the reading."""
-    mode, fields, columns = reading.get(MODE), reading.get(FIELDS), reading.get(ID_COLUMNS)
-    entry = reading.entry(MODE)
+def build(reader: ConfigReader) -> KeySettings:
+    """Read the keys' part; faults go to the reader."""
+    mode, fields, columns = reader.get(MODE), reader.get(FIELDS), reader.get(ID_COLUMNS)
+    entry = reader.entry(MODE)
     if mode == "record_value" and not fields and entry and entry.layer >= 0:
-        reading.add_fault(entry, f"needs {FIELDS.name}", "name the columns of the value that tell rows apart")
-    told = reading.entry(FIELDS)
-    if columns and told:
-        reading.add_fault(told, f"{ID_COLUMNS.name} is given too", "keep one of them")
-    own = [entry for entry in reading.members(ROUTE_REGEX) if entry.key.endswith(".id-columns")]
+        reader.add_fault(entry, f"needs {FIELDS.name}", "name the columns of the value that tell rows apart")
+    listed = reader.entry(FIELDS)
+    if columns and listed:
+        reader.add_fault(listed, f"{ID_COLUMNS.name} is given too", "keep one of them")
+    of_tables = [entry for entry in reader.members(ROUTE_REGEX) if entry.key.endswith(".id-columns")]
     by_table = {
-        entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reading.get(_table_option(entry.key))
-        for entry in own
+        entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reader.get(_table_option(entry.key))
+        for entry in of_tables
     }
     if columns:
         return KeySettings("record_value", columns, by_table)

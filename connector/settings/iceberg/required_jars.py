@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-import attrs
+from connector.settings.configdef.reader import PropertyProblem
 
 S3, GCS, ADLS = "s3", "gcs", "adls"
 _STORE_OF = {
@@ -46,15 +46,6 @@ OWN_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 """Where a user names jars of their own."""
 
 
-@attrs.frozen
-class CatalogProblem:
-    """A property that cannot be served: its name, what is wrong, what to do; never its value."""
-
-    key: str
-    what: str
-    todo: str
-
-
 def store_of(scheme: str) -> str:
     """The store of a location's scheme, S3, GCS or ADLS; empty for any other."""
     return _STORE_OF.get(scheme, "")
@@ -73,25 +64,25 @@ def required_components(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 def guess_components(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The components that may be needed and are worth a try: a REST catalog names the store with its tables only."""
-    told = (
+    certain = (
         required_components(properties)
         or properties.get("io-impl") == HADOOP_IO
         or _is_path(properties.get("warehouse", ""))
     )
-    return () if properties.get("type") != "rest" or told else (S3,)
+    return () if properties.get("type") != "rest" or certain else (S3,)
 
 
-def find_problems(properties: Mapping[str, str], *, own_jars: bool) -> Iterator[CatalogProblem]:
+def find_problems(properties: Mapping[str, str], *, own_jars: bool) -> Iterator[PropertyProblem]:
     """What no jars of ours serve, and settings that files of tables cannot obey.
 
     `own_jars`: the user names jars, which are then taken to serve.
     """
     if needs_remote_signing(properties):
         todo = "turn it off and give keys, or let the catalog vend credentials (X-Iceberg-Access-Delegation)"
-        yield CatalogProblem("s3.remote-signing-enabled", "is not supported by the writers of files", todo)
+        yield PropertyProblem("s3.remote-signing-enabled", "is not supported by the writers of files", todo)
     driver = _jdbc_driver(properties)
     if driver and driver not in _DRIVERS | _SHIPPED_DRIVERS and not own_jars:
-        yield CatalogProblem("uri", f"has no JDBC driver here for '{driver}'", _describe_todo("the driver's jar"))
+        yield PropertyProblem("uri", f"has no JDBC driver here for '{driver}'", _describe_todo("the driver's jar"))
     if "catalog-impl" in properties or properties.get("type") == "rest":
         return
     for scheme in {_scheme(properties.get("warehouse", ""))}:
@@ -99,10 +90,12 @@ def find_problems(properties: Mapping[str, str], *, own_jars: bool) -> Iterator[
         if store and _uses_hadoop(properties) and not own_jars:
             what = f"is on a store ('{scheme}') that Hadoop's file systems here do not have"
             todo = f"use a catalog of another type with Iceberg's own FileIO, or {_describe_todo(_HADOOP_JARS[store])}"
-            yield CatalogProblem("warehouse", what, todo)
+            yield PropertyProblem("warehouse", what, todo)
         elif not store and scheme not in _BUILT_IN | ({"oss"} if own_jars else set()):
             known = ", ".join(sorted(_BUILT_IN - {""} | _STORE_OF.keys()))
-            yield CatalogProblem("warehouse", f"is on a store of an unknown scheme ('{scheme}')", f"use one of {known}")
+            yield PropertyProblem(
+                "warehouse", f"is on a store of an unknown scheme ('{scheme}')", f"use one of {known}"
+            )
 
 
 def needs_remote_signing(properties: Mapping[str, str]) -> bool:
@@ -167,8 +160,8 @@ def _location_schemes(properties: Mapping[str, str]) -> Iterator[str]:
 
 def _scheme(location: str) -> str:
     """The scheme of a location; none for a path, a name, or a drive of Windows."""
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://?", location)
-    return found[1].lower() if found else ""
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://?", location)
+    return match[1].lower() if match else ""
 
 
 def _is_path(warehouse: str) -> bool:
@@ -180,8 +173,8 @@ def _uses_hadoop(properties: Mapping[str, str]) -> bool:
 
 
 def _jdbc_driver(properties: Mapping[str, str]) -> str:
-    found = re.match(r"jdbc:([A-Za-z0-9]+):", properties.get("uri", ""))
-    return found[1].lower() if found and properties.get("type") in {"jdbc", None} else ""
+    match = re.match(r"jdbc:([A-Za-z0-9]+):", properties.get("uri", ""))
+    return match[1].lower() if match and properties.get("type") in {"jdbc", None} else ""
 
 
 def _describe_todo(jar: str) -> str:

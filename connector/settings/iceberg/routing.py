@@ -1,4 +1,4 @@
-"""properties -> Routes: tables that events name themselves. Nothing given: the topic alone decides.
+"""properties -> RouteSettings: tables that events name themselves. Nothing given: the topic alone decides.
 
 Names: Iceberg Kafka Connect's (`iceberg.tables*`, `iceberg.table.<t>.*`) and the JDBC sink's `collection.name.format`.
 """
@@ -114,17 +114,17 @@ def split_template(template: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield template[end:], ()
 
 
-def build(reading: ConfigReader, cdc_target: str | None = None) -> RouteSettings | None:
-    """Read the routes; None when topics decide. Faults go to the reading.
+def build(reader: ConfigReader, cdc_target: str | None = None) -> RouteSettings | None:
+    """Read the routes; None when topics decide. Faults go to the reader.
 
     Args:
-        reading: what was given.
+        reader: holds what was given.
         cdc_target: the template that `_cdc.target` stands for, where Iceberg's DebeziumTransform is configured.
     """
-    tables, field, dynamic = reading.get(TABLES), reading.get(ROUTE_FIELD), reading.get(DYNAMIC)
-    template = reading.get(NAME_FORMAT)
-    regexps = _read_regexps(reading)
-    _check_routes(reading, tables, field, regexps, dynamic=dynamic, template=template)
+    tables, field, dynamic = reader.get(TABLES), reader.get(ROUTE_FIELD), reader.get(DYNAMIC)
+    template = reader.get(NAME_FORMAT)
+    regexps = _read_regexps(reader)
+    _check_routes(reader, tables, field, regexps, dynamic=dynamic, template=template)
     if field == "_cdc.target" and cdc_target and dynamic:
         return RouteSettings(dynamic=True, template=cdc_target)
     if template and template != "${topic}":
@@ -134,17 +134,17 @@ def build(reading: ConfigReader, cdc_target: str | None = None) -> RouteSettings
     return RouteSettings(field, tuple((name, regexps.get(name)) for name in tables)) if tables else None
 
 
-def _read_regexps(reading: ConfigReader) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for entry in reading.members(ROUTE_REGEX):
+def _read_regexps(reader: ConfigReader) -> dict[str, str]:
+    regexps: dict[str, str] = {}
+    for entry in reader.members(ROUTE_REGEX):
         if entry.key.endswith(".route-regex"):
             option = Option(name=entry.key, kind=PATTERN, default="", importance="low", doc="")
-            found[entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".route-regex")] = reading.get(option)
-    return found
+            regexps[entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".route-regex")] = reader.get(option)
+    return regexps
 
 
 def _check_routes(
-    reading: ConfigReader,
+    reader: ConfigReader,
     tables: tuple[str, ...],
     field: str | None,
     regexps: dict[str, str],
@@ -152,20 +152,20 @@ def _check_routes(
     dynamic: bool,
     template: str | None,
 ) -> None:
-    entry = reading.entry(DYNAMIC)
+    entry = reader.entry(DYNAMIC)
     if dynamic and field is None and entry:
-        reading.add_fault(entry, f"needs {ROUTE_FIELD.name}", "name the field that holds the table")
-    listed = reading.entry(TABLES)
+        reader.add_fault(entry, f"needs {ROUTE_FIELD.name}", "name the field that holds the table")
+    listed = reader.entry(TABLES)
     if listed and field is not None and not dynamic and not any(name in regexps for name in tables):
         what = f"{ROUTE_FIELD.name} is given, and no table has a route-regex"
-        reading.add_fault(listed, what, "add iceberg.table.<table>.route-regex, or iceberg.tables.dynamic-enabled=true")
+        reader.add_fault(listed, what, "add iceberg.table.<table>.route-regex, or iceberg.tables.dynamic-enabled=true")
     if listed and dynamic:
-        reading.add_fault(listed, f"{DYNAMIC.name} is true, which takes the table from the event", "keep one of them")
-    told = reading.entry(ROUTE_FIELD)
-    if told and not listed and not dynamic:
-        reading.add_fault(told, "has no effect alone", f"add {TABLES.name} or {DYNAMIC.name}=true")
-    form = reading.entry(NAME_FORMAT)
-    if form and (listed or dynamic):
-        reading.add_fault(form, "iceberg.tables or dynamic-enabled is given too", "keep one of them")
-    if form and template and not _PART.search(template):
-        reading.add_fault(form, "names no field", "write ${topic} or ${source.table}, or use iceberg.tables")
+        reader.add_fault(listed, f"{DYNAMIC.name} is true, which takes the table from the event", "keep one of them")
+    by_field = reader.entry(ROUTE_FIELD)
+    if by_field and not listed and not dynamic:
+        reader.add_fault(by_field, "has no effect alone", f"add {TABLES.name} or {DYNAMIC.name}=true")
+    named = reader.entry(NAME_FORMAT)
+    if named and (listed or dynamic):
+        reader.add_fault(named, "iceberg.tables or dynamic-enabled is given too", "keep one of them")
+    if named and template and not _PART.search(template):
+        reader.add_fault(named, "names no field", "write ${topic} or ${source.table}, or use iceberg.tables")

@@ -28,9 +28,9 @@ from connector.settings.iceberg import (
     file_formats,
     iceberg_kafka_connect,
     primary_key,
+    routing,
+    write_mode,
 )
-from connector.settings.iceberg import routing as routes
-from connector.settings.iceberg import write_mode as writes
 from connector.settings.iceberg.declared_schema import DeclaredColumn
 from connector.settings.iceberg.deleted_keys import DeletedKeySettings
 from connector.settings.iceberg.partition_spec import PARTITION_TERMS
@@ -236,11 +236,11 @@ OPTIONS: tuple[Option[object], ...] = (
     HISTORY_TABLE,
     NESTED_AS_VARIANT,
     TABLE_MAPPER,
-    *routes.OPTIONS,
+    *routing.OPTIONS,
     *primary_key.OPTIONS,
     *declared_schema.OPTIONS,
     *deleted_keys.OPTIONS,
-    *writes.OPTIONS,
+    *write_mode.OPTIONS,
 )
 INDEX_OPTIONS: tuple[Option[object], ...] = (
     TABLE_PREFIX,
@@ -254,7 +254,7 @@ INDEX_OPTIONS: tuple[Option[object], ...] = (
     FIELD_ADDITION,
     EXCLUDED_COLUMNS,
     OFFSETS_TABLE,
-    *routes.OPTIONS,
+    *routing.OPTIONS,
     *primary_key.OPTIONS,
 )
 """Those of them that say something of indexes."""
@@ -270,7 +270,7 @@ WRITE_PROPS = Prefix(
     importance="low",
     doc="Any write property (write.parquet.compression-codec ...), overriding the table's.",
 )
-PREFIXES = (PARTITION_BY_TABLE, SORT_BY_TABLE, routes.ROUTE_REGEX, CREATE_PROPS, WRITE_PROPS)
+PREFIXES = (PARTITION_BY_TABLE, SORT_BY_TABLE, routing.ROUTE_REGEX, CREATE_PROPS, WRITE_PROPS)
 
 
 @attrs.frozen
@@ -314,102 +314,98 @@ class TableSettings:
     writes: WriteModeSettings = WriteModeSettings()
 
 
-def build(reading: ConfigReader, *, indexes: bool = False) -> TableSettings:
-    """Read the tables' part; faults go to the reading. Indexes (`indexes`) keep no deleted documents by default."""
-    keeps = reading.get(KEEP_DELETED_DOCUMENTS if indexes else KEEP_DELETES)
-    reading.get(TABLE_MAPPER)
-    _check_replacement(reading)
-    _check_prefix(reading)
-    keys, written = primary_key.build(reading), writes.build(reading, UPSERT)
-    routing = routes.build(reading, iceberg_kafka_connect.cdc_target(reading))
-    declared_schema.check(reading, routing, reading.get(topics.TOPICS))
+def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
+    """Read the tables' part; faults go to the reader. Indexes (`indexes`) keep no deleted documents by default."""
+    keeps = reader.get(KEEP_DELETED_DOCUMENTS if indexes else KEEP_DELETES)
+    reader.get(TABLE_MAPPER)
+    _check_replacement(reader)
+    _check_prefix(reader)
+    keys, written = primary_key.build(reader), write_mode.build(reader, UPSERT)
+    routes = routing.build(reader, iceberg_kafka_connect.cdc_target(reader))
+    declared_schema.check(reader, routes, reader.get(topics.TOPICS))
     properties = (catalog.SINK_CATALOG.rest, CREATE_PROPS, WRITE_PROPS)
-    file_formats.check(reading, properties, (WRITE_FORMAT, CREATE_PROPS), WRITE_PROPS, NESTED_AS_VARIANT)
+    file_formats.check(reader, properties, (WRITE_FORMAT, CREATE_PROPS), WRITE_PROPS, NESTED_AS_VARIANT)
     return TableSettings(
-        prefix=reading.get(TABLE_PREFIX),
-        destination_regexp=reading.get(DESTINATION_REGEXP),
-        destination_regexp_replace=reading.get(DESTINATION_REPLACE),
-        case=_read_case(reading),
+        prefix=reader.get(TABLE_PREFIX),
+        destination_regexp=reader.get(DESTINATION_REGEXP),
+        destination_regexp_replace=reader.get(DESTINATION_REPLACE),
+        case=_read_case(reader),
         upsert=written.replaces and keys.mode != "none",
         keep_deletes=keeps,
-        truncate=_read_truncate(reading, keeps=keeps, indexes=indexes),
-        dedup_column=reading.get(DEDUP_COLUMN),
-        op_field=reading.get(OP_FIELD),
-        create_identifier_fields=reading.get(IDENTIFIER_FIELDS),
-        allow_field_addition=reading.get(FIELD_ADDITION),
-        preserve_required=_read_preserve_required(reading),
-        write_format=reading.get(WRITE_FORMAT),
-        format_version=3 if reading.get(NESTED_AS_VARIANT) else reading.get(FORMAT_VERSION),
-        nested_as_variant=reading.get(NESTED_AS_VARIANT),
-        partition_by=reading.get(PARTITION_BY),
-        partition_by_table=_read_by_table(reading, PARTITION_BY, PARTITION_BY_TABLE),
-        sort_by=reading.get(SORT_BY),
-        sort_by_table=_read_by_table(reading, SORT_BY, SORT_BY_TABLE),
-        excluded_columns=reading.get(EXCLUDED_COLUMNS),
-        offsets_table=reading.get(OFFSETS_TABLE),
-        routes=routing,
+        truncate=_read_truncate(reader, keeps=keeps, indexes=indexes),
+        dedup_column=reader.get(DEDUP_COLUMN),
+        op_field=reader.get(OP_FIELD),
+        create_identifier_fields=reader.get(IDENTIFIER_FIELDS),
+        allow_field_addition=reader.get(FIELD_ADDITION),
+        preserve_required=_read_preserve_required(reader),
+        write_format=reader.get(WRITE_FORMAT),
+        format_version=3 if reader.get(NESTED_AS_VARIANT) else reader.get(FORMAT_VERSION),
+        nested_as_variant=reader.get(NESTED_AS_VARIANT),
+        partition_by=reader.get(PARTITION_BY),
+        partition_by_table=_read_by_table(reader, PARTITION_BY, PARTITION_BY_TABLE),
+        sort_by=reader.get(SORT_BY),
+        sort_by_table=_read_by_table(reader, SORT_BY, SORT_BY_TABLE),
+        excluded_columns=reader.get(EXCLUDED_COLUMNS),
+        offsets_table=reader.get(OFFSETS_TABLE),
+        routes=routes,
         keys=keys,
-        auto_create=reading.get(routes.AUTO_CREATE),
-        case_insensitive=reading.get(routes.CASE_INSENSITIVE),
-        create_properties=reading.under(CREATE_PROPS),
-        write_properties=reading.under(WRITE_PROPS),
-        columns=reading.get(declared_schema.COLUMNS),
-        location=reading.get(declared_schema.LOCATION),
-        history_table=reading.get(HISTORY_TABLE),
-        deleted_keys=deleted_keys.build(reading),
+        auto_create=reader.get(routing.AUTO_CREATE),
+        case_insensitive=reader.get(routing.CASE_INSENSITIVE),
+        create_properties=reader.under(CREATE_PROPS),
+        write_properties=reader.under(WRITE_PROPS),
+        columns=reader.get(declared_schema.COLUMNS),
+        location=reader.get(declared_schema.LOCATION),
+        history_table=reader.get(HISTORY_TABLE),
+        deleted_keys=deleted_keys.build(reader),
         writes=written,
     )
 
 
-def _read_preserve_required(reading: ConfigReader) -> bool:
-    forced, entry = reading.get(routes.FORCE_OPTIONAL), reading.entry(routes.FORCE_OPTIONAL)
-    kept = reading.get(PRESERVE_REQUIRED)
+def _read_preserve_required(reader: ConfigReader) -> bool:
+    forced, entry = reader.get(routing.FORCE_OPTIONAL), reader.entry(routing.FORCE_OPTIONAL)
+    kept = reader.get(PRESERVE_REQUIRED)
     if entry and forced and kept:
-        reading.add_fault(entry, f"{PRESERVE_REQUIRED.name} is true, which says the opposite", "keep one of them")
+        reader.add_fault(entry, f"{PRESERVE_REQUIRED.name} is true, which says the opposite", "keep one of them")
     return kept if entry is None else not forced
 
 
-def _check_prefix(reading: ConfigReader) -> None:
-    entry = reading.entry(TABLE_PREFIX)
-    if entry and "." in reading.get(TABLE_PREFIX):
-        reading.add_fault(
+def _check_prefix(reader: ConfigReader) -> None:
+    entry = reader.entry(TABLE_PREFIX)
+    if entry and "." in reader.get(TABLE_PREFIX):
+        reader.add_fault(
             entry, "has a dot, which would part off a namespace", "use debezium.sink.iceberg.table-namespace"
         )
 
 
-def _read_truncate(reading: ConfigReader, *, keeps: bool, indexes: bool) -> bool:
-    wanted, entry = reading.get(TRUNCATE), reading.entry(TRUNCATE)
-    if wanted and entry and indexes and not reading.get(DEDUP_COLUMN).startswith("__source_ts_"):
+def _read_truncate(reader: ConfigReader, *, keeps: bool, indexes: bool) -> bool:
+    wanted, entry = reader.get(TRUNCATE), reader.entry(TRUNCATE)
+    if wanted and entry and indexes and not reader.get(DEDUP_COLUMN).startswith("__source_ts_"):
         todo = f"set {DEDUP_COLUMN.name}=__source_ts_ns"
-        reading.add_fault(entry, "a truncate tells its time, and documents have other versions", todo)
-    if wanted and entry and reading.get(writes.SCD_TYPE) == "2":
-        reading.add_fault(entry, f"{writes.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
-    if wanted and entry and reading.get(UPSERT) and keeps:
-        reading.add_fault(
-            entry, f"{KEEP_DELETES.name} is true, which keeps every row", f"set {KEEP_DELETES.name}=false"
-        )
+        reader.add_fault(entry, "a truncate tells its time, and documents have other versions", todo)
+    if wanted and entry and reader.get(write_mode.SCD_TYPE) == "2":
+        reader.add_fault(entry, f"{write_mode.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
+    if wanted and entry and reader.get(UPSERT) and keeps:
+        reader.add_fault(entry, f"{KEEP_DELETES.name} is true, which keeps every row", f"set {KEEP_DELETES.name}=false")
     return wanted
 
 
-def _read_case(reading: ConfigReader) -> Literal["keep", "upper", "lower"]:
-    upper, lower = reading.get(UPPERCASE), reading.get(LOWERCASE)
-    entry = reading.entry(LOWERCASE)
+def _read_case(reader: ConfigReader) -> Literal["keep", "upper", "lower"]:
+    upper, lower = reader.get(UPPERCASE), reader.get(LOWERCASE)
+    entry = reader.entry(LOWERCASE)
     if upper and lower and entry:
-        reading.add_fault(entry, f"{UPPERCASE.name} is true too", "set one of them to false")
+        reader.add_fault(entry, f"{UPPERCASE.name} is true too", "set one of them to false")
     return "upper" if upper else "lower" if lower else "keep"
 
 
-def _check_replacement(reading: ConfigReader) -> None:
-    pattern, entry = reading.get(DESTINATION_REGEXP), reading.entry(DESTINATION_REPLACE)
+def _check_replacement(reader: ConfigReader) -> None:
+    pattern, entry = reader.get(DESTINATION_REGEXP), reader.entry(DESTINATION_REPLACE)
     if pattern is None or entry is None:
         return
     try:
-        regexps.translate_replacement(reading.get(DESTINATION_REPLACE), regexps.compile_java(pattern))
+        regexps.translate_replacement(reader.get(DESTINATION_REPLACE), regexps.compile_java(pattern))
     except ValueError as wrong:
-        reading.add_fault(entry, f"holds {wrong}", "write $1 for a group, \\$ for a dollar sign")
+        reader.add_fault(entry, f"holds {wrong}", "write $1 for a group, \\$ for a dollar sign")
 
 
-def _read_by_table(
-    reading: ConfigReader, option: Option[tuple[str, ...]], of_one: Prefix
-) -> dict[str, tuple[str, ...]]:
-    return {table: reading.get(attrs.evolve(option, name=of_one.name + table)) for table in reading.under(of_one)}
+def _read_by_table(reader: ConfigReader, option: Option[tuple[str, ...]], of_one: Prefix) -> dict[str, tuple[str, ...]]:
+    return {table: reader.get(attrs.evolve(option, name=of_one.name + table)) for table in reader.under(of_one)}

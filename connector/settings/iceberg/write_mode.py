@@ -1,4 +1,4 @@
-"""properties -> WriteRule: how changes are written into tables, and on which branch; for all tables and single ones.
+"""properties -> WriteModeSettings: how changes are written into tables, and on which branch.
 
 Branches have Iceberg Kafka Connect's names. Iceberg's own `write.{delete,update,merge}.mode` tell engines what to do
 and know no equality deletes, so the mode has a name of its own.
@@ -74,32 +74,35 @@ class WriteModeSettings:
         return any(mode != "append" for mode in (self.mode, *self.modes.values()))
 
 
-def build(reading: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
-    """Read the rule; without a mode `upsert` says whether tables are appended to. Faults go to the reading."""
-    given, told = reading.entry(MODE), reading.entry(upsert)
-    mode = cast("WriteMode", reading.get(MODE) if given or reading.get(upsert) else "append")
-    if given and told and told.layer >= 0 and reading.get(upsert) != (mode != "append"):
-        value = str(reading.get(upsert)).lower()
-        reading.add_fault(given, f"{upsert.name}={value} says something else", "keep one of them")
+def build(reader: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
+    """Read how changes are written; faults go to the reader.
+
+    Without a mode `upsert` says whether tables are appended to.
+    """
+    by_mode, by_upsert = reader.entry(MODE), reader.entry(upsert)
+    mode = cast("WriteMode", reader.get(MODE) if by_mode or reader.get(upsert) else "append")
+    if by_mode and by_upsert and by_upsert.layer >= 0 and reader.get(upsert) != (mode != "append"):
+        value = str(reader.get(upsert)).lower()
+        reader.add_fault(by_mode, f"{upsert.name}={value} says something else", "keep one of them")
     for key in _WAP:
-        if key in reading.entries:
+        if key in reader.entries:
             what = "is not heeded: every batch is a commit of its own, on the branch that is configured"
-            reading.add_fault(
-                reading.entries[key], what, f"write to a branch: {BRANCH.name}, and publish it when audited"
+            reader.add_fault(
+                reader.entries[key], what, f"write to a branch: {BRANCH.name}, and publish it when audited"
             )
-    modes = {name: cast("WriteMode", text) for name, text in _read_by_table(reading, MODE_SUFFIX, MODE).items()}
-    branches, types = _read_by_table(reading, BRANCH_SUFFIX, BRANCH), _read_by_table(reading, SCD_TYPE_SUFFIX, SCD_TYPE)
-    entry = reading.entry(SCD_TYPE)
-    if entry and reading.get(SCD_TYPE) == "2" and mode == "append":
-        reading.add_fault(
+    modes = {name: cast("WriteMode", text) for name, text in _read_by_table(reader, MODE_SUFFIX, MODE).items()}
+    branches, types = _read_by_table(reader, BRANCH_SUFFIX, BRANCH), _read_by_table(reader, SCD_TYPE_SUFFIX, SCD_TYPE)
+    entry = reader.entry(SCD_TYPE)
+    if entry and reader.get(SCD_TYPE) == "2" and mode == "append":
+        reader.add_fault(
             entry, "has no effect on tables that are appended to", f"set {MODE.name} to another than append"
         )
-    return WriteModeSettings(mode, reading.get(BRANCH), reading.get(SCD_TYPE), modes, branches, types)
+    return WriteModeSettings(mode, reader.get(BRANCH), reader.get(SCD_TYPE), modes, branches, types)
 
 
-def _read_by_table(reading: ConfigReader, suffix: str, option: Option[str]) -> dict[str, str]:
-    found = [entry.key for entry in reading.members(ROUTE_REGEX) if entry.key.endswith(suffix)]
+def _read_by_table(reader: ConfigReader, suffix: str, option: Option[str]) -> dict[str, str]:
+    keys = [entry.key for entry in reader.members(ROUTE_REGEX) if entry.key.endswith(suffix)]
     return {
-        key.removeprefix(ROUTE_REGEX.name).removesuffix(suffix): reading.get(attrs.evolve(option, name=key))
-        for key in found
+        key.removeprefix(ROUTE_REGEX.name).removesuffix(suffix): reader.get(attrs.evolve(option, name=key))
+        for key in keys
     }

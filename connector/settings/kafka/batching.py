@@ -118,19 +118,19 @@ class BatchSettings:
         return BatchPace(self.interval_ms)
 
 
-def build(reading: ConfigReader) -> BatchSettings:
-    """Read the batches' part; faults and notes go to the reading."""
+def build(reader: ConfigReader) -> BatchSettings:
+    """Read the batches' part; faults and notes go to the reader."""
     settings = BatchSettings(
-        interval_ms=reading.get(INTERVAL),
-        max_events=reading.get(MAX_EVENTS),
-        wait=cast("Strategy", reading.get(WAIT)),
-        max_wait_ms=reading.get(MAX_WAIT),
-        wait_interval_ms=reading.get(WAIT_INTERVAL),
-        max_batch_size=reading.get(MAX_BATCH_SIZE),
-        max_bytes=reading.get(MAX_BYTES),
+        interval_ms=reader.get(INTERVAL),
+        max_events=reader.get(MAX_EVENTS),
+        wait=cast("Strategy", reader.get(WAIT)),
+        max_wait_ms=reader.get(MAX_WAIT),
+        wait_interval_ms=reader.get(WAIT_INTERVAL),
+        max_batch_size=reader.get(MAX_BATCH_SIZE),
+        max_bytes=reader.get(MAX_BYTES),
     )
-    entry = reading.entry(WAIT_INTERVAL) or reading.entry(MAX_WAIT)
+    entry = reader.entry(WAIT_INTERVAL) or reader.entry(MAX_WAIT)
     if settings.wait_interval_ms >= settings.max_wait_ms and entry:
         what = f"{WAIT_INTERVAL.name} is not below {MAX_WAIT.name}"
-        reading.add_fault(entry, what, "look more often than the longest wait")
+        reader.add_fault(entry, what, "look more often than the longest wait")
     return settings

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.reader import ConfigReader, PropertyProblem
 from connector.settings.kafka import security
-from connector.settings.kafka.security import SecurityProblem
 
 _SAME_NAMES = frozenset(
     {
@@ -84,7 +83,7 @@ class Translation:
     """librdkafka's settings, what could not be translated, and keys that only the Java client knows."""
 
     native: dict[str, str] = attrs.field(repr=False)
-    problems: tuple[SecurityProblem, ...]
+    problems: tuple[PropertyProblem, ...]
     java_only: frozenset[str]
 
 
@@ -103,24 +102,24 @@ def translate(java: Mapping[str, str], scope: str) -> Translation:
     return Translation(native | secured, tuple(problems), frozenset(java.keys() - known))
 
 
-def check(reading: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None:
+def check(reader: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None:
     """Keep a fault for every setting that no client can be made from, and note those without effect."""
     for scope, java in scopes.items():
         translation = translate(java, scope)
         ours = [
-            SecurityProblem(key, "is set by the sink itself", "remove it") for key in sorted(_RESERVED & java.keys())
+            PropertyProblem(key, "is set by the sink itself", "remove it") for key in sorted(_RESERVED & java.keys())
         ]
         for problem in (*translation.problems, *ours):
-            _refuse(reading, scope, problem)
+            _refuse(reader, scope, problem)
         if scope != "consumer" and translation.java_only:
             keys = ", ".join(sorted(translation.java_only))
-            reading.notes.append(f"these keys of a Java client have no effect on the {scope} client: {keys}")
+            reader.notes.append(f"these keys of a Java client have no effect on the {scope} client: {keys}")
 
 
-def _refuse(reading: ConfigReader, scope: str, problem: SecurityProblem) -> None:
+def _refuse(reader: ConfigReader, scope: str, problem: PropertyProblem) -> None:
     names = [f"{scope}.override.{problem.key}", f"{scope}.{problem.key}", problem.key]
-    entry = next((reading.entries[name] for name in names if name in reading.entries), None)
+    entry = next((reader.entries[name] for name in names if name in reader.entries), None)
     if entry:
-        reading.add_fault(entry, problem.what, problem.todo)
+        reader.add_fault(entry, problem.what, problem.todo)
     else:
-        reading.add_missing(problem.key, problem.what, problem.todo)
+        reader.add_missing(problem.key, problem.what, problem.todo)

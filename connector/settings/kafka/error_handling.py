@@ -91,21 +91,21 @@ NO_RETRIES = ErrorSettings("all", "", -1, 0.0, 0, 0, 1)
 """For whoever only looks: a call that fails has failed."""
 
 
-def build(reading: ConfigReader, name: str) -> ErrorSettings:
-    """Read the errors' part; faults go to the reading."""
+def build(reader: ConfigReader, name: str) -> ErrorSettings:
+    """Read the errors' part; faults go to the reader."""
     return ErrorSettings(
-        tolerance=cast("Literal['all', 'none']", reading.get(TOLERANCE)),
-        topic=reading.get(TOPIC) or f"{name}-dead-letters",
-        replication_factor=_read_replication_factor(reading),
-        max_ratio=reading.get(LIMIT_RATIO),
-        max_total=reading.get(LIMIT_TOTAL),
-        retry_timeout_ms=reading.get(RETRY_TIMEOUT),
-        retry_delay_max_ms=reading.get(RETRY_DELAY_MAX),
+        tolerance=cast("Literal['all', 'none']", reader.get(TOLERANCE)),
+        topic=reader.get(TOPIC) or f"{name}-dead-letters",
+        replication_factor=_read_replication_factor(reader),
+        max_ratio=reader.get(LIMIT_RATIO),
+        max_total=reader.get(LIMIT_TOTAL),
+        retry_timeout_ms=reader.get(RETRY_TIMEOUT),
+        retry_delay_max_ms=reader.get(RETRY_DELAY_MAX),
     )
 
 
-def _read_replication_factor(reading: ConfigReader) -> int:
-    factor, entry = reading.get(REPLICATION_FACTOR), reading.entry(REPLICATION_FACTOR)
+def _read_replication_factor(reader: ConfigReader) -> int:
+    factor, entry = reader.get(REPLICATION_FACTOR), reader.entry(REPLICATION_FACTOR)
     if factor == 0 and entry:
-        reading.add_fault(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
+        reader.add_fault(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
     return factor

@@ -131,39 +131,39 @@ class KafkaSettings:
         return {"bootstrap.servers": self.bootstrap_servers} | client_overrides.translate(java, scope).native
 
 
-def build(reading: ConfigReader, name: str, dead_letters: str) -> KafkaSettings:
-    """Read the Kafka part; faults go to the reading."""
-    servers = reading.get(BOOTSTRAP_SERVERS)
-    consumer_servers = reading.get(CONSUMER_SERVERS)
-    if not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
-        reading.add_missing(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
-    told = transactions.build(reading)
-    names, regex = topics.select_topics(reading, dead_letters)
-    common = _read_security(reading)
+def build(reader: ConfigReader, name: str, dead_letters: str) -> KafkaSettings:
+    """Read the Kafka part; faults go to the reader."""
+    servers = reader.get(BOOTSTRAP_SERVERS)
+    consumer_servers = reader.get(CONSUMER_SERVERS)
+    if not servers and reader.entry(BOOTSTRAP_SERVERS) is None:
+        reader.add_missing(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
+    transaction = transactions.build(reader)
+    names, regex = topics.select_topics(reader, dead_letters)
+    common = _read_security(reader)
     elsewhere = {"bootstrap.servers": consumer_servers} if consumer_servers else {}
     settings = KafkaSettings(
         bootstrap_servers=servers,
-        topics=(*names, told.topic) if names and told.topic else names,
+        topics=(*names, transaction.topic) if names and transaction.topic else names,
         topics_regex=regex,
-        group_id=reading.get(GROUP_ID) or f"connect-{name}",
-        auto_offset_reset=reading.get(AUTO_OFFSET_RESET),
-        consumer=client_overrides.normalize_case(common | reading.under(CONSUMER) | elsewhere),
-        producer=client_overrides.normalize_case(common | reading.under(PRODUCER)),
-        admin=client_overrides.normalize_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
-        transactions=told,
+        group_id=reader.get(GROUP_ID) or f"connect-{name}",
+        auto_offset_reset=reader.get(AUTO_OFFSET_RESET),
+        consumer=client_overrides.normalize_case(common | reader.under(CONSUMER) | elsewhere),
+        producer=client_overrides.normalize_case(common | reader.under(PRODUCER)),
+        admin=client_overrides.normalize_case(common | reader.under(ADMIN) | reader.under(ADMIN_OVERRIDE)),
+        transactions=transaction,
     )
     client_overrides.check(
-        reading, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin}
+        reader, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin}
     )
     return settings
 
 
-def build_producing(reading: ConfigReader, *, needed: bool = True) -> KafkaSettings:
-    """Read what a source needs to publish: brokers, producer and admin client; faults go to the reading."""
-    servers = reading.get(BOOTSTRAP_SERVERS)
-    if needed and not servers and reading.entry(BOOTSTRAP_SERVERS) is None:
-        reading.add_missing(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
-    common = _read_security(reading)
+def build_producing(reader: ConfigReader, *, needed: bool = True) -> KafkaSettings:
+    """Read what a source needs to publish: brokers, producer and admin client; faults go to the reader."""
+    servers = reader.get(BOOTSTRAP_SERVERS)
+    if needed and not servers and reader.entry(BOOTSTRAP_SERVERS) is None:
+        reader.add_missing(BOOTSTRAP_SERVERS.name, "is missing", "add it as host:port of a Kafka broker")
+    common = _read_security(reader)
     settings = KafkaSettings(
         bootstrap_servers=servers,
         topics=(),
@@ -171,16 +171,16 @@ def build_producing(reading: ConfigReader, *, needed: bool = True) -> KafkaSetti
         group_id="",
         auto_offset_reset="earliest",
         consumer={},
-        producer=client_overrides.normalize_case(common | reading.under(PRODUCER)),
-        admin=client_overrides.normalize_case(common | reading.under(ADMIN) | reading.under(ADMIN_OVERRIDE)),
+        producer=client_overrides.normalize_case(common | reader.under(PRODUCER)),
+        admin=client_overrides.normalize_case(common | reader.under(ADMIN) | reader.under(ADMIN_OVERRIDE)),
     )
-    client_overrides.check(reading, {"admin": settings.admin})
+    client_overrides.check(reader, {"admin": settings.admin})
     return settings
 
 
-def _read_security(reading: ConfigReader) -> dict[str, str]:
-    values = {prefix.name + key: text for prefix in SECURITY for key, text in reading.under(prefix).items()}
-    protocol = reading.get(SECURITY_PROTOCOL)
+def _read_security(reader: ConfigReader) -> dict[str, str]:
+    values = {prefix.name + key: text for prefix in SECURITY for key, text in reader.under(prefix).items()}
+    protocol = reader.get(SECURITY_PROTOCOL)
     if protocol != SECURITY_PROTOCOL.default:
         values[SECURITY_PROTOCOL.name] = protocol
     return values

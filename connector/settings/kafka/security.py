@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from connector.settings.configdef.reader import PropertyProblem
 from connector.settings.kafka import jaas
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -35,25 +34,16 @@ SECURITY_KEYS = frozenset(
 )
 
 
-@attrs.frozen
-class SecurityProblem:
-    """A Java setting that cannot be used: its name, what is wrong, what to do; never its value."""
-
-    key: str
-    what: str
-    todo: str
-
-
 class _Untranslatable(Exception):
     def __init__(self, key: str, what: str, todo: str) -> None:
         super().__init__(key)
-        self.problem = SecurityProblem(key, what, todo)
+        self.problem = PropertyProblem(key, what, todo)
 
 
-def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[SecurityProblem]]:
+def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[PropertyProblem]]:
     """librdkafka's security settings beside the protocol and mechanism, and what could not be translated."""
     native: dict[str, str] = {}
-    problems: list[SecurityProblem] = []
+    problems: list[PropertyProblem] = []
     for part in (
         _translate_protocol,
         _translate_login,

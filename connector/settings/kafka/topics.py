@@ -93,48 +93,48 @@ OPTIONS: tuple[Option[object], ...] = (
 )
 
 
-def select_topics(reading: ConfigReader, dead_letters: str) -> tuple[tuple[str, ...], str | None]:
-    """The names, or the expression, of the topics to read; faults go to the reading."""
-    _check_selection(reading)
-    _check_dead_letters(reading, dead_letters)
-    names, regex = reading.get(TOPICS), reading.get(TOPICS_REGEX)
-    if not reading.entry(TOPICS) and not reading.entry(TOPICS_REGEX):
-        prefix = reading.get(TOPIC_PREFIX)
-        names, regex = (), prefix and _derive_regex(reading, prefix, dead_letters)
+def select_topics(reader: ConfigReader, dead_letters: str) -> tuple[tuple[str, ...], str | None]:
+    """The names, or the expression, of the topics to read; faults go to the reader."""
+    _check_selection(reader)
+    _check_dead_letters(reader, dead_letters)
+    names, regex = reader.get(TOPICS), reader.get(TOPICS_REGEX)
+    if not reader.entry(TOPICS) and not reader.entry(TOPICS_REGEX):
+        prefix = reader.get(TOPIC_PREFIX)
+        names, regex = (), prefix and _derive_regex(reader, prefix, dead_letters)
     return names, regex
 
 
-def _derive_regex(reading: ConfigReader, prefix: str, dead_letters: str) -> str:
-    start = prefix + reading.get(TOPIC_DELIMITER)
+def _derive_regex(reader: ConfigReader, prefix: str, dead_letters: str) -> str:
+    start = prefix + reader.get(TOPIC_DELIMITER)
     named = (HISTORY_TOPIC, SIGNAL_TOPIC, NOTIFICATION_TOPIC)
     side = [
-        start + reading.get(TOPIC_TRANSACTION),
+        start + reader.get(TOPIC_TRANSACTION),
         start + "message",
-        f"{reading.get(HEARTBEAT_PREFIX)}.{prefix}",
+        f"{reader.get(HEARTBEAT_PREFIX)}.{prefix}",
         dead_letters,
-        *(topic for option in named if (topic := reading.get(option))),
+        *(topic for option in named if (topic := reader.get(option))),
     ]
     return table_topics_regex(start, side)
 
 
-def _check_selection(reading: ConfigReader) -> None:
-    by_name, by_regex = reading.entry(TOPICS), reading.entry(TOPICS_REGEX)
+def _check_selection(reader: ConfigReader) -> None:
+    by_name, by_regex = reader.entry(TOPICS), reader.entry(TOPICS_REGEX)
     if by_name and by_regex:
-        reading.add_fault(by_regex, "topics is given too", "keep one of them")
-    if not by_name and not by_regex and reading.entry(TOPIC_PREFIX) is None:
-        reading.add_missing(
+        reader.add_fault(by_regex, "topics is given too", "keep one of them")
+    if not by_name and not by_regex and reader.entry(TOPIC_PREFIX) is None:
+        reader.add_missing(
             TOPICS.name, "is missing", "name the topics, or give topics.regex or debezium.source.topic.prefix"
         )
 
 
-def _check_dead_letters(reading: ConfigReader, dead_letters: str) -> None:
-    by_name, by_regex = reading.entry(TOPICS), reading.entry(TOPICS_REGEX)
-    if by_name and dead_letters in reading.get(TOPICS):
-        reading.add_fault(by_name, "holds the dead letter topic, which would feed itself", "take it out")
-    pattern = reading.get(TOPICS_REGEX)
+def _check_dead_letters(reader: ConfigReader, dead_letters: str) -> None:
+    by_name, by_regex = reader.entry(TOPICS), reader.entry(TOPICS_REGEX)
+    if by_name and dead_letters in reader.get(TOPICS):
+        reader.add_fault(by_name, "holds the dead letter topic, which would feed itself", "take it out")
+    pattern = reader.get(TOPICS_REGEX)
     if by_regex and pattern and matches(pattern, dead_letters):
         what = f"matches the dead letter topic '{dead_letters}', which would feed itself"
-        reading.add_fault(by_regex, what, "narrow the expression or set errors.deadletterqueue.topic.name")
+        reader.add_fault(by_regex, what, "narrow the expression or set errors.deadletterqueue.topic.name")
 
 
 def table_topics_regex(start: str, side_topics: Iterable[str]) -> str:

@@ -33,6 +33,6 @@ class TransactionSettings:
     wait_ms: int = WAIT.default
 
 
-def build(reading: ConfigReader) -> TransactionSettings:
+def build(reader: ConfigReader) -> TransactionSettings:
     """Read the options."""
-    return TransactionSettings(reading.get(TOPIC), reading.get(WAIT))
+    return TransactionSettings(reader.get(TOPIC), reader.get(WAIT))

@@ -214,49 +214,49 @@ class BulkSettings:
     backoff_ms: int = BACKOFF.default
 
 
-def build_connection(reading: ConfigReader) -> ConnectionSettings:
+def build_connection(reader: ConfigReader) -> ConnectionSettings:
     """Read how the cluster is reached; faults go to the reader."""
-    if reading.entry(URL) is None:
-        reading.add_missing(URL.name, "is missing", "add it as http://host:9200 of an OpenSearch node")
-    username, password = reading.get(USERNAME), reading.get(PASSWORD)
-    entry = reading.entry(USERNAME) or reading.entry(PASSWORD)
+    if reader.entry(URL) is None:
+        reader.add_missing(URL.name, "is missing", "add it as http://host:9200 of an OpenSearch node")
+    username, password = reader.get(USERNAME), reader.get(PASSWORD)
+    entry = reader.entry(USERNAME) or reader.entry(PASSWORD)
     if entry and (username is None) != (password is None):
-        reading.add_fault(entry, "stands alone", f"give {USERNAME.name} and {PASSWORD.name}")
-    key = reading.entry(KEY)
-    if key and reading.get(CERTIFICATE) is None:
-        reading.add_fault(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
+        reader.add_fault(entry, "stands alone", f"give {USERNAME.name} and {PASSWORD.name}")
+    key = reader.entry(KEY)
+    if key and reader.get(CERTIFICATE) is None:
+        reader.add_fault(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
     return ConnectionSettings(
-        urls=reading.get(URL),
+        urls=reader.get(URL),
         username=username,
         password=password,
-        ca=reading.get(CA),
-        certificate=reading.get(CERTIFICATE),
-        key=reading.get(KEY),
-        trust_all=reading.get(TRUST_ALL),
-        aws=_read_aws(reading),
-        read_timeout_ms=reading.get(READ_TIMEOUT),
-        compression=reading.get(COMPRESSION),
+        ca=reader.get(CA),
+        certificate=reader.get(CERTIFICATE),
+        key=reader.get(KEY),
+        trust_all=reader.get(TRUST_ALL),
+        aws=_read_aws(reader),
+        read_timeout_ms=reader.get(READ_TIMEOUT),
+        compression=reader.get(COMPRESSION),
     )
 
 
-def build_bulk(reading: ConfigReader) -> BulkSettings:
+def build_bulk(reader: ConfigReader) -> BulkSettings:
     """Read how documents are sent; faults go to the reader."""
     return BulkSettings(
-        max_documents=reading.get(BATCH_SIZE),
-        max_bytes=reading.get(BULK_BYTES),
-        in_flight=reading.get(IN_FLIGHT),
-        retries=reading.get(RETRIES),
-        backoff_ms=reading.get(BACKOFF),
+        max_documents=reader.get(BATCH_SIZE),
+        max_bytes=reader.get(BULK_BYTES),
+        in_flight=reader.get(IN_FLIGHT),
+        retries=reader.get(RETRIES),
+        backoff_ms=reader.get(BACKOFF),
     )
 
 
-def _read_aws(reading: ConfigReader) -> AwsSettings | None:
-    region, entry = reading.get(REGION), reading.entry(REGION)
-    access, secret = reading.get(ACCESS_KEY), reading.get(SECRET_KEY)
+def _read_aws(reader: ConfigReader) -> AwsSettings | None:
+    region, entry = reader.get(REGION), reader.entry(REGION)
+    access, secret = reader.get(ACCESS_KEY), reader.get(SECRET_KEY)
     if region is None or entry is None:
         return None
     if access is None or secret is None:
-        reading.add_fault(entry, "stands alone", f"give {ACCESS_KEY.name} and {SECRET_KEY.name} too")
-    if reading.entry(USERNAME):
-        reading.add_fault(entry, f"{USERNAME.name} is given too", "keep one of them")
-    return AwsSettings(region, access or "", secret or "", reading.get(SESSION_TOKEN), reading.get(AWS_SERVICE))
+        reader.add_fault(entry, "stands alone", f"give {ACCESS_KEY.name} and {SECRET_KEY.name} too")
+    if reader.entry(USERNAME):
+        reader.add_fault(entry, f"{USERNAME.name} is given too", "keep one of them")
+    return AwsSettings(region, access or "", secret or "", reader.get(SESSION_TOKEN), reader.get(AWS_SERVICE))

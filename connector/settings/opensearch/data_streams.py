@@ -1,4 +1,4 @@
-"""properties -> SeriesSettings: documents in indexes that follow each other, for events that are only added.
+"""properties -> DataStreamSettings: documents in indexes that follow each other, for events that are only added.
 
 Names: Aiven's sink for data streams; TimestampRouter and MessageTimestampRouter for names with a time.
 """
@@ -99,9 +99,9 @@ class DataStreamSettings:
     fields: tuple[str, ...] = ()
 
 
-def build(reading: ConfigReader) -> DataStreamSettings:
-    """Read what is given; faults go to the reading."""
-    streams, name = reading.get(STREAMS), reading.get(NAME_FORMAT)
+def build(reader: ConfigReader) -> DataStreamSettings:
+    """Read what is given; faults go to the reader."""
+    streams, name = reader.get(STREAMS), reader.get(NAME_FORMAT)
     dated = "${timestamp}" in name
     for option, on, needs in (
         (STREAM_PREFIX, streams, "data.stream.enabled=true"),
@@ -109,28 +109,28 @@ def build(reading: ConfigReader) -> DataStreamSettings:
         (TIMESTAMP_FORMAT, dated, "topic.format with ${timestamp}"),
         (TIMESTAMP_FIELDS, dated, "topic.format with ${timestamp}"),
     ):
-        entry = reading.entry(cast("Option[object]", option))
-        if entry is not None and not on and reading.get(cast("Option[object]", option)) != option.default:
-            reading.add_fault(entry, "has nothing to say here", f"set {needs}, or take it out")
-    entry = reading.entry(NAME_FORMAT)
+        entry = reader.entry(cast("Option[object]", option))
+        if entry is not None and not on and reader.get(cast("Option[object]", option)) != option.default:
+            reader.add_fault(entry, "has nothing to say here", f"set {needs}, or take it out")
+    entry = reader.entry(NAME_FORMAT)
     if entry and streams and dated:
-        reading.add_fault(entry, "names no data stream", f"keep {STREAMS.name} or {NAME_FORMAT.name}")
-    pattern = (name, reading.get(TIMESTAMP_FORMAT)) if dated else None
-    prefix, field = reading.get(STREAM_PREFIX), reading.get(STREAM_FIELD)
-    return DataStreamSettings(streams, prefix, field, pattern, reading.get(TIMESTAMP_FIELDS))
+        reader.add_fault(entry, "names no data stream", f"keep {STREAMS.name} or {NAME_FORMAT.name}")
+    pattern = (name, reader.get(TIMESTAMP_FORMAT)) if dated else None
+    prefix, field = reader.get(STREAM_PREFIX), reader.get(STREAM_FIELD)
+    return DataStreamSettings(streams, prefix, field, pattern, reader.get(TIMESTAMP_FIELDS))
 
 
-def check(reading: ConfigReader, settings: DataStreamSettings, *, upsert: bool, partial: bool) -> None:
+def check(reader: ConfigReader, settings: DataStreamSettings, *, upsert: bool, partial: bool) -> None:
     """Refuse what only takes added documents where others are replaced and deleted: those would stay in old indexes."""
     option = STREAMS if settings.streams else NAME_FORMAT
-    entry = reading.entry(cast("Option[object]", option))
+    entry = reader.entry(cast("Option[object]", option))
     if entry is None or not (settings.streams or settings.pattern):
         return
     if upsert:
-        reading.add_fault(
+        reader.add_fault(
             entry,
             "is for events that are only added, and here documents follow their keys",
             "set key.ignore=true, or let an alias that is rolled over take the documents",
         )
     if partial:
-        reading.add_fault(entry, "is for events that are only added", "leave index.write.method out")
+        reader.add_fault(entry, "is for events that are only added", "leave index.write.method out")

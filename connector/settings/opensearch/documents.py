@@ -171,29 +171,29 @@ class OpenSearchSettings:
     series: data_streams.DataStreamSettings = data_streams.DataStreamSettings()
 
 
-def build(reading: ConfigReader) -> OpenSearchSettings:
-    """Read the OpenSearch part; faults go to the reading."""
+def build(reader: ConfigReader) -> OpenSearchSettings:
+    """Read the OpenSearch part; faults go to the reader."""
     return OpenSearchSettings(
-        connection=connection.build_connection(reading),
-        bulk=connection.build_bulk(reading),
-        key_ignore=reading.get(KEY_IGNORE),
-        topic_key_ignore=reading.get(TOPIC_KEY_IGNORE),
-        schema_ignore=reading.get(SCHEMA_IGNORE),
-        topic_schema_ignore=reading.get(TOPIC_SCHEMA_IGNORE),
-        partial=reading.get(WRITE_METHOD) == "upsert",
-        null_values=cast("Literal['ignore', 'delete', 'fail']", reading.get(NULL_VALUES)),
-        malformed=cast("Literal['report', 'ignore', 'warn', 'fail']", reading.get(MALFORMED)),
-        conflict=cast("Literal['ignore', 'warn', 'fail']", reading.get(CONFLICT)),
-        existing=dict(reading.get(INDEX_MAP)),
-        gc_deletes=reading.get(GC_DELETES),
-        metadata=reading.get(METADATA),
-        series=data_streams.build(reading),
+        connection=connection.build_connection(reader),
+        bulk=connection.build_bulk(reader),
+        key_ignore=reader.get(KEY_IGNORE),
+        topic_key_ignore=reader.get(TOPIC_KEY_IGNORE),
+        schema_ignore=reader.get(SCHEMA_IGNORE),
+        topic_schema_ignore=reader.get(TOPIC_SCHEMA_IGNORE),
+        partial=reader.get(WRITE_METHOD) == "upsert",
+        null_values=cast("Literal['ignore', 'delete', 'fail']", reader.get(NULL_VALUES)),
+        malformed=cast("Literal['report', 'ignore', 'warn', 'fail']", reader.get(MALFORMED)),
+        conflict=cast("Literal['ignore', 'warn', 'fail']", reader.get(CONFLICT)),
+        existing=dict(reader.get(INDEX_MAP)),
+        gc_deletes=reader.get(GC_DELETES),
+        metadata=reader.get(METADATA),
+        series=data_streams.build(reader),
     )
 
 
-def check_absent(reading: ConfigReader) -> None:
+def check_absent(reader: ConfigReader) -> None:
     """Refuse options of the OpenSearch sink in another sink's file."""
     for option in OPTIONS:
-        entry = reading.entry(option)
+        entry = reader.entry(option)
         if entry is not None:
-            reading.add_fault(entry, "is an option of the OpenSearch sink", "set debezium.sink.type=opensearch")
+            reader.add_fault(entry, "is an option of the OpenSearch sink", "set debezium.sink.type=opensearch")

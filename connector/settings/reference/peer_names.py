@@ -54,20 +54,20 @@ def same_as(key: str) -> str:
         theirs = "iceberg.catalog." + key.removeprefix("debezium.sink.iceberg.")
     if key == "debezium.sink.iceberg.partition-by.":
         theirs = "iceberg.table.<table>.partition-by"
-    found = []
+    peers = []
     if key.startswith("debezium.") and key not in _OWN_KEYS:
-        found.append("Debezium Server Iceberg")
+        peers.append("Debezium Server Iceberg")
     if theirs is not None:
         older = " (Tabular)" if theirs in _TABULAR else ""
-        found.append(f"Iceberg Kafka Connect: `{theirs}`{older}")
+        peers.append(f"Iceberg Kafka Connect: `{theirs}`{older}")
     elif key.startswith("iceberg."):
-        found.append("Iceberg Kafka Connect")
+        peers.append("Iceberg Kafka Connect")
     if key.startswith(_JDBC):
-        found.append("Debezium JDBC sink")
+        peers.append("Debezium JDBC sink")
     if key in _ROUTER:
-        found.append(f"Kafka Connect's {_ROUTER[key]}")
+        peers.append(f"Kafka Connect's {_ROUTER[key]}")
     if key in _AIVEN:
-        found.append("Aiven's OpenSearch sink")
+        peers.append("Aiven's OpenSearch sink")
     if key.startswith(_CONNECT):
-        found.append("Kafka Connect")
-    return ", ".join(found)
+        peers.append("Kafka Connect")
+    return ", ".join(peers)

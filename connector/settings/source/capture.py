@@ -148,22 +148,22 @@ def _matches(pattern: str, name: str) -> bool:
     return regexps.compile_java(pattern, ignore_case=True).fullmatch(name) is not None
 
 
-def build(reading: ConfigReader) -> CaptureSettings:
-    """Read the part about what is captured; faults go to the reading."""
+def build(reader: ConfigReader) -> CaptureSettings:
+    """Read the part about what is captured; faults go to the reader."""
     for wanted, unwanted in ((TABLES, EXCLUDED_TABLES), (COLUMNS, EXCLUDED_COLUMNS)):
-        entry = reading.entry(unwanted)
-        if entry and reading.entry(wanted):
-            reading.add_fault(entry, f"{wanted.name} is given too", "keep one of them")
+        entry = reader.entry(unwanted)
+        if entry and reader.entry(wanted):
+            reader.add_fault(entry, f"{wanted.name} is given too", "keep one of them")
     return CaptureSettings(
-        tables=reading.get(TABLES),
-        tables_not=reading.get(EXCLUDED_TABLES),
-        columns=reading.get(COLUMNS),
-        columns_not=reading.get(EXCLUDED_COLUMNS),
-        keys=reading.get(KEYS),
-        snapshot_mode=cast("SnapshotMode", reading.get(SNAPSHOT_MODE)),
-        poll_interval_ms=reading.get(POLL_INTERVAL),
-        max_batch_size=reading.get(MAX_BATCH_SIZE),
-        branch=reading.get(BRANCH),
-        skip_own=reading.get(SKIP_OWN),
-        offsets_table=reading.get(OFFSETS_TABLE),
+        tables=reader.get(TABLES),
+        tables_not=reader.get(EXCLUDED_TABLES),
+        columns=reader.get(COLUMNS),
+        columns_not=reader.get(EXCLUDED_COLUMNS),
+        keys=reader.get(KEYS),
+        snapshot_mode=cast("SnapshotMode", reader.get(SNAPSHOT_MODE)),
+        poll_interval_ms=reader.get(POLL_INTERVAL),
+        max_batch_size=reader.get(MAX_BATCH_SIZE),
+        branch=reader.get(BRANCH),
+        skip_own=reader.get(SKIP_OWN),
+        offsets_table=reader.get(OFFSETS_TABLE),
     )

@@ -1,4 +1,4 @@
-"""properties -> OutgoingSettings: how events look on the wire, and how their topics are named and made.
+"""properties -> EventOutputSettings: how events look on the wire, and how their topics are named and made.
 
 Names and defaults: Debezium's connectors, Kafka Connect's converters and topic creation.
 """
@@ -29,10 +29,10 @@ from serde.emit.type_mapping import BinaryMode, DecimalMode, HandlingModes, Time
 
 
 def _parse_operations(text: str) -> tuple[str, ...]:
-    found = value_types.split_list(text)
-    if not set(found) <= {"c", "u", "d", "t", "none"} or ("none" in found and len(found) > 1):
+    operations = value_types.split_list(text)
+    if not set(operations) <= {"c", "u", "d", "t", "none"} or ("none" in operations and len(operations) > 1):
         raise InvalidValue("{} is no list of operations", "write c, u, d, t, comma separated, or none")
-    return () if found == ("none",) else found
+    return () if operations == ("none",) else operations
 
 
 TOPIC_PREFIX = Option(
@@ -240,38 +240,38 @@ class EventOutputSettings:
         return f"{self.heartbeat_prefix}.{self.prefix}"
 
 
-def build(reading: ConfigReader) -> EventOutputSettings:
-    """Read the part about events and topics; faults go to the reading."""
-    if reading.entry(TOPIC_PREFIX) is None:
-        reading.add_missing(TOPIC_PREFIX.name, "is missing", "name the source; its topics begin with it")
+def build(reader: ConfigReader) -> EventOutputSettings:
+    """Read the part about events and topics; faults go to the reader."""
+    if reader.entry(TOPIC_PREFIX) is None:
+        reader.add_missing(TOPIC_PREFIX.name, "is missing", "name the source; its topics begin with it")
     return EventOutputSettings(
-        prefix=reading.get(TOPIC_PREFIX),
-        delimiter=reading.get(TOPIC_DELIMITER),
-        transaction_part=reading.get(TOPIC_TRANSACTION),
-        heartbeat_prefix=reading.get(TOPIC_HEARTBEAT),
-        key=serializers.build(reading, serializers.KEY_SERIALIZER),
-        value=serializers.build(reading, serializers.VALUE_SERIALIZER),
+        prefix=reader.get(TOPIC_PREFIX),
+        delimiter=reader.get(TOPIC_DELIMITER),
+        transaction_part=reader.get(TOPIC_TRANSACTION),
+        heartbeat_prefix=reader.get(TOPIC_HEARTBEAT),
+        key=serializers.build(reader, serializers.KEY_SERIALIZER),
+        value=serializers.build(reader, serializers.VALUE_SERIALIZER),
         modes=HandlingModes(
-            decimals=cast("DecimalMode", reading.get(DECIMALS)),
-            times=cast("TimeMode", reading.get(TIMES)),
-            binaries=cast("BinaryMode", reading.get(BINARIES)),
-            names=cast("Adjustment", reading.get(SCHEMA_NAMES)),
-            fields=cast("Adjustment", reading.get(FIELD_NAMES)),
+            decimals=cast("DecimalMode", reader.get(DECIMALS)),
+            times=cast("TimeMode", reader.get(TIMES)),
+            binaries=cast("BinaryMode", reader.get(BINARIES)),
+            names=cast("Adjustment", reader.get(SCHEMA_NAMES)),
+            fields=cast("Adjustment", reader.get(FIELD_NAMES)),
         ),
-        tombstones=reading.get(TOMBSTONES),
-        skipped=frozenset(reading.get(SKIPPED_OPERATIONS)),
-        transactions=reading.get(TRANSACTIONS),
-        heartbeat_ms=reading.get(HEARTBEAT),
-        schema_changes=reading.get(SCHEMA_CHANGES),
-        creation=_read_topic_creation(reading),
+        tombstones=reader.get(TOMBSTONES),
+        skipped=frozenset(reader.get(SKIPPED_OPERATIONS)),
+        transactions=reader.get(TRANSACTIONS),
+        heartbeat_ms=reader.get(HEARTBEAT),
+        schema_changes=reader.get(SCHEMA_CHANGES),
+        creation=_read_topic_creation(reader),
     )
 
 
-def _read_topic_creation(reading: ConfigReader) -> TopicCreation:
-    replication, entry = reading.get(REPLICATION), reading.entry(REPLICATION)
+def _read_topic_creation(reader: ConfigReader) -> TopicCreation:
+    replication, entry = reader.get(REPLICATION), reader.entry(REPLICATION)
     if replication == 0 and entry:
-        reading.add_fault(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
-    cleanup, entry = reading.get(CLEANUP), reading.entry(CLEANUP)
+        reader.add_fault(entry, "'0' makes no topic", "write -1 for the broker's default or a number from 1")
+    cleanup, entry = reader.get(CLEANUP), reader.entry(CLEANUP)
     if entry and not set(cleanup) <= {"delete", "compact"}:
-        reading.add_fault(entry, "holds an unknown policy", "write delete, compact, or both")
-    return TopicCreation(reading.get(PARTITIONS), replication, cleanup, reading.under(TOPIC_CONFIG))
+        reader.add_fault(entry, "holds an unknown policy", "write delete, compact, or both")
+    return TopicCreation(reader.get(PARTITIONS), replication, cleanup, reader.under(TOPIC_CONFIG))

@@ -109,7 +109,7 @@ def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None)
     return entry is not None and _CLASS.fullmatch(entry.text) is not None
 
 
-def load(
+def load_source(
     files: Sequence[Path],
     overrides: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
