@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from attrs import frozen
 
 from connector.runtime.jvm.cache import cache_dir
@@ -173,8 +174,12 @@ class Sink:
         return self.wait(timeout_s)
 
     def terminate_group(self, timeout_s: float = 60) -> Run:
-        """Send SIGTERM to its JVM too, as supervisors do, and wait."""
-        os.killpg(self.process.pid, signal.SIGTERM)
+        """Send SIGTERM to its JVM and to the Python workers too, as supervisors do, and wait."""
+        own = psutil.Process(self.process.pid)
+        # Spark's Python workers are a process group of their own.
+        for one in (own, *own.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                one.terminate()
         return self.wait(timeout_s)
 
     def wait_for_group(self, timeout_s: float) -> None:

@@ -66,7 +66,7 @@ def test_they_are_taken_as_they_are(
         "topics": ",".join(f"found.{table}" for table in TABLES),
         "debezium.sink.iceberg.upsert-keep-deletes": "false",
         "debezium.sink.iceberg.write-mode": mode,
-        "iceberg.table.found_narrow.id-columns": "id",
+        f"iceberg.table.{'default.' if mode == 'copy-on-write' else ''}found_narrow.id-columns": "id",
     }
     sink = Inside(spark, plain_workspace(name, extra))
     assert sink.lake

@@ -35,7 +35,7 @@ def test_what_appears_while_the_sink_runs_is_read_from_its_start(
 ) -> None:
     """A partition that is added and a topic that is made lose none of their records, in this run and after it.
 
-    The run ends by a signal that its JVM gets too: a clean stop, whatever was at hand.
+    The run ends by a signal that its JVM and the Python workers get too: a clean stop, whatever was at hand.
     """
     topics.create({FIRST: 1})
     topics.replay(events(FIRST, 0, 1, 2), create=False)

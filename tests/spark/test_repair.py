@@ -8,6 +8,7 @@ from sqlite3 import connect
 from typing import Any
 
 import pytest
+from attrs import evolve
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
@@ -89,6 +90,22 @@ def test_deletes_of_other_engines_stay(
     written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
     counted = spark.sql(f"SELECT count(*) FROM {case.table}.manifests WHERE content = 1").collect()
     assert counted[0][0] == 1
+    misleading.undo()
+    _mended(spark, lake, written, case)
+
+
+def test_partition_fields_that_were_dropped(
+    spark: SparkSession, opened: Opened, misleading: pytest.MonkeyPatch
+) -> None:
+    """A spec with none but dropped fields, which version 1 leaves behind, has files with a partition or without."""
+    tables, lake = opened
+    case = Case(UUID, "copy-on-write", 1, "parquet", PartitionTerm("p", "identity"), 6, "repairs")
+    written = fill(spark, tables, case)
+    written.table.java.updateSpec().removeField("p").commit()
+    written.table.java.updateProperties().set("format-version", "2").commit()
+    written.table.refresh()
+    written.case = evolve(case, mode="equality-delete")
+    written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
     misleading.undo()
     _mended(spark, lake, written, case)
 
