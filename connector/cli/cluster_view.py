@@ -41,5 +41,5 @@ def _read_cluster(settings: SinkSettings) -> ClusterView:
     except ConnectorError as error:
         told = " ".join(str(error).split())
         return ClusterView(
-            ClusterState("", {}, {}, {}), f"Kafka gave no answer, so nothing is told of what is there now: {told}"
+            ClusterState("", {}, {}, {}), f"Kafka gave no answer, so current offsets are unknown: {told}"
         )

@@ -60,7 +60,7 @@ def replay_dead_letters(
     waiting = [one for one in _choose_dead_letters(known, letters) if not one.replayed]
     waiting = [_with_repaired(one, repaired) for one in waiting]
     if not waiting:
-        click.echo("there are no letters to put through")
+        click.echo("there are no dead letters to replay")
         return
     cluster = KafkaAdmin(settings.kafka)
     seen = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
@@ -94,7 +94,7 @@ def _read_dead_letters(settings: SinkSettings) -> list[DeadLetterRecord]:
 def _choose_dead_letters(found: Sequence[DeadLetterRecord], wanted: tuple[str, ...]) -> list[DeadLetterRecord]:
     unknown = set(wanted) - {letter.id for letter in found}
     if unknown:
-        raise ConfigError(f"--letter {', '.join(sorted(unknown))}: there is no such letter; see icebridge dlq list")
+        raise ConfigError(f"--letter {', '.join(sorted(unknown))}: no such dead letter; see icebridge dlq list")
     return [letter for letter in found if not wanted or letter.id in wanted]
 
 
@@ -110,7 +110,7 @@ def _with_repaired(letter: DeadLetterRecord, folder: Path | None) -> DeadLetterR
 
 
 def _print_outcome(letters: Sequence[DeadLetterRecord], result: ReplayReport, *, place: str, execute: bool) -> None:
-    grid = Grid("letter", "record", "outcome", title="put through again" if execute else "what would be done")
+    grid = Grid("letter", "record", "outcome", title="replayed" if execute else "dry run")
     for letter in letters:
         if letter.id in result.dead:
             outcome = f"still dead: {result.dead[letter.id]}"
@@ -120,4 +120,4 @@ def _print_outcome(letters: Sequence[DeadLetterRecord], result: ReplayReport, *,
         grid.add_row(letter.id, f"{letter.topic}-{letter.partition} offset {letter.offset}", outcome)
     Console().print(grid)
     if not execute:
-        click.echo("nothing was changed; say --execute to do it")
+        click.echo("nothing was changed; use --execute to do it")

@@ -134,7 +134,7 @@ def offsets_reset(
         if isinstance(settings, SourceSettings):
             if to not in ("earliest", "latest"):
                 raise ConfigError(
-                    f"--to {to}: a source reads snapshots, and has no offsets in Kafka; say earliest or latest"
+                    f"--to {to}: a source reads snapshots and has no offsets in Kafka; use earliest or latest"
                 )
             from connector.cli import source_offsets
 

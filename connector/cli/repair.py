@@ -42,17 +42,17 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
         for name, (table, _) in hurt.items() if execute else ():
             click.echo(f"{name}: {call_with_retries(partial(_mend_table, spark, table), settings.errors)} files mended")
     if hurt and not execute:
-        click.echo("nothing was changed; say --execute to take those bounds out")
+        click.echo("nothing was changed; use --execute to remove those bounds")
     others = {name: told.branches for name, (_, told) in found.items() if told.branches}
     for name, branches in others.items():
         click.echo(
-            f"{name}: such bounds are in branch {', '.join(branches)} too, where Iceberg cannot rewrite manifests: "
+            f"{name}: branch {', '.join(branches)} has such bounds too, and Iceberg cannot rewrite its manifests: "
             "publish it (fast_forward), repair the table, and bring the branch to main"
         )
     if not hurt and not others:
-        click.echo(f"{len(found)} tables were looked at; nothing in them has to be repaired")
+        click.echo(f"{len(found)} tables checked; nothing to repair")
     if unread:
-        raise FatalError(f"repair: {len(unread)} tables could not be looked at: {'; '.join(unread)}")
+        raise FatalError(f"repair: {len(unread)} tables could not be checked: {'; '.join(unread)}")
 
 
 def _place(settings: SinkSettings, table: str) -> _Place:
@@ -90,7 +90,7 @@ def _looked(
     # Of those that were listed one may be gone since.
     if missing and asked:
         names = ", ".join(sorted(missing))
-        raise ConfigError(f"repair: there is no table {names}; give its namespace too where it is another")
+        raise ConfigError(f"repair: no table {names}; add its namespace if it is in another one")
     return found, unread
 
 
@@ -104,7 +104,7 @@ def _mend_table(spark: SparkSession, table: Table) -> int:
 def _print_tables(found: dict[str, MisleadingBounds], *, execute: bool) -> None:
     if not found:
         return
-    title = "bounds to take out" if execute else "bounds that would be taken out"
+    title = "bounds to remove" if execute else "bounds that would be removed"
     grid = Grid("table", "columns", "delete files", "data files", "manifests", title=title)
     for name, told in sorted(found.items()):
         counts = (told.delete_files, told.data_files, len(told.manifests))

@@ -151,7 +151,7 @@ def _print_reset(before: KafkaOffsets, wanted: KafkaOffsets, *, execute: bool) -
             grid.add_row(f"{at[0]}-{at[1]}", _format_offset(before.offsets.get(at)), str(offset))
     Console().print(grid)
     if not execute:
-        click.echo("nothing was changed; say --execute to set them")
+        click.echo("nothing was changed; use --execute to set them")
 
 
 def _reset_table(target: TargetTable, wanted: KafkaOffsets, name: str, topics: tuple[str, ...]) -> StoredCommit:

@@ -131,7 +131,7 @@ def _print_reset(chosen: list[_SourceTable], new: dict[str, TableOffset], *, exe
         grid.add_row(table.name, stored, "forgotten" if fresh is None else _format_snapshot(fresh.position.snapshot_id))
     Console().print(grid)
     if not execute:
-        click.echo("nothing was changed; say --execute to set them")
+        click.echo("nothing was changed; use --execute to set them")
 
 
 def _format_snapshot(snapshot_id: int | None) -> str:

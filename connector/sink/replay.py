@@ -116,7 +116,7 @@ class Replayer:
             if not needs or not execute:
                 return plan, names, outcomes
             self._targets.apply_schema_changes(needs)
-        raise FatalError("tables could not be made ready for the letters; the log tells which")
+        raise FatalError("tables could not be prepared for the dead letters; see the log")
 
     def _parts(
         self,
@@ -178,8 +178,8 @@ class Replayer:
         known = [x for x in self._known if (x.topic, x.partition) == at and start <= x.offset < end]
         if start < end and oldest > start:
             raise FatalError(
-                f"{at[0]}-{at[1]} begins at offset {oldest}: records that came after a letter are gone, so nobody "
-                "knows whether they changed the same key; write the row by other means"
+                f"{at[0]}-{at[1]} begins at offset {oldest}: retention removed records after a dead letter, so "
+                "it is unknown whether they changed the same key; write the row by other means"
             )
         for chunk in (
             assign_ranges(self._settings.kafka, {at: start}, {at: end}, 1).all_records() if start < end else ()

@@ -68,7 +68,7 @@ def _open_file_io(properties: tuple[tuple[str, str], ...], scheme: str, netloc: 
     known = to_pyiceberg(dict(properties), place)
     if store_of(scheme) == S3 and needs_remote_signing(known):
         raise FatalError(
-            f"the catalog wants to sign every request to {place} (s3.remote-signing-enabled), which the writers of "
+            f"the catalog requires signing every request to {place} (s3.remote-signing-enabled), which the writers of "
             "files cannot ask for: let it vend credentials, or give keys"
         )
     if store_of(scheme) == ADLS and "py-io-impl" not in known:

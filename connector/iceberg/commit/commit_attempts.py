@@ -88,8 +88,8 @@ class _CommitAttempts:
             if not self._unanswered:
                 raise
             raise CommitUnknown(
-                f"{error}; whether this commit is in table {self._table.name} was not to be learnt within "
-                "errors.retry.timeout: its files are left as they are, and a start reads the table again"
+                f"{error}; whether this commit is in table {self._table.name} could not be determined within "
+                "errors.retry.timeout: its files are left as they are, and the next start reads the table again"
             ) from error
         if refusal is not None:
             raise refusal

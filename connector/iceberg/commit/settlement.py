@@ -125,7 +125,7 @@ class _SettlingOperations:
         self.failure = error
         if isinstance(error, RetriableError):
             self.failure = CommitUnknown(
-                f"{error}; whether this commit is in table {self._table.name} was not to be learnt within "
+                f"{error}; whether this commit is in table {self._table.name} could not be determined within "
                 "errors.retry.timeout"
             )
         java = jvm(self._table.spark)

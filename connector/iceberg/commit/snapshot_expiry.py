@@ -87,6 +87,6 @@ def expire_snapshots(table: Table, properties: Mapping[str, str]) -> bool:
             finally:
                 pool.shutdown()
     except ConnectorError as error:
-        structlog.get_logger().warning("snapshots are expired later", table=table.name, reason=str(error))
+        structlog.get_logger().warning("snapshot expiry is postponed", table=table.name, reason=str(error))
         return False
     return True

@@ -60,7 +60,7 @@ def retain_newest_snapshots(table: Table) -> None:
             old = java.expireSnapshots().expireOlderThan(int(time.time() * 1000))
             old.retainLast(RETAINED_SNAPSHOTS).commit()
     except ConnectorError as error:
-        structlog.get_logger().warning("snapshots are expired later", table=table.name, reason=str(error))
+        structlog.get_logger().warning("snapshot expiry is postponed", table=table.name, reason=str(error))
 
 
 def delete_orphan(table: Table, description: bytes) -> None:

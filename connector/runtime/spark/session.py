@@ -38,7 +38,7 @@ def open_session(settings: SinkSettings | SourceSettings) -> Iterator[SparkSessi
         if isinstance(error, ConnectorError) or not _is_jvm_gone(error):
             raise
         raise FatalError(
-            "Spark's JVM has ended by itself (out of memory, or killed); what was at hand comes again at the next start"
+            "Spark's JVM ended by itself (out of memory, or killed); the current batch is repeated at the next start"
         ) from error
     finally:
         try:

@@ -131,7 +131,7 @@ def store_jars(catalog: CatalogProperties, spark: Mapping[str, str]) -> tuple[Pa
         try:
             found += _fetch_component(name)
         except FatalError as error:
-            structlog.get_logger().warning("going on without a store's jar", store=name, reason=str(error))
+            structlog.get_logger().warning("continuing without a store's jar", store=name, reason=str(error))
     return tuple(found)
 
 

@@ -86,7 +86,7 @@ def build(reader: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
         reader.add_fault(by_mode, f"{upsert.name}={value} says something else", "keep one of them")
     for key in _WAP:
         if key in reader.entries:
-            what = "is not heeded: every batch is a commit of its own, on the branch that is configured"
+            what = "is not supported: each batch is a separate commit on the configured branch"
             reader.add_fault(
                 reader.entries[key], what, f"write to a branch: {BRANCH.name}, and publish it when audited"
             )

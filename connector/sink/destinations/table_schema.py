@@ -88,8 +88,8 @@ def with_keys(columns: pa.Schema, needs: list[SchemaChange], keys: tuple[str, ..
     ]
     if unfit:
         raise DataFault(
-            f"its key has a field of a type that identifies nothing ({', '.join(unfit)}: list, map, variant or number "
-            "with a floating point)"
+            f"its key has a field that cannot be an identifier field ({', '.join(unfit)}: list, map, variant or "
+            "floating point)"
         )
     return made
 
@@ -186,7 +186,7 @@ def with_validity(columns: pa.Schema) -> pa.Schema:
     added = (pa.field(VALID_FROM, time), pa.field(VALID_TO, time), pa.field(IS_CURRENT, pa.bool_()))
     taken = [field.name for field in added if field.name in columns.names]
     if taken:
-        raise DataFault(f"its events have a field {', '.join(taken)}, which a table with history has for itself")
+        raise DataFault(f"its events have a field {', '.join(taken)}, which a table with scd-type=2 reserves")
     return pa.schema([*columns, *added])
 
 
@@ -198,5 +198,7 @@ def scd2_key(layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
     """
     missing = [name for name in (VALID_FROM, VALID_TO, IS_CURRENT) if name not in layout.columns.names]
     if missing and (ids or layout.keys):
-        raise FatalError(f"table {layout.name} has no column {', '.join(missing)}: scd-type=2 needs a table of its own")
+        raise FatalError(
+            f"table {layout.name} has no column {', '.join(missing)}: scd-type=2 needs a table that was created with it"
+        )
     return ids or tuple(name for name in layout.keys if name != VALID_FROM)

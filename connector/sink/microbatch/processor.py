@@ -158,7 +158,7 @@ class BatchProcessor:
             try:
                 self._targets.deleted_keys.clean_up()
             except ConnectorError as error:
-                self._log.warning("the table of deleted keys is tidied later", reason=str(error))
+                self._log.warning("cleanup of the deleted keys table is postponed", reason=str(error))
 
     def _whole(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
         """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
@@ -244,12 +244,12 @@ class BatchProcessor:
 
     def _tell(self, result: JobResult, fresh: Sequence[DeadLetterRef]) -> None:
         if result.tally.late:
-            self._log.warning("changes are left out that are older than what their tables hold", keys=result.tally.late)
+            self._log.warning("dropped late events (older than the stored rows)", keys=result.tally.late)
         if result.tally.untold and not self._untold:
             self._untold = True
             self._log.warning(
-                "rows stay of which nothing tells whether they came before a truncate: they are in other partitions, "
-                "and neither their position nor a date more precise than a second is known; said once",
+                "rows were kept that may be from before a truncate: they are in other partitions, "
+                "and have neither a log position nor a timestamp more precise than a second; logged once",
                 rows=result.tally.untold,
             )
         for letter in fresh[:LOGGED_DEAD_LETTERS]:
@@ -272,7 +272,7 @@ class BatchProcessor:
             for index in result.open:
                 self._targets.patch(names[index])
             self._targets.apply_schema_changes(result.needs)
-        raise FatalError(f"batch {batch.id}: tables could not be made ready for its events; the log tells which")
+        raise FatalError(f"batch {batch.id}: tables could not be prepared for its events; see the log")
 
     def _find_new_truncates(self, plan: BatchPlan, names: list[str], result: JobResult) -> dict[int, TruncateScope]:
         """Decide what truncates empty that the job did not know of, by index of their table."""
@@ -282,7 +282,7 @@ class BatchProcessor:
         for index, truncates in result.truncates.items():
             table, name = plan.tables[index], names[index]
             if table.mode != "upsert" or table.history:
-                self._log.warning("a truncate changes nothing in a table that keeps every row", table=name)
+                self._log.warning("a truncate is ignored: the table keeps every event or version", table=name)
             elif table.cuts == TruncateScope():
                 sources = self.sources(plan, table, name, result.seen, truncates)
                 events = self._settings.events
@@ -290,7 +290,9 @@ class BatchProcessor:
                 found[index] = scope_truncates(truncates, sources, columns, events.add_fields_prefix)
                 for source in found[index].refused:
                     self._log.warning(
-                        "a truncate is refused: rows of its source are not told apart", table=name, source=source
+                        "a truncate is refused: the rows of its source table cannot be identified",
+                        table=name,
+                        source=source,
                     )
         return found
 

@@ -118,6 +118,6 @@ def _check_range(known: KafkaOffsets, seen: ClusterState) -> None:
             raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_REMEDY}")
         if at in seen.beginnings and offset < seen.beginnings[at]:
             raise GapError(
-                f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention was "
-                f"faster than the sink, records are lost to it; {_REMEDY}"
+                f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention removed "
+                f"records before the sink read them; {_REMEDY}"
             )

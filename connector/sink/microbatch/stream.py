@@ -239,8 +239,8 @@ class Stream:
         for name in names:
             if name not in found:
                 raise GapError(
-                    f"topic {name} was deleted while it was read: what it held then is gone; start again to go on with "
-                    "the other topics"
+                    f"topic {name} was deleted while it was read: its unread records are gone; restart to continue "
+                    "with the other topics"
                 )
             check_topic_id(found[name], self.position.topic_ids.get(name, ""))
 

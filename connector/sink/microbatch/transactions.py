@@ -130,7 +130,7 @@ class Transactions:
             if self._kept is None:
                 raise
             self._forget()
-            raise RetriableError(f"what was told of transactions is lost with an executor: {error}") from error
+            raise RetriableError(f"transaction metadata was lost with an executor: {error}") from error
         finally:
             told.unpersist()
 
@@ -156,7 +156,7 @@ class Transactions:
         ids = [row.id for row in overdue.orderBy(F.desc("since")).limit(MAX_RELEASED).select("id").collect()]
         first = told.join(overdue, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
         places = _format_offsets({(row.topic, row.partition): row.cut for row in first})
-        self._log.warning("transactions are not complete, and not waited for any longer", at=places)
+        self._log.warning("no longer waiting for incomplete transactions", at=places)
         self._let_through = [*self._let_through, *reversed(ids)][-MAX_RELEASED:]
 
     def _keep(self, batch: MicroBatch, told: DataFrame, cuts: Mapping[TopicPartition, int]) -> None:

@@ -88,13 +88,13 @@ def check_columns(table: str, row: RowStruct, modes: HandlingModes) -> None:
     unfit = [f"{path} ({plain.name})" for path, plain in _walk_primitives(row, "") if not _has_wire_type(plain, modes)]
     if unfit:
         columns = ", ".join(unfit)
-        raise FatalError(f"table {table}: no Debezium type for {columns}; leave them out with column.exclude.list")
+        raise FatalError(f"table {table}: no Debezium type for {columns}; exclude them with column.exclude.list")
     names = [adjust_field_name(member.name, modes.fields) for member in row.members]
     twice = ", ".join(m.name for m, name in zip(row.members, names, strict=True) if names.count(name) > 1)
     if twice:
         raise FatalError(
             f"table {table}: columns {twice} have one name with field.name.adjustment.mode={modes.fields}; "
-            "avro_unicode tells any two apart, column.exclude.list leaves one out"
+            "use avro_unicode, which keeps names distinct, or column.exclude.list"
         )
 
 

@@ -171,7 +171,7 @@ class IcebergCommitter:
                 self._discard(name, replacing)
                 if not left:
                     raise
-                self._log.warning("rows are looked for again", table=name, reason=str(error))
+                self._log.warning("repeating the row lookup after a commit conflict", table=name, reason=str(error))
                 self._targets.refresh(name)
             else:
                 return self._landed(name, pending.files, done)

@@ -75,12 +75,12 @@ class IcebergReplay:
             for part, _ in parts:
                 write_append(writer, part, table)
         elif table.history:
-            raise DataFault(f"table {target.table.name} keeps history: letters cannot be put through again")
+            raise DataFault(f"table {target.table.name} has scd-type=2: dead letters cannot be replayed")
         else:
             folded = fill_in_batch(fold([part for part, _ in parts], table.layout.keys), table.layout.keys)
             if mark_unavailable(folded, keep_deletes=table.keep_deletes).any():
                 raise DataFault(
-                    f"table {target.table.name}: a letter leaves out values that only its row has; add them"
+                    f"table {target.table.name}: a dead letter lacks values that only the stored row has; add them"
                 )
             asked = list(write_upserts(writer, folded, table))
         noted = {REPLAYED_PROPERTY: ",".join(sorted({one for _, ids in parts for one in ids}))}

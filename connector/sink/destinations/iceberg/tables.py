@@ -221,10 +221,10 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         terms = [parse_partition_term(term) for term in (rule.partition_by if own is None else own)]
         other = table_checks.check_partitions(terms, target.layout) if terms else None
         if other is not None:
-            told = "the table keeps its partition spec; partition-by is for tables that are made"
+            told = "the table keeps its partition spec; partition-by applies to new tables only"
             self._log.warning(told, table=target.table.name, partitioned_by=other)
         if self._properties()[DEFAULT_FORMAT_PROPERTY].lower() == "avro" != target.layout.data_format:
-            told = f"the table keeps its format of data files; {DEFAULT_FORMAT_PROPERTY} is for tables that are made"
+            told = f"the table keeps its data file format; {DEFAULT_FORMAT_PROPERTY} applies to new tables only"
             self._log.warning(told, table=target.table.name, format=target.layout.data_format)
 
     def _target(self, name: str, table: Table, *, alone: bool = True) -> TargetTable:
@@ -246,7 +246,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             self._log.warning("table has no key: its events are appended", table=table.name)
         if upsert and name not in self._known and not self._is_dated(layout):
             self._log.warning(
-                "table has no number column that dates its rows: a change that comes again after a newer one would win",
+                "no numeric dedup column: replayed events may overwrite newer rows",
                 table=table.name,
                 column=rule.dedup_column,
             )
@@ -415,5 +415,5 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         """Leave out the terms of columns that a table has not: what is meant for all tables need not fit each."""
         missing = [term.column for term in terms if term.column not in columns.names]
         if missing:
-            self._log.warning(f"{option} names columns the table has not", table=name, columns=missing)
+            self._log.warning(f"{option} names columns that the table lacks", table=name, columns=missing)
         return tuple(term for term in terms if term.column in columns.names)

@@ -183,7 +183,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             self._ids[place] = decode_ids(text)
             if self._find(place) is None:
                 raise GapError(
-                    f"index {place} is gone, and the stored offsets say that it has their events; see `icebridge "
+                    f"index {place} is gone, although the stored offsets say that it has their events; see `icebridge "
                     "offsets show`, and `icebridge offsets reset` to fill it again from what the topics hold"
                 )
 
@@ -230,7 +230,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         note, rule, owner = IndexMetadata.read(index.noted), self._settings.table, self._owner(name)
         if note.is_foreign(owner):
             raise DataFault(
-                f"index {index.name} has the documents of {note.owner}, and {owner} comes to the same name of an index"
+                f"index {index.name} has the documents of {note.owner}, and {owner} maps to the same index name"
             )
         schema = orjson.dumps(note.schema).decode()
         layout = TableLayout.for_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
@@ -239,7 +239,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
     def _check_stream(self, index: IndexInfo) -> None:
         if index.stream and not self._search.series.streams:
             raise FatalError(
-                f"{index.name} is a data stream, to which documents are only added: set data.stream.enabled=true and "
+                f"{index.name} is a data stream, which is append-only: set data.stream.enabled=true and "
                 "key.ignore=true, or give the sink an index or alias"
             )
 
