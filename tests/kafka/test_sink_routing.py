@@ -209,7 +209,7 @@ def test_letters_are_listed_repaired_and_replayed_once(
     told = _said(host, "dlq", "replay", file, "--from", str(tmp_path), "--execute")
     assert told.count("left out") == 1
     assert told.count("in its table") == len(REPAIRED) - 1
-    assert "no letters" in _said(host, "dlq", "replay", file, "--from", str(tmp_path), "--execute")
+    assert "no dead letters" in _said(host, "dlq", "replay", file, "--from", str(tmp_path), "--execute")
     orders = {row["id"]: row["amount"] for row in tables.rows("orders", "lake")}
     assert (orders[5], orders[1], orders[77], orders[8], len(orders)) == (55, 11, 77, 88, 9)
     assert sorted(row["text"] for row in tables.rows("log", "lake")) == ["one", "two"]
