@@ -13,9 +13,10 @@ from attrs import define, field, frozen
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from connector.runtime.monitoring.listeners import BatchReport
 from connector.settings import SinkSettings, load
 from connector.sink.factory import Sink, build_sink
-from connector.sink.microbatch.processor import BatchReport
+from tests.listeners import Told
 from tests.reading import Lake
 from tests.running import Workspace
 
@@ -46,11 +47,7 @@ class Inside:
 
         # Iceberg's commits call back into Python; a sink that is not run as a stream needs that too.
         ensure_callback_server_started(self.spark.sparkContext._gateway)
-
-        def tell(report: BatchReport) -> None:
-            told(report)
-
-        return build_sink(self.spark, self.settings(extra), tell)
+        return build_sink(self.spark, self.settings(extra), (Told(told),))
 
     def run(self, extra: Mapping[str, str] | None = None) -> list[BatchReport]:
         """Run the sink once, up to the offsets at its start; raises what ended it."""

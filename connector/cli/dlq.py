@@ -65,7 +65,7 @@ def replay_dead_letters(
     cluster = KafkaAdmin(settings.kafka)
     seen = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     with open_session(settings) as spark:
-        sink = build_sink(spark, settings, lambda _: None, seen, prime=False)
+        sink = build_sink(spark, settings, (), seen, prime=False)
         try:
             replayer = Replayer(settings, sink.targets, sink.batches, _replay_target(sink), cluster, known)
             result = replayer.replay(waiting, execute=execute)

@@ -22,7 +22,7 @@ from connector.runtime.monitoring.sink_progress import SinkProgress
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings, load
 from connector.sink.factory import build_sink, inspect_cluster
-from connector.sink.runner import show_report, warm_up_beside
+from connector.sink.runner import warm_up_beside
 
 HOME = Path("icebridge-demo")
 PROPERTIES = """\
@@ -50,11 +50,11 @@ def play(home: Path | None, *, fresh: bool) -> None:
         with open_session(settings) as spark:
             count = replayed.result()
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
-            shown = SinkProgress(terminal=sys.stderr.isatty())
+            progress = SinkProgress(terminal=sys.stderr.isatty())
             seen = inspect_cluster(KafkaAdmin(settings.kafka))
             with warm_up_beside(spark, settings, seen):
-                sink = build_sink(spark, settings, lambda report: show_report(shown, report), seen)
-            with shown:
+                sink = build_sink(spark, settings, (progress,), seen)
+            with progress:
                 started = time.monotonic()
                 sink.stream.run(once=True)
                 sink.close()
@@ -66,11 +66,11 @@ def play(home: Path | None, *, fresh: bool) -> None:
             show_commits(console, tables, settings.name)
             play_steps(console, spark, home, broker.bootstrap_servers)
             search_documents(console, spark, home, broker.bootstrap_servers)
-    rate = shown.events / seconds if seconds else 0.0
+    rate = progress.events / seconds if seconds else 0.0
     console.print(
-        f"{shown.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all"
+        f"{progress.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all"
     )
-    if not shown.events:
+    if not progress.events:
         console.print("nothing new since the last run: the tables are as they were (--fresh begins anew)")
     console.print(f"the sink's settings: {home / 'sink.properties'}; the tables: {home / 'warehouse'}")
 

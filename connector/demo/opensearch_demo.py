@@ -41,7 +41,7 @@ def search_documents(console: Console, spark: SparkSession, home: Path, servers:
         path = home / "search-sink.properties"
         values = {"servers": servers, "warehouse": home / "warehouse", "topics": ",".join(topics), "url": node.url}
         path.write_text(_SINK.format(**values))
-        running = build_sink(spark, load([path]), lambda _: None)
+        running = build_sink(spark, load([path]))
         try:
             running.stream.run(once=True)
         finally:

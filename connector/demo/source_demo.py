@@ -125,7 +125,7 @@ def _tables(spark: SparkSession) -> int:
 
 def _replicate(spark: SparkSession, sink: SinkSettings) -> None:
     """Let the sink read what is new."""
-    running = build_sink(spark, sink, lambda _: None)
+    running = build_sink(spark, sink)
     try:
         running.stream.run(once=True)
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import attrs
 import structlog
@@ -17,13 +17,14 @@ from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.kafka.consumer_group import ConsumerGroup
 from connector.kafka.dlq.writer import DeadLetterWriter
+from connector.runtime.monitoring.listeners import BatchReport, SinkListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SinkSettings
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.tables import IcebergTables
 from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
-from connector.sink.microbatch.processor import BatchProcessor, BatchReport
+from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.microbatch.schema_sampling import sample_schemas
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
@@ -62,7 +63,7 @@ def inspect_cluster(cluster: KafkaAdmin) -> ClusterState:
 def build_sink(
     spark: SparkSession,
     settings: SinkSettings,
-    told: Callable[[BatchReport], None],
+    listeners: Sequence[SinkListener] = (),
     seen: ClusterState | None = None,
     *,
     prime: bool = True,
@@ -72,7 +73,7 @@ def build_sink(
     Args:
         spark: a session whose catalog is the settings' one.
         settings: everything else.
-        told: called after each batch.
+        listeners: they are told of each batch.
         seen: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
 
@@ -101,7 +102,8 @@ def build_sink(
 
     def process(batch: MicroBatch) -> BatchReport:
         report = batches.process(batch)
-        told(report)
+        for listener in listeners:
+            listener.on_batch(report)
         return report
 
     return Sink(

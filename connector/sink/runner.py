@@ -17,7 +17,6 @@ from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session, stop_on_signals
 from connector.settings import SinkSettings
 from connector.sink.factory import Sink, build_sink, inspect_cluster
-from connector.sink.microbatch.processor import BatchReport
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.warmup import warm_up
 
@@ -44,10 +43,11 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
             lambda: call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors)
         )
         with open_session(settings) as spark:
-            seen, shown = looked.result(), SinkProgress(terminal=terminal)
+            seen, progress = looked.result(), SinkProgress(terminal=terminal)
+            listeners = (progress,)
             with warm_up_beside(spark, settings, seen):
-                sink = build_sink(spark, settings, lambda report: show_report(shown, report), seen)
-            with shown:
+                sink = build_sink(spark, settings, listeners, seen)
+            with progress:
                 _run_stream(sink, once=once)
 
 
@@ -58,21 +58,3 @@ def _run_stream(sink: Sink, *, once: bool) -> None:
             sink.stream.run(once=once)
     finally:
         sink.close()
-
-
-def show_report(shown: SinkProgress, report: BatchReport) -> None:
-    """Show a batch's report."""
-    shown.batch(
-        report.batch,
-        report.events,
-        report.seconds,
-        report.dead_letters,
-        tables=len(report.tables),
-        **report.counts,
-        tombstones=report.tombstones,
-        ignored=report.ignored,
-        **({"nulled": report.nulled} if report.nulled else {}),
-        **({"late": report.late} if report.late else {}),
-        **({"iceberg_schema_drift_count": dict(report.drift)} if report.drift else {}),
-        offsets=nest_by_topic(report.end),
-    )

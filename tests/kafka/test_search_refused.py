@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from connector.cli import dlq, sink_offsets
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.errors import FatalError, GapError, RetriableError
-from connector.sink.microbatch.processor import BatchReport
+from connector.runtime.monitoring.listeners import BatchReport
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.events import START_NS, Database, row

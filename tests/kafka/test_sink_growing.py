@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
 from connector.errors import GapError
-from connector.sink.microbatch.processor import BatchReport
+from connector.runtime.monitoring.listeners import BatchReport
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.inside import Inside, run_until
 from tests.model.recordings import Record
@@ -80,7 +80,7 @@ def test_topics_are_read_by_their_whole_names(
         sink = inside.sink(told=reports.append)
         for topic in (f"n{number}.c", f"n{number}.cc", f"xn{number}.c"):
             topics.replay(events(topic, 0, 1, 2))
-        run_until(sink, lambda: sum(report.events for report in reports) >= 3)  # noqa: B023 - run at once
+        run_until(sink, lambda: sum(report.metrics.events for report in reports) >= 3)  # noqa: B023 - run at once
         assert inside.sink().close() is None
         assert {at[0] for report in reports for at in report.end} == {f"n{number}.a", f"n{number}.c"}
         tables = {row.tableName for row in spark.sql(f"SHOW TABLES IN whole{number}.`default`").collect()}
@@ -100,7 +100,7 @@ def test_what_appears_while_the_sink_starts_is_picked_up(
         future.result(30)
     topics.create({"start.second": 1})
     topics.replay([*events("start.first", 1, 2), *events("start.second", 0, 3, 4)], create=False)
-    run_until(sink, lambda: sum(report.events for report in reports) >= 4)
+    run_until(sink, lambda: sum(report.metrics.events for report in reports) >= 4)
     found = {name: sorted(r["id"] for r in inside.lake.many(f"start_{name}")) for name in ("first", "second")}
     assert found == {"first": [1, 2], "second": [3, 4]}
 
@@ -157,7 +157,7 @@ def test_latest_skips_nothing_that_came_after_the_first_start(
     topics.replay(events("newest.a", 0, 1))
     extra = {"topics.regex": r"newest\..*", "consumer.override.auto.offset.reset": "latest", **PLAIN}
     inside = Inside(spark, plain_workspace("newest", extra))
-    assert sum(report.events for report in inside.run()) == 0
+    assert sum(report.metrics.events for report in inside.run()) == 0
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     for future in admin.create_partitions([NewPartitions("newest.a", 2)]).values():
         future.result(30)

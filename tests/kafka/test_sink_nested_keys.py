@@ -127,7 +127,7 @@ def test_rows_are_told_apart_by_fields_within_structs(
             records = [*again, *db.log[start:]]
             topics.replay((_nested(r, KINDS[name].keyed) for r in records), create=False)
         reports = inside.run()
-        late += sum(report.late for report in reports)
+        late += sum(report.metrics.late for report in reports)
         assert not sum(report.dead_letters for report in reports)
         for name, db in sources.items():
             assert _found(inside.lake, name) == _expected(db.rows.values()), (name, fresh)

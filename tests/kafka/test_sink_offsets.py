@@ -104,7 +104,7 @@ def test_offsets_survive_the_expiry_of_their_snapshots(story: Story, topics: Top
     # An old event too: watermarks are taken over with the offsets.
     topics.replay(_records("expiry", (0, 1), 9, 1), create=False)
     (report,) = sink.run()
-    assert (report.events, report.late) == (4, 2)
+    assert (report.metrics.events, report.metrics.late) == (4, 2)
     assert _found(sink, "expiry") == {**ALL, 2: 3, 8: 3}
     assert _group(sink, "expiry") == dict(report.end)
 
@@ -126,7 +126,7 @@ def test_a_lost_offsets_table_loses_nothing(story: Story, topics: Topics) -> Non
     sink.spark.sql(f"DROP TABLE {sink.space.name}.`default`.`_debezium_offset_storage`")
     topics.replay(_records("lostoffsets", (8,), 3, 3000), create=False)
     (report,) = sink.run()
-    assert (report.events, _found(sink, "lostoffsets")) == (1, {**ALL, 8: 3})
+    assert (report.metrics.events, _found(sink, "lostoffsets")) == (1, {**ALL, 8: 3})
 
 
 LOSSES = [("back", "tables"), ("back", "stored"), ("before us", "tables"), ("again", "tables"), ("dropped", "stored")]
@@ -148,7 +148,7 @@ def test_a_table_that_lost_rows_stops_the_sink(
     _reset(sink, monkeypatch, to)
     sink.run()
     assert _found(sink, name) == ({**ALL, 8: 3} if to == "tables" else {**left, 8: 3})
-    assert sum(report.events for report in sink.run()) == 0
+    assert sum(report.metrics.events for report in sink.run()) == 0
 
 
 def _lose(sink: Inside, name: str, how: str) -> dict[int, int]:
@@ -233,11 +233,11 @@ def test_a_source_whose_clock_went_back(story: Story, topics: Topics, monkeypatc
     sink = story("clock")
     topics.replay(_records("clock", (0, 1, 2), 5, 10), create=False)
     (report,) = sink.run()
-    assert (report.late, _found(sink, "clock")) == (3, ALL)
+    assert (report.metrics.late, _found(sink, "clock")) == (3, ALL)
     _reset(sink, monkeypatch, "stored")
     topics.replay(_records("clock", (0, 1, 2), 6, 20), create=False)
     (report,) = sink.run()
-    assert (report.late, _found(sink, "clock")) == (0, {**ALL, 0: 6, 1: 6, 2: 6})
+    assert (report.metrics.late, _found(sink, "clock")) == (0, {**ALL, 0: 6, 1: 6, 2: 6})
 
 
 def test_events_without_a_date_are_applied_in_order(story: Story, topics: Topics) -> None:
@@ -250,4 +250,4 @@ def test_events_without_a_date_are_applied_in_order(story: Story, topics: Topics
     topics.replay(records, create=False)
     topics.replay(_records("undated", (2,), 9, 5), create=False)
     (report,) = sink.run()
-    assert (report.late, _found(sink, "undated")) == (1, {**ALL, 0: 5, 1: 5})
+    assert (report.metrics.late, _found(sink, "undated")) == (1, {**ALL, 0: 5, 1: 5})

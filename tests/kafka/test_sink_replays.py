@@ -81,7 +81,7 @@ def test_what_comes_again_changes_nothing(
         parts = [source.again() for _ in range(4)]
         for part in (*parts, source.change(8), source.again()):
             topics.replay(part, create=False)
-        late += sum(report.late for report in sink.run())
+        late += sum(report.metrics.late for report in sink.run())
         _is_source(sink, source, keep)
     assert late > 0
 
@@ -112,7 +112,7 @@ def test_dates_that_go_to_and_fro(topics: Topics, plain_workspace: MakeWorkspace
     fields = "op,table,source.ts_ns,source.file,source.pos,source.server_id"
     sink = Inside(spark, plain_workspace(name, {**extra, "debezium.transforms.unwrap.add.fields": fields}))
     topics.replay(db.log)
-    late = sum(report.late for report in sink.run())
+    late = sum(report.metrics.late for report in sink.run())
     assert {r["id"]: r["n"] for r in sink.lake.many(name)} == {key: r["n"] for key, r in db.rows.items()}
     assert late > 0, "what came again is told by its position"
 

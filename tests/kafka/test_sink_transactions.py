@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.kafka.admin import KafkaAdmin
-from connector.sink.microbatch.processor import BatchReport
+from connector.runtime.monitoring.listeners import BatchReport
 from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside, run_until
@@ -70,7 +70,7 @@ def test_commits_hold_whole_transactions(
 
     def told(report: BatchReport) -> None:
         if report.tables:
-            named.append(report.position.transaction)
+            named.append(report.transaction)
             assert _found(inside) == source.after[named[-1]]
 
     _run(inside, told)
@@ -174,5 +174,5 @@ def test_quiet_topics_are_let_through_too(topics: Topics, plain_workspace: MakeW
     assert sink.batches.transactions is not None
     sink.batches.transactions._clock = lambda: now[0]
     run_until(sink, lambda: len(reports) == 2)
-    assert [report.events for report in reports] == [3, 2]
+    assert [report.metrics.events for report in reports] == [3, 2]
     assert _found(inside, "quiet_public_t") == source.after["2"]

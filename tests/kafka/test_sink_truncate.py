@@ -66,7 +66,7 @@ def test_what_comes_again_after_a_truncate_changes_nothing(
     late = []
     for part in ([r for r in records if b"after truncate" not in (r.value or b"")], list(filter(_is_before, records))):
         topics.replay(part, create=False)
-        late += [report.late for report in sink.run()]
+        late += [report.metrics.late for report in sink.run()]
         assert [(r["id"], r["v"]) for r in sink.lake.many(name)] == [(1, "after truncate")]
     # With its truncate each row is before it in the batch; alone the rows are late.
     assert late == [0, 3]

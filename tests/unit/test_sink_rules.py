@@ -18,6 +18,7 @@ from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.kafka.admin import TopicInfo
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import ErrorSettings, KafkaSettings, TableSettings
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
@@ -31,7 +32,7 @@ from connector.sink.microbatch.start_offsets import ClusterState, find_starting_
 from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.model.change_rows import MAX_CONCAT_BYTES, ChangeBatch, ChangeOrder, concat_small, gather
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import BatchPlan, FieldRoutes, TaskMetrics
+from connector.sink.model.plan import BatchPlan, FieldRoutes
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.unit import sink_plans
 

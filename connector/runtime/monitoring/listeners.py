@@ -1,12 +1,57 @@
-"""What a connector did -> the listeners that show, log or count it: one report per step, handed over whole."""
+"""What a connector did -> the listeners that show, log or count it: one report per batch or step, handed over whole.
+
+Reports are plain values, no engine's. A runner lists the listeners of its run; another is a class and an entry there.
+They are called on the driver, in order, after the commit: one that takes long delays what comes next, and one that
+raises ends the run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import attrs
 
+from connector.runtime.monitoring.metrics import TaskMetrics
+
 StepKind = Literal["part read", "snapshot published", "snapshot skipped"]
+
+
+@attrs.frozen
+class BatchReport:
+    """A batch of the sink that is committed.
+
+    `end` has the offset after the last record of each topic-partition, `transaction` the last one that is complete.
+    `tables` counts what was written, for each table that changed. `dead_letters` may be more than `metrics.dead`: an
+    earlier try of the batch may have written some. `drift` counts, per table and run, the fields in which events and
+    table differ.
+    """
+
+    batch: int
+    seconds: float
+    end: Mapping[tuple[str, int], int]
+    transaction: str = ""
+    metrics: TaskMetrics = attrs.field(factory=TaskMetrics)
+    tables: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
+    dead_letters: int = 0
+    drift: Mapping[str, int] = attrs.field(factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was written, summed over the tables."""
+        result: dict[str, int] = {}
+        for counts in self.tables.values():
+            for what, count in counts.items():
+                result[what] = result.get(what, 0) + count
+        return result
+
+    @property
+    def offsets(self) -> dict[str, dict[str, int]]:
+        """`end` as Kafka's tools write offsets: by topic, then by partition (as text)."""
+        result: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in sorted(self.end.items()):
+            result.setdefault(topic, {})[str(partition)] = offset
+        return result
 
 
 @attrs.frozen
@@ -24,6 +69,13 @@ class StepReport:
     operation: str = ""
     part: int = 0
     parts: int = 0
+
+
+class SinkListener(Protocol):
+    """Hears of each batch of a sink."""
+
+    def on_batch(self, report: BatchReport) -> None:
+        """Take note of a batch whose tables are committed."""
 
 
 class SourceListener(Protocol):

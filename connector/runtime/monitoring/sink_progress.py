@@ -1,11 +1,10 @@
-"""Reports of batches -> what a person sees while the sink runs: a live line on a terminal, else a log line each."""
+"""Reports of batches -> a live line on a terminal, or one log line per batch (`batch committed`)."""
 
 from __future__ import annotations
 
-import time
-
 import structlog
 
+from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.monitoring.status_line import StatusLine
 
 
@@ -20,29 +19,37 @@ class SinkProgress(StatusLine):
         """
         super().__init__("waiting for events", terminal=terminal)
         self._log = structlog.get_logger()
-        self._events = self._dead = self._batches = 0
-        self._began = time.monotonic()
+        self._events = self._dead = 0
 
     @property
     def events(self) -> int:
         """Events so far."""
         return self._events
 
-    def batch(self, number: int, events: int, seconds: float, dead_letters: int, **details: object) -> None:
+    def on_batch(self, report: BatchReport) -> None:
         """Show a batch that is committed."""
+        events, seconds = report.metrics.events, report.seconds
         self._events += events
-        self._dead += dead_letters
-        self._batches += 1
+        self._dead += report.dead_letters
         rate = events / seconds if seconds else 0.0
-        text = f"batch {number}: {events:,} events in {seconds:.2f} s ({rate:,.0f}/s), {self._events:,} in all"
-        if self.show_text(text + (f", {self._dead} dead letters" if self._dead else "")):
-            return
-        self._log.info(
-            "batch committed",
-            batch=number,
-            events=events,
-            seconds=round(seconds, 3),
-            events_per_second=round(rate),
-            dead_letters=dead_letters,
-            **details,
-        )
+        text = f"batch {report.batch}: {events:,} events in {seconds:.2f} s ({rate:,.0f}/s), {self._events:,} in all"
+        if not self.show_text(text + (f", {self._dead} dead letters" if self._dead else "")):
+            self._log.info("batch committed", **_log_fields(report, rate))
+
+
+def _log_fields(report: BatchReport, rate: float) -> dict[str, object]:
+    metrics = report.metrics
+    rare = {"nulled": metrics.nulled, "late": metrics.late, "iceberg_schema_drift_count": dict(report.drift)}
+    return {
+        "batch": report.batch,
+        "events": metrics.events,
+        "seconds": round(report.seconds, 3),
+        "events_per_second": round(rate),
+        "dead_letters": report.dead_letters,
+        "tables": len(report.tables),
+        **report.counts,
+        "tombstones": metrics.tombstones,
+        "ignored": metrics.ignored,
+        **{name: value for name, value in rare.items() if value},
+        "offsets": report.offsets,
+    }

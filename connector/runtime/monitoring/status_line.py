@@ -1,4 +1,4 @@
-"""Texts -> one line of a terminal that says what a run is at, and for how long."""
+"""Texts -> one live line of a terminal: what a run does now, and for how long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 
 class StatusLine:
-    """A live line on stderr while it is entered; without a terminal there is none, and `says` tells so."""
+    """A live line on stderr while it is entered; without a terminal there is none, and `show_text` returns False."""
 
     def __init__(self, waiting: str, *, terminal: bool) -> None:
         """Begin with what is waited for."""

@@ -18,6 +18,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.read.table_reader import release_reads
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.sink.destinations.iceberg.lookups.late_events import drop_late_events
 from connector.sink.destinations.iceberg.lookups.snapshot_rows import read_table_rows
@@ -27,7 +28,7 @@ from connector.sink.destinations.iceberg.write_modes.scd2 import update_historie
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.map_task import map_task, reduce_task
 from connector.sink.model import task_output
-from connector.sink.model.plan import BatchPlan, TablePlan, TaskMetrics
+from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult, KeyLookup, SourceProgress
 from connector.sink.model.truncates import Truncate
 
@@ -184,7 +185,7 @@ def _reduce(parcelled: DataFrame, plan: BatchPlan, *, judged: bool = False) -> D
 
 def _read_result(rows: Iterable[Row]) -> JobResult:
     result = JobResult({}, [], [], TaskMetrics())
-    tally, open_tables, truncates = TaskMetrics(), set[int](), dict[int, tuple[Truncate, ...]]()
+    metrics, open_tables, truncates = TaskMetrics(), set[int](), dict[int, tuple[Truncate, ...]]()
     suspects, seen, deleted = defaultdict[int, list[KeyRanges]](list), list[SourceProgress](), list[bytes]()
     for row in rows:
         payload = bytes(row.payload)
@@ -209,10 +210,10 @@ def _read_result(rows: Iterable[Row]) -> JobResult:
         elif row.kind == task_output.DEAD_LETTERS:
             result.letters.extend(pickle.loads(payload))  # noqa: S301
         elif row.kind == task_output.METRICS:
-            tally += pickle.loads(payload)  # noqa: S301
+            metrics += pickle.loads(payload)  # noqa: S301
     return attrs.evolve(
         result,
-        tally=tally,
+        metrics=metrics,
         open=frozenset(open_tables),
         truncates=truncates,
         seen=merge_progress(seen),

@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.convert.key_change_headers import NEW_KEY_HEADER
@@ -31,7 +32,7 @@ from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small
 from connector.sink.model.outlet import TaskWriter
-from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan, TaskMetrics
+from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import Task, TaskOutput
 
@@ -128,7 +129,7 @@ class _MapTask:
         self._parts: dict[int, list[ChangeBatch]] = {}
         self._waiting_bytes = 0
         self._writers: TaskWriter | None = None
-        self._tally = TaskMetrics()
+        self._metrics = TaskMetrics()
         self._letters: list[DeadLetterRef] = []
         self._seen: tuple[SourceProgress, ...] = ()
         self._blocked = False
@@ -139,7 +140,7 @@ class _MapTask:
         outcome = decode(run, self._plan)
         counts = (len(outcome.faults), outcome.tombstones, outcome.ignored, len(outcome.truncates), outcome.nulled)
         more = (outcome.drift, _count_rows(outcome), run.size_bytes)
-        self._tally += TaskMetrics(len(run.offset), *counts, *more, untold=outcome.untold, late=outcome.late)
+        self._metrics += TaskMetrics(len(run.offset), *counts, *more, untold=outcome.untold, late=outcome.late)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(DeadLetterRef(run.topic, run.partition, offset, fault.stage, fault.reason))
@@ -167,7 +168,7 @@ class _MapTask:
                 yield from self._emit(self._plan.tables[index], as_is=few)
         if self._writers is not None:
             yield from self._writers.close()
-        yield TaskOutput.of(task_output.METRICS, self._tally)
+        yield TaskOutput.of(task_output.METRICS, self._metrics)
         if self._seen:
             yield TaskOutput.of(task_output.PROGRESS, self._seen)
         if self._letters:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from connector.errors import FatalError
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import ErrorSettings
-from connector.sink.model.plan import TaskMetrics
 
 MIN_DEAD_FOR_RATIO = 100
 """A ratio says something only above so many dead records in a batch."""
@@ -23,24 +23,26 @@ class ErrorTolerance:
         """How many more records may be dead before the total is reached."""
         return max(0, self._settings.max_total - self._total) if self._settings.tolerance == "all" else 0
 
-    def check(self, letters: int, tally: TaskMetrics) -> None:
+    def check(self, letters: int, metrics: TaskMetrics) -> None:
         """Refuse a batch with too many dead records; nothing of it has been committed then.
 
         Raises:
             FatalError: which limit, what it is, and what to do.
         """
-        if not tally.dead:
+        if not metrics.dead:
             return
         if self._settings.tolerance == "none":
-            raise FatalError(f"{tally.dead} records of a batch cannot be used, and errors.tolerance is none; {_REMEDY}")
-        if tally.dead > self.remaining or letters < tally.dead:
             raise FatalError(
-                f"{self._total + tally.dead} dead letters in this run: more than errors.deadletterqueue.limit.total, "
+                f"{metrics.dead} records of a batch cannot be used, and errors.tolerance is none; {_REMEDY}"
+            )
+        if metrics.dead > self.remaining or letters < metrics.dead:
+            raise FatalError(
+                f"{self._total + metrics.dead} dead letters in this run: more than errors.deadletterqueue.limit.total, "
                 f"which is {self._settings.max_total}; {_REMEDY}"
             )
-        if tally.dead > MIN_DEAD_FOR_RATIO and tally.dead > self._settings.max_ratio * tally.events:
+        if metrics.dead > MIN_DEAD_FOR_RATIO and metrics.dead > self._settings.max_ratio * metrics.events:
             raise FatalError(
-                f"{tally.dead} of {tally.events} records of a batch are dead letters: more than "
+                f"{metrics.dead} of {metrics.events} records of a batch are dead letters: more than "
                 f"errors.deadletterqueue.limit.ratio, which is {self._settings.max_ratio}; {_REMEDY}"
             )
 

@@ -22,6 +22,8 @@ from connector.kafka.admin import KafkaAdmin, TopicInfo
 from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer_group import ConsumerGroup
 from connector.kafka.dlq.writer import DeadLetterWriter, RecordCoordinates, record_coordinates
+from connector.runtime.monitoring.listeners import BatchReport
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.retry import call_with_retries
 from connector.settings import SinkSettings
 from connector.sink.fold.watermarks import GROWN_PARTITION
@@ -30,7 +32,7 @@ from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.microbatch.transactions import Transactions
-from connector.sink.model.destination import Committer, TableCommit, TableRegistry
+from connector.sink.model.destination import Committer, TableRegistry
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes, TablePlan
 from connector.sink.model.result import JobResult, SourceProgress
@@ -43,38 +45,6 @@ MAX_ROUNDS = 8
 
 LOGGED_DEAD_LETTERS = 10
 """Dead letters per batch that the log shows one by one; all of them are in the topic."""
-
-
-@attrs.frozen
-class BatchReport:
-    """What became of a batch, for logs and progress; `tables` has each table that changed, by name.
-
-    `nulled` values could not be converted; `drift` counts, per table and run, fields in which events and table differ.
-    `late` changes were older than what their tables hold; a key counts once.
-    """
-
-    batch: int
-    events: int
-    seconds: float
-    tables: Mapping[str, TableCommit]
-    dead_letters: int
-    tombstones: int
-    ignored: int
-    end: Mapping[TopicPartition, int]
-    position: KafkaOffsets
-    nulled: int = 0
-    drift: Mapping[str, int] = attrs.field(factory=dict)
-    late: int = 0
-    size_bytes: int = 0
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """What was written, summed over the tables."""
-        result: dict[str, int] = {}
-        for landed in self.tables.values():
-            for what, count in landed.counts.items():
-                result[what] = result.get(what, 0) + count
-        return result
 
 
 class BatchProcessor:
@@ -119,15 +89,14 @@ class BatchProcessor:
         began = time.monotonic()
         batch, transaction = self._whole(batch)
         if transaction is not None and not batch.events:
-            return BatchReport(batch.id, 0, time.monotonic() - began, {}, 0, 0, 0, batch.end, self.position)
+            return BatchReport(batch.id, time.monotonic() - began, batch.end, self.position.transaction)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
         self._dead = set()
-        report = call_with_retries(lambda: self._attempt(batch, position), self._settings.errors)
+        report, commits = call_with_retries(lambda: self._attempt(batch, position), self._settings.errors)
         self._limits.passed(report.dead_letters)
         self.position = position
         self._settled()
-        tables = {landed.name: landed.noted for landed in report.tables.values()}
-        self._settling = self._beside.submit(self._settle, report, tables)
+        self._settling = self._beside.submit(self._settle, position, batch.end, commits)
         return attrs.evolve(report, seconds=time.monotonic() - began)
 
     def close(self) -> None:
@@ -148,10 +117,12 @@ class BatchProcessor:
         if settling is not None:
             settling.result()
 
-    def _settle(self, report: BatchReport, tables: Mapping[str, StoredCommit]) -> None:
+    def _settle(
+        self, position: KafkaOffsets, end: Mapping[TopicPartition, int], commits: Mapping[str, StoredCommit]
+    ) -> None:
         """Save a batch's offsets, beside the next batch's job: the tables' own summaries already hold them."""
-        call_with_retries(lambda: self._offsets.save(report.position, tables), self._settings.errors)
-        problem = self._group.follow(report.end)
+        call_with_retries(lambda: self._offsets.save(position, commits), self._settings.errors)
+        problem = self._group.follow(end)
         if problem:
             self._log.warning(problem)
         if self._targets.deleted_keys is not None:
@@ -182,7 +153,7 @@ class BatchProcessor:
         ids = {name: topic.id for name, topic in found.items()}
         return self.position.advance(KafkaOffsets(self.position.cluster_id, ids, batch.end))
 
-    def _attempt(self, batch: MicroBatch, position: KafkaOffsets) -> BatchReport:
+    def _attempt(self, batch: MicroBatch, position: KafkaOffsets) -> tuple[BatchReport, dict[str, StoredCommit]]:
         plan, names, result = self._run(batch)
         with result.kept:
             try:
@@ -207,50 +178,45 @@ class BatchProcessor:
 
     def _landed(
         self, batch: MicroBatch, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
-    ) -> BatchReport:
-        if result.tally.truncates and not self._settings.table.truncate:
+    ) -> tuple[BatchReport, dict[str, StoredCommit]]:
+        """Commit what a job wrote; give the batch's report, and the commits by the tables' full names."""
+        if result.metrics.truncates and not self._settings.table.truncate:
             self._log.warning("truncates are ignored; see truncate.enabled", batch=batch.id)
         # A batch that is tried again does not write its letters again.
         fresh = [letter for letter in result.letters if record_coordinates(letter) not in self._dead]
         try:
-            self._limits.check(len(result.letters), result.tally)
+            self._limits.check(len(result.letters), result.metrics)
             self._letters.write(fresh)
         except ConnectorError:
             self._landing.discard(names, result)
             raise
         self._dead.update(map(record_coordinates, fresh))
-        self._shares.note(names, result.tally)
-        self._tell(result, fresh)
-        tally = result.tally
-        for index, field in tally.drift:
+        self._shares.note(names, result.metrics)
+        self._log_outcome(result.metrics, fresh)
+        for index, field in result.metrics.drift:
             self._targets.record_drift(names[index], (field,))
-        done = self._landing.land(plan, names, result, position)
-        drift = {self._targets.label(name): len(fields) for name, fields in self._targets.drift.items()}
-        return BatchReport(
+        commits = self._landing.land(plan, names, result, position)
+        report = BatchReport(
             batch=batch.id,
-            events=tally.events,
             seconds=0.0,
-            tables=done,
-            dead_letters=len(self._dead),
-            tombstones=tally.tombstones,
-            ignored=tally.ignored,
             end=batch.end,
-            position=position,
-            nulled=tally.nulled,
-            drift=drift,
-            late=tally.late,
-            size_bytes=tally.size_bytes,
+            transaction=position.transaction,
+            metrics=result.metrics,
+            tables={name: commit.counts for name, commit in commits.items()},
+            dead_letters=len(self._dead),
+            drift={self._targets.label(name): len(fields) for name, fields in self._targets.drift.items()},
         )
+        return report, {commit.name: commit.noted for commit in commits.values()}
 
-    def _tell(self, result: JobResult, fresh: Sequence[DeadLetterRef]) -> None:
-        if result.tally.late:
-            self._log.warning("dropped late events (older than the stored rows)", keys=result.tally.late)
-        if result.tally.untold and not self._untold:
+    def _log_outcome(self, metrics: TaskMetrics, fresh: Sequence[DeadLetterRef]) -> None:
+        if metrics.late:
+            self._log.warning("dropped late events (older than the stored rows)", keys=metrics.late)
+        if metrics.untold and not self._untold:
             self._untold = True
             self._log.warning(
                 "rows were kept that may be from before a truncate: they are in other partitions, "
                 "and have neither a log position nor a timestamp more precise than a second; logged once",
-                rows=result.tally.untold,
+                rows=metrics.untold,
             )
         for letter in fresh[:LOGGED_DEAD_LETTERS]:
             place = f"{letter.topic}-{letter.partition} offset {letter.offset}"

@@ -29,9 +29,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from connector.errors import ConnectorError, FatalError, GapError, RetriableError
 from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition, flatten_by_partition, nest_by_topic
 from connector.kafka.admin import KafkaAdmin
+from connector.runtime.monitoring.listeners import BatchReport
 from connector.settings import SinkSettings
 from connector.settings.kafka.batching import BatchPace
-from connector.sink.microbatch.processor import BatchReport
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.model.micro_batch import MicroBatch
@@ -123,7 +123,7 @@ class Stream:
                 until = end if stuck else self.cuts.end(self._at, end)
                 before = self._at
                 report = self._batch(until)
-                self.cuts.note(report.events, report.size_bytes)
+                self.cuts.note(report.metrics.events, report.metrics.size_bytes)
                 if until == end:
                     return
                 # What is held back of a large transaction needs more than this to go on.

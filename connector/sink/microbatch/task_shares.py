@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import FieldRoutes, TaskMetrics
+from connector.sink.model.plan import FieldRoutes
 
 
 class TableShares:
@@ -18,9 +19,9 @@ class TableShares:
         """Start with nothing known: then tables share alike."""
         self._of: dict[str, float] = {}
 
-    def note(self, names: Sequence[str], tally: TaskMetrics) -> None:
+    def note(self, names: Sequence[str], metrics: TaskMetrics) -> None:
         """Take note of a batch that went through; `names` are its tables by index."""
-        self._of.update((name, tally.rows[i] / max(1, tally.events)) for i, name in enumerate(names))
+        self._of.update((name, metrics.rows[i] / max(1, metrics.events)) for i, name in enumerate(names))
 
     def expected(
         self, batch: MicroBatch, names: Sequence[str], routes: Mapping[str, int], routing: FieldRoutes | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
@@ -191,41 +190,3 @@ class DeadLetterRef:
     offset: int
     stage: str
     reason: str
-
-
-@attrs.frozen
-class TaskMetrics:
-    """What a task saw: counts of records.
-
-    `nulled` counts values that became null as they could not be converted; `drift` names what events have and their
-    table does not take (table index, field). `rows` counts the changes of each table, `size_bytes` the bytes of keys
-    and values; `late` counts keys whose changes were older than what their table has, `untold` changes of which nothing
-    tells whether they came before a truncate.
-    """
-
-    events: int = 0
-    dead: int = 0
-    tombstones: int = 0
-    ignored: int = 0
-    truncates: int = 0
-    nulled: int = 0
-    drift: frozenset[tuple[int, str]] = frozenset()
-    rows: Counter[int] = attrs.field(factory=Counter)
-    size_bytes: int = 0
-    late: int = 0
-    untold: int = 0
-
-    def __add__(self, other: TaskMetrics) -> TaskMetrics:
-        return TaskMetrics(
-            self.events + other.events,
-            self.dead + other.dead,
-            self.tombstones + other.tombstones,
-            self.ignored + other.ignored,
-            self.truncates + other.truncates,
-            self.nulled + other.nulled,
-            self.drift | other.drift,
-            self.rows + other.rows,
-            self.size_bytes + other.size_bytes,
-            self.late + other.late,
-            self.untold + other.untold,
-        )

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from connector.iceberg.commit.kafka_position import TopicPartition, Watermark
 from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.model import task_output
-from connector.sink.model.plan import DeadLetterRef, SchemaChange, TaskMetrics
+from connector.sink.model.plan import DeadLetterRef, SchemaChange
 from connector.sink.model.task_output import TaskOutput
 from connector.sink.model.truncates import Truncate
 
@@ -66,7 +67,7 @@ class JobResult:
     files: dict[int, list[bytes]]
     needs: list[SchemaChange]
     letters: list[DeadLetterRef]
-    tally: TaskMetrics
+    metrics: TaskMetrics
     open: frozenset[int] = frozenset()
     truncates: Mapping[int, tuple[Truncate, ...]] = attrs.field(factory=dict)
     ranges: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
@@ -90,7 +91,7 @@ class JobResult:
             files=_merge_lists(self.files, other.files),
             ranges=_merge_lists(self.ranges, other.ranges),
             spans=_merge_lists(self.spans, other.spans),
-            tally=self.tally + other.tally,
+            metrics=self.metrics + other.metrics,
             open=self.open | other.open,
             deleted=(*self.deleted, *other.deleted),
         )

@@ -54,8 +54,8 @@ class OpenSearchCommitter:
             GapError: an index was deleted.
             FatalError: a record without value, a refused document or an older change, where the settings say fail.
         """
-        if result.tally.tombstones and self._search.null_values == "fail":
-            raise FatalError(f"{result.tally.tombstones} records have no value, and behavior.on.null.values is fail")
+        if result.metrics.tombstones and self._search.null_values == "fail":
+            raise FatalError(f"{result.metrics.tombstones} records have no value, and behavior.on.null.values is fail")
         self._remember(names, result)
         late = {i: [x for x in told if x.startswith(DEFERRED_PREFIX)] for i, told in result.files.items()}
         self._complete(plan, {index: payloads for index, payloads in late.items() if payloads})

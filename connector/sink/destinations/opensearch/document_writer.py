@@ -25,6 +25,7 @@ from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.opensearch.indexes.index_meta import VersionSource
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.key_change_headers import mark_key_changes
 from connector.sink.convert.row_builder import DELETED_COLUMN
@@ -37,7 +38,7 @@ from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
 from connector.sink.model.outlet import TaskWriter
-from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan, TaskMetrics
+from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.task_output import TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.source_positions import NO_VALUE

@@ -23,6 +23,7 @@ from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.state.deleted_keys_table import DELETE_ORDER_COLUMNS
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.spark_types import to_spark
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.row_builder import mark_truncated, to_int64
 from connector.sink.destinations.iceberg.lookups.deleted_keys import keys_to_text
 from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
@@ -35,7 +36,7 @@ from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places, units_per_second
-from connector.sink.model.plan import BatchPlan, TablePlan, TaskMetrics
+from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import Task, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.changes import ORIGIN_FIELDS, read_row_position
