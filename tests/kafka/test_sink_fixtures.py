@@ -13,6 +13,7 @@ from tests.conftest import MakeWorkspace, OpenLake
 from tests.model import recordings, reference, truth, values
 from tests.reading import Lake
 from tests.running import Run, Workspace
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -22,11 +23,18 @@ KEYED = rf"({PREFIXES})\.public\.({'|'.join(recordings.KEYED)})"
 # The variants of which the other modes read every topic; of the others they read the tables in `recordings.TABLES`.
 WHOLE = ("json_schema_envelope", "json_envelope", "json_unwrap_rewrite")
 SOFT = ("Weird_Table", "defaults_t", "toasty")
+
+
+def _few(cases: list[tuple[str, str]]) -> list[Any]:
+    """Every third in `make test`: each variant, and each table."""
+    return tiered(cases, cases[::3])
+
+
 ALL = pytest.mark.parametrize(
-    ("variant", "table"), [(v, t) for v in recordings.ALL_VARIANTS for t in recordings.tables(v)]
+    ("variant", "table"), _few([(v, t) for v in recordings.ALL_VARIANTS for t in recordings.tables(v)])
 )
 CASES = pytest.mark.parametrize(
-    ("variant", "table"), [(v, t) for v in recordings.ALL_VARIANTS for t in recordings.TABLES]
+    ("variant", "table"), _few([(v, t) for v in recordings.ALL_VARIANTS for t in recordings.TABLES])
 )
 # Values with a schema block that Iceberg's types have no room for: time 24:00:00, infinity (exotic, key 1), years
 # before Christ (key 3). `temporal-as-text` keeps them.

@@ -25,6 +25,7 @@ from connector.source.changes.snapshot_diff import SnapshotDiff, read_changes
 from connector.source.snapshots.next_step import Fail, Idle, SnapshotMode, SnapshotOffset, TableHead, decide_next_step
 from connector.source.snapshots.table_history import read_head, read_history
 from tests.source_tables import Kind, Subject, plain, use_catalog
+from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
 COW, MOR = "copy-on-write", "merge-on-read"
@@ -33,6 +34,7 @@ V2_COW_KEYED = Kind(2, COW, partitioned=False, identifiers=True)
 V2_COW_PARTS = Kind(2, COW, partitioned=True, identifiers=True)
 V2_MOR = Kind(2, MOR, partitioned=False, identifiers=True)
 V3_MOR = Kind(3, MOR, partitioned=False, identifiers=True)
+V3_COW = Kind(3, COW, partitioned=False, identifiers=False)
 COLUMNS = "id bigint NOT NULL, p string, v string"
 
 
@@ -112,7 +114,7 @@ def test_rewritten_manifests_and_data_files_are_silent(session: SparkSession) ->
         ("(1,'a',NULL), (1,'a','x'), (2,'a','y')", {"d": 2, "c": 1}),
     ],
 )
-@pytest.mark.parametrize("kind", [V2_COW, V2_COW_KEYED], ids=str)
+@pytest.mark.parametrize("kind", tiered([V2_COW, V2_COW_KEYED], [V2_COW_KEYED], str))
 def test_duplicate_rows_are_counted(session: SparkSession, kind: Kind, after: str, expected: dict[str, int]) -> None:
     """Of equal rows exactly as many events come as their number changed, with and without identifier columns."""
     subject = _filled(session, kind, "(1,'a','x'), (1,'a','x'), (1,'a','x'), (2,'a','y')")
@@ -131,7 +133,7 @@ def test_duplicate_identifiers_end_with_a_row(session: SparkSession) -> None:
     assert [op for op, *_ in found] == ["d", "u"]
 
 
-@pytest.mark.parametrize("kind", [V2_COW_KEYED, V2_MOR, V3_MOR], ids=str)
+@pytest.mark.parametrize("kind", tiered([V2_COW_KEYED, V2_MOR, V3_MOR], [V2_COW_KEYED, V3_MOR], str))
 def test_key_change_is_delete_and_create(session: SparkSession, kind: Kind) -> None:
     """A row whose identifier changed goes under the old one and comes under the new one."""
     subject = _filled(session, kind, "(1,'a','x'), (2,'a','y')")
@@ -154,7 +156,7 @@ def test_row_that_moves_partition_is_one_update(session: SparkSession, kind: Kin
     assert _one(subject, "UPDATE {t} SET p = 'b' WHERE id = 1") == [("u", (1, "a", "x"), (1, "b", "x"))]
 
 
-@pytest.mark.parametrize("kind", [V2_COW_KEYED, V2_MOR, V3_MOR, Kind(3, COW, False, False)], ids=str)
+@pytest.mark.parametrize("kind", tiered([V2_COW_KEYED, V2_MOR, V3_MOR, V3_COW], [V2_MOR, V3_COW], str))
 def test_equal_outcome_is_silent(session: SparkSession, kind: Kind) -> None:
     """An update that changes nothing, and maps whose entries only change their order, are no changes."""
     values = "(1, map('a', 1, 'b', 2), CAST('NaN' AS double)), (2, map(), -0D)"
@@ -258,7 +260,7 @@ def _add_with_deletes(subject: Subject, values: list[Any], positions: list[int],
     java.newRowDelta().addRows(added).addDeletes(gone).commit()
 
 
-@pytest.mark.parametrize("kind", [V2_MOR, V3_MOR], ids=str)
+@pytest.mark.parametrize("kind", tiered([V2_MOR, V3_MOR], [V3_MOR], str))
 def test_initial_read_in_parts(session: SparkSession, kind: Kind) -> None:
     """The full read gives the live rows of the pinned snapshot, in parts that are the same each time."""
     subject = Subject(session, kind, COLUMNS)

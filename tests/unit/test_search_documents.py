@@ -275,7 +275,7 @@ def test_any_clock_ends_in_the_sources_rows(index: Index, clock: Clock, seed: in
     assert {key: found["n"] for key, (_, found) in index.held.items()} == {str(k): r["n"] for k, r in db.rows.items()}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", tiered(range(12), range(2)))
 def test_late_changes_bring_nothing_back_that_the_node_forgot(index: Index, seed: int) -> None:
     """A node that forgets the versions of its deletes after each batch, and old changes late and alone."""
     rng = random.Random(seed)
@@ -303,7 +303,7 @@ def _transaction(record: Record) -> int:
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", tiered(range(6), range(1)))
 def test_what_stands_of_late_changes_is_as_if_nobody_had_asked(index: Index, clock: Clock, seed: int) -> None:
     """Restarts of the source, with a table of deleted keys: the same documents and versions as without."""
     rng = random.Random(seed)
