@@ -24,7 +24,7 @@ from attrs import frozen
 
 from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.opensearch_node import OpenSearchNode
-from connector.demo.servers.schema_registry import SchemaRegistry
+from connector.demo.servers.schema_registry import SchemaRegistryServer
 from connector.demo.servers.server import Server
 from tests.host import PROJECT
 
@@ -32,7 +32,7 @@ FIRST_S = 60.0
 """How long a keeper waits for its first connection."""
 KINDS: dict[str, Callable[[Path], Server]] = {
     "broker": KafkaBroker,
-    "registry": SchemaRegistry,
+    "registry": SchemaRegistryServer,
     "search": lambda home: OpenSearchNode(home, settings={"cluster.max_shards_per_node": "10000"}),
 }
 ADDRESSES: dict[str, Callable[[Any], str]] = {

@@ -18,7 +18,7 @@ from connector.demo.source_demo import play_steps
 from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.kafka.admin import KafkaAdmin
-from connector.runtime.monitoring.sink_progress import SinkProgress
+from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings, load
 from connector.sink.factory import build_sink, inspect_cluster
@@ -50,7 +50,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
         with open_session(settings) as spark:
             count = replayed.result()
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
-            progress = SinkProgress(terminal=sys.stderr.isatty())
+            progress = SinkStatusLine(terminal=sys.stderr.isatty())
             seen = inspect_cluster(KafkaAdmin(settings.kafka))
             with warm_up_beside(spark, settings, seen):
                 sink = build_sink(spark, settings, (progress,), seen)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from connector.iceberg.commit.kafka_position import nest_by_topic
 from connector.kafka.admin import KafkaAdmin
-from connector.runtime.monitoring.sink_progress import SinkProgress
+from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session, stop_on_signals
 from connector.settings import SinkSettings
@@ -43,7 +43,7 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
             lambda: call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors)
         )
         with open_session(settings) as spark:
-            seen, progress = looked.result(), SinkProgress(terminal=terminal)
+            seen, progress = looked.result(), SinkStatusLine(terminal=terminal)
             listeners = (progress,)
             with warm_up_beside(spark, settings, seen):
                 sink = build_sink(spark, settings, listeners, seen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from connector.runtime.monitoring.source_progress import SourceProgress
+from connector.runtime.monitoring.source_progress import SourceStatusLine
 from connector.runtime.spark.session import open_session, stop_on_signals
 from connector.settings import SourceSettings
 from connector.source.factory import build_source
@@ -18,7 +18,7 @@ def run(settings: SourceSettings, *, once: bool, terminal: bool) -> None:
     """
     for note in settings.notes:
         structlog.get_logger().warning(note)
-    with open_session(settings) as spark, SourceProgress(terminal=terminal) as progress:
+    with open_session(settings) as spark, SourceStatusLine(terminal=terminal) as progress:
         tables = build_source(spark, settings, [progress])
         with stop_on_signals(tables):
             tables.run(once=once)

@@ -27,7 +27,7 @@ from connector.source.changes.row_identity import choose_row_key
 from connector.source.changes.snapshot_diff import read_changes
 from connector.source.envelope.event_format import SnapshotInfo, build_event_format, event_ts_ns
 from connector.source.envelope.row_schema import describe_row
-from connector.source.snapshots import next_step as rules
+from connector.source.snapshots import next_step
 from connector.source.snapshots.next_step import (
     Ancestor,
     SnapshotMode,
@@ -102,19 +102,19 @@ class TableCapture:
         decision = self._decide(standing, self._head)
         before = standing or TableOffset(SnapshotOffset(self._head.table_uuid, None))
         match decision:
-            case rules.Idle() | rules.Completed():
+            case next_step.Idle() | next_step.Completed():
                 return False
-            case rules.Fail():
+            case next_step.Fail():
                 raise GapError(decision.reason)
-            case rules.StartStreaming():
+            case next_step.StartStreaming():
                 self._begin(decision.snapshot_id, before)
-            case rules.ReadSnapshot():
+            case next_step.ReadSnapshot():
                 self._read(decision, before)
-            case rules.SkipSnapshot():
+            case next_step.SkipSnapshot():
                 self._skip(decision.snapshot, before)
-            case rules.StreamChanges() if self.settings.capture.skip_own and self._is_ours(decision.snapshot):
+            case next_step.StreamChanges() if self.settings.capture.skip_own and self._is_ours(decision.snapshot):
                 self._skip(decision.snapshot, before)
-            case rules.StreamChanges():
+            case next_step.StreamChanges():
                 self._publish_changes(decision.snapshot, before)
         self._starting = False
         return True
@@ -147,7 +147,7 @@ class TableCapture:
         self._store_offset(attrs.evolve(before, place=self.out.note(shape)), current, at.ts_ns, shape.schema)
         return StepReport(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
 
-    def _decide(self, standing: TableOffset | None, seen: TableHead) -> rules.Decision:
+    def _decide(self, standing: TableOffset | None, seen: TableHead) -> next_step.Decision:
         position = None if standing is None else standing.position
         mode = SnapshotMode(self.settings.capture.snapshot_mode)
         return decide_next_step(
@@ -164,7 +164,7 @@ class TableCapture:
         self._store_offset(before, snapshot.snapshot_id)
         self._report_step("snapshot skipped", snapshot, began)
 
-    def _read(self, read: rules.ReadSnapshot, before: TableOffset) -> None:
+    def _read(self, read: next_step.ReadSnapshot, before: TableOffset) -> None:
         """Publish one part of a full read, and store how far it is."""
         began = time.monotonic()
         snapshot = parse_ancestor(self.snapshots.retained()[read.snapshot_id])

@@ -38,8 +38,7 @@ from serde.avro.type_names import NamedTypes, resolve_names
 from serde.connect.connect_schema import ConnectSchema, narrow_schema, parse_document, unusable_schema
 from serde.connect.schema_node import Node, Struct
 from serde.connect.type_table import CONNECT_PREFIX, DATA_PREFIX, TIME_PREFIX
-from serde.json.primitive_keys import is_primitive as is_alone
-from serde.json.primitive_keys import wrap_schema
+from serde.json.primitive_keys import is_primitive, wrap_schema
 
 Document: TypeAlias = dict[str, Any]
 _MAX_DEPTH = 100
@@ -94,7 +93,7 @@ def parse_writer_schema(
         return WriterSchema(Null(), unusable_schema(digest, f"writer schema cannot be read: {reason}"))
     if document is None:
         return WriterSchema(Null(), unusable_schema(digest, "writer schema is not a record"))
-    if alone is not None and is_alone(document):
+    if alone is not None and is_primitive(document):
         codec, document = Record((RecordField(alone, codec),)), wrap_schema(document, alone)
     schema = parse_document(document, AVRO_LEAVES)
     if schema.fault is not None:

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
-from connector.iceberg.commit import commit as commits
+from connector.iceberg.commit import commit
 from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
@@ -82,7 +82,7 @@ def test_a_crash_between_two_tables(
     """
     inside = Inside(spark, plain_workspace("two", {"topics": "two_a,two_b", **HARD}))
     topics.replay([_event(topic, "c", None, n, n) for topic in ("two_a", "two_b") for n in range(3)])
-    real = commits._build_update
+    real = commit._build_update
 
     def not_b(table: Any, *rest: Any) -> Any:
         if table.name.endswith("two_b"):
@@ -90,7 +90,7 @@ def test_a_crash_between_two_tables(
         return real(table, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(commits, "_build_update", not_b)
+        patched.setattr(commit, "_build_update", not_b)
         with pytest.raises(FatalError):
             inside.run()
     assert (len(inside.lake.rows("two_a")), len(inside.lake.rows("two_b"))) == (3, 0)

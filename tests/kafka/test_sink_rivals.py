@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, RetriableError
-from connector.iceberg.commit import commit as commits
+from connector.iceberg.commit import commit
 from connector.sink.factory import Sink
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
@@ -78,7 +78,7 @@ def _run(sink: Sink) -> None:
 @contextmanager
 def _storm(inside: Inside, table: str, monkeypatch: pytest.MonkeyPatch, key: int | None = None) -> Iterator[list[int]]:
     """Let another writer add a row right before each of the sink's commits: of a key of its own, or always this one."""
-    real, seen = commits._build_update, list[int]()
+    real, seen = commit._build_update, list[int]()
 
     def after_another(java: Any, *rest: Any) -> Any:
         if java.name.endswith(table):
@@ -87,7 +87,7 @@ def _storm(inside: Inside, table: str, monkeypatch: pytest.MonkeyPatch, key: int
         return real(java, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(commits, "_build_update", after_another)
+        patched.setattr(commit, "_build_update", after_another)
         yield seen
 
 

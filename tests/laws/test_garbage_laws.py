@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.sink.convert import decoder as decoding
-from connector.sink.convert import failing_records
+from connector.sink.convert import decoder, failing_records
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.fold import fold, select_rows_to_keep
 from connector.sink.job.shuffle import pack, unpack
@@ -182,7 +181,7 @@ def test_what_nobody_foresaw_costs_the_guilty_records_only(monkeypatch: Any, err
     """Records on which decoding raises are dead letters with a reason; all others are rows."""
     messages = [_good(number, "row") for number in range(100)]
     guilty = {messages[7], messages[8], messages[99]}
-    monkeypatch.setattr(decoding, "_decode", _raising(guilty, error, decoding._decode))
+    monkeypatch.setattr(decoder, "_decode", _raising(guilty, error, decoder._decode))
     outcome = decode(run(*messages), PLANS["append"]())
     assert sorted(dead(outcome)) == [7, 8, 99]
     assert not any("secret" in reason for reason in dead(outcome).values())
@@ -193,7 +192,7 @@ def test_what_nobody_foresaw_costs_the_guilty_records_only(monkeypatch: Any, err
 def test_errors_of_the_world_around_stay_errors(monkeypatch: Any, error: Exception) -> None:
     """Storage, broker and registry that are away are no record's fault."""
     message = _good(1, "row")
-    monkeypatch.setattr(decoding, "_decode", _raising({message}, error, decoding._decode))
+    monkeypatch.setattr(decoder, "_decode", _raising({message}, error, decoder._decode))
     with pytest.raises(type(error)):
         decode(run(message), PLANS["append"]())
 
@@ -204,6 +203,6 @@ def test_an_error_without_any_record_stays_an_error(monkeypatch: Any) -> None:
     def read(given: ConsumerRecords, plan: BatchPlan) -> Any:
         raise KeyError("plan")
 
-    monkeypatch.setattr(decoding, "_decode", read)
+    monkeypatch.setattr(decoder, "_decode", read)
     with pytest.raises(KeyError):
         decode(run(_good(1, "row")), PLANS["append"]())

@@ -159,7 +159,7 @@ def test_nothing_moves_on_before_every_document_is_settled(direct: Direct) -> No
 
 def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monkeypatch: pytest.MonkeyPatch) -> None:
     """`icebridge reindex` loads a fresh index, swaps it in in one step, and changes go on from its snapshot."""
-    from connector.cli import reindex as reindexing
+    from connector.cli import reindex
 
     table = _table(direct, "rebuilt", "id BIGINT NOT NULL, v STRING")
     index = index_of(table)
@@ -167,7 +167,7 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
     direct.run(table)
     direct.search.ask("POST", f"{index}/_doc/stranger", {"v": "not of the table"})
     direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 1")
-    monkeypatch.setattr(reindexing, "open_session", lambda _: nullcontext(direct.spark))
+    monkeypatch.setattr(reindex, "open_session", lambda _: nullcontext(direct.spark))
     reindex_tables(direct.settings(table))
     assert sorted(direct.search.documents(index)) == ["2"]
     behind = list(direct.search.ask("GET", f"_alias/{index}"))
@@ -274,7 +274,7 @@ def test_a_row_that_was_never_numbered_stops_the_table_when_it_is_deleted(direct
 def test_an_index_that_is_deleted_stops_the_table(direct: Direct, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deleted between two snapshots, in one run or between two, made again by OpenSearch or not: a clear stop, and no
     index of later changes alone. `icebridge reindex` fills it, and changes follow."""
-    from connector.cli import reindex as reindexing
+    from connector.cli import reindex
 
     table = _table(direct, "deleted", "id BIGINT NOT NULL, v STRING")
     index = index_of(table)
@@ -292,7 +292,7 @@ def test_an_index_that_is_deleted_stops_the_table(direct: Direct, monkeypatch: p
     with pytest.raises(GapError, match=rf"table {table}: index {index} was deleted and made again"):
         direct.run(table)
     assert list(direct.search.documents(index)) == ["9"], "nobody's documents are touched"
-    monkeypatch.setattr(reindexing, "open_session", lambda _: nullcontext(direct.spark))
+    monkeypatch.setattr(reindex, "open_session", lambda _: nullcontext(direct.spark))
     reindex_tables(direct.settings(table))
     direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE id = 1")
     direct.run(table)

@@ -32,8 +32,7 @@ from connector.iceberg.read.table_reader import (
     TableReader,
     release_reads,
 )
-from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS as REMEMBERED
-from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
 from connector.iceberg.state.offset_rows import OffsetRows
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.write.position_deletes import PositionDeleteWriter
@@ -335,7 +334,7 @@ def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeyp
         if old:
             row["noted_at"] -= timedelta(days=9)
         writer = TableWriter(deleted.layout, "own")
-        writer.rows(pa.RecordBatch.from_pylist([row], REMEMBERED))
+        writer.rows(pa.RecordBatch.from_pylist([row], DELETED_KEYS_COLUMNS))
         deleted.add([*writer.close()])
     deleted.clean_up()
     SchemaHistoryTable(catalog, "own_schemas", "a sink").note(

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from serde.connect import connect_schema as reading
+from serde.connect import connect_schema
 from serde.emit import envelope, schema_change, side_topics
 from serde.emit.connect_schema import schema
 from serde.emit.envelope import SourceInfo
@@ -89,7 +89,7 @@ def test_every_form_is_read_back(times: Any, decimals: Any, binaries: Any) -> No
         )
     )
     document = envelope.value_schema("p.db.t", nested, modes)
-    assert reading.parse_schema_block(orjson.dumps(document)).fault is None
+    assert connect_schema.parse_schema_block(orjson.dumps(document)).fault is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_schema_change_names_every_column() -> None:
     """A schema change event fits its own schema, and names columns, types and key as they are."""
     origin = SourceInfo("1", "p", "c", "a", "t", 5_000_000, False, 7, 6, 3)
     made = schema_change.schema_change(origin, FULL_PK, ["id"], creates=True)
-    assert reading.parse_schema_block(orjson.dumps(made.schema)).fault is None
+    assert connect_schema.parse_schema_block(orjson.dumps(made.schema)).fault is None
     assert made.schema["name"].endswith(".SchemaChangeValue")
     assert list(made.payload) == [field["field"] for field in made.schema["fields"]]
     (change,) = made.payload["tableChanges"]

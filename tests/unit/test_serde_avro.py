@@ -12,7 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from serde.avro import single_datum as one_by_one
+from serde.avro import single_datum
 from serde.avro.converter import AvroConverter
 from serde.avro.schema_source import SchemaTexts, UnknownSchema
 from serde.converter import make_converter
@@ -296,8 +296,8 @@ def test_schemas_that_refer_to_others() -> None:
 def test_long_lists_beside_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few datums with very many items among many with few are read as exactly, and only they one by one."""
     single: list[object] = []
-    read = one_by_one.read_datum
-    monkeypatch.setattr(one_by_one, "read_datum", lambda *datum: single.append(datum) or read(*datum))
+    read = single_datum.read_datum
+    monkeypatch.setattr(single_datum, "read_datum", lambda *datum: single.append(datum) or read(*datum))
     schema = record(("a", {"type": "array", "items": ["null", "long"]}), ("b", "string"))
     values = [{"a": [("long", n) for n in range(index % 3)], "b": "x"} for index in range(1000)]
     values[500] = {"a": [("long", n) if n % 7 else None for n in range(50_000)], "b": "long"}

@@ -11,7 +11,7 @@ from connector.settings import load
 from connector.settings.configdef.common import OptionScope
 from connector.settings.reference.markdown import render_outputs
 from connector.settings.sink.options import NAMES, OPENSEARCH_SCOPES, OPTIONS, PREFIXES, SCOPES
-from connector.settings.source import settings as source
+from connector.settings.source.settings import is_source, load_source
 
 ROOT = Path(__file__).parents[2]
 ENVIRON = {
@@ -36,7 +36,7 @@ def test_generated_files_are_not_stale(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.properties*")), ids=lambda path: path.name)
 def test_files_load(path: Path) -> None:
     """Every file of a way of running is complete."""
-    read = source.load_source if source.is_source([path]) else load
+    read = load_source if is_source([path]) else load
     assert read([path], environ=ENVIRON).kafka.bootstrap_servers == "localhost:9092"
 
 

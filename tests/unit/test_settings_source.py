@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from connector.errors import ConfigError
-from connector.settings import SourceSettings
-from connector.settings import load as load_sink
+from connector.settings import SourceSettings, load
 from connector.settings.configdef.common import SOURCE_KEYS
 from connector.settings.source import capture
 from connector.settings.source.settings import is_source, load_source
@@ -189,9 +188,7 @@ def test_a_source_file_takes_every_catalog_layer() -> None:
 def test_a_sinks_file_with_a_sources_key_is_told_how_to_become_one(write: Write) -> None:
     """An option of a source in a file without connector class names the way to a source's file."""
     with pytest.raises(ConfigError, match=r"table\.include\.list: is not an option of the sink; .*connector\.class"):
-        load_sink(
-            [write("bootstrap.servers=h:1\ntopics=t\ndebezium.sink.iceberg.warehouse=/w\ntable.include.list=a\n")]
-        )
+        load([write("bootstrap.servers=h:1\ntopics=t\ndebezium.sink.iceberg.warehouse=/w\ntable.include.list=a\n")])
 
 
 def test_keys_of_a_source_are_known_to_the_sink() -> None:

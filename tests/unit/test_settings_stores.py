@@ -15,7 +15,7 @@ from connector.runtime.jvm.user_jars import missing_components
 from connector.runtime.spark.session_builder import session_conf
 from connector.settings import CatalogSettings, load
 from connector.settings.iceberg.required_jars import guess_components, required_components, to_pyiceberg
-from connector.settings.source import settings as source_settings
+from connector.settings.source.settings import load_source
 
 PG = {"type": "jdbc", "uri": "jdbc:postgresql://h/d"}
 AWAY = "org.apache.iceberg.hadoop.HadoopFileIO"
@@ -91,7 +91,7 @@ def test_what_cannot_be_had_is_a_fault(properties: dict[str, str], fault: str) -
         catalog(properties)
     assert "pw" not in str(wrong.value)
     with pytest.raises(ConfigError, match=fault.replace("warehouse: ", "")):
-        source_settings.load_source(
+        load_source(
             [],
             {"connector.class": "IcebergSource", "bootstrap.servers": "h:1", "topic.prefix": "p"}
             | {f"iceberg.catalog.{key}": text for key, text in properties.items()},

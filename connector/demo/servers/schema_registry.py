@@ -19,7 +19,7 @@ from connector.runtime.jvm.java import find_java_home
 _API = "/apis/ccompat/v7"
 
 
-class SchemaRegistry(Server):
+class SchemaRegistryServer(Server):
     """A registry over one home folder, where its output goes (`registry.log`); it answers after about 5 s."""
 
     name = "registry"

@@ -40,8 +40,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.iceberg.types.nested_columns import find_path
-from connector.iceberg.types.nested_columns import require_fields as required_at
+from connector.iceberg.types.nested_columns import find_path, require_fields
 
 VARIANT_ARROW_TYPE = pa.json_()
 """In the shape of events: a column that becomes a variant in a table that has none of that name yet."""
@@ -149,7 +148,7 @@ def build_table_schema(
     """
     nested = count(len(columns) + 1)
     paths = [path for path in (find_path(columns, name) for name in keys) if path is not None]
-    columns = pa.schema(required_at(columns, paths))
+    columns = pa.schema(require_fields(columns, paths))
     tops = {path[0] for path in paths}
     fields = [
         NestedField(

@@ -13,8 +13,7 @@ from functools import cache
 import attrs
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.consumer import protocol as messages
-from connector.kafka.consumer import sasl, tls
+from connector.kafka.consumer import protocol, sasl, tls
 from connector.kafka.consumer.protocol import ResponseReader, TopicPartitionKey
 
 _CLIENT_ID = "icebridge"
@@ -53,11 +52,11 @@ class BrokerConnection:
         self._socket = socket.create_connection(host, _TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        protocol = self._settings.get("security.protocol", "PLAINTEXT").upper()
+        security_protocol = self._settings.get("security.protocol", "PLAINTEXT").upper()
         try:
-            if protocol.endswith("SSL"):
+            if security_protocol.endswith("SSL"):
                 self._socket = tls.build_ssl_context(self._settings).wrap_socket(self._socket, server_hostname=host[0])
-            if protocol.startswith("SASL"):
+            if security_protocol.startswith("SASL"):
                 self._login()
         except BaseException:
             self._socket.close()
@@ -66,7 +65,7 @@ class BrokerConnection:
     def send(self, kind: tuple[int, int], body: bytes) -> None:
         """Send a request; its answer is the next that `receive` gives."""
         self._number += 1
-        self._socket.sendall(messages.encode_request(kind, self._number, _CLIENT_ID, body))
+        self._socket.sendall(protocol.encode_request(kind, self._number, _CLIENT_ID, body))
 
     def receive(self) -> ResponseReader:
         """Wait for the answer to the oldest request. OSError when the connection ends."""
@@ -100,14 +99,14 @@ class BrokerConnection:
 
     def _login(self) -> None:
         mechanism = self._settings["sasl.mechanisms"]
-        answer = self.ask(messages.SASL_HANDSHAKE, messages.encode_text(mechanism))
+        answer = self.ask(protocol.SASL_HANDSHAKE, protocol.encode_text(mechanism))
         if answer.number("h"):
             raise FatalError(f"the broker does not take logins by {mechanism}")
         talk = sasl.start_exchange(mechanism, self._settings["sasl.username"], self._settings["sasl.password"])
         try:
             message = next(talk)
             while True:
-                answer = self.ask(messages.SASL_AUTHENTICATE, _SIZE_FORMAT.pack(len(message)) + message)
+                answer = self.ask(protocol.SASL_AUTHENTICATE, _SIZE_FORMAT.pack(len(message)) + message)
                 if answer.number("h"):
                     raise FatalError(f"the broker refused the login by {mechanism}: {answer.text()}")
                 answer.text()
@@ -159,8 +158,8 @@ class BrokerClient:
         reasons = []
         for host in dict.fromkeys([*self._open, *self._address.hosts]):
             try:
-                answer = self.connection(host).ask(messages.METADATA, messages.encode_metadata_request(topics))
-                found = messages.parse_metadata(answer)
+                answer = self.connection(host).ask(protocol.METADATA, protocol.encode_metadata_request(topics))
+                found = protocol.parse_metadata(answer)
             except (OSError, struct.error) as error:
                 self.drop(host)
                 reasons.append(f"{host[0]}:{host[1]}: {error}")

@@ -8,7 +8,7 @@ from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.monitoring.status_line import StatusLine
 
 
-class SinkProgress(StatusLine):
+class SinkStatusLine(StatusLine):
     """Counts and shows batches; usable as a context manager."""
 
     def __init__(self, *, terminal: bool) -> None:

@@ -8,7 +8,7 @@ from connector.runtime.monitoring.listeners import StepReport
 from connector.runtime.monitoring.status_line import StatusLine
 
 
-class SourceProgress(StatusLine):
+class SourceStatusLine(StatusLine):
     """A `SourceListener` that counts and shows steps; usable as a context manager."""
 
     def __init__(self, *, terminal: bool) -> None:

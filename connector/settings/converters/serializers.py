@@ -12,7 +12,7 @@ import attrs
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType
-from connector.settings.converters import schema_registry as registry
+from connector.settings.converters import schema_registry
 from connector.settings.converters.converter_classes import AVRO_CONVERTER, JSON_CONVERTER, format_of
 from connector.settings.converters.schema_registry import RegistryOptions, RegistrySettings
 
@@ -64,7 +64,7 @@ def declare_options(side: str) -> SerializerOptions:
             doc=f"With the JsonConverter: whether every record {side} carries its schema block.",
             aliases=(f"debezium.format.{side}.schemas.enable",),
         ),
-        registry=registry.declare_options(side),
+        registry=schema_registry.declare_options(side),
         subjects=Option(
             name=f"{side}.converter.{side}.subject.name.strategy",
             kind=ValueType("class", _parse_strategy),
@@ -109,7 +109,7 @@ def build(reading: ConfigReader, side: SerializerOptions) -> SerializerSettings:
     found = "json-schema" if entry is None else format_of(reading, entry, name)
     if entry is not None and found not in ("json-schema", "avro", None):
         reading.add_fault(entry, f"{name} cannot write events", f"use {JSON_CONVERTER} or {AVRO_CONVERTER}")
-    client = registry.build(reading, side.registry, needed=found == "avro")
+    client = schema_registry.build(reading, side.registry, needed=found == "avro")
     subjects, register = reading.get(side.subjects), reading.get(side.register)
     avro = None if client is None else AvroSettings(client, cast("Strategy", subjects), register)
     return SerializerSettings(reading.get(side.schemas), avro)

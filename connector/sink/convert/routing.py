@@ -18,7 +18,7 @@ from connector.settings.configdef.regexps import compile_java
 from connector.settings.iceberg.routing import RouteSettings, split_template
 from connector.sink.convert.event_fields import column_at
 from connector.sink.model.plan import FieldRoutes
-from connector.sink.model.truncates import OP_TRUNCATE as TRUNCATE
+from connector.sink.model.truncates import OP_TRUNCATE
 from serde.arrays import Ints
 from serde.events.changes import Changes, slice_changes, take_changes
 from serde.faults import RecordError
@@ -105,7 +105,7 @@ def _read_route_value(change: Changes, block: MessageBlock, topic: str, rule: Ro
 
 def _include_truncates(change: Changes) -> pa.StructArray:
     """Give the rows; a truncate has none, and is told by the fields that unwrapping added."""
-    truncates = change.op == TRUNCATE
+    truncates = change.op == OP_TRUNCATE
     if not truncates.any():
         return change.row
     gone = pa.array(np.asarray(change.row.is_null()) & ~truncates)

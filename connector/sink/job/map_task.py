@@ -21,8 +21,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives
 from connector.sink.convert.decoder import DecodedRecords, decode
-from connector.sink.convert.key_change_headers import NEW_KEY_HEADER
-from connector.sink.convert.key_change_headers import OLD_KEY_HEADER as OLD_KEY
+from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
 from connector.sink.fold.document_versions import raise_winner_versions
 from connector.sink.fold.fold import find_last_deletes, fold, select_rows_to_keep
 from connector.sink.fold.late_events import split_late_candidates
@@ -52,7 +51,7 @@ def map_task(plan: BatchPlan) -> Task:
 
     def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
         work, follows = _MapTask(plan), plan.outlet.follows_keys
-        headers = (OLD_KEY if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
+        headers = (OLD_KEY_HEADER if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):

@@ -17,8 +17,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.read.column_bounds import read_changed_bounds
 from connector.iceberg.read.scan_planning import FileChanges, FileScanTask, read_file_changes
 from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader, column_name
-from connector.source.changes import deleted_rows
-from connector.source.changes import row_lineage as lineage
+from connector.source.changes import deleted_rows, row_lineage
 from connector.source.changes.file_pruning import files_without_partner
 from connector.source.changes.key_changes import pair_key_changes
 from connector.source.changes.pairing import IS_ONLY_EVENT, pair_rows, rows_to_changes
@@ -155,9 +154,11 @@ class SnapshotDiff:
         """Give what went and what came, with digests; rows of rewritten files that stayed are left out."""
         if not (self.files.removed and self.files.added):
             return self._with_digests(self._removed_rows()), self._with_digests(self._added_rows())
-        if lineage.has_lineage(self.files):
+        if row_lineage.has_lineage(self.files):
             taken = self._deleted_rows(lineage=True) if self.files.touched else None
-            gone, new = (self._with_digests(rows) for rows in lineage.find_changed_rows(self.reader, self.files, taken))
+            gone, new = (
+                self._with_digests(rows) for rows in row_lineage.find_changed_rows(self.reader, self.files, taken)
+            )
         else:
             gone, new = self._compare_rewritten()
             if self.files.touched:

@@ -24,8 +24,7 @@ from connector.iceberg.types.nested_columns import find_path
 from connector.iceberg.types.schema_evolution import evolve, make_optional, union_shapes
 from connector.settings import SinkSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term
-from connector.settings.iceberg.sort_order import SortTerm
-from connector.settings.iceberg.sort_order import parse_sort_term as parse_order
+from connector.settings.iceberg.sort_order import SortTerm, parse_sort_term
 from connector.settings.iceberg.write_mode import WriteMode
 from connector.sink.convert import icebergevents
 from connector.sink.convert.decoder import DELETED_COLUMN
@@ -408,8 +407,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         rule = self._settings.table
         own = find_terms(rule.sort_by_table, self._names(name), needs)
         if own is not None:
-            return tuple(parse_order(term) for term in own)
-        return self._there("sort-by", name, [parse_order(term) for term in rule.sort_by], columns)
+            return tuple(parse_sort_term(term) for term in own)
+        return self._there("sort-by", name, [parse_sort_term(term) for term in rule.sort_by], columns)
 
     def _there(self, option: str, name: str, terms: list[T], columns: pa.Schema) -> tuple[T, ...]:
         """Leave out the terms of columns that a table has not: what is meant for all tables need not fit each."""

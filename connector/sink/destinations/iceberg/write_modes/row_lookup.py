@@ -24,8 +24,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.read.scan_planning import FileScanTask as ScanTask
-from connector.iceberg.read.scan_planning import plan_files
+from connector.iceberg.read.scan_planning import FileScanTask, plan_files
 from connector.iceberg.read.table_reader import (
     FILE_COLUMN,
     POSITION_COLUMN,
@@ -99,7 +98,9 @@ def _find_rows(
     return RowsToReplace([task for task in scanned if task.path in named], where=where), files
 
 
-def _read_live_keys(spark: SparkSession, table: Table, layout: TableLayout, scanned: Sequence[ScanTask]) -> DataFrame:
+def _read_live_keys(
+    spark: SparkSession, table: Table, layout: TableLayout, scanned: Sequence[FileScanTask]
+) -> DataFrame:
     """Give the key columns and place of every row that lives; a schema of keys only is one that Spark can read."""
     document = orjson.loads(layout.schema_json)
     schema = SnapshotSchema(
@@ -155,7 +156,7 @@ def _copy_on_write(
     spark: SparkSession,
     table: Table,
     plan: TablePlan,
-    scanned: Sequence[ScanTask],
+    scanned: Sequence[FileScanTask],
     keys: DataFrame,
     ranges: KeyRanges,
 ) -> tuple[RowsToReplace, list[bytes]]:
