@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from connector.runtime.monitoring.listeners import BatchReport, SinkListener, SourceListener, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.runtime.monitoring.sink_progress import SinkProgress
-from connector.runtime.monitoring.source_progress import SourceProgress
+from connector.runtime.monitoring.sink_progress import SinkStatusLine
+from connector.runtime.monitoring.source_progress import SourceStatusLine
 
 METRICS = TaskMetrics(
     events=9, dead=1, tombstones=2, ignored=3, nulled=4, drift=frozenset({(0, "x")}), rows=Counter({0: 5}), late=6
@@ -37,8 +37,11 @@ class _Source(SourceListener, AbstractContextManager[Any], Protocol):
     """The same, of a source."""
 
 
-SINK: list[Callable[[], _Sink]] = [lambda: SinkProgress(terminal=False), lambda: SinkProgress(terminal=True)]
-SOURCE: list[Callable[[], _Source]] = [lambda: SourceProgress(terminal=False), lambda: SourceProgress(terminal=True)]
+SINK: list[Callable[[], _Sink]] = [lambda: SinkStatusLine(terminal=False), lambda: SinkStatusLine(terminal=True)]
+SOURCE: list[Callable[[], _Source]] = [
+    lambda: SourceStatusLine(terminal=False),
+    lambda: SourceStatusLine(terminal=True),
+]
 
 
 @pytest.mark.parametrize("make", SINK)
@@ -66,7 +69,7 @@ def test_every_listener_of_a_source_takes_any_report(make: Callable[[], _Source]
 def test_batches_in_the_log() -> None:
     """Fields that people search for: those that are rare are there only when there is something to say."""
     with capture_logs() as lines:
-        progress = SinkProgress(terminal=False)
+        progress = SinkStatusLine(terminal=False)
         for report in (FULL, EMPTY):
             progress.on_batch(report)
     assert progress.events == 9
@@ -101,7 +104,7 @@ def test_batches_in_the_log() -> None:
 def test_steps_in_the_log() -> None:
     """An operation and parts are named where there are any."""
     with capture_logs() as lines:
-        progress = SourceProgress(terminal=False)
+        progress = SourceStatusLine(terminal=False)
         for report in STEPS[:2]:
             progress.on_step(report)
     assert progress.steps == 2
