@@ -1,4 +1,4 @@
-"""The dead letters of a sink, listed, shown and put through again (`icebridge dlq`)."""
+"""Dead letter topic -> a list, one dead letter, or their replay (`icebridge dlq`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from connector.sink.replay import Replayer, ReplayReport
 
 
 def list_dead_letters(settings: SinkSettings) -> None:
-    """Print every letter: its id, where its record stood, why it is dead, and whether it was put through again."""
+    """Print every dead letter: id, topic, partition and offset of the record, reason, and whether it was replayed."""
     grid = Grid("letter", "record", "stage", "reason", "replayed", title=f"{settings.errors.topic}: dead letters")
     for letter in _read_dead_letters(settings):
         place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
@@ -33,7 +33,7 @@ def list_dead_letters(settings: SinkSettings) -> None:
 
 
 def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) -> None:
-    """Print one letter whole, or save its key and value as `<id>.key` and `<id>.value` to be repaired."""
+    """Print one dead letter, or save its key and value as `<id>.key` and `<id>.value` to be repaired."""
     (found,) = _choose_dead_letters(_read_dead_letters(settings), (letter,))
     click.echo(f"{found.topic}-{found.partition} offset {found.offset}: {found.stage}: {found.reason}")
     for name, data in (("key", found.key), ("value", found.value)):
@@ -48,7 +48,7 @@ def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) 
 def replay_dead_letters(
     settings: SinkSettings, *, letters: tuple[str, ...], repaired: Path | None, execute: bool
 ) -> None:
-    """Put letters that were not yet through the sink again; without `execute` only tell what would become of them.
+    """Replay dead letters that were not replayed yet; without `execute` only print what would happen.
 
     Args:
         settings: the sink's, which must not run meanwhile.

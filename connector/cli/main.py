@@ -37,7 +37,10 @@ def main() -> None:
 @OVERRIDES
 @click.option("--once", is_flag=True, help="Stop at the current end offsets (sink) or newest snapshots (source).")
 def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None:  # noqa: FBT001 - click's way
-    """Run the sink or source that FILE... configure; later files override earlier ones."""
+    """Run a sink or source.
+
+    FILE... are properties files; later ones override earlier ones.
+    """
     with report_errors():
         settings = load_settings(files, overrides)
         terminal = sys.stderr.isatty()
@@ -55,7 +58,10 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
 @FILES
 @OVERRIDES
 def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """Check FILE... and report every error at once, without connecting to anything."""
+    """Report all configuration errors at once.
+
+    Nothing is connected to.
+    """
     with report_errors():
         settings = load_settings(files, overrides)
         for note in settings.notes:
@@ -68,7 +74,7 @@ def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @OVERRIDES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 def status(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:  # noqa: FBT001
-    """Show the tables that a sink writes: newest commit, lag in events, schema drift.
+    """Show newest commit, lag and drift per table.
 
     The sink may be running.
     """
@@ -87,7 +93,10 @@ def offsets() -> None:
 @FILES
 @OVERRIDES
 def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """Show stored offsets: a sink's per topic-partition (offsets table, tables, Kafka), a source's per table."""
+    """Show the stored offsets.
+
+    A sink's per topic-partition: in the offsets table, in its tables, in Kafka. A source's per table.
+    """
     with report_errors():
         settings = load_settings(files, overrides)
         if isinstance(settings, SourceSettings):
@@ -120,7 +129,9 @@ def offsets_reset(
     tables: tuple[str, ...],
     execute: bool,  # noqa: FBT001
 ) -> None:
-    """Reset where reading continues. Dry run unless --execute is given.
+    """Reset where reading continues.
+
+    Dry run unless --execute is given.
 
     Sink: earliest and latest are the start and end of the topics, group the consumer group's committed offsets;
     tables is the oldest offset found in the tables' snapshots (after a rollback or re-creation); stored keeps the
@@ -151,11 +162,11 @@ def offsets_reset(
 @click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
 @click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
 def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...], execute: bool) -> None:  # noqa: FBT001
-    """Find and repair tables in which deleted or replaced rows are still visible. Dry run unless --execute is given.
+    """Repair tables with wrong uuid column bounds.
 
-    Earlier versions wrote uuid and nanosecond column bounds that make Iceberg's readers skip equality deletes. The
-    repair removes these bounds from the manifests of the newest snapshot; data and delete files stay. The sink may
-    be running.
+    Dry run unless --execute is given. In such tables deleted or replaced rows are still visible: earlier versions
+    wrote uuid and nanosecond column bounds that make Iceberg's readers skip equality deletes. The repair removes these
+    bounds from the manifests of the newest snapshot; data and delete files stay. The sink may be running.
     """
     with report_errors():
         from connector.cli.repair import repair_tables
@@ -172,7 +183,7 @@ def dlq() -> None:
 @FILES
 @OVERRIDES
 def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """List the dead letters: topic, partition and offset of the record, reason, and whether it was replayed."""
+    """List dead letters with record and reason."""
     with report_errors():
         from connector.cli.dlq import list_dead_letters
 
@@ -185,7 +196,7 @@ def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @click.option("--letter", required=True, help="Id of the dead letter, as in `dlq list`.")
 @click.option("--save", type=click.Path(path_type=Path), default=None, help="Folder to write key and value to.")
 def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, save: Path | None) -> None:
-    """Print one dead letter, or save its key and value for repair."""
+    """Print a dead letter, or save it for repair."""
     with report_errors():
         from connector.cli.dlq import show_dead_letter
 
@@ -207,9 +218,10 @@ def dlq_replay(
     repaired: Path | None,
     execute: bool,  # noqa: FBT001
 ) -> None:
-    """Replay dead-letter records at their original position. Dry run unless --execute is given. Stop the sink first.
+    """Replay dead letters at their original offset.
 
-    A record is skipped when a later record changed its key; no record is replayed twice.
+    Dry run unless --execute is given. Stop the sink first. A record is skipped when a later record changed its key; no
+    record is replayed twice.
     """
     with report_errors():
         from connector.cli.dlq import replay_dead_letters
@@ -222,9 +234,10 @@ def dlq_replay(
 @OVERRIDES
 @click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
 def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...]) -> None:
-    """Rebuild the indexes of a source's tables beside the old ones, then switch the alias in one step.
+    """Rebuild the indexes of a source's tables.
 
-    Stop the source first; afterwards it continues from the snapshot that was loaded.
+    They are built beside the old ones, then the alias is switched in one step. Stop the source first; afterwards it
+    continues from the snapshot that was loaded.
     """
     with report_errors():
         from connector.cli.reindex import reindex_tables
@@ -241,7 +254,10 @@ def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[s
 )
 @click.option("--fresh", is_flag=True, help="Start over: delete the data of earlier runs.")
 def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
-    """Replay recorded Debezium events through a local broker into Iceberg tables, and print the tables."""
+    """Replay recorded events into Iceberg tables.
+
+    The events go through a local broker; the tables are printed.
+    """
     with report_errors():
         from connector.demo import play
 

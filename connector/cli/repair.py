@@ -1,4 +1,4 @@
-"""Tables of a catalog -> those whose files mislead readers, shown, and mended where told (`icebridge repair`)."""
+"""Tables of a catalog -> those with wrong column bounds, listed or repaired (`icebridge repair`)."""
 
 from __future__ import annotations
 

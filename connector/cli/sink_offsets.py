@@ -1,4 +1,4 @@
-"""The stored offsets of a sink, shown and set anew (`icebridge offsets`)."""
+"""The stored offsets of a sink, shown or reset (`icebridge offsets`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _format_offset(value: int | None) -> str:
 
 
 def reset(settings: SinkSettings, *, to: ResetTarget, topics: tuple[str, ...], execute: bool) -> None:
-    """Set the stored position of topics anew, in the offsets table and in every table.
+    """Reset the stored offsets of topics, in the offsets table and in every table.
 
     `to` earliest or latest is the oldest or next record; group is where the consumer group stands (another connector's
     of the same group, say), the oldest record where it never was. tables is where the table that is furthest behind

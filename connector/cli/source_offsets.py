@@ -1,4 +1,4 @@
-"""The stored positions of a source, shown and set anew (`icebridge offsets`)."""
+"""The stored offsets of a source, shown or reset (`icebridge offsets`)."""
 
 from __future__ import annotations
 

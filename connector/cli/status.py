@@ -1,4 +1,4 @@
-"""How a sink is doing, table by table, as its own commits and Kafka tell (`icebridge status`); it may run meanwhile."""
+"""Commits of a sink + Kafka's end offsets -> its state per table (`icebridge status`); the sink may be running."""
 
 from __future__ import annotations
 
