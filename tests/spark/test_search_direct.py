@@ -1,4 +1,4 @@
-"""Iceberg tables -> documents with no Kafka between: the topology and the rules of the RFC, on a real node.
+"""Iceberg tables -> documents with no Kafka between: the documented topology and rules, on a real node.
 
 ICEBRIDGE_HISTORIES (1), ICEBRIDGE_STEPS (4) and ICEBRIDGE_SEED (0) are those of the source's histories.
 """
@@ -76,7 +76,7 @@ def _table(direct: Direct, name: str, columns: str, *, keys: bool = True, versio
 
 
 def test_event_metadata_as_fields(direct: Direct) -> None:
-    """RFC "Event format": operation, table, snapshot id, document id and bulk action, where they are asked for."""
+    """Operation, table, snapshot id, document id and bulk action, where they are asked for."""
     table = _table(direct, "told", "id BIGINT NOT NULL, v STRING")
     wanted = "iceberg_operation,iceberg_table_name,iceberg_snapshot_id,document_id,bulk_action"
     extra = {"iceberg.metadata.fields": wanted}
@@ -95,7 +95,7 @@ def test_event_metadata_as_fields(direct: Direct) -> None:
 
 
 def test_compaction_sends_nothing_and_carried_over_rows_stay(direct: Direct) -> None:
-    """RFC "Carryover removal", "Compaction handling": rows that a rewrite carries over keep their versions."""
+    """Rows that a rewrite carries over keep their versions."""
     table = _table(direct, "carried", "id BIGINT NOT NULL, v STRING")
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     direct.run(table)
@@ -111,7 +111,7 @@ def test_compaction_sends_nothing_and_carried_over_rows_stay(direct: Direct) -> 
 
 
 def test_a_renamed_column_keeps_its_field_and_gets_an_alias(direct: Direct) -> None:
-    """RFC "Schema evolution": after a rename one field holds the column in old and new documents, under both names."""
+    """After a rename one field holds the column in old and new documents, under both names."""
     table = _table(direct, "renamed", "id BIGINT NOT NULL, a STRING")
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'old')")
     direct.run(table)
@@ -127,7 +127,7 @@ def test_a_renamed_column_keeps_its_field_and_gets_an_alias(direct: Direct) -> N
 
 
 def test_rows_without_identifiers_are_named_by_their_row_id(direct: Direct) -> None:
-    """RFC "Iceberg v3 Row Lineage": a v3 table without identifier columns has `_row_id` for document id."""
+    """A v3 table without identifier columns has `_row_id` for document id."""
     table = _table(direct, "lineage", "v STRING", keys=False, version=3)
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES ('a'), ('b')")
     direct.run(table)
@@ -137,7 +137,7 @@ def test_rows_without_identifiers_are_named_by_their_row_id(direct: Direct) -> N
 
 
 def test_an_append_only_table_without_key_gets_ids_from_opensearch(direct: Direct) -> None:
-    """RFC "Without identifier_columns": every row is a document whose id OpenSearch makes up."""
+    """Without identifier columns (format v2) every row is a document whose id OpenSearch generates."""
     table = _table(direct, "log", "v STRING", keys=False)
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES ('a'), ('a')")
     direct.run(table)
@@ -145,7 +145,7 @@ def test_an_append_only_table_without_key_gets_ids_from_opensearch(direct: Direc
 
 
 def test_nothing_moves_on_before_every_document_is_settled(direct: Direct) -> None:
-    """RFC "Failure recovery": an index that refuses documents stops the table at its snapshot; once it takes them the
+    """An index that refuses documents stops the table at its snapshot; once it takes them the
     same changes come again, and the end is right."""
     table = _table(direct, "refused", "id BIGINT NOT NULL, v STRING")
     direct.search.ask("PUT", index_of(table), {"mappings": {"properties": {"v": {"type": "long"}}}})

@@ -47,17 +47,17 @@ def test_the_seeds_type_mapping(kind: pa.DataType, wanted: str) -> None:
 
 
 def test_a_double_keeps_its_range() -> None:
-    """RFC "Event format and type mapping" says float for double, as dynamic mapping does; a float refuses 1e300."""
+    """A double stays a double: dynamic mapping would make it a float, which refuses 1e300."""
     assert map_columns([("c", pa.float64())])["c"]["type"] == "double"
 
 
 def test_text_is_searched_by_words_and_as_a_whole() -> None:
-    """RFC "Event format and type mapping": text and uuids are text with a keyword below."""
+    """Text and uuids are text with a keyword below."""
     assert map_columns([("c", pa.string())])["c"] == TEXT
 
 
 def test_structs_are_objects_and_maps_do_not_make_fields_without_end() -> None:
-    """RFC "Event format and type mapping": structs are objects; a map is one flat object, its keys are no fields."""
+    """Structs are objects; a map is one flat object, its keys are no fields."""
     made = map_columns([("s", pa.struct([("a", pa.int64())])), ("m", pa.map_(pa.string(), pa.string()))])
     assert made == {"s": {"properties": {"a": {"type": "long"}}}, "m": {"type": "flat_object"}}
 
@@ -107,7 +107,7 @@ ISO = [
 
 @pytest.mark.parametrize(("value", "kind", "text"), ISO)
 def test_values_that_json_has_no_form_for_are_texts(value: Any, kind: pa.DataType, text: str) -> None:
-    """RFC "Event format and type mapping": dates ISO 8601, decimals with all digits, bytes base64."""
+    """Dates ISO 8601, decimals with all digits, bytes base64."""
     assert json.loads(to_json_texts(pa.array([value], kind))[0].as_py()) == text
 
 
@@ -130,7 +130,7 @@ def test_a_year_beyond_iso_stays_a_number() -> None:
     ],
 )
 def test_a_document_id_is_made_of_the_keys_values(columns: list[list[Any]], wanted: str) -> None:
-    """RFC "Event format", document_id: the values of the key with - between them, escaped so that none collide."""
+    """The values of the key with - between them, escaped so that none collide."""
     assert build_document_ids([pa.array(column) for column in columns]).to_pylist() == [wanted]
 
 

@@ -1,4 +1,4 @@
-"""Events that do not fit their table, with evolution off: both tables of Data Prepper's RFC.
+"""Events that do not fit their table, with evolution off: every row of docs/reference/documented-behaviour.md.
 
 What Debezium Server's page says of `allow-field-addition=false` (Jackson's rules) is in the same tables; where Jackson
 would make up a default (0, false), the value is null instead.
@@ -75,7 +75,7 @@ def _one(kind: pa.DataType, value: Any, required: tuple[str, ...] = ()) -> Any:
     ],
 )
 def test_accepted_values(kind: pa.DataType, value: Any, expected: Any) -> None:
-    """Each row of "Accepted event values": the value is in the table in the column's type, as the RFC says."""
+    """Each row of "Accepted event values": the value is in the table in the column's type, as that page says."""
     outcome = _one(kind, value)
     assert not outcome.faults
     assert rows(outcome)[1]["v"] == expected

@@ -1,6 +1,6 @@
 """Where a connector stands in Kafka, as snapshot summaries and the offsets table hold it (pure).
 
-Design, section 5: the summary of every commit carries the connector's name, the cluster and topic ids, and the end
+The summary of every commit carries the connector's name, the cluster and topic ids, and the end
 offset of each topic-partition; the newest ancestor with the connector's name counts.
 """
 

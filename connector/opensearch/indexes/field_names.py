@@ -1,8 +1,8 @@
 """A table's schema + what an index noted of earlier ones -> the field that each column is kept under (pure).
 
 Iceberg knows columns by their ids, documents by names. A document that was written before its column was renamed keeps
-the old name; so later ones keep it too, and the new name becomes an alias of it (RFC, "Schema evolution", which leaves
-this to the user).
+the old name; so later ones keep it too, and the new name becomes an alias of it (Data Prepper's Iceberg source
+leaves this to the user).
 """
 
 from __future__ import annotations
