@@ -12,14 +12,13 @@ from typing import Any
 from attrs import frozen
 from pyspark.sql import SparkSession
 
-from connector.iceberg.read.table_reader import release_reads
+from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.runtime.monitoring.listeners import StepReport
 from connector.settings import SourceSettings
 from connector.settings.source.settings import load_source
 from connector.source.changes.snapshot_diff import read_changes
-from connector.source.envelope.event_format import SnapshotInfo, event_ts_ns
-from connector.source.factory import build_source
-from connector.source.snapshots.next_step import Ancestor
+from connector.source.factory import build_source, build_tables
+from connector.source.snapshots.snapshot_info import SnapshotInfo
 from connector.source.snapshots.table_history import parse_ancestor
 from connector.source.table_capture import TableCapture
 from tests.searching import Search
@@ -69,10 +68,7 @@ class Direct:
     def feed(self, table: str, extra: dict[str, str] | None = None) -> TableCapture:
         """The way of one table, to be driven by hand."""
         *namespace, name = table.split(".")
-        running = build_source(self.spark, self.settings(table, extra))
-        opened = running.open_(tuple(namespace), name)
-        assert isinstance(opened, TableCapture)
-        return opened
+        return build_tables(self.spark, self.settings(table, extra)).open(tuple(namespace), name)
 
     def differences(self, subject: Subject) -> list[str]:
         """Where the index is not the table: ids, and columns under the fields that they are kept in."""
@@ -101,26 +97,21 @@ class Direct:
         taken: list[tuple[SnapshotInfo, int]] = []
         before = None
         for found in feed.snapshots.ancestors():
-            at = _at(parse_ancestor(found), before)
+            at = SnapshotInfo.of(parse_ancestor(found), before)
             before = at.ts_ns
             if found.get("summary", {}).get("operation") != "replace":
                 taken.append((at, found["snapshot-id"]))
         random.shuffle(taken)
         for at, snapshot_id in taken:
-            shape = feed.shape(at, reads=False)
-            feed.out.publish(read_changes(self.spark, feed.table, snapshot_id, shape.keys), shape, reads=False)
+            described = feed.describe(at, is_initial=False)
+            reader = TableReader(self.spark, feed.table, described.schema)
+            feed.publisher.publish(read_changes(reader, snapshot_id, described.key), described)
             release_reads(self.spark, feed.table)
 
 
 def index_of(table: str) -> str:
     """The index of a table."""
     return f"lake.{table}"
-
-
-def _at(found: Ancestor, before: int | None) -> SnapshotInfo:
-    return SnapshotInfo(
-        found.snapshot_id, found.parent_id, found.sequence_number, event_ts_ns(found.timestamp_ms, before)
-    )
 
 
 def _expected(value: Any) -> Any:

@@ -16,9 +16,9 @@ from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import is_delete_file
-from connector.iceberg.read.table_reader import release_reads
+from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.iceberg.write.table_writer import TableWriter
-from connector.source.changes.row_key import KeyKind, RowKey, choose_snapshot_key
+from connector.source.changes.row_key import KeyKind, RowKey, choose_row_key
 from connector.source.changes.snapshot_diff import read_changes
 from connector.source.snapshots.next_step import (
     SkipSnapshot,
@@ -72,6 +72,16 @@ def plain(value: Any) -> Plain:
     return value
 
 
+def changes_of(spark: SparkSession, table: Table, snapshot_id: int, key: RowKey) -> DataFrame:
+    """The changes of one snapshot."""
+    return read_changes(reader_of(spark, table, snapshot_id), snapshot_id, key)
+
+
+def reader_of(spark: SparkSession, table: Table, snapshot_id: int) -> TableReader:
+    """A reader of the schema of a snapshot."""
+    return TableReader(spark, table, load_snapshot_schema(spark, table, snapshot_id))
+
+
 class Subject:
     """A table under test and its copy; `step` takes the next snapshots over and compares."""
 
@@ -110,14 +120,14 @@ class Subject:
 
     def keys(self, table: Table, snapshot_id: int, configured: Sequence[str] = ()) -> RowKey:
         """What identifies rows at a snapshot."""
-        return choose_snapshot_key(
-            load_snapshot_schema(self.spark, table, snapshot_id), table.format_version, configured, self.name
-        )
+        schema = load_snapshot_schema(self.spark, table, snapshot_id)
+        key = choose_row_key(schema, schema, table.format_version, configured, self.name)
+        return RowKey(key.kind, key.columns)
 
     def events(self, snapshot_id: int, keys: RowKey | None = None) -> list[Event]:
         """The changes of one snapshot."""
         table = self.table()
-        frame = read_changes(self.spark, table, snapshot_id, keys or self.keys(table, snapshot_id))
+        frame = changes_of(self.spark, table, snapshot_id, keys or self.keys(table, snapshot_id))
         found = [(row.op, plain(row.before), plain(row.after), row.row_id) for row in frame.collect()]
         release_reads(self.spark, table)
         return found

@@ -25,7 +25,8 @@ from benchmarks.source.idle import measure_idle
 from benchmarks.source.plan import LARGER, PUBLISHED, ROUNDS, VIEW_ROUNDS, SourceCase, source_cases, table_name
 from benchmarks.source.tables import expected, make, make_base, share
 from connector.errors import ConnectorError
-from connector.iceberg.read.table_reader import release_reads
+from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
+from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.source.changes.row_key import KeyKind, RowKey
 from connector.source.changes.snapshot_diff import read_changes
 from connector.source.envelope.json_values import configure_session
@@ -85,14 +86,19 @@ def idle_polls(spark: SparkSession, job: dict[str, Any]) -> dict[str, Any]:
         return {"fault": f"source-idle: {type(error).__name__}: {str(error)[:500]}"}
 
 
+def _changes(spark: SparkSession, table: Table, snapshot_id: int) -> DataFrame:
+    reader = TableReader(spark, table, load_snapshot_schema(spark, table, snapshot_id))
+    return read_changes(reader, snapshot_id, KEYS)
+
+
 def _measured(spark: SparkSession, case: SourceCase, table: Table, snapshot_id: int, rows: int) -> dict[str, Any]:
     right = expected(spark, case, table, snapshot_id, rows).localCheckpoint()
     figures: dict[str, Any] = {"changes": right.count()}
     faults = {}
-    first = read_changes(spark, table, snapshot_id, KEYS).selectExpr(_FLAT).selectExpr("change", "image.*")
+    first = _changes(spark, table, snapshot_id).selectExpr(_FLAT).selectExpr("change", "image.*")
     faults["ours"] = difference(right, first)
     release_reads(spark, table)
-    figures["ours"] = timed(lambda: consume(read_changes(spark, table, snapshot_id, KEYS)), ROUNDS)
+    figures["ours"] = timed(lambda: consume(_changes(spark, table, snapshot_id)), ROUNDS)
     release_reads(spark, table)
     if case.view:
         faults["view"] = difference(right, view(spark, case, table, snapshot_id))

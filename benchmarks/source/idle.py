@@ -22,7 +22,7 @@ from benchmarks.source.rest import RestCatalog
 from benchmarks.source.tables import create, load
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.settings.source.settings import load_source
-from connector.source.factory import build_source
+from connector.source.factory import build_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +40,7 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
     spark.sql(f"CALL `{CATALOG}`.system.register_table({where})")
     file = warehouse.parent / "source-idle.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties(warehouse, bootstrap).items()))
-    tables = build_source(spark, load_source([file], environ={}))
-    feed: Any = tables.open_((NAMESPACE,), _OLD)
+    feed = build_tables(spark, load_source([file], environ={})).open((NAMESPACE,), _OLD)
     feed.step(pinned=False)  # the first one stores where changes begin
     local = polls(feed)
     with RestCatalog(NAMESPACE, _OLD, metadata) as server:

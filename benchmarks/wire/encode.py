@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.session import open_session
 from benchmarks.wire.figures import AVRO, BLOCKS, JSON
-from connector.source.destinations.kafka_records import to_kafka_records
+from connector.source.destinations.kafka import to_kafka_records
 from connector.source.envelope.envelope import EventFormat
 from connector.source.envelope.json_values import configure_session
 from connector.source.envelope.row_schema import describe_key

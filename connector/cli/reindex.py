@@ -16,8 +16,7 @@ from connector.opensearch.indexes.index_names import to_index_name
 from connector.runtime.spark.session import open_session
 from connector.settings import SourceSettings
 from connector.source.destinations.opensearch import OpenSearchPublisher
-from connector.source.factory import build_source
-from connector.source.table_capture import TableCapture
+from connector.source.factory import build_tables
 
 
 def reindex_tables(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
@@ -31,22 +30,20 @@ def reindex_tables(settings: SourceSettings, *, tables: tuple[str, ...] = ()) ->
         raise ConfigError("reindex: the source publishes to Kafka; set debezium.sink.type=opensearch")
     indexes = IndexAdmin(settings.search)
     with open_session(settings) as spark:
-        running = build_source(spark, settings)
-        found = running.find()
+        source = build_tables(spark, settings)
+        found = source.find()
         missing = sorted(set(tables) - found.keys())
         if missing:
             raise ConfigError(f"reindex: the source reads no table {', '.join(missing)}; check table.include.list")
         for name in sorted(tables or found):
             alias = to_index_name(settings.outgoing.topic(name))
-            feed = running.open_(*found[name])
-            assert isinstance(feed, TableCapture)
             fresh = f"{alias}-{time.time_ns() // 1_000_000}"
-            done = feed.reload(
+            report = source.open(*found[name]).reload(
                 OpenSearchPublisher(settings, settings.search, indexes, partial(_fresh_name, fresh)),
                 partial(indexes.swap_alias, alias, fresh),
             )
             log = structlog.get_logger()
-            log.info("index rebuilt", table=name, index=fresh, alias=alias, seconds=round(done.seconds, 1))
+            log.info("index rebuilt", table=name, index=fresh, alias=alias, seconds=round(report.seconds, 1))
 
 
 def _fresh_name(fresh: str, topic: str) -> str:  # noqa: ARG001 - one table at a time

@@ -1,33 +1,68 @@
-"""settings + a Spark session -> a source that is ready to run: the only place where its parts are put together."""
+"""Settings + a Spark session -> a source that is ready to run: the only place where its parts are put together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+import attrs
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.state.offset_rows import OffsetRows
-from connector.kafka.admin import KafkaAdmin
-from connector.kafka.producer import MessageProducer
-from connector.opensearch.indexes.index_admin import IndexAdmin
 from connector.runtime.monitoring.listeners import SourceListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
-from connector.source.destinations.kafka import KafkaPublisher
-from connector.source.destinations.opensearch import OpenSearchPublisher
-from connector.source.destinations.schema_subjects import SchemaSubjects
+from connector.source.destination import ChangePublisher
+from connector.source.destinations.registry import open_publisher
 from connector.source.envelope.json_values import configure_session
 from connector.source.poll_loop import PollLoop
-from connector.source.snapshots import discovery
+from connector.source.snapshots.discovery import DiscoveredTables, find_tables
 from connector.source.snapshots.offset_store import TableOffsetStore
-from connector.source.table_capture import ChangePublisher, TableCapture
+from connector.source.table_capture import TableCapture
+
+
+@attrs.frozen(eq=False)
+class SourceTables:
+    """The tables that a source reads, each of which can be opened at its stored offset."""
+
+    spark: SparkSession
+    settings: SourceSettings
+    catalog: Catalog
+    offsets: TableOffsetStore
+    publisher: ChangePublisher
+    listeners: Sequence[SourceListener] = ()
+
+    def find(self) -> DiscoveredTables:
+        """Return the tables that there are now."""
+        capture = self.settings.capture
+        return find_tables(self.catalog, capture, self.catalog.full_name(capture.offsets_table))
+
+    def open(self, namespace: tuple[str, ...], name: str) -> TableCapture:
+        """Open a table.
+
+        Raises:
+            FatalError: there is no such table.
+        """
+        table = self.catalog.find(namespace, name)
+        if table is None:
+            full = ".".join((*namespace, name))
+            raise FatalError(f"table {full} is not in catalog {self.settings.catalog.name}; check table.include.list")
+        snapshots = SnapshotHistory(self.spark, table, self.settings.capture.branch)
+        return TableCapture(self.spark, self.settings, table, snapshots, self.offsets, self.publisher, self.listeners)
 
 
 def build_source(spark: SparkSession, settings: SourceSettings, listeners: Sequence[SourceListener] = ()) -> PollLoop:
-    """Put a source together at its stored positions.
+    """Put a source together at its stored offsets; raises as `build_tables`."""
+    tables = build_tables(spark, settings, listeners)
+    return PollLoop(settings, tables.find, tables.open, tables.publisher)
+
+
+def build_tables(
+    spark: SparkSession, settings: SourceSettings, listeners: Sequence[SourceListener] = ()
+) -> SourceTables:
+    """Put together what reads and publishes a source's tables.
 
     Args:
         spark: a session whose catalog is the settings' one; some of its settings are changed.
@@ -39,34 +74,11 @@ def build_source(spark: SparkSession, settings: SourceSettings, listeners: Seque
     """
     configure_session(spark)
     catalog = call_with_retries(lambda: Catalog(spark, settings.catalog, settings.errors), settings.errors)
-    standings = call_with_retries(lambda: open_offsets(catalog, settings), settings.errors)
-    out, beat = _build_publisher(settings)
-
-    def open_(namespace: tuple[str, ...], name: str) -> TableCapture:
-        table = catalog.find(namespace, name)
-        if table is None:
-            full = ".".join((*namespace, name))
-            raise FatalError(f"table {full} is not in catalog {settings.catalog.name}; check table.include.list")
-        snapshots = SnapshotHistory(spark, table, settings.capture.branch)
-        return TableCapture(spark, settings, table, snapshots, standings, out, listeners)
-
-    own = catalog.full_name(settings.capture.offsets_table)
-    return PollLoop(settings, lambda: discovery.find_tables(catalog, settings.capture, own), open_, beat)
-
-
-def _build_publisher(settings: SourceSettings) -> tuple[ChangePublisher, Callable[[int], None]]:
-    """Give where changes go, and what sends heartbeats."""
-    if settings.search is not None:
-        return OpenSearchPublisher(settings, settings.search, IndexAdmin(settings.search)), lambda _: None
-    cluster = KafkaAdmin(settings.kafka)
-    call_with_retries(cluster.id, settings.errors)
-    emitter = KafkaPublisher(
-        settings, cluster, MessageProducer(settings.kafka, cluster), SchemaSubjects(settings.outgoing)
-    )
-    return emitter, emitter.heartbeat
+    offsets = call_with_retries(lambda: open_offsets(catalog, settings), settings.errors)
+    return SourceTables(spark, settings, catalog, offsets, open_publisher(settings), listeners)
 
 
 def open_offsets(catalog: Catalog, settings: SourceSettings) -> TableOffsetStore:
-    """Read the stored positions."""
+    """Read the stored offsets."""
     rows = OffsetRows(catalog, settings.capture.offsets_table, settings.name)
     return TableOffsetStore(rows, settings.name, settings.errors)

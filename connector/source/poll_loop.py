@@ -13,8 +13,8 @@ import attrs
 import structlog
 
 from connector.errors import ConnectorError, FatalError, RetriableError
-from connector.opensearch.indexes.index_names import to_index_name
 from connector.settings import SourceSettings
+from connector.source.destination import ChangePublisher, PublishTarget
 from connector.source.poll_schedule import TableSchedule, after_failure, after_success
 from connector.source.snapshots.discovery import DiscoveredTables
 
@@ -22,7 +22,7 @@ DISCOVERY_S = 10.0
 """How often new tables are looked for, in seconds; the tables that are known are polled by `poll.interval.ms`."""
 
 
-class PollStep(Protocol):
+class PolledTable(Protocol):
     """What a table is in this round: something that takes steps (`table_capture.TableCapture`)."""
 
     def step(self, *, pinned: bool) -> bool:
@@ -33,20 +33,19 @@ class PollStep(Protocol):
 class PollLoop:
     """The tables of a source; `run` goes round them until stopped.
 
-    `find` gives the tables there are, `open_` one of them; both are calls to the catalog. `beat` sends a heartbeat with
-    the time in milliseconds.
+    `find_tables` returns the tables that there are, `open_table` opens one of them; both are calls to the catalog.
     """
 
     settings: SourceSettings
-    find: Callable[[], DiscoveredTables]
-    open_: Callable[[tuple[str, ...], str], PollStep]
-    beat: Callable[[int], None]
+    find_tables: Callable[[], DiscoveredTables]
+    open_table: Callable[[tuple[str, ...], str], PolledTable]
+    publisher: ChangePublisher
     _names: DiscoveredTables = attrs.field(factory=dict)
-    _captures: dict[str, PollStep] = attrs.field(factory=dict)
+    _captures: dict[str, PolledTable] = attrs.field(factory=dict)
     _schedules: dict[str, TableSchedule] = attrs.field(factory=dict)
-    _owner_of_place: dict[str, str] = attrs.field(factory=dict)
+    _owners: dict[PublishTarget, str] = attrs.field(factory=dict)
     _discovered_at: float | None = None
-    _beat_at: float = 0.0
+    _heartbeat_at: float = 0.0
     _stopping: threading.Event = attrs.field(factory=threading.Event)
 
     def stop(self) -> None:
@@ -78,7 +77,7 @@ class PollLoop:
         if self._discovered_at is not None and now - self._discovered_at < DISCOVERY_S:
             return
         try:
-            found = self.find()
+            found = self.find_tables()
         except RetriableError as error:
             if self._discovered_at is None:
                 raise
@@ -93,18 +92,15 @@ class PollLoop:
 
     def _admit_table(self, name: str) -> TableSchedule:
         """Let a table begin, unless its events would mix with another's."""
-        place, kind = self._place(name), "topic" if self.settings.search is None else "index"
-        other = self._owner_of_place.setdefault(place, name)
+        target = self.publisher.target(name)
+        other = self._owners.setdefault(target, name)
         if other == name:
-            structlog.get_logger().info("table found", table=name, **{kind: place})
+            structlog.get_logger().info("table found", table=name, **{target.kind: target.name})
             return TableSchedule()
-        error = FatalError(f"table {name}: its {kind} {place} is also that of table {other}; exclude one of them")
+        error = FatalError(
+            f"table {name}: its {target.kind} {target.name} is also that of table {other}; exclude one of them"
+        )
         return self._schedule_retry(name, TableSchedule(), error)
-
-    def _place(self, name: str) -> str:
-        """The topic of a table, or the index: names of topics that differ may be one name of an index."""
-        topic = self.settings.outgoing.topic(name)
-        return topic if self.settings.search is None else to_index_name(topic)
 
     def _poll_all(self, *, once: bool) -> bool:
         """Give every table that is due one turn; whether any did something."""
@@ -131,9 +127,9 @@ class PollLoop:
         self._schedules[name] = after_success()
         return worked
 
-    def _open(self, name: str) -> PollStep:
+    def _open(self, name: str) -> PolledTable:
         if name not in self._captures:
-            self._captures[name] = self.open_(*self._names[name])
+            self._captures[name] = self.open_table(*self._names[name])
         return self._captures[name]
 
     def _schedule_retry(self, name: str, turn: TableSchedule, error: ConnectorError) -> TableSchedule:
@@ -155,11 +151,11 @@ class PollLoop:
     def _heartbeat(self) -> None:
         every_s = self.settings.outgoing.heartbeat_ms / 1000
         now = time.monotonic()
-        if not every_s or now - self._beat_at < every_s:
+        if not every_s or now - self._heartbeat_at < every_s:
             return
-        self._beat_at = now
+        self._heartbeat_at = now
         try:
-            self.beat(int(time.time() * 1000))
+            self.publisher.heartbeat(int(time.time() * 1000))
         except ConnectorError as error:
             structlog.get_logger().warning("no heartbeat", reason=str(error))
 

@@ -1,31 +1,29 @@
-"""One table: what to do next -> its rows or changes -> out -> the standing moves on."""
+"""A captured table: the next step -> the rows or changes of one snapshot -> the publisher -> the stored offset."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import attrs
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, GapError
-from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, load_snapshot_schema
+from connector.iceberg.catalog.snapshot_schema import load_current_schema, load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.kafka_position import is_icebridge_commit
-from connector.iceberg.java import jvm
-from connector.iceberg.read.table_reader import release_reads
+from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.runtime.monitoring.listeners import SourceListener, StepKind, StepReport
 from connector.settings import SourceSettings
-from connector.source.changes import initial_snapshot
+from connector.source.changes.initial_snapshot import SnapshotParts, is_numbered, read_part
 from connector.source.changes.read_errors import translate_read_errors
 from connector.source.changes.record_key import MISSING_ROW_ID
-from connector.source.changes.row_identity import choose_row_key
+from connector.source.changes.row_key import KeyKind, choose_row_key
 from connector.source.changes.snapshot_diff import read_changes
-from connector.source.envelope.event_format import SnapshotInfo, build_event_format, event_ts_ns
+from connector.source.destination import CapturedTable, ChangePublisher
 from connector.source.envelope.row_schema import describe_row
 from connector.source.snapshots import next_step
 from connector.source.snapshots.next_step import (
@@ -37,48 +35,32 @@ from connector.source.snapshots.next_step import (
     decide_next_step,
 )
 from connector.source.snapshots.offset_store import TableOffsetStore
+from connector.source.snapshots.snapshot_info import SnapshotInfo
 from connector.source.snapshots.table_history import parse_ancestor, read_head, read_history
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.snapshots.table_warnings import log_warnings
-from connector.source.table_format import TableFormat
 from serde.emit.row_schema import RowStruct
-
-
-class ChangePublisher(Protocol):
-    """Where a table's changes go: topics (`kafka.KafkaPublisher`), or an index (`opensearch.OpenSearchPublisher`)."""
-
-    def publish(self, changes: DataFrame, shape: TableFormat, *, reads: bool) -> None:
-        """Bring changes of one snapshot, or rows of a full read, there; they are acknowledged when it returns."""
-
-    def check(self, shape: TableFormat, place: str) -> None:
-        """See that what was brought out before, to a place that was noted so, is still there; empty: begin anew.
-
-        Raises:
-            GapError: it is gone.
-        """
-
-    def note(self, shape: TableFormat) -> str:
-        """Give what is to be noted of the place that changes were brought to; empty where nothing is."""
-
-    def announce(self, shape: TableFormat, row: RowStruct, *, creates: bool) -> None:
-        """Tell what a table looks like from this snapshot on."""
 
 
 @attrs.define(eq=False)
 class TableCapture:
-    """The way of one table out; one `step` at a time."""
+    """Captures one table, one `step` at a time: an initial snapshot in parts, then the changes of each snapshot."""
 
     spark: SparkSession
     settings: SourceSettings
     table: Table
     snapshots: SnapshotHistory
-    standings: TableOffsetStore
-    out: ChangePublisher
-    listeners: Sequence[SourceListener]
+    offsets: TableOffsetStore
+    publisher: ChangePublisher
+    listeners: Sequence[SourceListener] = ()
     _starting: bool = True
-    _head: TableHead | None = None
     _warned: bool = False
-    _parts: dict[tuple[int, int], tuple[initial_snapshot.SnapshotPart, ...]] = attrs.field(factory=dict)
+    _head: TableHead | None = None
+    _parts: SnapshotParts = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Plan nothing yet."""
+        self._parts = SnapshotParts(self.spark, self.table, self.settings.capture.max_batch_size)
 
     @property
     def name(self) -> str:
@@ -86,7 +68,7 @@ class TableCapture:
         return self.table.name
 
     def step(self, *, pinned: bool) -> bool:
-        """Do the next thing there is to do; False when there is nothing.
+        """Do the next thing there is to do; return False when there is nothing.
 
         Args:
             pinned: go no further than the snapshot that the table had at the first step.
@@ -94,209 +76,172 @@ class TableCapture:
         Raises:
             GapError: history that is needed is gone, or another than the stored one.
             RetriableError: catalog, store or cluster are away.
-            FatalError: the table cannot be read, or its events cannot be published.
+            FatalError: the table cannot be read, or its changes cannot be published.
         """
         if self._head is None or not pinned:
             self._head = read_head(self.table, self.snapshots)
-        standing = self.standings.of(self.name)
-        decision = self._decide(standing, self._head)
-        before = standing or TableOffset(SnapshotOffset(self._head.table_uuid, None))
+        stored = self.offsets.of(self.name)
+        decision = self._decide(stored, self._head)
+        before = stored or TableOffset(SnapshotOffset(self._head.table_uuid, None))
         match decision:
             case next_step.Idle() | next_step.Completed():
                 return False
             case next_step.Fail():
                 raise GapError(decision.reason)
             case next_step.StartStreaming():
-                self._begin(decision.snapshot_id, before)
+                structlog.get_logger().info("changes from here on", table=self.name, snapshot_id=decision.snapshot_id)
+                self._store(before.published(self.table.uuid, decision.snapshot_id))
             case next_step.ReadSnapshot():
-                self._read(decision, before)
+                self._publish_part(decision, before)
             case next_step.SkipSnapshot():
                 self._skip(decision.snapshot, before)
-            case next_step.StreamChanges() if self.settings.capture.skip_own and self._is_ours(decision.snapshot):
+            case next_step.StreamChanges() if self.settings.capture.skip_own and self._is_own_commit(decision.snapshot):
                 self._skip(decision.snapshot, before)
             case next_step.StreamChanges():
                 self._publish_changes(decision.snapshot, before)
         self._starting = False
         return True
 
-    def reload(self, out: ChangePublisher, between: Callable[[], object]) -> StepReport:
-        """Read the newest snapshot in full into another place, and go on from there.
+    def reload(self, publisher: ChangePublisher, before_offset_moves: Callable[[], object]) -> StepReport:
+        """Publish the newest snapshot in full to another target, and continue from there.
 
         Args:
-            out: where the rows go.
-            between: called when all rows are there, before the position moves.
+            publisher: publishes to the other target.
+            before_offset_moves: called when all rows are published, before the offset is stored.
 
         Raises:
             GapError: the table has no snapshot.
-            RetriableError, FatalError: as `step`; the position is as it was.
+            RetriableError, FatalError: as `step`; the offset is as it was.
         """
         began = time.monotonic()
         current = read_head(self.table, self.snapshots).snapshot_id
         if current is None:
             raise GapError(f"table {self.name} has no snapshot to read")
-        before = self.standings.of(self.name) or TableOffset(SnapshotOffset(self.table.uuid, None))
-        at = _snapshot_info(parse_ancestor(self.snapshots.retained()[current]), before)
-        shape = self.shape(at, reads=True)
-        parts = self._parts_of(current, self._part_bytes(current))
+        before = self.offsets.of(self.name) or TableOffset(SnapshotOffset(self.table.uuid, None))
+        table = self.describe(self._snapshot_info(current, before), is_initial=True)
+        reader = TableReader(self.spark, self.table, table.schema)
+        parts = self._parts.plan(current, self._parts.choose_part_bytes(self._summary(current)))
         for part in parts:
-            with self._release_after(at):
-                out.publish(
-                    initial_snapshot.read_part(self.spark, self.table, current, part, shape.keys), shape, reads=True
-                )
-        between()
-        self._store_offset(attrs.evolve(before, place=self.out.note(shape)), current, at.ts_ns, shape.schema)
+            with self._reads(current):
+                publisher.publish(read_part(reader, part, table.key), table)
+        before_offset_moves()
+        self._store_published(attrs.evolve(before, target_id=self.publisher.target_id(table)), table)
         return StepReport(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
 
-    def _decide(self, standing: TableOffset | None, seen: TableHead) -> next_step.Decision:
-        position = None if standing is None else standing.position
+    def describe(self, snapshot: SnapshotInfo, *, is_initial: bool) -> CapturedTable:
+        """Return the table at a snapshot: its schema, its key, and the columns that are published.
+
+        Raises:
+            GapError: the snapshot has expired.
+            ConfigError, FatalError: its key or a column cannot be published.
+        """
+        schema, capture = load_snapshot_schema(self.spark, self.table, snapshot.snapshot_id), self.settings.capture
+        key = choose_row_key(
+            schema,
+            load_current_schema(self.spark, self.table),
+            self.table.format_version,
+            capture.key_columns(self.name),
+            self.name,
+        )
+        if not self._warned:
+            self._warned = True
+            log_warnings(self.table, key)
+        columns = describe_row(schema.document).members
+        row = RowStruct(tuple(column for column in columns if capture.keeps(self.name, column.name)))
+        table = CapturedTable(self.name, snapshot, schema, key, row, is_initial)
+        self.publisher.check_columns(table)
+        return table
+
+    def _decide(self, stored: TableOffset | None, head: TableHead) -> next_step.Decision:
+        position = None if stored is None else stored.position
         mode = SnapshotMode(self.settings.capture.snapshot_mode)
         return decide_next_step(
-            self.name, position, mode, seen, lambda: read_history(self.snapshots), starting=self._starting
+            self.name, position, mode, head, lambda: read_history(self.snapshots), starting=self._starting
         )
-
-    def _begin(self, snapshot_id: int | None, before: TableOffset) -> None:
-        """Changes count from here on."""
-        structlog.get_logger().info("changes from here on", table=self.name, snapshot_id=snapshot_id)
-        self._store_offset(before, snapshot_id)
 
     def _skip(self, snapshot: Ancestor, before: TableOffset) -> None:
         began = time.monotonic()
-        self._store_offset(before, snapshot.snapshot_id)
-        self._report_step("snapshot skipped", snapshot, began)
+        self._store(before.published(self.table.uuid, snapshot.snapshot_id))
+        self._report("snapshot skipped", snapshot, began)
 
-    def _read(self, read: next_step.ReadSnapshot, before: TableOffset) -> None:
-        """Publish one part of a full read, and store how far it is."""
+    def _publish_part(self, read: next_step.ReadSnapshot, before: TableOffset) -> None:
+        """Publish one part of an initial snapshot, and store how far it is."""
         began = time.monotonic()
-        snapshot = parse_ancestor(self.snapshots.retained()[read.snapshot_id])
-        at = _snapshot_info(snapshot, before)
-        part_bytes = read.part_bytes or self._part_bytes(read.snapshot_id)
-        parts = self._parts_of(read.snapshot_id, part_bytes)
-        shape = self.shape(at, reads=True)
-        if shape.wire.by_row_id and not all(map(initial_snapshot.is_numbered, parts)):
+        snapshot_id = read.snapshot_id
+        table = self.describe(self._snapshot_info(snapshot_id, before), is_initial=True)
+        part_bytes = read.part_bytes or self._parts.choose_part_bytes(self._summary(snapshot_id))
+        parts = self._parts.plan(snapshot_id, part_bytes)
+        if table.key.kind == KeyKind.ROW_ID and not all(map(is_numbered, parts)):
             # Known before the read has begun: it must not be pinned to a snapshot whose rows never have ids.
-            raise FatalError(f"table {self.name}, snapshot {at.snapshot_id}: {MISSING_ROW_ID}")
+            raise FatalError(f"table {self.name}, snapshot {snapshot_id}: {MISSING_ROW_ID}")
         if read.part_bytes is None:
-            # Stored before the first row is out: after a crash the read must not begin anew at a later snapshot, in
-            # which rows that are out already may be gone.
-            before = attrs.evolve(before, place="")
-            self._store_progress(before, SnapshotProgress(at.snapshot_id, 0, part_bytes))
+            # Stored before the first row is published: after a crash the read must not begin anew at a later snapshot,
+            # in which rows that are published already may be gone.
+            before = attrs.evolve(before, target_id="")
+            self._store(before.reading(self.table.uuid, SnapshotProgress(snapshot_id, 0, part_bytes)))
         if read.part < len(parts):
-            self.out.check(shape, before.place)
+            self.publisher.check_target(table, before.target_id)
             if read.part == 0:
-                self._announce(shape, before)
-            with self._release_after(at):
-                rows = initial_snapshot.read_part(self.spark, self.table, at.snapshot_id, parts[read.part], shape.keys)
-                self.out.publish(rows, shape, reads=True)
-            before = attrs.evolve(before, place=self.out.note(shape))
+                self._publish_schema(table, before)
+            with self._reads(snapshot_id):
+                reader = TableReader(self.spark, self.table, table.schema)
+                self.publisher.publish(read_part(reader, parts[read.part], table.key), table)
+            before = attrs.evolve(before, target_id=self.publisher.target_id(table))
         done = read.part + 1
         if done < len(parts):
-            self._store_progress(before, SnapshotProgress(at.snapshot_id, done, part_bytes))
+            self._store(before.reading(self.table.uuid, SnapshotProgress(snapshot_id, done, part_bytes)))
         else:
-            self._store_offset(
-                before, at.snapshot_id, at.ts_ns, load_snapshot_schema(self.spark, self.table, at.snapshot_id)
-            )
-            self._parts.clear()
-        self._report_step("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
-
-    def _store_progress(self, before: TableOffset, progress: SnapshotProgress) -> None:
-        position = SnapshotOffset(self.table.uuid, before.position.snapshot_id, progress)
-        self.standings.put(self.name, attrs.evolve(before, position=position))
+            self._store_published(before, table)
+            self._parts.forget()
+        snapshot = parse_ancestor(self.snapshots.retained()[snapshot_id])
+        self._report("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
 
     def _publish_changes(self, snapshot: Ancestor, before: TableOffset) -> None:
-        """Publish a snapshot's changes, then move on to it."""
+        """Publish the changes of a snapshot, and store that they are published."""
         began = time.monotonic()
-        at = _snapshot_info(snapshot, before)
-        shape = self.shape(at, reads=False)
-        self.out.check(shape, before.place)
-        self._announce(shape, before)
-        with self._release_after(at):
-            found = read_changes(self.spark, self.table, at.snapshot_id, shape.keys)
-            self.out.publish(found, shape, reads=False)
-        self._store_offset(attrs.evolve(before, place=self.out.note(shape)), at.snapshot_id, at.ts_ns, shape.schema)
-        self._report_step("snapshot published", snapshot, began)
+        table = self.describe(SnapshotInfo.of(snapshot, before.ts_ns), is_initial=False)
+        self.publisher.check_target(table, before.target_id)
+        self._publish_schema(table, before)
+        with self._reads(snapshot.snapshot_id):
+            reader = TableReader(self.spark, self.table, table.schema)
+            self.publisher.publish(read_changes(reader, snapshot.snapshot_id, table.key), table)
+        self._store_published(attrs.evolve(before, target_id=self.publisher.target_id(table)), table)
+        self._report("snapshot published", snapshot, began)
 
-    def _store_offset(
-        self,
-        before: TableOffset,
-        snapshot_id: int | None,
-        ts_ns: int | None = None,
-        schema: SnapshotSchema | None = None,
-    ) -> None:
-        """Store that everything up to a snapshot is published."""
-        self.standings.put(
-            self.name,
-            TableOffset(
-                SnapshotOffset(self.table.uuid, snapshot_id),
-                before.ts_ns if ts_ns is None else ts_ns,
-                before.schema_id if schema is None else schema.document.get("schema-id"),
-                before.place,
-            ),
-        )
+    def _publish_schema(self, table: CapturedTable, before: TableOffset) -> None:
+        """Publish the table's schema, where that is configured and it is another than before."""
+        if self.settings.outgoing.schema_changes and table.schema.document.get("schema-id") != before.schema_id:
+            self.publisher.schema_changed(table, created=before.schema_id is None)
 
-    def _announce(self, shape: TableFormat, before: TableOffset) -> None:
-        """Publish the table's schema, where it is wanted and another than before."""
-        if self.settings.outgoing.schema_changes and shape.schema.document.get("schema-id") != before.schema_id:
-            self.out.announce(shape, describe_row(shape.schema.document), creates=before.schema_id is None)
+    def _store_published(self, before: TableOffset, table: CapturedTable) -> None:
+        after = before.published(self.table.uuid, table.snapshot.snapshot_id)
+        self._store(attrs.evolve(after, ts_ns=table.snapshot.ts_ns, schema_id=table.schema.document.get("schema-id")))
 
-    def _report_step(
-        self,
-        what: StepKind,
-        snapshot: Ancestor,
-        began: float,
-        part: int = 0,
-        parts: int = 0,
-    ) -> None:
+    def _store(self, offset: TableOffset) -> None:
+        self.offsets.put(self.name, offset)
+
+    def _report(self, what: StepKind, snapshot: Ancestor, began: float, part: int = 0, parts: int = 0) -> None:
         seconds = time.monotonic() - began
         report = StepReport(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts)
         for listener in self.listeners:
             listener.on_step(report)
 
-    def shape(self, at: SnapshotInfo, *, reads: bool) -> TableFormat:
-        """Give the table's schema and key at a snapshot, and how its events look."""
-        schema = load_snapshot_schema(self.spark, self.table, at.snapshot_id)
-        configured = self.settings.capture.key_columns(self.name)
-        current = read_current_schema(self.spark, self.table)
-        keys = choose_row_key(schema, current, self.table.format_version, configured, self.name)
-        if not self._warned:
-            self._warned = True
-            log_warnings(self.table, keys)
-        return TableFormat(
-            schema, keys, build_event_format(self.settings, self.name, schema.document, keys, at, reads=reads)
-        )
+    def _snapshot_info(self, snapshot_id: int, before: TableOffset) -> SnapshotInfo:
+        return SnapshotInfo.of(parse_ancestor(self.snapshots.retained()[snapshot_id]), before.ts_ns)
 
-    def _is_ours(self, snapshot: Ancestor) -> bool:
-        """Whether a sink of this program made it: such commits carry its name in their summary."""
-        return is_icebridge_commit(self.snapshots.retained()[snapshot.snapshot_id].get("summary", {}))
+    def _summary(self, snapshot_id: int) -> dict[str, str]:
+        summary: dict[str, str] = self.snapshots.retained()[snapshot_id].get("summary", {})
+        return summary
 
-    def _part_bytes(self, snapshot_id: int) -> int:
-        """How many bytes hold about `max.batch.size` rows, by the snapshot's own totals."""
-        summary = self.snapshots.retained()[snapshot_id].get("summary", {})
-        size, count = int(summary.get("total-files-size", 0)), int(summary.get("total-records", 0))
-        if not size or not count:
-            return initial_snapshot.PART_BYTES
-        return max(1, min(initial_snapshot.PART_BYTES, size * self.settings.capture.max_batch_size // count))
-
-    def _parts_of(self, snapshot_id: int, part_bytes: int) -> tuple[initial_snapshot.SnapshotPart, ...]:
-        wanted = snapshot_id, part_bytes
-        if wanted not in self._parts:
-            self._parts = {wanted: initial_snapshot.plan_parts(self.spark, self.table, snapshot_id, part_bytes)}
-        return self._parts[wanted]
+    def _is_own_commit(self, snapshot: Ancestor) -> bool:
+        """Whether a sink of this program made the snapshot: such commits carry its name in their summary."""
+        return is_icebridge_commit(self._summary(snapshot.snapshot_id))
 
     @contextmanager
-    def _release_after(self, at: SnapshotInfo) -> Iterator[None]:
-        """Give failures of reading their names, and forget afterwards what reading staged in the JVM."""
+    def _reads(self, snapshot_id: int) -> Iterator[None]:
+        """Translate what Spark raises in the block, and release what reading staged in the JVM after it."""
         try:
-            with translate_read_errors(self.name, at.snapshot_id):
+            with translate_read_errors(self.name, snapshot_id):
                 yield
         finally:
             release_reads(self.spark, self.table)
-
-
-def read_current_schema(spark: SparkSession, table: Table) -> SnapshotSchema:
-    """Give the table's schema of now."""
-    return SnapshotSchema(jvm(spark).org.apache.iceberg.SchemaParser.toJson(table.java.schema()))
-
-
-def _snapshot_info(snapshot: Ancestor, before: TableOffset) -> SnapshotInfo:
-    ts_ns = event_ts_ns(snapshot.timestamp_ms, before.ts_ns)
-    return SnapshotInfo(snapshot.snapshot_id, snapshot.parent_id, snapshot.sequence_number, ts_ns)

@@ -31,7 +31,7 @@ from connector.settings import EventSettings
 from connector.settings.converters.converter_classes import Format
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.model.plan import TablePlan
-from connector.source.destinations.kafka_records import to_kafka_records
+from connector.source.destinations.kafka import to_kafka_records
 from connector.source.envelope import json_values, row_schema
 from connector.source.envelope.envelope import EventFormat
 from serde.emit.avro_datums import AvroSerializer

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import FatalError
 from connector.source.changes.read_errors import translate_read_errors
-from connector.source.destinations.kafka_records import to_kafka_records
+from connector.source.destinations.kafka import to_kafka_records
 from connector.source.envelope import json_values
 from connector.source.envelope.envelope import EventFormat
 from connector.source.envelope.row_schema import describe_key

@@ -21,10 +21,10 @@ from connector.iceberg.read.table_reader import TableReader
 from connector.source.changes.initial_snapshot import plan_parts, read_part
 from connector.source.changes.read_errors import translate_read_errors
 from connector.source.changes.row_key import KeyKind, RowKey
-from connector.source.changes.snapshot_diff import SnapshotDiff, read_changes
+from connector.source.changes.snapshot_diff import SnapshotDiff
 from connector.source.snapshots.next_step import Fail, Idle, SnapshotMode, SnapshotOffset, TableHead, decide_next_step
 from connector.source.snapshots.table_history import read_head, read_history
-from tests.source_tables import Kind, Subject, plain, use_catalog
+from tests.source_tables import Kind, Subject, changes_of, plain, reader_of, use_catalog
 from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
@@ -81,7 +81,7 @@ def test_deleted_files_need_no_shuffle(session: SparkSession, kind: Kind) -> Non
     subject = _filled(session, kind, "(1, 'a', 'x'), (2, 'a', 'y'), (3, 'b', 'z')")
     assert _one(subject, "DELETE FROM {t} WHERE p = 'a'") == [("d", (1, "a", "x"), None), ("d", (2, "a", "y"), None)]
     table = subject.table()
-    frame = read_changes(session, table, table.snapshot_id or 0, RowKey())
+    frame = changes_of(session, table, table.snapshot_id or 0, RowKey())
     assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
 
 
@@ -90,7 +90,7 @@ def test_appends_need_no_shuffle(session: SparkSession) -> None:
     subject = _filled(session, V2_COW_KEYED, "(1, 'a', 'x')")
     assert _one(subject, "INSERT INTO {t} VALUES (2, 'b', NULL)") == [("c", None, (2, "b", None))]
     table = subject.table()
-    frame = read_changes(session, table, table.snapshot_id or 0, RowKey(KeyKind.IDENTIFIERS, ("id",)))
+    frame = changes_of(session, table, table.snapshot_id or 0, RowKey(KeyKind.IDENTIFIERS, ("id",)))
     assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
 
 
@@ -180,7 +180,7 @@ def test_odd_column_names(session: SparkSession) -> None:
     subject = _filled(session, V2_COW_KEYED, "(1, 'x', 'y')", "id bigint NOT NULL, `the.value` string, `a b``c` string")
     assert _one(subject, "UPDATE {t} SET `the.value` = 'z'") == [("u", (1, "x", "y"), (1, "z", "y"))]
     table = subject.table()
-    frame = read_changes(session, table, table.snapshot_id or 0, RowKey(KeyKind.CONFIGURED, ("the.value",)))
+    frame = changes_of(session, table, table.snapshot_id or 0, RowKey(KeyKind.CONFIGURED, ("the.value",)))
     assert frame.schema["after"].dataType.names == ["id", "the.value", "a b`c"]
     assert sorted(row.op for row in frame.collect()) == ["c", "d"]
 
@@ -275,7 +275,8 @@ def test_initial_read_in_parts(session: SparkSession, kind: Kind) -> None:
     assert [[t.path for t in p.tasks] for p in found] == [
         [t.path for t in p.tasks] for p in plan_parts(session, table, pinned, part_bytes=1500)
     ]
-    read = [row for part in found for row in read_part(session, subject.table(), pinned, part, RowKey()).collect()]
+    reader = reader_of(session, subject.table(), pinned)
+    read = [row for part in found for row in read_part(reader, part, RowKey()).collect()]
     assert sorted(row.after.id for row in read) == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
     assert {(row.op, row.before) for row in read} == {("r", None)}
 
@@ -286,7 +287,7 @@ def test_v1_table_is_refused(session: SparkSession) -> None:
     subject.sql("INSERT INTO {t} VALUES (1, 'a', 'x')")
     table = subject.table()
     with pytest.raises(FatalError, match=r"format version 1.*'format-version'='2'"):
-        read_changes(session, table, table.snapshot_id or 0, RowKey())
+        changes_of(session, table, table.snapshot_id or 0, RowKey())
     with pytest.raises(FatalError, match="format version 1"):
         read_head(table, SnapshotHistory(session, table))
 
@@ -307,7 +308,7 @@ def test_rollback_and_expiry_stop(session: SparkSession) -> None:
     assert isinstance(stop, Fail) and str(lost) in stop.reason and "rolled back" in stop.reason
     subject.call("expire_snapshots", ", older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1")
     with pytest.raises(GapError, match=str(lost)):
-        read_changes(session, subject.table(), lost or 0, RowKey())
+        changes_of(session, subject.table(), lost or 0, RowKey())
 
 
 @pytest.mark.parametrize("which", ["data", "delete"])
@@ -321,7 +322,7 @@ def test_missing_file_is_named(session: SparkSession, which: str) -> None:
     Path(path).unlink()
     Path(path).with_name(f".{Path(path).name}.crc").unlink(missing_ok=True)
     with pytest.raises(FatalError) as caught, translate_read_errors(subject.name, table.snapshot_id or 0):
-        read_changes(session, table, table.snapshot_id or 0, RowKey()).collect()
+        changes_of(session, table, table.snapshot_id or 0, RowKey()).collect()
     for part in (subject.name, str(table.snapshot_id), Path(path).name):
         assert part in str(caught.value)
 
@@ -333,7 +334,7 @@ def test_broken_file_is_named(session: SparkSession) -> None:
     table = subject.table()
     snapshot_id = table.snapshot_id or 0
     with pytest.raises(FatalError) as caught, translate_read_errors(subject.name, snapshot_id):
-        frame = read_changes(session, table, snapshot_id, RowKey())
+        frame = changes_of(session, table, snapshot_id, RowKey())
         for file in session.table(f"{subject.name}.data_files").collect():
             Path(file.file_path).write_bytes(b"x" * file.file_size_in_bytes)
             Path(file.file_path).with_name(f".{Path(file.file_path).name}.crc").unlink(missing_ok=True)
@@ -376,7 +377,7 @@ def test_times_and_nanoseconds(session: SparkSession) -> None:
     pq.write_table(pa.Table.from_arrays(arrays, schema=columns), path)
     _append(subject, path)
     table = subject.table()
-    found = read_changes(session, table, table.snapshot_id or 0, RowKey(KeyKind.ROW_ID)).orderBy("row_id").collect()
+    found = changes_of(session, table, table.snapshot_id or 0, RowKey(KeyKind.ROW_ID)).orderBy("row_id").collect()
     uuid = "01010101-0101-0101-0101-010101010101"
     assert [tuple(row.after) for row in found] == [
         (1, 3_723_000_004, 1_234_567_890_123_456_789, uuid),

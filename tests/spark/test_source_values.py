@@ -18,11 +18,10 @@ from pyspark.sql import types as T  # noqa: N812
 
 from connector.errors import FatalError
 from connector.source.changes.read_errors import translate_read_errors
-from connector.source.destinations.kafka import order_columns, partition_columns
-from connector.source.destinations.kafka_records import to_kafka_records
+from connector.source.destinations.kafka import order_columns, partition_columns, to_kafka_records
 from connector.source.envelope import json_values as values
-from connector.source.envelope.envelope import ROW_ID_KEY, EventFormat, events_per_change
-from connector.source.envelope.row_schema import describe_key
+from connector.source.envelope.envelope import EventFormat, events_per_change
+from connector.source.envelope.row_schema import ROW_ID_KEY, describe_key
 from connector.source.envelope.transaction_order import number_changes
 from serde.converter import make_converter
 from serde.emit.envelope import SourceInfo
@@ -191,7 +190,7 @@ def test_tombstones_keys_and_operations_follow_the_settings(spark: SparkSession)
     assert plain == [('{"id":1}', "u"), ('{"id":3}', "u"), ('{"id":4}', "d"), ('{"id":5}', "c")]
     assert [op for _, op, _ in brief(to_kafka_records(frame, wire(key=None), reads=False))] == ["u", "u", "d", "c"]
     assert [op for _, op, _ in brief(to_kafka_records(frame, wire(skipped=frozenset("ud")), reads=False))] == ["c"]
-    by_row = wire(key=ROW_ID_KEY, by_row_id=True, tombstones=False)
+    by_row = wire(key=ROW_ID_KEY, tombstones=False)
     assert {k for k, _, _ in brief(to_kafka_records(frame, by_row, reads=False))} == {'{"_row_id":9}'}
 
 
@@ -203,7 +202,7 @@ def test_a_record_key_with_a_null_is_refused(spark: SparkSession, reads: bool) -
     nameless = spark.createDataFrame([("r", None, (None, 1.0), None)], shape)
     half = spark.createDataFrame([("r", None, (1, None), None)], shape)
     both = wire(key=describe_key(wire().row, ("id", "v")))
-    for frame, made in [(nameless, wire()), (half, both), (nameless, wire(key=ROW_ID_KEY, by_row_id=True))]:
+    for frame, made in [(nameless, wire()), (half, both), (nameless, wire(key=ROW_ID_KEY))]:
         with pytest.raises(FatalError, match=REFUSED), translate_read_errors("db.t", 5):
             to_kafka_records(frame, made, reads=reads).collect()
     arrives = spark.createDataFrame([("u", (1, 1.0), (None, 1.0), None)], shape)

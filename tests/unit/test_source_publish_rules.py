@@ -11,14 +11,13 @@ import pytest
 from connector.errors import FatalError, GapError, RetriableError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.settings.source.capture import CaptureSettings
-from connector.source.changes.row_identity import choose_row_key
-from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey, with_row_identity
+from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey, choose_row_key
 from connector.source.destinations.schema_subjects import subject_name
 from connector.source.envelope import row_schema
-from connector.source.envelope.event_format import event_ts_ns
 from connector.source.poll_schedule import TableSchedule, after_failure
 from connector.source.snapshots.discovery import plain_names
 from connector.source.snapshots.next_step import SnapshotOffset, SnapshotProgress
+from connector.source.snapshots.snapshot_info import event_ts_ns
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.snapshots.table_warnings import find_warnings
 from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
@@ -155,8 +154,12 @@ def test_a_row_is_known_under_another_key(
     kind: KeyKind, columns: tuple[str, ...], identifiers: tuple[str, ...], version: int, same: RowIdentity
 ) -> None:
     """By the identifier columns where others are the key, else by the row id of a v3 table, else not at all."""
-    made = with_row_identity(RowKey(kind, columns), identifiers, version)
-    assert made == RowKey(kind, columns, same, identifiers if same == RowIdentity.IDENTIFIERS else ())
+    fields = (field("a", "long", required=True), field("b", "long", required=True))
+    both = schema(*fields, identifiers=tuple("ab".index(name) + 1 for name in identifiers))
+    configured = columns if kind == KeyKind.CONFIGURED else ()
+    assert choose_row_key(both, both, version, configured, "t") == RowKey(
+        kind, columns, same, identifiers if same == RowIdentity.IDENTIFIERS else ()
+    )
 
 
 def capture(**changed: object) -> CaptureSettings:

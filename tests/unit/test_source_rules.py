@@ -11,7 +11,7 @@ from connector.errors import ConfigError, FatalError, RetriableError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.source.changes.file_pruning import files_without_partner
 from connector.source.changes.read_errors import _translate
-from connector.source.changes.row_key import KeyKind, RowKey, choose_snapshot_key
+from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey, choose_row_key
 
 pytestmark = pytest.mark.unit
 
@@ -54,16 +54,19 @@ def test_key_of_a_table() -> None:
     """Configured columns win over identifier columns, these over the row id, which only v3 tables have."""
     keyed = _schema(("a", "long"), ("b", "string"), identifiers=(2,))
     bare = _schema(("a", "long"))
-    assert choose_snapshot_key(keyed, 2, ("a",), "t") == RowKey(KeyKind.CONFIGURED, ("a",))
-    assert choose_snapshot_key(keyed, 3, (), "t") == RowKey(KeyKind.IDENTIFIERS, ("b",))
-    assert choose_snapshot_key(bare, 3, (), "t") == RowKey(KeyKind.ROW_ID)
-    assert choose_snapshot_key(bare, 2, (), "t") == RowKey()
+    assert choose_row_key(keyed, keyed, 2, ("a",), "t") == RowKey(
+        KeyKind.CONFIGURED, ("a",), RowIdentity.IDENTIFIERS, ("b",)
+    )
+    assert choose_row_key(keyed, keyed, 3, (), "t") == RowKey(KeyKind.IDENTIFIERS, ("b",), RowIdentity.ROW_ID)
+    assert choose_row_key(bare, bare, 3, (), "t") == RowKey(KeyKind.ROW_ID)
+    assert choose_row_key(bare, bare, 2, (), "t") == RowKey()
 
 
 def test_configured_key_that_is_not_there() -> None:
     """A configured column that the table lacks is an error with both names."""
+    schema = _schema(("a", "long"), ("b", "string"))
     with pytest.raises(ConfigError, match=r"message\.key\.columns names x, which table db\.t does not have.*a, b"):
-        choose_snapshot_key(_schema(("a", "long"), ("b", "string")), 2, ("x",), "db.t")
+        choose_row_key(schema, schema, 2, ("x",), "db.t")
 
 
 def test_nested_identifiers_have_dotted_names() -> None:

@@ -10,7 +10,8 @@ from attrs import define, field
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.settings.source.settings import load_source
-from connector.source.poll_loop import PollLoop, PollStep
+from connector.source.poll_loop import PolledTable, PollLoop
+from tests.publishers import InMemoryPublisher, unconnected
 
 
 @define
@@ -49,13 +50,14 @@ def make(tmp_path: Path) -> Callable[..., Round]:
         )
         scripts = {name: Script(list(steps)) for name, steps in does.items()}
         found = {f"db.{name}": (("db",), name) for name in scripts}
-        beats: list[int] = []
+        settings = load_source([file], environ={})
+        publisher = InMemoryPublisher(unconnected(settings).target)
 
-        def open_(_: tuple[str, ...], name: str) -> PollStep:
+        def open_table(_: tuple[str, ...], name: str) -> PolledTable:
             return scripts[name]
 
-        tables = PollLoop(load_source([file], environ={}), lambda: found, open_, beats.append)
-        return Round(tables, scripts, beats)
+        tables = PollLoop(settings, lambda: found, open_table, publisher)
+        return Round(tables, scripts, publisher.heartbeats)
 
     return build
 

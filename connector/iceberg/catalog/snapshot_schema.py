@@ -114,6 +114,11 @@ def load_snapshot_schema(spark: SparkSession, table: Table, snapshot_id: int) ->
         return SnapshotSchema(iceberg.SchemaParser.toJson(iceberg.util.SnapshotUtil.schemaFor(table.java, snapshot_id)))
 
 
+def load_current_schema(spark: SparkSession, table: Table) -> SnapshotSchema:
+    """Return the table's current schema."""
+    return SnapshotSchema(jvm(spark).org.apache.iceberg.SchemaParser.toJson(table.java.schema()))
+
+
 def check_format_version(table: Table) -> None:
     """Refuse tables whose changes cannot be read.
 

@@ -88,7 +88,7 @@ ALLOWED_KEYS = AllowedKeys(
 class SourceSettings:
     """All settings of a source; `notes` are to be logged once at start. No representation shows a passed-on value.
 
-    `search`: changes go to OpenSearch, and there need be no Kafka.
+    `sink_type` is `debezium.sink.type`; `search` are the settings of OpenSearch, and then there need be no Kafka.
     """
 
     name: str
@@ -100,6 +100,7 @@ class SourceSettings:
     spark: Mapping[str, str] = attrs.field(repr=format_names)
     notes: tuple[str, ...]
     search: OpenSearchSettings | None = None
+    sink_type: str = "kafka"
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
@@ -141,7 +142,8 @@ def _build(reader: ConfigReader) -> SourceSettings:
     name = reader.get(NAME)
     for option in event_output.ACCEPTED_FORMATS:
         reader.get(option)
-    searching = reader.get(SINK_TYPE) == "opensearch"
+    sink_type = reader.get(SINK_TYPE)
+    searching = sink_type == "opensearch"
     if not searching:
         documents.check_absent(reader)
     return SourceSettings(
@@ -154,4 +156,5 @@ def _build(reader: ConfigReader) -> SourceSettings:
         spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},
         notes=tuple(reader.notes),
         search=documents.build(reader) if searching else None,
+        sink_type=sink_type,
     )

@@ -5,13 +5,13 @@ Parts are the same whenever they are asked for, so that a first read that was in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.catalog.snapshot_schema import check_format_version, load_snapshot_schema
+from connector.iceberg.catalog.snapshot_schema import check_format_version
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.read.scan_planning import FileScanTask, plan_files
 from connector.iceberg.read.table_reader import ROW_ID_COLUMN, TableReader
@@ -48,12 +48,38 @@ def plan_parts(
     A part's rows stream: what a part bounds is what is read again after a crash.
 
     Raises:
-        GapError, FatalError, RetriableError: as `changes.snapshot_diff.read_changes`.
+        FatalError, RetriableError: as `changes.snapshot_diff.read_changes`.
     """
     check_format_version(table)
-    load_snapshot_schema(spark, table, snapshot_id)
     files = sorted(plan_files(spark, table, snapshot_id), key=lambda task: task.path)
     return tuple(SnapshotPart(number, tasks) for number, tasks in enumerate(_pack_files(files, part_bytes)))
+
+
+@attrs.define(eq=False)
+class SnapshotParts:
+    """Plans the parts of a table's initial snapshot, and keeps the plan while its parts are published one by one."""
+
+    spark: SparkSession
+    table: Table
+    max_batch_size: int
+    _plan: tuple[int, int, tuple[SnapshotPart, ...]] | None = None
+
+    def choose_part_bytes(self, summary: Mapping[str, str]) -> int:
+        """Return how many bytes hold about `max.batch.size` rows, by the totals in the snapshot's summary."""
+        size, count = int(summary.get("total-files-size", 0)), int(summary.get("total-records", 0))
+        if not size or not count:
+            return PART_BYTES
+        return max(1, min(PART_BYTES, size * self.max_batch_size // count))
+
+    def plan(self, snapshot_id: int, part_bytes: int) -> tuple[SnapshotPart, ...]:
+        """Return the parts of a snapshot; raises as `plan_parts`."""
+        if self._plan is None or self._plan[:2] != (snapshot_id, part_bytes):
+            self._plan = snapshot_id, part_bytes, plan_parts(self.spark, self.table, snapshot_id, part_bytes)
+        return self._plan[2]
+
+    def forget(self) -> None:
+        """Drop the plan: its snapshot is published."""
+        self._plan = None
 
 
 def is_numbered(part: SnapshotPart) -> bool:
@@ -61,13 +87,15 @@ def is_numbered(part: SnapshotPart) -> bool:
     return all(task.first_row_id is not None for task in part.tasks)
 
 
-def read_part(spark: SparkSession, table: Table, snapshot_id: int, part: SnapshotPart, keys: RowKey) -> DataFrame:
-    """Give the live rows of one part as reads, in the shape of `changes.snapshot_diff`; no shuffle."""
-    schema = load_snapshot_schema(spark, table, snapshot_id)
-    by_row_id = keys.kind == KeyKind.ROW_ID
-    live = TableReader(spark, table, schema).live(part.tasks, lineage=by_row_id)
+def read_part(reader: TableReader, part: SnapshotPart, key: RowKey) -> DataFrame:
+    """Return the live rows of one part as reads, in the columns of `changes.snapshot_diff`; no shuffle.
+
+    `reader` is of the snapshot's schema.
+    """
+    by_row_id = key.kind == KeyKind.ROW_ID
+    live = reader.live(part.tasks, lineage=by_row_id)
     row_id = F.col(ROW_ID_COLUMN) if by_row_id else F.lit(None).cast("long")
-    return rows_to_changes(live, "r", row_struct(schema), row_id).drop(IS_ONLY_EVENT)
+    return rows_to_changes(live, "r", row_struct(reader.schema), row_id).drop(IS_ONLY_EVENT)
 
 
 def _pack_files(tasks: Sequence[FileScanTask], part_bytes: int) -> Iterator[tuple[FileScanTask, ...]]:

@@ -1,4 +1,4 @@
-"""A snapshot's schema + `message.key.columns` -> what identifies a row of a table (pure)."""
+"""A table's schemas, now and at a snapshot, + `message.key.columns` -> the key of that snapshot's rows (pure)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowIdentity(StrEnum):
 class RowKey:
     """What identifies a row: `columns` are names in the snapshot's schema, nested ones with dots between.
 
-    `same` is how a row is known under another key; `identifiers` are the columns for `Same.IDENTIFIERS`.
+    `same` is how a row is known under another key; `identifiers` are the columns for `RowIdentity.IDENTIFIERS`.
     """
 
     kind: KeyKind = KeyKind.NONE
@@ -44,35 +44,54 @@ class RowKey:
     identifiers: tuple[str, ...] = ()
 
 
-def choose_snapshot_key(schema: SnapshotSchema, format_version: int, configured: Sequence[str], table: str) -> RowKey:
-    """Choose the key: configured columns, else identifier columns, else the row id of a v3 table, else none.
+def choose_row_key(
+    schema: SnapshotSchema, current: SnapshotSchema, format_version: int, configured: Sequence[str], table: str
+) -> RowKey:
+    """Choose the key of a snapshot's rows, and how a row is known whose key changed.
+
+    The key is the configured columns, else the table's current identifier columns, else those in the snapshot's schema,
+    else the row id of a v3 table, else none. Identifier columns are usually set on a table that holds rows already:
+    that makes no snapshot, and the schema of its snapshots does not have them. The current ones, found by field id,
+    give one topic one kind of key.
+
+    A row whose key changed is known by its identifier columns, where configured columns that differ from them are the
+    key; else by the row id of a v3 table, which an update keeps. Where neither is there, a changed key is a delete and
+    a create of two rows.
+
+    Args:
+        schema: of the snapshot.
+        current: the table's schema now.
+        format_version: of the table.
+        configured: `message.key.columns` of the table.
+        table: its name, for messages.
 
     Raises:
         ConfigError: a configured column is not in the schema.
     """
+    identifiers = _current_identifiers(schema, current) or schema.identifiers
     if configured:
-        missing = [name for name in configured if name not in schema.names]
-        if missing:
-            raise ConfigError(
-                f"message.key.columns names {', '.join(missing)}, which table {table} does not have; "
-                f"its columns are {', '.join(schema.names)}"
-            )
-        return RowKey(KeyKind.CONFIGURED, tuple(configured))
-    if schema.identifiers:
-        return RowKey(KeyKind.IDENTIFIERS, schema.identifiers)
-    return RowKey(KeyKind.ROW_ID) if format_version >= LINEAGE_VERSION else RowKey()
+        _check_configured(schema, configured, table)
+        key = RowKey(KeyKind.CONFIGURED, tuple(configured))
+    elif identifiers:
+        key = RowKey(KeyKind.IDENTIFIERS, identifiers)
+    else:
+        return RowKey(KeyKind.ROW_ID) if format_version >= LINEAGE_VERSION else RowKey()
+    if configured and identifiers and set(identifiers) != set(configured):
+        return attrs.evolve(key, same=RowIdentity.IDENTIFIERS, identifiers=identifiers)
+    return attrs.evolve(key, same=RowIdentity.ROW_ID) if format_version >= LINEAGE_VERSION else key
 
 
-def with_row_identity(keys: RowKey, identifiers: Sequence[str], format_version: int) -> RowKey:
-    """Add how a row is known whose key changed.
+def _check_configured(schema: SnapshotSchema, configured: Sequence[str], table: str) -> None:
+    missing = [name for name in configured if name not in schema.names]
+    if missing:
+        raise ConfigError(
+            f"message.key.columns names {', '.join(missing)}, which table {table} does not have; "
+            f"its columns are {', '.join(schema.names)}"
+        )
 
-    By the identifier columns, where configured columns that differ from them are the key; else by the row id of a v3
-    table, which an update keeps. Where neither is there, a changed key is a delete and a create of two rows.
-    """
-    if keys.kind not in (KeyKind.CONFIGURED, KeyKind.IDENTIFIERS):
-        return keys
-    if keys.kind == KeyKind.CONFIGURED and identifiers and set(identifiers) != set(keys.columns):
-        return attrs.evolve(keys, same=RowIdentity.IDENTIFIERS, identifiers=tuple(identifiers))
-    if format_version >= LINEAGE_VERSION:
-        return attrs.evolve(keys, same=RowIdentity.ROW_ID)
-    return keys
+
+def _current_identifiers(schema: SnapshotSchema, current: SnapshotSchema) -> tuple[str, ...]:
+    """Return the current identifier columns under their names at the snapshot; none when one was not there."""
+    ids = [current.iceberg.find_field(name).field_id for name in current.identifiers]
+    names = [schema.iceberg.find_column_name(field_id) for field_id in ids]
+    return tuple(name for name in names if name) if all(names) else ()

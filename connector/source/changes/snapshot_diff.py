@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, check_format_version, load_snapshot_schema
-from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, check_format_version
 from connector.iceberg.read.column_bounds import read_changed_bounds
 from connector.iceberg.read.scan_planning import FileChanges, FileScanTask, read_file_changes
 from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader, column_name
@@ -26,8 +25,10 @@ from connector.source.changes.rewrites.row_digests import HIGH, LOW
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 
 
-def read_changes(spark: SparkSession, table: Table, snapshot_id: int, keys: RowKey) -> DataFrame:
-    """Give the changes of one snapshot; each row of a key comes in one partition, deletes of a key first.
+def read_changes(reader: TableReader, snapshot_id: int, keys: RowKey) -> DataFrame:
+    """Return the changes of one snapshot; each row of a key comes in one partition, deletes of a key first.
+
+    `reader` is of the snapshot's schema.
 
     A `u` whose key differs before and after is a change of key, and the only event of both.
 
@@ -39,10 +40,8 @@ def read_changes(spark: SparkSession, table: Table, snapshot_id: int, keys: RowK
         FatalError: a v1 table, a column that cannot be read, metadata that cannot be read.
         RetriableError: the catalog or the store is away.
     """
-    check_format_version(table)
-    schema = load_snapshot_schema(spark, table, snapshot_id)
-    files = read_file_changes(spark, table, snapshot_id)
-    reader = TableReader(spark, table, schema)
+    check_format_version(reader.table)
+    files = read_file_changes(reader.spark, reader.table, snapshot_id)
     lineage = keys.kind == KeyKind.ROW_ID or keys.same == RowIdentity.ROW_ID
     return SnapshotDiff(
         reader, files, keys, snapshot_id, deleted_rows.find_restored_rows(reader, files.relieved, lineage=lineage)

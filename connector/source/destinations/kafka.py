@@ -1,4 +1,4 @@
-"""changes of one snapshot + how they look -> everything that is published of them, acknowledged when it returns."""
+"""Changes of one snapshot -> Kafka records, transaction and schema events, in topics; acknowledged when it returns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.producer import MessageProducer
 from connector.kafka.spark_producer import publish_records
+from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
-from connector.source.destinations.kafka_records import to_kafka_records
+from connector.source.destination import CapturedTable, PublishTarget
 from connector.source.destinations.schema_subjects import SchemaSubjects
-from connector.source.envelope.envelope import EventFormat, column_at, events_per_change
+from connector.source.envelope import avro_records
+from connector.source.envelope.envelope import EventFormat, column_at, events_per_change, to_json_records
+from connector.source.envelope.event_format import build_event_format
+from connector.source.envelope.row_schema import check_columns, describe_row
 from connector.source.envelope.transaction_order import number_changes
-from connector.source.table_format import TableFormat
-from serde.emit.row_schema import RowStruct
 from serde.emit.schema_change import schema_change, schema_change_key
 from serde.emit.side_topics import (
     SideMessage,
@@ -30,56 +32,80 @@ from serde.emit.side_topics import (
 
 @attrs.define(eq=False)
 class KafkaPublisher:
-    """Publishes for one source; makes topics, and registers schemas, before their first event."""
+    """A `ChangePublisher` of Debezium events; creates topics and registers schemas before their first event."""
 
     settings: SourceSettings
     cluster: KafkaAdmin
-    messages: MessageProducer
+    producer: MessageProducer
     subjects: SchemaSubjects
-    _made: set[str] = attrs.field(factory=set)
+    _created: set[str] = attrs.field(factory=set)
 
-    def publish(self, changes: DataFrame, shape: TableFormat, *, reads: bool) -> None:
-        """Publish changes of one snapshot, or rows of a full read.
+    def target(self, table: str) -> PublishTarget:
+        """Return the topic of a table."""
+        return PublishTarget("topic", self.settings.outgoing.topic(table))
+
+    def check_columns(self, table: CapturedTable) -> None:
+        """Check that every column has a Debezium type and a field name of its own.
 
         Raises:
-            RetriableError: cluster, registry or store are away; some events may be out, a retry gives the same ones.
+            FatalError: one has not.
+        """
+        check_columns(table.name, table.row, self.settings.outgoing.modes)
+
+    def check_target(self, table: CapturedTable, target_id: str) -> None:
+        """Check nothing: which records a topic keeps is up to its retention."""
+
+    def target_id(self, table: CapturedTable) -> str:  # noqa: ARG002 - topics have none
+        """Return nothing: no topic is told from a later one of its name."""
+        return ""
+
+    def schema_changed(self, table: CapturedTable, *, created: bool) -> None:
+        """Publish a schema change event."""
+        wire = self._event_format(table)
+        keys = [] if wire.key is None else [member.name for member in wire.key.record.members]
+        value = schema_change(wire.origin, describe_row(table.schema.document), keys, creates=created)
+        self._send_message(self.settings.outgoing.prefix, schema_change_key(wire.origin.database), value)
+
+    def publish(self, changes: DataFrame, table: CapturedTable) -> None:
+        """Publish the events of changes, between BEGIN and END where transaction metadata is configured.
+
+        Raises:
+            RetriableError: cluster, registry or store are away; some events may be published, a retry gives the same.
             FatalError: an event or its schema was refused, or a file cannot be read.
         """
-        self._create_topic(shape.wire)
-        wire = self.subjects.on(shape.wire)
+        wire, reads = self._event_format(table), table.is_initial
+        self._create_topic(wire)
+        wire = self.subjects.on(wire)
         if not wire.ordered:
             publish_records(to_kafka_records(changes, wire, reads=reads), wire.topic, self.settings.kafka)
             return
         kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
-        with number_changes(kept, order_columns(wire), partition_columns(wire), events_per_change(wire)) as found:
-            self._send_boundary(wire, begins=True, count=found.count)
-            publish_records(to_kafka_records(found.changes, wire, reads=reads), wire.topic, self.settings.kafka)
-            self._send_boundary(wire, begins=False, count=found.count)
-
-    def check(self, shape: TableFormat, place: str) -> None:
-        """Nothing to look at: records that a topic loses are its retention's."""
-
-    def note(self, shape: TableFormat) -> str:  # noqa: ARG002 - all topics are alike
-        """Give nothing: there is nothing to note of a topic."""
-        return ""
-
-    def announce(self, shape: TableFormat, row: RowStruct, *, creates: bool) -> None:
-        """Publish what a table looks like from this snapshot on."""
-        wire = shape.wire
-        keys = [] if wire.key is None else [member.name for member in wire.key.record.members]
-        key, value = schema_change_key(wire.origin.database), schema_change(wire.origin, row, keys, creates=creates)
-        self._send_message(self.settings.outgoing.prefix, key, value)
+        with number_changes(kept, order_columns(wire), partition_columns(wire), events_per_change(wire)) as numbered:
+            self._send_boundary(wire, begins=True, count=numbered.count)
+            publish_records(to_kafka_records(numbered.changes, wire, reads=reads), wire.topic, self.settings.kafka)
+            self._send_boundary(wire, begins=False, count=numbered.count)
 
     def heartbeat(self, ts_ms: int) -> None:
         """Publish a heartbeat."""
         outgoing = self.settings.outgoing
         self._send_message(outgoing.heartbeat_topic, heartbeat_key(outgoing.prefix), heartbeat(ts_ms))
 
+    def _event_format(self, table: CapturedTable) -> EventFormat:
+        return build_event_format(
+            self.settings,
+            table.name,
+            table.schema.document,
+            table.row,
+            table.key,
+            table.snapshot,
+            is_initial=table.is_initial,
+        )
+
     def _send_message(self, topic: str, key: SideMessage, value: SideMessage) -> None:
         """Publish one message to a topic of one partition."""
         record = self.subjects.message("key", topic, key), self.subjects.message("value", topic, value)
-        self.messages.create(topic, self.settings.outgoing.creation.replication)
-        self.messages.send(topic, [record])
+        self.producer.create(topic, self.settings.outgoing.creation.replication)
+        self.producer.send(topic, [record])
 
     def _send_boundary(self, wire: EventFormat, *, begins: bool, count: int) -> None:
         """Publish BEGIN or END of a snapshot as a transaction; a snapshot without events has none."""
@@ -88,33 +114,59 @@ class KafkaPublisher:
         origin = wire.origin
         ts_ms = origin.times()["ts_ms"]
         counts = {f"{origin.schema}.{origin.table}": count}
-        made = (
+        value = (
             transaction_begin(wire.transaction, ts_ms) if begins else transaction_end(wire.transaction, ts_ms, counts)
         )
-        self._send_message(self.settings.outgoing.transaction_topic, transaction_key(wire.transaction), made)
+        self._send_message(self.settings.outgoing.transaction_topic, transaction_key(wire.transaction), value)
 
     def _create_topic(self, wire: EventFormat) -> None:
-        if wire.topic in self._made:
+        if wire.topic in self._created:
             return
         creation, keyed = self.settings.outgoing.creation, wire.key is not None
         if not keyed and "compact" in creation.cleanup:
             structlog.get_logger().warning("a table without key has no compacted topic", topic=wire.topic)
         config = creation.settings(keyed=keyed)
         self.cluster.create(wire.topic, creation.partitions, creation.replication, config)
-        self._made.add(wire.topic)
+        self._created.add(wire.topic)
+
+
+def open_kafka_publisher(settings: SourceSettings) -> KafkaPublisher:
+    """Open a publisher to the cluster of the settings.
+
+    Raises:
+        RetriableError: it is away.
+    """
+    cluster = KafkaAdmin(settings.kafka)
+    call_with_retries(cluster.id, settings.errors)
+    producer = MessageProducer(settings.kafka, cluster)
+    return KafkaPublisher(settings, cluster, producer, SchemaSubjects(settings.outgoing))
+
+
+def to_kafka_records(changes: DataFrame, wire: EventFormat, *, reads: bool) -> DataFrame:
+    """Return the Kafka records: columns `key`, `value` (text, bytes or null) and, where keys change, `headers`.
+
+    Args:
+        changes: `op`, `before`, `after`, `row_id`, and `total_order` if the format is `ordered`.
+        wire: the format of the events.
+        reads: all rows are `r`: then every row is one record.
+    """
+    if wire.value_avro is not None:
+        return avro_records.to_avro_records(changes, wire, wire.value_avro, reads=reads)
+    records = to_json_records(changes, wire, reads=reads)
+    return records if wire.key is None or wire.key_avro is None else avro_records.with_avro_keys(records, wire.key_avro)
 
 
 def partition_columns(wire: EventFormat) -> list[Column]:
-    """Give what changes of one key have in common; everything where there is no key."""
+    """Return what changes of one key have in common; everything where there is no key."""
     if wire.key is None:
         return order_columns(wire)
-    if wire.by_row_id:
+    if wire.key.is_row_id:
         return [F.col("row_id")]
     return [column_at(F.coalesce("after", "before"), path) for path in wire.key.paths]
 
 
 def order_columns(wire: EventFormat) -> list[Column]:
-    """Give the order of a snapshot's events, the same whenever they are computed: by key, deletes first, then all."""
+    """Return the order of a snapshot's events, the same whenever they are computed: by key, deletes first, then all."""
     rank = F.when(F.col("op") == "d", 0).otherwise(1)
     whole = F.to_json(F.struct("before", "after"))
     return [*([] if wire.key is None else partition_columns(wire)), rank, whole]

@@ -43,10 +43,10 @@ from connector.settings.opensearch.connection import BulkSettings, ConnectionSet
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.changes.record_key import refuse_nulls
 from connector.source.changes.row_key import KeyKind
+from connector.source.destination import CapturedTable, PublishTarget
 from connector.source.envelope.envelope import key_parts
-from connector.source.table_format import TableFormat
+from connector.source.envelope.row_schema import RecordKey, check_columns, describe_row, describe_row_key
 from serde.arrays import Ints
-from serde.emit.row_schema import RowStruct
 
 OPERATION_NAMES = {"r": "INSERT", "c": "INSERT", "u": "UPDATE_AFTER"}
 """Names of operations in metadata fields, as in Data Prepper; a delete leaves no document to hold one."""
@@ -78,60 +78,75 @@ class DocumentPlan:
 
 @attrs.define(eq=False)
 class OpenSearchPublisher:
-    """Brings the changes of a source's tables into their indexes; `place` gives a topic's index."""
+    """A `ChangePublisher` of documents; `name_index` names the index of a topic."""
 
     settings: SourceSettings
     search: OpenSearchSettings
     indexes: IndexAdmin
-    place: Callable[[str], str] = to_index_name
+    name_index: Callable[[str], str] = to_index_name
     _ready: dict[str, tuple[str, FieldNames, IndexInfo]] = attrs.field(factory=dict)
 
-    def publish(self, changes: DataFrame, shape: TableFormat, *, reads: bool) -> None:  # noqa: ARG002 - op says it
-        """Bring changes of one snapshot, or rows of a full read, into the index.
+    def target(self, table: str) -> PublishTarget:
+        """Return the index of a table: topics with different names may have one name of an index."""
+        return PublishTarget("index", self.name_index(self.settings.outgoing.topic(table)))
+
+    def check_columns(self, table: CapturedTable) -> None:
+        """Check that every column has a type and a name of its own, by the rules of events.
+
+        Raises:
+            FatalError: one has not.
+        """
+        check_columns(table.name, table.row, self.settings.outgoing.modes)
+
+    def publish(self, changes: DataFrame, table: CapturedTable) -> None:
+        """Write the documents of changes to the index, all settled when it returns.
 
         Raises:
             RetriableError: cluster or store are away; some documents may be there, a retry gives the same ones.
             FatalError: the index refuses a document, or a file cannot be read.
         """
-        plan = self._plan(shape)
-        skipped = shape.wire.skipped
+        plan = self._plan(table)
+        skipped = self.settings.outgoing.skipped
         kept = changes.filter(~F.col("op").isin(*skipped)) if skipped else changes
-        frame = kept.select(*_task_columns(shape, plan))
+        frame = kept.select(*_task_columns(table, plan))
         with raise_task_errors():
-            told = frame.mapInArrow(partial(_send_batches, plan=plan), "told binary").collect()
-        self._check_unchanged(self.place(shape.wire.topic))
-        self._report_results(plan, [orjson.loads(bytes(row.told)) for row in told])
+            results = frame.mapInArrow(partial(_send_batches, plan=plan), "result binary").collect()
+        self._check_unchanged(self.target(table.name).name)
+        self._report_results(plan, [orjson.loads(bytes(row.result)) for row in results])
 
-    def check(self, shape: TableFormat, place: str) -> None:
-        """See that the index that has the table's documents is still there.
+    def check_target(self, table: CapturedTable, target_id: str) -> None:
+        """Check that the index that has the table's documents is still there.
 
         Raises:
             GapError: it is gone, or another has its name.
             RetriableError, FatalError: the cluster is away, or does not let us in.
         """
-        name = self.place(shape.wire.topic)
-        if not place:
+        name = self.target(table.name).name
+        if not target_id:
             self._ready.pop(name, None)
             return
         found = self.indexes.find(name)
-        reason = explain_loss(name, decode_ids(place), {} if found is None else found.ids)
+        reason = explain_loss(name, decode_ids(target_id), {} if found is None else found.ids)
         if reason is not None:
-            raise GapError(f"table {shape.wire.origin.schema}.{shape.wire.origin.table}: {reason}")
+            raise GapError(f"table {table.name}: {reason}")
 
-    def note(self, shape: TableFormat) -> str:
-        """Give what tells the index that the table's documents are in from others of its name."""
-        name = self.place(shape.wire.topic)
+    def target_id(self, table: CapturedTable) -> str:
+        """Return what tells the index that has the table's documents from later ones of its name."""
+        name = self.target(table.name).name
         if name in self._ready:
             return encode_ids(self._ready[name][2].ids)
         found = self.indexes.find(name)
         return "" if found is None else encode_ids(found.ids)
 
-    def announce(self, shape: TableFormat, row: RowStruct, *, creates: bool) -> None:
-        """Nothing to tell: the mapping says what an index looks like."""
+    def schema_changed(self, table: CapturedTable, *, created: bool) -> None:
+        """Publish nothing: the index's mapping is its schema."""
 
-    def _report_results(self, plan: DocumentPlan, told: list[dict[str, Any]]) -> None:
-        counts = {name: sum(one["counts"][name] for one in told) for name in attrs.fields_dict(DocumentCounts)}
-        reasons = sorted({reason for one in told for reason in one["reasons"]})[:_MAX_REASONS]
+    def heartbeat(self, ts_ms: int) -> None:
+        """Publish nothing: an index has no place for heartbeats."""
+
+    def _report_results(self, plan: DocumentPlan, results: list[dict[str, Any]]) -> None:
+        counts = {name: sum(result["counts"][name] for result in results) for name in attrs.fields_dict(DocumentCounts)}
+        reasons = sorted({reason for result in results for reason in result["reasons"]})[:_MAX_REASONS]
         structlog.get_logger().info("documents settled", table=plan.table, snapshot_id=plan.snapshot_id, **counts)
         where = f"table {plan.table}, snapshot {plan.snapshot_id}: index {plan.style.index}"
         refused = (
@@ -144,10 +159,10 @@ class OpenSearchPublisher:
         older = f"{where} holds newer versions of {counts['stale']} documents"
         apply_policy(self.search.conflict, counts["stale"], older, "older changes left out", table=plan.table)
 
-    def _plan(self, shape: TableFormat) -> DocumentPlan:
-        wire, schema = shape.wire, shape.schema
-        names, index = self._prepare_index(self.place(wire.topic), schema, wire.topic)
-        chosen = _document_columns(shape)
+    def _plan(self, table: CapturedTable) -> DocumentPlan:
+        schema, key, topic = table.schema, _record_key(table), self.settings.outgoing.topic(table.name)
+        names, index = self._prepare_index(self.name_index(topic), schema, topic)
+        chosen = _document_columns(table)
         kinds = to_arrow_schema(schema.iceberg)
         ids = [column["id"] for column in schema.document["fields"]]
         types = [None if ids[place] in schema.variants else kinds.field(place).type for place in chosen]
@@ -155,14 +170,14 @@ class OpenSearchPublisher:
             connection=self.search.connection,
             bulk=self.search.bulk,
             style=index.style(partial=self.search.partial),
-            key_names=() if wire.key is None else tuple(member.name for member in wire.key.record.members),
-            key_types=_key_types(shape),
+            key_names=() if key is None else tuple(member.name for member in key.record.members),
+            key_types=_key_types(table),
             names=tuple(names[place] for place in chosen),
             types=tuple(types),
-            version=wire.origin.ts_ns,
+            version=table.snapshot.ts_ns,
             metadata=self.search.metadata,
-            table=f"{wire.origin.schema}.{wire.origin.table}",
-            snapshot_id=wire.origin.snapshot_id,
+            table=table.name,
+            snapshot_id=table.snapshot.snapshot_id,
         )
 
     def _prepare_index(self, name: str, schema: SnapshotSchema, topic: str) -> tuple[list[str], IndexInfo]:
@@ -209,28 +224,40 @@ class OpenSearchPublisher:
         return made, found
 
 
-def _key_types(shape: TableFormat) -> tuple[pa.DataType, ...]:
-    if shape.keys.kind == KeyKind.NONE:
+def open_opensearch_publisher(settings: SourceSettings) -> OpenSearchPublisher:
+    """Open a publisher to the cluster of the settings."""
+    if settings.search is None:
+        raise AssertionError("debezium.sink.type=opensearch comes with the settings of OpenSearch")
+    return OpenSearchPublisher(settings, settings.search, IndexAdmin(settings.search))
+
+
+def _record_key(table: CapturedTable) -> RecordKey | None:
+    return describe_row_key(describe_row(table.schema.document), table.key)
+
+
+def _key_types(table: CapturedTable) -> tuple[pa.DataType, ...]:
+    if table.key.kind == KeyKind.NONE:
         return ()
-    if shape.keys.kind == KeyKind.ROW_ID:
+    if table.key.kind == KeyKind.ROW_ID:
         return (pa.int64(),)
-    found = [shape.schema.iceberg.find_field(name) for name in shape.keys.columns]
+    found = [table.schema.iceberg.find_field(name) for name in table.key.columns]
     own = Schema(*(NestedField(n, f"k{n}", field.field_type, required=False) for n, field in enumerate(found, 1)))
     return tuple(to_arrow_schema(own).types)
 
 
-def _document_columns(shape: TableFormat) -> list[int]:
+def _document_columns(table: CapturedTable) -> list[int]:
     """Give the places of the columns that documents have, in the schema's order."""
-    kept = {member.name for member in shape.wire.row.members}
-    return [place for place, name in enumerate(shape.schema.names) if name in kept]
+    kept = {member.name for member in table.row.members}
+    return [place for place, name in enumerate(table.schema.names) if name in kept]
 
 
-def _task_columns(shape: TableFormat, plan: DocumentPlan) -> list[Column]:
+def _task_columns(table: CapturedTable, plan: DocumentPlan) -> list[Column]:
     """Select what a task gets, under names that have no dots."""
     before, after = F.col("before"), F.col("after")
-    keys = key_parts(shape.wire, F.coalesce(after, before))
-    old = [F.when(F.col("op") == "u", column) for column in key_parts(shape.wire, before)]
-    columns = [after[shape.schema.names[place]] for place in _document_columns(shape)]
+    key = _record_key(table)
+    keys = key_parts(key, F.coalesce(after, before))
+    old = [F.when(F.col("op") == "u", column) for column in key_parts(key, before)]
+    columns = [after[table.schema.names[place]] for place in _document_columns(table)]
     rows = [F.to_json(column) if kind is None else column for column, kind in zip(columns, plan.types, strict=True)]
     sides = {"k": keys, "o": old, "c": rows}
     named = [column.alias(f"{side}{place}") for side, found in sides.items() for place, column in enumerate(found)]
@@ -245,7 +272,7 @@ def _send_batches(batches: Iterator[pa.RecordBatch], plan: DocumentPlan) -> Iter
         if batch.num_rows:
             _send_batch(batch, plan, sender)
     counts = attrs.asdict(sender.finish())
-    yield pa.RecordBatch.from_pydict({"told": [orjson.dumps({"counts": counts, "reasons": sorted(reasons)})]})
+    yield pa.RecordBatch.from_pydict({"result": [orjson.dumps({"counts": counts, "reasons": sorted(reasons)})]})
 
 
 def _send_batch(batch: pa.RecordBatch, plan: DocumentPlan, sender: DocumentSender) -> None:

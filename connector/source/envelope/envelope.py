@@ -20,11 +20,9 @@ from connector.source.envelope.row_schema import RecordKey
 from serde.emit.avro_datums import AvroSerializer
 from serde.emit.connect_schema import Document
 from serde.emit.envelope import SourceInfo, key_schema, value_schema
-from serde.emit.row_schema import Primitive, RowField, RowStruct
+from serde.emit.row_schema import RowStruct
 from serde.emit.type_mapping import HandlingModes
 
-ROW_ID_KEY = RecordKey(RowStruct((RowField("_row_id", Primitive("long"), optional=False),)), ())
-"""The key of tables without identifier columns whose rows have an id of their own (format v3)."""
 _EVENT, _TOMBSTONE, _OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE, _NEW_KEY_CREATE = range(5)
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 NEW_KEY_HEADER, OLD_KEY_HEADER = "__debezium.newkey", "__debezium.oldkey"
@@ -35,7 +33,7 @@ class EventFormat:
     """How the events of one table look at one snapshot.
 
     `row` describes the columns of both images; `key` those of the record key, None for records without key.
-    `by_row_id` says that the key is the row's own id, `moves` that an update may change the key. `ordered` says that
+    `moves` says that an update may change the key. `ordered` says that
     the frame has `total_order`, so that events carry a `transaction` block. `key_avro` and `value_avro` say how that
     side becomes Avro, None for JSON.
     """
@@ -45,7 +43,6 @@ class EventFormat:
     key: RecordKey | None
     modes: HandlingModes
     origin: SourceInfo
-    by_row_id: bool = False
     moves: bool = False
     key_schemas: bool = True
     value_schemas: bool = True
@@ -147,7 +144,7 @@ def record_key(wire: EventFormat, image: Column, *, required: bool = True) -> Co
     if wire.key_avro is not None:
         named = zip(key_columns(wire, image), wire.key.record.members, strict=True)
         return F.struct(*(column.alias(member.name) for column, member in named))
-    parts = key_parts(wire, image)
+    parts = key_parts(wire.key, image)
     if required:
         names = (member.name for member in wire.key.record.members)
         parts = [require_key_column(column, name) for column, name in zip(parts, names, strict=True)]
@@ -160,18 +157,18 @@ def record_key(wire: EventFormat, image: Column, *, required: bool = True) -> Co
 def key_columns(wire: EventFormat, image: Column) -> list[Column]:
     """Give the fields of the record key of an image, in the form that the wire has; null where the image's are."""
     assert wire.key is not None
-    columns = zip(key_parts(wire, image), wire.key.record.members, strict=True)
+    columns = zip(key_parts(wire.key, image), wire.key.record.members, strict=True)
     return [to_wire(column, member.kind, wire.modes) for column, member in columns]
 
 
-def key_parts(wire: EventFormat, image: Column) -> list[Column]:
-    """Give the columns of the key of an image, none without key."""
-    if wire.key is None:
+def key_parts(key: RecordKey | None, image: Column) -> list[Column]:
+    """Return the columns of the key of an image, none without key."""
+    if key is None:
         return []
-    if wire.by_row_id:
+    if key.is_row_id:
         return [F.col("row_id")]
-    found = zip(wire.key.paths, wire.key.record.members, strict=True)
-    return [unite_zeros(column_at(image, path), member.kind) for path, member in found]
+    fields = zip(key.paths, key.record.members, strict=True)
+    return [unite_zeros(column_at(image, path), member.kind) for path, member in fields]
 
 
 def _key_text(wire: EventFormat, key: RecordKey, parts: list[Column]) -> Column:
@@ -244,7 +241,7 @@ def _key_change_headers(wire: EventFormat, part: Column) -> Column:
 def key_change_header(wire: EventFormat, name: str, image: Column) -> Column:
     """Give the headers of a record with the other key of a row whose key changed."""
     assert wire.key is not None
-    payload = _key_text(wire, wire.key, key_parts(wire, image)).cast("binary")
+    payload = _key_text(wire, wire.key, key_parts(wire.key, image)).cast("binary")
     return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(HEADERS_TYPE)
 
 

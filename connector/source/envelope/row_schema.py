@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from connector.errors import FatalError
+from connector.source.changes.row_key import KeyKind, RowKey
 from serde.emit.name_adjustment import adjust_field_name
 from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct, RowType
 from serde.emit.type_mapping import HandlingModes, wire_type
@@ -25,6 +26,22 @@ class RecordKey:
 
     record: RowStruct
     paths: tuple[tuple[str, ...], ...]
+
+    @property
+    def is_row_id(self) -> bool:
+        """Whether the key is the row's own id, which is no column."""
+        return not self.paths
+
+
+ROW_ID_KEY = RecordKey(RowStruct((RowField("_row_id", Primitive("long"), optional=False),)), ())
+"""The key of tables without identifier columns whose rows have an id of their own (format version 3)."""
+
+
+def describe_row_key(row: RowStruct, key: RowKey) -> RecordKey | None:
+    """Describe the record key of rows that `key` identifies; None for rows without key."""
+    if key.kind == KeyKind.ROW_ID:
+        return ROW_ID_KEY
+    return describe_key(row, key.columns) if key.columns else None
 
 
 def describe_row(document: Mapping[str, Any]) -> RowStruct:

@@ -14,17 +14,26 @@ from connector.source.snapshots.next_step import SnapshotOffset, SnapshotProgres
 class TableOffset:
     """What is published of one table.
 
-    `ts_ns` is the time of the newest events that are whole (see `wire.stamp`), `schema_id` the table's schema then.
-    `place` tells the index that has them from others of its name; empty on the way to Kafka.
+    `ts_ns` is the time of the newest snapshot that is published whole (see `snapshot_info.event_ts_ns`), `schema_id`
+    the table's schema then. `target_id` tells the index that has its documents from later ones of that name; topics
+    have none.
     """
 
     position: SnapshotOffset
     ts_ns: int | None = None
     schema_id: int | None = None
-    place: str = ""
+    target_id: str = ""
+
+    def published(self, table_uuid: str, snapshot_id: int | None) -> TableOffset:
+        """Return the offset when everything up to a snapshot is published, or was skipped."""
+        return attrs.evolve(self, position=SnapshotOffset(table_uuid, snapshot_id))
+
+    def reading(self, table_uuid: str, progress: SnapshotProgress) -> TableOffset:
+        """Return the offset while an initial snapshot is read, as far as `progress` says."""
+        return attrs.evolve(self, position=SnapshotOffset(table_uuid, self.position.snapshot_id, progress))
 
     def json(self) -> str:
-        """Give the text that is stored."""
+        """Return the text that is stored."""
         at, read = self.position, self.position.reading
         document: dict[str, Any] = {
             "table-uuid": at.table_uuid,
@@ -32,8 +41,8 @@ class TableOffset:
             "ts-ns": self.ts_ns,
             "schema-id": self.schema_id,
         }
-        if self.place:
-            document["place"] = self.place
+        if self.target_id:
+            document["place"] = self.target_id
         if read is not None:
             document["full-read"] = {
                 "snapshot-id": read.snapshot_id,
