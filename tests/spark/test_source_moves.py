@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.source.changes.key_changes import pair_key_changes
+from connector.source.changes.pairing import pair_key_changes
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.envelope.transaction_order import number_changes
 from tests.source_tables import Kind, Subject, use_catalog

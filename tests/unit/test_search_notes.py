@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from connector.errors import FatalError
-from connector.opensearch.bulk.item_policies import apply_policy
+from connector.opensearch.bulk.item_results import apply_policy
 from connector.opensearch.indexes.index_meta import IndexMetadata
 
 pytestmark = pytest.mark.unit

@@ -14,7 +14,7 @@ from connector.errors import FatalError, RetriableError
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo, encode_meta, join_names, parse_index
 from connector.opensearch.indexes.index_identity import decode_ids, encode_ids, explain_loss
-from connector.opensearch.indexes.index_name_dates import IndexNamePattern
+from connector.opensearch.indexes.index_names import IndexNamePattern
 from connector.opensearch.indexes.index_templates import merge_properties
 from connector.sink.destinations.opensearch.timestamps import TimestampRule
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder

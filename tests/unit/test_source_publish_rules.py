@@ -14,7 +14,7 @@ from connector.settings.source.capture import CaptureSettings
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey, choose_row_key
 from connector.source.destinations.schema_subjects import subject_name
 from connector.source.envelope import row_schema
-from connector.source.poll_schedule import TableSchedule, after_failure
+from connector.source.poll_loop import TableSchedule, after_failure
 from connector.source.snapshots.discovery import plain_names
 from connector.source.snapshots.next_step import SnapshotOffset, SnapshotProgress
 from connector.source.snapshots.snapshot_info import event_ts_ns

@@ -1,8 +1,12 @@
-"""Items of a bulk response -> what to do with each (pure)."""
+"""Items of a bulk response -> what to do with each; documents not indexed -> a stop, a warning or nothing."""
 
 from __future__ import annotations
 
 from typing import Literal
+
+import structlog
+
+from connector.errors import FatalError
 
 ItemResult = Literal["done", "stale", "again", "malformed", "gone", "stop"]
 
@@ -47,3 +51,22 @@ def classify_item(status: int, kind: str | None, *, creates: bool = False) -> It
     if status == _BAD_REQUEST and kind in _MALFORMED_ERRORS:
         return "malformed"
     return "stop"
+
+
+def apply_policy(policy: str, count: int, fault: str, warning: str, **fields: object) -> None:
+    """Follow `behavior.on.malformed.documents` or `behavior.on.version.conflict`.
+
+    Args:
+        policy: fail, warn, or another word for nothing.
+        count: how many documents it is about; none asks for nothing.
+        fault: what to stop with.
+        warning: what to warn with.
+        fields: more to log with it.
+
+    Raises:
+        FatalError: there are some, and the policy is fail.
+    """
+    if count and policy == "fail":
+        raise FatalError(fault)
+    if count and policy == "warn":
+        structlog.get_logger().warning(warning, count=count, **fields)

@@ -18,7 +18,7 @@ from opensearchpy.exceptions import NotFoundError, RequestError
 from connector.errors import FatalError
 from connector.opensearch.client import map_opensearch_errors
 from connector.opensearch.indexes.index_admin import META_KEY, IndexAdmin, IndexInfo, encode_meta
-from connector.opensearch.indexes.index_name_dates import IndexNamePattern
+from connector.opensearch.indexes.index_names import IndexNamePattern
 from connector.opensearch.indexes.mapping import FieldMapping, missing_properties
 from connector.settings.opensearch.documents import OpenSearchSettings
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.read.scan_planning import FileChanges
 from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader
-from connector.source.changes.rewrites.carryovers import keep_wanted
+from connector.source.changes.rewrites.row_digests import keep_wanted
 
 
 def has_lineage(files: FileChanges) -> bool:

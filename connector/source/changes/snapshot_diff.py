@@ -18,10 +18,9 @@ from connector.iceberg.read.scan_planning import FileChanges, FileScanTask, read
 from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader, column_name
 from connector.source.changes import deleted_rows, row_lineage
 from connector.source.changes.file_pruning import files_without_partner
-from connector.source.changes.key_changes import pair_key_changes
-from connector.source.changes.pairing import IS_ONLY_EVENT, pair_rows, rows_to_changes
-from connector.source.changes.rewrites import carryovers, file_diff
-from connector.source.changes.rewrites.row_digests import HIGH, LOW
+from connector.source.changes.pairing import IS_ONLY_EVENT, pair_key_changes, pair_rows, rows_to_changes
+from connector.source.changes.rewrites import file_diff
+from connector.source.changes.rewrites.row_digests import HIGH, LOW, remove_carryovers, with_digest
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 
 
@@ -169,10 +168,10 @@ class SnapshotDiff:
         if walked is not None:
             return self._with_digests(walked[0]), self._with_digests(walked[1])
         gone, new = self._live(self.files.removed), self._live(self.files.added)
-        return carryovers.remove_carryovers(self._with_digests(gone), self._with_digests(new))
+        return remove_carryovers(self._with_digests(gone), self._with_digests(new))
 
     def _with_digests(self, rows: DataFrame) -> DataFrame:
-        return carryovers.with_digest(rows, self.reader.columns)
+        return with_digest(rows, self.reader.columns)
 
     def _key(self) -> list[Column]:
         if self._by_row_id:

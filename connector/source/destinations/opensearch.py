@@ -28,7 +28,7 @@ from connector.iceberg.types.spark_types import from_spark
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.bulk_processor import DocumentCounts
 from connector.opensearch.bulk.document_sender import DocumentSender
-from connector.opensearch.bulk.item_policies import apply_policy
+from connector.opensearch.bulk.item_results import apply_policy
 from connector.opensearch.documents.document_ids import build_document_ids
 from connector.opensearch.documents.json_values import quote_json, to_json_texts
 from connector.opensearch.indexes.field_names import FieldNames, assign_field_names, find_aliases

@@ -16,7 +16,7 @@ from connector.errors import CommitRefused, ConnectorError, FatalError
 from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.delete_older import delete_older
-from connector.opensearch.bulk.item_policies import apply_policy
+from connector.opensearch.bulk.item_results import apply_policy
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.row_builder import DEDUP_UNITS_NS

@@ -23,8 +23,7 @@ from connector.iceberg.types.schema_evolution import evolve, union_shapes
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.opensearch.indexes.index_identity import IndexIds, decode_ids, encode_ids, explain_loss
 from connector.opensearch.indexes.index_meta import IndexMetadata, VersionSource
-from connector.opensearch.indexes.index_name_dates import IndexNamePattern
-from connector.opensearch.indexes.index_names import to_index_name
+from connector.opensearch.indexes.index_names import IndexNamePattern, to_index_name
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD, DataStreamAdmin, DatedIndexAdmin
 from connector.opensearch.indexes.mapping import map_columns
 from connector.settings import SinkSettings

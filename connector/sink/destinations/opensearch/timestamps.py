@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.types.conversion import convert
-from connector.opensearch.indexes.index_name_dates import IndexNamePattern
+from connector.opensearch.indexes.index_names import IndexNamePattern
 from connector.sink.convert.row_builder import DEDUP_UNITS_NS
 from connector.sink.model.change_rows import ChangeBatch
 from serde.events.source_positions import NO_VALUE
