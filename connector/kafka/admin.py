@@ -57,12 +57,12 @@ _TRANSIENT = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaE
 
 
 def is_transient_error(fault: object) -> bool:
-    """Tell whether a later try may succeed."""
+    """Return whether a later try may succeed."""
     return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in _TRANSIENT)
 
 
 def client_config(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
-    """Give librdkafka's configuration; its own log stays silent, what matters comes back as an error."""
+    """Return librdkafka's configuration; its own log stays silent, what matters comes back as an error."""
     return {"log_level": 2, **settings.client(scope)}
 
 
@@ -75,16 +75,16 @@ class KafkaAdmin:
         self._admin = AdminClient({**client_config(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
 
     def id(self) -> str:
-        """Give the cluster's id."""
+        """Return the cluster's id."""
         with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster id"):
             return str(self._admin.describe_cluster(request_timeout=self._timeout_s).result().cluster_id)
 
     def names(self) -> set[str]:
-        """Give the names of all topics."""
+        """Return the names of all topics."""
         return set(self._partitions())
 
     def select_topics(self) -> dict[str, TopicInfo]:
-        """Give the topics that the settings select and that exist."""
+        """Return the topics that the settings select and that exist."""
         return self.topics([name for name in self.names() if self._settings.takes(name)])
 
     def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
@@ -99,7 +99,7 @@ class KafkaAdmin:
         }
 
     def placed(self) -> set[TopicPartitionKey]:
-        """Give the topic-partitions of the topics that the settings select and that exist."""
+        """Return the topic-partitions of the topics that the settings select and that exist."""
         return {
             (topic, partition)
             for topic, count in self._partitions().items()
@@ -108,11 +108,11 @@ class KafkaAdmin:
         }
 
     def ends(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
-        """Give the offset after the last record of each topic-partition."""
+        """Return the offset after the last record of each topic-partition."""
         return self._offsets(at, OffsetSpec.latest())
 
     def beginnings(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
-        """Give the offset of the oldest record that is still there."""
+        """Return the offset of the oldest record that is still there."""
         return self._offsets(at, OffsetSpec.earliest())
 
     def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
@@ -127,7 +127,7 @@ class KafkaAdmin:
                 raise
 
     def _partitions(self) -> dict[str, int]:
-        """Give how many partitions each topic has."""
+        """Return how many partitions each topic has."""
         with map_kafka_errors(f"listing topics of {self._settings.bootstrap_servers}"):
             listed = self._admin.list_topics(timeout=self._timeout_s).topics
             return {name: len(topic.partitions) for name, topic in listed.items()}
@@ -142,7 +142,7 @@ class KafkaAdmin:
 
 
 def _described_topic(future: Any) -> Any:
-    """Give what a topic is described as, None when it was deleted meanwhile."""
+    """Return what a topic is described as, None when it was deleted meanwhile."""
     try:
         return future.result()
     except KafkaException as error:

@@ -37,7 +37,7 @@ class ConsumerGroup:
         return None
 
     def committed(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
-        """Give the group's offsets where it has any. Raises RetriableError when the broker is away."""
+        """Return the group's offsets where it has any. Raises RetriableError when the broker is away."""
         with map_kafka_errors(f"reading the offsets of group {self._name}"):
             found = self._consumer.committed([TopicPartition(*one) for one in at], timeout=ADMIN_TIMEOUT_S)
         return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}

@@ -47,7 +47,7 @@ class RecordReader:
     def first(
         self, starts: Mapping[TopicPartitionKey, int], count: int, most_bytes: int | None = None
     ) -> dict[TopicPartitionKey, list[Message]]:
-        """Give up to `count` records of each topic-partition from its offset on; fewer where it ends.
+        """Return up to `count` records of each topic-partition from its offset on; fewer where it ends.
 
         With `most_bytes`, no more once those of a topic-partition are together so large.
 
@@ -72,7 +72,7 @@ class RecordReader:
         return found
 
     def read_exactly(self, at: TopicPartitionKey, offsets: Iterable[int]) -> Iterator[Message]:
-        """Give the records at these ascending offsets.
+        """Return the records at these ascending offsets.
 
         Raises:
             FatalError: one of them is gone from the topic.

@@ -63,7 +63,7 @@ def publish_records(records: DataFrame, topic: str, settings: KafkaSettings) -> 
 
 
 def producer_options(settings: KafkaSettings) -> dict[str, str]:
-    """Give the Java producer's settings."""
+    """Return the Java producer's settings."""
     given = {key: text for key, text in settings.producer.items() if key not in _FIXED_OPTIONS}
     servers = given.pop("bootstrap.servers", settings.bootstrap_servers)
     return {**PRODUCER_DEFAULTS, **given, "bootstrap.servers": servers}

@@ -65,7 +65,7 @@ def map_opensearch_errors(doing: str) -> Iterator[None]:
 
 
 def to_connector_error(doing: str, error: TransportError) -> RetriableError | FatalError:
-    """Give our error for an answer that is one."""
+    """Return our error for an answer that is one."""
     status, kind = error.status_code, error.error
     if status in (_UNAUTHORIZED, _FORBIDDEN) and kind != "cluster_block_exception":
         return FatalError(
@@ -85,7 +85,7 @@ def _index_error_reason(info: Any) -> str:
 
 @lru_cache(maxsize=16)
 def opensearch_client(settings: ConnectionSettings) -> OpenSearch:
-    """Give the client of these settings, one per process; nothing is asked yet.
+    """Return the client of these settings, one per process; nothing is asked yet.
 
     Raises:
         FatalError: a certificate cannot be read.

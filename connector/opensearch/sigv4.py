@@ -30,7 +30,7 @@ class RequestSigner:
     now: Callable[[], float] = attrs.field(default=time.time, eq=False)
 
     def __call__(self, method: str, url: str, body: bytes | str | None) -> dict[str, str]:
-        """Give the headers to add to a request."""
+        """Return the headers to add to a request."""
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.now()))
         digest = hashlib.sha256(body.encode() if isinstance(body, str) else body or b"").hexdigest()
         headers = {"host": urlsplit(url).netloc, "x-amz-date": stamp}

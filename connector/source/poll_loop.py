@@ -1,4 +1,7 @@
-"""A source's tables, turn by turn: each has its own position and its own troubles; none holds up the others."""
+"""The tables of a source -> one step of each table that is due, round after round, until stopped.
+
+Each table has its own offset and its own retries: none holds up the others.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _FIRST_WAIT_S = 0.2
 
 @attrs.frozen
 class TableSchedule:
-    """A table's place in the round: not before `at` (seconds of a clock that only grows); `failed` ends its turns."""
+    """When a table is due: not before `at` (seconds of a monotonic clock), and never again once `failed` is set."""
 
     at: float = 0.0
     tries: int = 0
@@ -32,50 +35,50 @@ class TableSchedule:
     failed: ConnectorError | None = None
 
     def is_due(self, now: float) -> bool:
-        """Whether the table may have a turn."""
+        """Whether the table is due."""
         return self.failed is None and now >= self.at
 
     @property
     def waiting(self) -> bool:
-        """Whether something is to be tried again."""
+        """Whether a step is to be tried again."""
         return self.failed is None and self.tries > 0
 
 
 def after_success() -> TableSchedule:
-    """Give the turn after one that went well."""
+    """Return the schedule after a step that succeeded."""
     return TableSchedule()
 
 
 def after_failure(
-    turn: TableSchedule, error: ConnectorError, now: float, *, timeout_s: float | None, longest_s: float
+    schedule: TableSchedule, error: ConnectorError, now: float, *, timeout_s: float | None, longest_s: float
 ) -> TableSchedule:
-    """Give the turn after one that failed: later for what may pass, never for anything else.
+    """Return the schedule after a step that failed: later where a retry may help, else never.
 
     Args:
-        turn: the turn that failed.
+        schedule: the schedule until then.
         error: why.
-        now: the clock.
+        now: the time of the clock.
         timeout_s: how long to go on trying, None without end.
         longest_s: the longest wait between two tries.
     """
-    since = now if turn.since is None else turn.since
+    since = now if schedule.since is None else schedule.since
     over = timeout_s is not None and now - since >= timeout_s
     if not isinstance(error, RetriableError) or over:
-        return attrs.evolve(turn, failed=error, since=since)
-    wait = min(_FIRST_WAIT_S * 2**turn.tries, longest_s)
-    return TableSchedule(now + wait, turn.tries + 1, since)
+        return attrs.evolve(schedule, failed=error, since=since)
+    wait = min(_FIRST_WAIT_S * 2**schedule.tries, longest_s)
+    return TableSchedule(now + wait, schedule.tries + 1, since)
 
 
 class PolledTable(Protocol):
-    """What a table is in this round: something that takes steps (`table_capture.TableCapture`)."""
+    """What the loop polls (`table_capture.TableCapture`)."""
 
     def step(self, *, pinned: bool) -> bool:
-        """Do the next thing there is to do; False when there is nothing."""
+        """Do the next thing there is to do; return False when there is nothing."""
 
 
 @attrs.define(eq=False)
 class PollLoop:
-    """The tables of a source; `run` goes round them until stopped.
+    """Polls the tables of a source; `run` returns when it is stopped.
 
     `find_tables` returns the tables that there are, `open_table` opens one of them; both are calls to the catalog.
     """
@@ -110,7 +113,7 @@ class PollLoop:
             self._heartbeat()
             if once and not worked and not self._is_waiting():
                 break
-            if self._schedules and all(turn.failed for turn in self._schedules.values()):
+            if self._schedules and all(schedule.failed for schedule in self._schedules.values()):
                 break
             if not worked:
                 self._stopping.wait(self.settings.capture.poll_interval_ms / 1000)
@@ -135,7 +138,7 @@ class PollLoop:
         self._names = {**self._names, **found}
 
     def _admit_table(self, name: str) -> TableSchedule:
-        """Let a table begin, unless its events would mix with another's."""
+        """Schedule a table, unless its changes would mix with those of another."""
         target = self.publisher.target(name)
         other = self._owners.setdefault(target, name)
         if other == name:
@@ -147,26 +150,26 @@ class PollLoop:
         return self._schedule_retry(name, TableSchedule(), error)
 
     def _poll_all(self, *, once: bool) -> bool:
-        """Give every table that is due one turn; whether any did something."""
+        """Take one step of every table that is due; return whether any did something."""
         worked = False
-        for name, turn in list(self._schedules.items()):
+        for name, schedule in list(self._schedules.items()):
             if self._stopping.is_set():
                 break
-            if turn.is_due(time.monotonic()):
-                worked |= self._poll_table(name, turn, once=once)
+            if schedule.is_due(time.monotonic()):
+                worked |= self._poll_table(name, schedule, once=once)
         return worked
 
-    def _poll_table(self, name: str, turn: TableSchedule, *, once: bool) -> bool:
+    def _poll_table(self, name: str, schedule: TableSchedule, *, once: bool) -> bool:
         try:
             worked = self._open(name).step(pinned=once)
         except ConnectorError as error:
-            self._schedules[name] = self._schedule_retry(name, turn, error)
+            self._schedules[name] = self._schedule_retry(name, schedule, error)
             return False
         except Exception as error:  # noqa: BLE001
-            # A fault of ours, most likely: it may not hold up the other tables. Its message may hold a row's content.
-            found = FatalError(f"table {name}: {type(error).__name__} {_code_location(error)}; please report it")
-            found.__cause__ = error
-            self._schedules[name] = self._schedule_retry(name, turn, found)
+            # Most likely a bug: it may not hold up the other tables. Its message may hold a row's content.
+            unexpected = FatalError(f"table {name}: {type(error).__name__} {_code_location(error)}; please report it")
+            unexpected.__cause__ = error
+            self._schedules[name] = self._schedule_retry(name, schedule, unexpected)
             return False
         self._schedules[name] = after_success()
         return worked
@@ -176,11 +179,11 @@ class PollLoop:
             self._captures[name] = self.open_table(*self._names[name])
         return self._captures[name]
 
-    def _schedule_retry(self, name: str, turn: TableSchedule, error: ConnectorError) -> TableSchedule:
+    def _schedule_retry(self, name: str, schedule: TableSchedule, error: ConnectorError) -> TableSchedule:
         errors = self.settings.errors
         timeout_s = None if errors.retry_timeout_ms < 0 else errors.retry_timeout_ms / 1000
         after = after_failure(
-            turn, error, time.monotonic(), timeout_s=timeout_s, longest_s=errors.retry_delay_max_ms / 1000
+            schedule, error, time.monotonic(), timeout_s=timeout_s, longest_s=errors.retry_delay_max_ms / 1000
         )
         log = structlog.get_logger()
         if after.failed:
@@ -190,7 +193,7 @@ class PollLoop:
         return after
 
     def _is_waiting(self) -> bool:
-        return any(turn.waiting for turn in self._schedules.values())
+        return any(schedule.waiting for schedule in self._schedules.values())
 
     def _heartbeat(self) -> None:
         every_s = self.settings.outgoing.heartbeat_ms / 1000
@@ -204,7 +207,7 @@ class PollLoop:
             structlog.get_logger().warning("no heartbeat", reason=str(error))
 
     def _raise_failures(self) -> None:
-        failed = {name: turn.failed for name, turn in self._schedules.items() if turn.failed is not None}
+        failed = {name: schedule.failed for name, schedule in self._schedules.items() if schedule.failed is not None}
         if len(failed) == 1:
             raise next(iter(failed.values()))
         if failed:
@@ -213,6 +216,6 @@ class PollLoop:
 
 
 def _code_location(error: Exception) -> str:
-    """Say in which line of code an exception was raised."""
+    """Return in which line of code an exception was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"in {Path(last.filename).name}, line {last.lineno}"

@@ -48,7 +48,7 @@ class DeadLetterRecord:
 
 
 def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str) -> list[DeadLetterRecord]:
-    """Give every letter of a dead letter topic, in the order of their records; none when there is no such topic.
+    """Return every letter of a dead letter topic, in the order of their records; none when there is no such topic.
 
     A record whose letter was written twice (after a crash) is given once, by its last letter. Raises RetriableError
     when the broker is away.
@@ -84,7 +84,7 @@ def _apply_replay_marks(letter: DeadLetterRecord, marks: list[Message]) -> DeadL
 
 
 def read_range(records: RecordReader, at: tuple[str, int], start: int, end: int) -> Iterable[Message]:
-    """Give the records of a topic-partition from `start` up to, not including, `end`, some thousands at a time."""
+    """Return the records of a topic-partition from `start` up to, not including, `end`, some thousands at a time."""
     while start < end:
         found = records.first({at: start}, min(_PAGE_RECORDS, end - start))[at]
         for message in found:

@@ -43,7 +43,7 @@ RecordCoordinates = tuple[str, int, int]
 
 
 def record_coordinates(letter: RejectedRecord) -> RecordCoordinates:
-    """Give where a letter's record is: topic, partition, offset."""
+    """Return where a letter's record is: topic, partition, offset."""
     return letter.topic, letter.partition, letter.offset
 
 

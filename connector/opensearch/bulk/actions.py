@@ -48,7 +48,7 @@ def index_rows(
     versions: Ints | None,
     tags: Ints,
 ) -> Iterator[BulkActions]:
-    """Give the actions that put rows into an index."""
+    """Return the actions that put rows into an index."""
     for start in range(0, len(tags), ROWS_PER_STEP):
         part = slice(start, start + ROWS_PER_STEP)
         texts = [to_json_texts(column) for column in rows[part].columns]
@@ -65,7 +65,7 @@ def index_documents(
     versions: Ints | None,
     tags: Ints,
 ) -> BulkActions:
-    """Give the actions for documents whose fields are JSON texts already; without ids OpenSearch makes them up."""
+    """Return the actions for documents whose fields are JSON texts already; without ids OpenSearch makes them up."""
     document = build_objects(names, texts)
     if style.partial:
         head = _action_line("update", style.index, ids, None)
@@ -78,7 +78,7 @@ def index_documents(
 
 
 def delete_documents(style: WriteOptions, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> BulkActions:
-    """Give the actions that take documents out of an index."""
+    """Return the actions that take documents out of an index."""
     return BulkActions(_action_line("delete", style.index, ids, None if style.partial else versions), tags, len(tags))
 
 

@@ -53,17 +53,17 @@ class BulkActions:
         return len(self.tags)
 
     def take(self, rows: Ints) -> BulkActions:
-        """Give the entries at `rows`, ascending."""
+        """Return the entries at `rows`, ascending."""
         kept = int((rows >= len(self) - self.deletes).sum())
         return BulkActions(self.lines.take(pa.array(rows)), self.tags[rows], kept, self.once)
 
     def cut(self, start: int, stop: int) -> BulkActions:
-        """Give the entries from `start` up to, not including, `stop`; nothing is copied."""
+        """Return the entries from `start` up to, not including, `stop`; nothing is copied."""
         deletes = max(0, stop - max(start, len(self) - self.deletes))
         return BulkActions(self.lines[start:stop], self.tags[start:stop], deletes, self.once)
 
     def id(self, row: int) -> str | None:
-        """Give the id that an entry names; None where OpenSearch is to make one up."""
+        """Return the id that an entry names; None where OpenSearch is to make one up."""
         head = self.lines[row].as_buffer().to_pybytes()[:_MAX_ACTION_LINE_BYTES].partition(b"\n")[0]
         (told,) = orjson.loads(head).values()
         found: str | None = told.get("_id")
@@ -242,7 +242,7 @@ class _PayloadTooLarge(Exception):
 
 
 def _check_item_id(actions: BulkActions, row: int, item: dict[str, Any]) -> None:
-    """See that an item is about the entry of its place: else another document would be blamed."""
+    """Check that an item is about the entry of its place: else another document would be blamed."""
     wanted, given = actions.id(row), item.get("_id")
     if wanted is not None and given is not None and wanted != given:
         raise FatalError(

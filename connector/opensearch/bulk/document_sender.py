@@ -104,7 +104,7 @@ class DocumentSender:
                 )
 
     def held(self, style: WriteOptions, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
-        """Give what there is of each id: its version, and these fields."""
+        """Return what there is of each id: its version, and these fields."""
         if style.over is None:
             return list(fetch_documents(self._connection, style.index, ids, fields))
         found = self._find_holders(style, pa.array(ids, pa.string()))
@@ -136,7 +136,7 @@ class DocumentSender:
     def _places(
         self, style: WriteOptions, ids: pa.StringArray, versions: Ints | None, tags: Ints
     ) -> Iterator[tuple[WriteOptions, Ints | None]]:
-        """Give the index of each document, by rows; None for all rows."""
+        """Return the index of each document, by rows; None for all rows."""
         if style.over is None:
             yield style, None
             return
@@ -163,7 +163,7 @@ class DocumentSender:
             yield style, np.flatnonzero(new)
 
     def _find_holders(self, style: WriteOptions, ids: pa.StringArray) -> dict[int, tuple[str, ...]]:
-        """Give the indexes that hold each document, oldest first, by row; rows of new documents are left out.
+        """Return the indexes that hold each document, oldest first, by row; rows of new documents are left out.
 
         What tasks put into the older ones was searchable before, and what they put into others goes there again; so
         one refresh is enough for a task.
@@ -192,7 +192,7 @@ class DocumentSender:
             self._uncounted_bulk.send(_delete_actions(style, index, np.array(rows), ids, versions, unasked))
 
     def _gone(self, style: WriteOptions, rows: Ints, ids: pa.StringArray, versions: Ints) -> Ints:
-        """Give the rows that were deleted by newer changes, as the oldest index remembers (rule 3)."""
+        """Return the rows that were deleted by newer changes, as the oldest index remembers (rule 3)."""
         oldest = style.behind[0]
         if oldest == style.index or not len(rows):
             return rows[:0]

@@ -24,7 +24,7 @@ _EMPTY_ID = "\\e"
 
 
 def build_document_ids(keys: Sequence[pa.Array]) -> pa.StringArray:
-    """Give the id of each row; the columns are the key's, in order, and of types without parts.
+    """Return the id of each row; the columns are the key's, in order, and of types without parts.
 
     Raises:
         FatalError: a key has a null; such rows are refused before, where their table and column are known.
@@ -40,7 +40,7 @@ def build_document_ids(keys: Sequence[pa.Array]) -> pa.StringArray:
 
 
 def build_record_ids(topic: str, partition: int, offsets: pa.Array) -> pa.StringArray:
-    """Give ids of records that are told apart by where they stand (`key.ignore`; the names' form is Aiven's)."""
+    """Return ids of records that are told apart by where they stand (`key.ignore`; the names' form is Aiven's)."""
     return pc.binary_join_element_wise(f"{topic}+{partition}+", offsets.cast(pa.string()), "")
 
 

@@ -29,7 +29,7 @@ class StoredDocument:
 def fetch_documents(
     connection: ConnectionSettings, index: str | Sequence[str], ids: Sequence[str], fields: Sequence[str]
 ) -> Iterator[StoredDocument | None]:
-    """Give the document of each id, None where there is none; `index` is one for all, or one for each.
+    """Return the document of each id, None where there is none; `index` is one for all, or one for each.
 
     Raises:
         RetriableError, FatalError: the cluster is away, or does not let us in.
@@ -49,7 +49,7 @@ def fetch_documents(
 
 
 def find_indexes(connection: ConnectionSettings, name: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Give the indexes behind a name that hold a document of each id, as searches see them; ids of none are left out.
+    """Return the indexes behind a name that hold a document of each id, as searches see them; ids of none are left out.
 
     Raises:
         RetriableError, FatalError: the cluster is away, or a shard of it.

@@ -25,12 +25,12 @@ _SPACE = ord(" ")
 
 
 def to_json_texts(array: pa.Array) -> pa.StringArray:
-    """Give the JSON text of every value; nulls are the word null."""
+    """Return the JSON text of every value; nulls are the word null."""
     return pc.fill_null(_to_nullable_json(array), _NULL)
 
 
 def to_plain_texts(array: pa.Array) -> pa.StringArray:
-    """Give the text of every value of a type without parts, without quotes; nulls stay."""
+    """Return the text of every value of a type without parts, without quotes; nulls stay."""
     kind = array.type
     types = pa.types
     if isinstance(kind, pa.UuidType):
@@ -60,7 +60,7 @@ def escape_json(text: pa.StringArray) -> pa.StringArray:
 
 
 def encode_base64(data: pa.BinaryArray) -> pa.StringArray:
-    """Give bytes as base64 text (RFC 4648, section 4)."""
+    """Return bytes as base64 text (RFC 4648, section 4)."""
     flat, starts, ends = view_bytes(data)
     sizes = np.where(data.is_valid(), ends - starts, 0)
     triples = -(-sizes // 3)
@@ -124,7 +124,7 @@ def _structs_to_json(array: pa.StructArray) -> pa.StringArray:
 
 
 def build_objects(names: Sequence[str], texts: Sequence[pa.StringArray]) -> pa.StringArray:
-    """Give one JSON object per row, of the JSON texts of its fields; at least one field."""
+    """Return one JSON object per row, of the JSON texts of its fields; at least one field."""
     pieces: list[pa.Array | str] = []
     for place, (name, text) in enumerate(zip(names, texts, strict=True)):
         pieces += [f"{',' if place else '{'}{quote_json(name)}:", text]
@@ -138,7 +138,7 @@ def concat_texts(*pieces: pa.Array | str) -> pa.StringArray:
 
 
 def quote_json(text: str) -> str:
-    """Give a text as a JSON string."""
+    """Return a text as a JSON string."""
     return f'"{escape_json(pa.array([text]))[0].as_py()}"'
 
 

@@ -22,11 +22,11 @@ class FieldNames:
     names: Mapping[int, str]
 
     def columns(self, schema: Mapping[str, Any]) -> list[str]:
-        """Give the fields of a schema's columns, in order."""
+        """Return the fields of a schema's columns, in order."""
         return [self.names[column["id"]] for column in schema["fields"]]
 
     def aliases(self, schema: Mapping[str, Any]) -> dict[str, Json]:
-        """Give the mapping of aliases: the names of now of columns without parts that are kept under another.
+        """Return the mapping of aliases: the names of now of columns without parts that are kept under another.
 
         A name that another column had before is an alias of this one's field from now on.
         """
@@ -39,7 +39,7 @@ class FieldNames:
 
 
 def assign_field_names(schema: Mapping[str, Any], known: Mapping[int, str], taken: Collection[str] = ()) -> FieldNames:
-    """Give the fields of a schema (Iceberg's JSON): known columns keep theirs, new ones get their own name.
+    """Return the fields of a schema (Iceberg's JSON): known columns keep theirs, new ones get their own name.
 
     A new column whose name another column's field has, or one of `taken`, gets its id behind it.
 
@@ -56,7 +56,7 @@ def assign_field_names(schema: Mapping[str, Any], known: Mapping[int, str], take
 
 
 def find_aliases(properties: Mapping[str, Any]) -> frozenset[str]:
-    """Give the names of an index's fields that are aliases of others."""
+    """Return the names of an index's fields that are aliases of others."""
     return frozenset(name for name, field in properties.items() if field.get("type") == "alias")
 
 

@@ -54,7 +54,7 @@ class IndexInfo:
     ids: IndexIds = attrs.field(factory=dict)
 
     def style(self, *, partial: bool) -> WriteOptions:
-        """Give how documents are written there."""
+        """Return how documents are written there."""
         if self.stream:
             return WriteOptions(self.name, create=True, over=self.name)
         several = len(self.behind) > 1
@@ -92,7 +92,7 @@ class IndexAdmin:
         return index
 
     def current(self, index: IndexInfo) -> IndexInfo:
-        """Give what a name stands for now: aliases may have been rolled over. Cost: a small request.
+        """Return what a name stands for now: aliases may have been rolled over. Cost: a small request.
 
         Raises:
             GapError: the name is gone, or an index has taken its place, and the documents are gone.
@@ -117,7 +117,7 @@ class IndexAdmin:
         return fresh
 
     def find_unchanged(self, indexes: Iterable[IndexInfo]) -> frozenset[str]:
-        """Give the names of those that are indexes themselves and still the same: a request for many of them.
+        """Return the names of those that are indexes themselves and still the same: a request for many of them.
 
         Raises:
             RetriableError, FatalError: as `find`.
@@ -132,7 +132,7 @@ class IndexAdmin:
         return frozenset(name for name, ids in plain.items() if ids == {name: now.get(name)})
 
     def stayed(self, index: IndexInfo) -> IndexInfo:
-        """See that all indexes that documents were sent to are still there, and behind their alias; give what is now.
+        """Check that all indexes that documents were sent to are still there, and behind their alias; give what is now.
 
         One that was dropped meanwhile OpenSearch makes anew, behind no alias, for the very documents sent to it.
 
@@ -168,7 +168,7 @@ class IndexAdmin:
         return made
 
     def grow(self, index: IndexInfo, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> None:
-        """Give an index the fields that it lacks, and note its columns; all indexes behind an alias get them.
+        """Add the fields that an index lacks, and note its columns; all indexes behind an alias get them.
 
         Raises:
             FatalError: it has too many fields, or refuses them for another reason.
@@ -237,7 +237,7 @@ def parse_index(name: str, answer: Mapping[str, Any]) -> IndexInfo:
 
 
 def join_names(names: Iterable[str]) -> Iterator[str]:
-    """Give names, with commas between, in as few request lines as OpenSearch takes."""
+    """Return names, with commas between, in as few request lines as OpenSearch takes."""
     waiting, size_bytes = list[str](), 0
     for name in names:
         own = len(quote(name)) + 3
@@ -259,7 +259,7 @@ def _parse_members(name: str, answer: Mapping[str, Any]) -> AliasMembers:
 
 
 def _find_write_index(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> str:
-    """Give the index behind an alias that takes documents."""
+    """Return the index behind an alias that takes documents."""
     for index, told in aliases.items():
         if {"filter", "index_routing", "search_routing"} & told.keys():
             raise FatalError(
@@ -277,6 +277,6 @@ def _find_write_index(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> st
 
 
 def encode_meta(noted: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Give our notes as a mapping keeps them."""
+    """Return our notes as a mapping keeps them."""
     # As text: `_meta` is an object whose parts OpenSearch would otherwise merge and reorder as it likes.
     return {META_KEY: {key: orjson.dumps(value).decode() for key, value in noted.items()}}

@@ -42,7 +42,7 @@ def explain_loss(name: str, before: IndexIds, now: IndexIds) -> str | None:
 
 
 def encode_ids(ids: IndexIds) -> str:
-    """Give ids as a position keeps them."""
+    """Return ids as a position keeps them."""
     return " ".join(f"{name}:{told}" for name, told in sorted(ids.items()))
 
 

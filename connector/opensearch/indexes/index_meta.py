@@ -26,13 +26,13 @@ class IndexMetadata:
     owner: str = ""
 
     def document(self) -> dict[str, object]:
-        """Give it as the index keeps it."""
+        """Return it as the index keeps it."""
         told: dict[str, object] = {"schema": self.schema, "versions": self.versions, "tombstones": self.tombstones}
         names = {str(number): name for number, name in self.names.items()}
         return told | ({"names": names} if names else {}) | ({"owner": self.owner} if self.owner else {})
 
     def is_foreign(self, owner: str) -> bool:
-        """Tell whether the index was made for another name than `owner`; for an empty one it never was."""
+        """Return whether the index was made for another name than `owner`; for an empty one it never was."""
         return bool(owner and self.owner and owner != self.owner)
 
     @staticmethod

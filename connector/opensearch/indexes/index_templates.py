@@ -53,7 +53,7 @@ class DataStreamAdmin(IndexAdmin):
         return found
 
     def grow(self, index: IndexInfo, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> None:
-        """Give all indexes behind a stream, and those to come, the fields that they lack. Raises as `Indexes.grow`."""
+        """Add fields that they lack to all indexes behind a stream, and those to come; raises as `IndexAdmin.grow`."""
         with map_opensearch_errors(f"adding fields to the template of {index.name}"):
             known = find_template(self._client, index.name)
             if known is not None:
@@ -79,7 +79,7 @@ class DatedIndexAdmin(IndexAdmin):
             return find_template(self._client, name)
 
     def current(self, index: IndexInfo) -> IndexInfo:
-        """Give the group: indexes come and go with time."""
+        """Return the group: indexes come and go with time."""
         return index
 
     def create(self, name: str, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> IndexInfo:
@@ -89,7 +89,7 @@ class DatedIndexAdmin(IndexAdmin):
         return index
 
     def grow(self, index: IndexInfo, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> None:
-        """Give the indexes of a group, and those to come, the fields that they lack. Raises as `Indexes.grow`."""
+        """Add fields that they lack to the indexes of a group, and those to come; raises as `IndexAdmin.grow`."""
         group = self._pattern.wildcard(index.name)
         body = _template_body(index.name, merge_properties(index.properties, properties), noted, self._settings)
         with map_opensearch_errors(f"looking for the indexes {group}"):
@@ -104,7 +104,7 @@ class DatedIndexAdmin(IndexAdmin):
 
 
 def find_template(client: Any, name: str) -> IndexInfo | None:
-    """Give what our template of a name says; None where there is none."""
+    """Return what our template of a name says; None where there is none."""
     try:
         answer = client.indices.get_index_template(name=_template_name(name))
     except NotFoundError:
@@ -115,7 +115,7 @@ def find_template(client: Any, name: str) -> IndexInfo | None:
 
 
 def merge_properties(known: Mapping[str, Any], wanted: Mapping[str, FieldMapping]) -> dict[str, Any]:
-    """Give the fields of both; one that is known stays as it is, but for fields below it."""
+    """Return the fields of both; one that is known stays as it is, but for fields below it."""
     result = dict(known)
     for name, field in missing_properties(known, wanted).items():
         there = known.get(name, {})

@@ -33,7 +33,7 @@ _PRIMITIVE_MAPPINGS: tuple[tuple[Callable[[pa.DataType], bool], FieldMapping], .
 
 
 def map_field(kind: pa.DataType) -> FieldMapping:
-    """Give the mapping of one column; a list has that of its items, as OpenSearch has no type for it."""
+    """Return the mapping of one column; a list has that of its items, as OpenSearch has no type for it."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return map_field(kind.value_type)
     if pa.types.is_struct(kind):
@@ -48,12 +48,12 @@ def map_field(kind: pa.DataType) -> FieldMapping:
 
 
 def map_columns(columns: Iterable[tuple[str, pa.DataType]]) -> dict[str, FieldMapping]:
-    """Give the mapping of columns by name."""
+    """Return the mapping of columns by name."""
     return {name: map_field(kind) for name, kind in columns}
 
 
 def missing_properties(known: Mapping[str, Any], wanted: Mapping[str, FieldMapping]) -> dict[str, FieldMapping]:
-    """Give what an index's properties lack of those wanted; a field that is there stays as it is, whatever its type.
+    """Return what an index's properties lack of those wanted; a field that is there stays as it is, whatever its type.
 
     But an alias goes over to the field that is wanted.
     """

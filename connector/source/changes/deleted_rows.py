@@ -24,7 +24,7 @@ VectorPair = tuple[str, PositionDeletes, PositionDeletes]
 
 
 def find_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, lineage: bool) -> DataFrame:
-    """Give the rows that the new deletes took away; cost: one read of each file, two where it had deletes before."""
+    """Return the rows that the new deletes took away; cost: one read of each file, two where it had deletes before."""
     first = [pair for pair in touched if not pair.before.deletes]
     again = [pair for pair in touched if pair.before.deletes]
     parts = []
@@ -40,7 +40,7 @@ def find_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, l
 
 
 def find_restored_rows(reader: TableReader, relieved: Sequence[RestoredFile], *, lineage: bool) -> DataFrame | None:
-    """Give the rows that live again, None where there are none.
+    """Return the rows that live again, None where there are none.
 
     Runs a job over deletion vectors, and for other deletes one over positions of the files: no data is read to know
     that no row is back, as when an engine puts a delete file in the place of another.
@@ -69,7 +69,7 @@ def _deleted_positions(reader: TableReader, tasks: Sequence[FileScanTask]) -> Da
 
 
 def _vector_pair(pair: RestoredFile) -> VectorPair | None:
-    """Give both vectors of a file that has no other deletes."""
+    """Return both vectors of a file that has no other deletes."""
     sides = [task.place.deletes for task in (pair.before, pair.now)]
     if any(len(deletes) != 1 or deletes[0].offset is None for deletes in sides):
         return None
@@ -79,7 +79,7 @@ def _vector_pair(pair: RestoredFile) -> VectorPair | None:
 
 
 def _find_shrunk_vectors(reader: TableReader, vectors: Sequence[VectorPair]) -> frozenset[str]:
-    """Give the data files whose vector of now lacks positions that the one before has."""
+    """Return the data files whose vector of now lacks positions that the one before has."""
     slots = min(len(vectors), 4 * reader.spark.sparkContext.defaultParallelism)
     numbers = reader.spark.range(0, len(vectors), 1, slots)
     work = partial(_compare_vectors, vectors=vectors, io_properties=reader.table.io_properties())

@@ -17,7 +17,7 @@ ColumnSpans = Mapping[str, Interval]
 def files_without_partner(
     files: Sequence[ColumnSpans], others: Sequence[ColumnSpans], columns: Iterable[str]
 ) -> list[bool]:
-    """Tell for each file whether, in some column, no other file's span touches its own; unknown spans touch all."""
+    """Return for each file whether, in some column, no other file's span touches its own; unknown spans touch all."""
     result = [False] * len(files)
     for column in columns:
         spans = [other.get(column) for other in others]

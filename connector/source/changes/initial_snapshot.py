@@ -83,7 +83,7 @@ class SnapshotParts:
 
 
 def is_numbered(part: SnapshotPart) -> bool:
-    """Tell whether the rows of a part have ids; those from before an upgrade to v3 get them by the next commit."""
+    """Return whether the rows of a part have ids; those from before an upgrade to v3 get them by the next commit."""
     return all(task.first_row_id is not None for task in part.tasks)
 
 

@@ -70,7 +70,7 @@ def pair_key_changes(changes: DataFrame, same: Sequence[Column]) -> DataFrame:
 
 
 def rows_to_changes(rows: DataFrame, op: str, row: Column, row_id: Column) -> DataFrame:
-    """Give rows that need no partner as changes of one kind: `r`, `c` or `d`."""
+    """Return rows that need no partner as changes of one kind: `r`, `c` or `d`."""
     value, nothing = row.alias("row"), F.lit(None)
     typed = rows.select(value, row_id.alias("row_id"))
     kind = typed.schema["row"].dataType

@@ -36,19 +36,19 @@ def describe_null_key(name: str) -> str:
 
 
 def unite_zeros(column: Column, kind: RowType) -> Column:
-    """Give a key's column in which 0.0 and -0.0 are one, as where rows are paired."""
+    """Return a key's column in which 0.0 and -0.0 are one, as where rows are paired."""
     if isinstance(kind, Primitive) and kind.name in ("float", "double"):
         return F.when(column == 0, F.lit(0.0).cast(kind.name)).otherwise(column)
     return column
 
 
 def require_key_column(column: Column, name: str) -> Column:
-    """Give a key's column; the task fails at the first row that has a null there."""
+    """Return a key's column; the task fails at the first row that has a null there."""
     return F.coalesce(column, F.raise_error(F.lit(describe_null_key(name))))
 
 
 def refuse_nulls(names: Sequence[str], columns: Sequence[pa.Array], where: str = "") -> None:
-    """See that no column of a key has a null.
+    """Check that no column of a key has a null.
 
     Raises:
         FatalError: one has; `where` stands before the reason.

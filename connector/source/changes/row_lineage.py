@@ -15,7 +15,7 @@ from connector.source.changes.rewrites.row_digests import keep_wanted
 
 
 def has_lineage(files: FileChanges) -> bool:
-    """Tell whether every row of the files that changed has lineage; rows from before an upgrade to v3 have none."""
+    """Return whether every row of the files that changed has lineage; rows from before an upgrade to v3 have none."""
     older = [task for pair in files.touched for task in (pair.struck, pair.before)]
     return files.first_row_id is not None and all(
         task.first_row_id is not None for task in (*files.removed, *files.added, *older)
@@ -23,7 +23,7 @@ def has_lineage(files: FileChanges) -> bool:
 
 
 def find_changed_rows(reader: TableReader, files: FileChanges, taken: DataFrame | None) -> tuple[DataFrame, DataFrame]:
-    """Give gone and new rows of rewritten files, and of rows that deletes took away, without those that stayed.
+    """Return gone and new rows of rewritten files, and of rows that deletes took away, without those that stayed.
 
     Which rows went need not be asked where all that were there are still there, stayed or updated: the ids of both
     sides are summed up for that, over narrow columns. Else the ids of one side are taken from those of the other.
@@ -53,6 +53,6 @@ def find_changed_rows(reader: TableReader, files: FileChanges, taken: DataFrame 
 
 
 def _count_and_checksum(rows: DataFrame) -> tuple[int, int | None]:
-    """Give a count and a checksum, which differ where the ids do."""
+    """Return a count and a checksum, which differ where the ids do."""
     found = rows.agg(F.count(ROW_ID_COLUMN), F.bit_xor(F.xxhash64(ROW_ID_COLUMN))).first()
     return (0, None) if found is None else (found[0], found[1])

@@ -62,14 +62,14 @@ class SnapshotDiff:
     moving: bool = False
 
     def frame(self) -> DataFrame:
-        """Give the changes, by the cheapest way that the files allow."""
+        """Return the changes, by the cheapest way that the files allow."""
         if self.keys.same == RowIdentity.NOTHING or not (self._has_removed and self._has_added):
             return self._compare().drop(IS_ONLY_EVENT)
         made = pair_key_changes(attrs.evolve(self, moving=True)._compare(), self._identity_columns())  # noqa: SLF001 - another value of this class
         return made if self._by_row_id else made.withColumn("row_id", F.lit(None).cast("long"))
 
     def _compare(self) -> DataFrame:
-        """Give the changes paired by key."""
+        """Return the changes paired by key."""
         row = row_struct(self.reader.schema)
         row_id = F.col(ROW_ID_COLUMN) if self._with_row_id else F.lit(None).cast("long")
         if not self._has_removed:
@@ -149,7 +149,7 @@ class SnapshotDiff:
         return deleted_rows.find_deleted_rows(self.reader, self.files.touched, lineage=lineage)
 
     def _read_both_sides(self) -> tuple[DataFrame, DataFrame]:
-        """Give what went and what came, with digests; rows of rewritten files that stayed are left out."""
+        """Return what went and what came, with digests; rows of rewritten files that stayed are left out."""
         if not (self.files.removed and self.files.added):
             return self._with_digests(self._removed_rows()), self._with_digests(self._added_rows())
         if row_lineage.has_lineage(self.files):
@@ -182,7 +182,7 @@ class SnapshotDiff:
 
 
 def row_struct(schema: SnapshotSchema) -> Column:
-    """Give the struct of a row under the table's own column names."""
+    """Return the struct of a row under the table's own column names."""
     return F.struct(*(F.col(column_name(place)).alias(name) for place, name in enumerate(schema.names)))
 
 

@@ -1,4 +1,4 @@
-"""Changes of a snapshot -> documents of the table's index, all settled when it returns: the way without Kafka.
+"""Changes of one snapshot -> documents in the table's index, without Kafka; all are settled when it returns.
 
 A document's version is the time of its snapshot's events, as on the way through Kafka. Deletes of a key come before
 what follows them in the same snapshot: they are settled before the next rows are sent.
@@ -181,7 +181,7 @@ class OpenSearchPublisher:
         )
 
     def _prepare_index(self, name: str, schema: SnapshotSchema, topic: str) -> tuple[list[str], IndexInfo]:
-        """See that the index is there and has the schema's fields; give them in order of the columns, and the index."""
+        """Create or evolve the index; return its fields in the order of the schema's columns, and the index."""
         seen, made, index = self._ready.get(name, ("", FieldNames({}), IndexInfo(name, {}, {})))
         if seen == schema.json:
             index = self.indexes.current(index)
@@ -246,7 +246,7 @@ def _key_types(table: CapturedTable) -> tuple[pa.DataType, ...]:
 
 
 def _document_columns(table: CapturedTable) -> list[int]:
-    """Give the places of the columns that documents have, in the schema's order."""
+    """Return the places of the columns that documents have, in the schema's order."""
     kept = {member.name for member in table.row.members}
     return [place for place, name in enumerate(table.schema.names) if name in kept]
 
@@ -313,7 +313,7 @@ def _to_document_ids(keys: list[pa.Array], plan: DocumentPlan) -> pa.StringArray
 
 
 def _changed_ids(ids: pa.StringArray, old: list[pa.Array], plan: DocumentPlan) -> pa.StringArray:
-    """Give the ids that updated rows had before, where they have another now."""
+    """Return the ids that updated rows had before, where they have another now."""
     there = old[0].is_valid()
     if not pc.any(there).as_py():
         return ids.slice(0, 0)

@@ -40,7 +40,7 @@ class SchemaSubjects:
     _numbers: dict[tuple[SideName, str, str], int] = attrs.field(factory=dict)
 
     def on(self, wire: EventFormat) -> EventFormat:
-        """Give the wire with the registered schemas of those of its sides that are Avro.
+        """Return the format with the registered schemas of those of its sides that are Avro.
 
         Raises:
             RetriableError: the registry is away.
@@ -54,7 +54,7 @@ class SchemaSubjects:
         )
 
     def message(self, side: SideName, topic: str, message: SideMessage) -> bytes:
-        """Give the bytes of a single message; raises as `on`."""
+        """Return the bytes of a single message; raises as `on`."""
         avro = self._avro(side, topic, message.schema, {})
         return message.json(schemas=self._side(side).schemas) if avro is None else avro.message(message.payload)
 

@@ -97,7 +97,7 @@ def _find_field(row: RowStruct, name: str) -> tuple[tuple[str, ...], RowField]:
 
 
 def check_columns(table: str, row: RowStruct, modes: HandlingModes) -> None:
-    """See that every column has a form on the wire, and a name of its own.
+    """Check that every column has a form on the wire, and a name of its own.
 
     Raises:
         FatalError: one has none; names the table, the columns and what to do.

@@ -16,14 +16,14 @@ DiscoveredTables = dict[str, tuple[tuple[str, ...], str]]
 
 
 def plain_names(capture: CaptureSettings) -> tuple[str, ...] | None:
-    """Give the names of `table.include.list` if all of them are plain names; a dot then is a dot."""
+    """Return the names of `table.include.list` if all of them are plain names; a dot then is a dot."""
     if not capture.tables or not all(_PLAIN.fullmatch(pattern) for pattern in capture.tables):
         return None
     return tuple(pattern.replace("\\", "") for pattern in capture.tables)
 
 
 def find_tables(catalog: Catalog, capture: CaptureSettings, own: str) -> DiscoveredTables:
-    """Give the tables to read; `own` is the table that holds the positions, never read unless named.
+    """Return the tables to read; `own` is the table that holds the positions, never read unless named.
 
     Raises:
         RetriableError: the catalog is away.

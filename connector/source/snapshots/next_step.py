@@ -1,4 +1,4 @@
-"""Stored position + `snapshot.mode` + the table's history -> what to do next with a table (pure).
+"""Stored offset + `snapshot.mode` + the table's history -> what to do next with a table (pure).
 
 One snapshot at a time, oldest first, never a gap and never a replay: where the stored position is
 not in the history any more, the answer is an error that names both snapshots, or a new first read with `when_needed`.
@@ -34,7 +34,7 @@ class SnapshotProgress:
 
 @attrs.frozen
 class SnapshotOffset:
-    """Where a connector stands in a table.
+    """How far a source has published a table.
 
     Everything up to `snapshot_id` is published; None means that the table had no snapshot yet. While `reading` is set,
     a first read is under way and `snapshot_id` says nothing.
@@ -84,7 +84,7 @@ class Completed:
 
 @attrs.frozen
 class StartStreaming:
-    """Store this position and publish nothing: changes count from here."""
+    """Store this offset and publish nothing: changes are published from here on."""
 
     snapshot_id: int | None
 
@@ -114,7 +114,7 @@ class SkipSnapshot:
 
 @attrs.frozen
 class Fail:
-    """Give this table up, with this reason; it is for a `GapError`."""
+    """Stop this table with a `GapError` for this reason."""
 
     reason: str
 

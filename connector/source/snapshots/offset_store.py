@@ -1,4 +1,4 @@
-"""Standings of a source's tables <-> the offsets table; a second source with the same name is noticed."""
+"""Offsets of a source's tables <-> the offsets table; a second source with the same name is noticed."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from connector.source.snapshots.table_offset import TableOffset
 
 
 class TableOffsetStore:
-    """The stored standings of one source, by table name with namespace."""
+    """The stored offsets of one source, by table name with namespace."""
 
     def __init__(self, rows: OffsetRows, name: str, errors: ErrorSettings) -> None:
-        """Take the rows as they were read."""
+        """Start with the rows as they were read."""
         self._rows, self._name, self._errors = rows, name, errors
         self._texts = rows.by_table
 
     def of(self, table: str) -> TableOffset | None:
-        """Give where the source stands in a table, None when it has not begun."""
+        """Return the offset of a table, None when the source has not begun it."""
         text = self._texts.get(table)
         return None if text is None else TableOffset.parse(text)
 
     def tables(self) -> tuple[str, ...]:
-        """The tables that have a standing."""
+        """Return the tables that have an offset."""
         return tuple(sorted(self._texts))
 
-    def put(self, table: str, standing: TableOffset) -> None:
-        """Store where the source stands in a table.
+    def put(self, table: str, offset: TableOffset) -> None:
+        """Store the offset of a table.
 
-        Tried again here, and not by the caller, who would publish once more what is out already.
+        Retried here and not by the caller, who would publish again what is published already.
 
         Raises:
             RetriableError: the catalog is away for longer than `errors.retry.timeout`.
             CommitUnknown: nobody could tell for so long whether it is stored.
             FatalError: another process with the same name moved this table.
         """
-        text = standing.json()
+        text = offset.json()
         call_with_retries(lambda: self._put(table, text), self._errors)
         self._texts[table] = text
 

@@ -23,7 +23,7 @@ def read_head(table: Table, snapshots: SnapshotHistory) -> TableHead:
 
 
 def read_history(snapshots: SnapshotHistory) -> SnapshotLine:
-    """Give the history as of the last poll."""
+    """Return the history as of the last poll."""
     return SnapshotLine(tuple(parse_ancestor(found) for found in snapshots.ancestors()), snapshots.retained().keys())
 
 

@@ -1,4 +1,4 @@
-"""Where a source stands in one table, as the offsets table holds it (pure)."""
+"""The offset of one table <-> its row in the offsets table (pure)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def log_warnings(table: Table, keys: RowKey) -> None:
 
 
 def find_warnings(keys: RowKey, format_version: int, properties: dict[str, str]) -> list[str]:
-    """Give the texts of the warnings (pure)."""
+    """Return the texts of the warnings (pure)."""
     found = []
     if keys.kind == KeyKind.NONE:
         found.append(

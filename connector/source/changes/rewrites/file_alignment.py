@@ -38,7 +38,7 @@ class FileRewrite:
 
 
 def is_in_order(sightings: Iterable[RowGroupMatch], groups: int) -> bool:
-    """Tell whether most of the old row groups can be met in order."""
+    """Return whether most of the old row groups can be met in order."""
     kept = {(seen.before, seen.group) for seen in sightings if seen.together}
     return groups > 0 and len(kept) >= MIN_IN_ORDER_SHARE * groups
 

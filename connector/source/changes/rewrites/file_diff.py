@@ -91,7 +91,7 @@ class RewrittenFiles:
         return None if opened is None else (opened[0], [opened[1][place] for place in self.key])
 
     def row_ids(self, path: str, batch: pa.RecordBatch, place: str | None, start: int) -> pa.Array:
-        """Give the ids of rows from `start` on: those that the file holds, else counted from its first (spec)."""
+        """Return the ids of rows from `start` on: those that the file holds, else counted from its first (spec)."""
         first = self.first_row_ids.get(path)
         if first is None:
             return pa.nulls(batch.num_rows, pa.int64())
@@ -100,7 +100,7 @@ class RewrittenFiles:
 
 
 def find_unpaired_rows(reader: TableReader, files: FileChanges, keys: RowKey) -> tuple[DataFrame, DataFrame] | None:
-    """Give gone and new rows of rewritten files, most that stayed left out; None where this way cannot be taken.
+    """Return gone and new rows of rewritten files, most that stayed left out; None where this way cannot be taken.
 
     The rows are kept in executors' storage (memory, then disk) until the frames are forgotten.
     """
@@ -273,7 +273,7 @@ def _row_keys(table: pa.Table, files: RewrittenFiles) -> pa.Array:
 
 
 def _combine_keys(rows: pa.RecordBatch | pa.Table, names: list[str]) -> pa.Array:
-    """Give one array that tells keys apart: the column itself, or the texts of several."""
+    """Return one array that tells keys apart: the column itself, or the texts of several."""
     arrays = [rows.column(name) for name in names]
     if len(arrays) == 1:
         whole = arrays[0]
@@ -301,7 +301,7 @@ def _row_id_column(file: pq.ParquetFile) -> str | None:
 
 
 def _storage_type(kind: pa.DataType) -> pa.DataType:
-    """Give the type that stands for all that hold the same values."""
+    """Return the type that stands for all that hold the same values."""
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type
     if pa.types.is_large_string(kind):

@@ -56,7 +56,7 @@ def find_unequal_rows(
     key: KeyOf,
     compared: tuple[str, ...],
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Give the rows without an equal partner, each with its side.
+    """Return the rows without an equal partner, each with its side.
 
     Args:
         before: rows of the files that went, in order.

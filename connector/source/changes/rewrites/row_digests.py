@@ -31,7 +31,7 @@ def with_digest(rows: DataFrame, columns: tuple[str, ...]) -> DataFrame:
 
 
 def remove_carryovers(gone: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Give the rows whose digest is not as often in `gone` as in `new`; both have digests.
+    """Return the rows whose digest is not as often in `gone` as in `new`; both have digests.
 
     Runs one job (the digests of both), so that the rows can then be picked by a bounded broadcast.
     """
@@ -48,7 +48,7 @@ def keep_wanted(rows: DataFrame, wanted: DataFrame, by: tuple[str, ...]) -> Data
 
 
 def digest_row(fields: Sequence[StructField]) -> tuple[Column, Column]:
-    """Give both halves of the digest of a row's columns."""
+    """Return both halves of the digest of a row's columns."""
     high, low = (_hash_row([(F.col(f"`{f.name}`"), f.dataType) for f in fields], salt) for salt in _SALTS)
     return high.alias(HIGH), low.alias(LOW)
 
@@ -70,7 +70,7 @@ def _pack_nulls(values: Sequence[Column]) -> list[Column]:
 
 
 def _hash_leaf(value: Column, kind: DataType, salt: int) -> list[Column]:
-    """Give what goes into the row's hash for one value that may be null."""
+    """Return what goes into the row's hash for one value that may be null."""
     if isinstance(kind, FloatType | DoubleType):
         # Spark hashes 0.0 and -0.0 alike; the text of a zero tells them apart.
         return [value, (value == 0) & F.startswith(value.cast("string"), F.lit("-"))]
