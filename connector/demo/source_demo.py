@@ -171,7 +171,7 @@ def _sample_event(
     if at is None:
         return []
     with RecordReader(source.kafka) as records:
-        message = records.first({at: before.get(at, 0)}, 1)[at][0]
+        message = records.read_from({at: before.get(at, 0)}, 1)[at][0]
     document = orjson.loads(message.value() or b"null")
     payload = orjson.dumps((document or {}).get("payload")).decode()
     return [f"  {at[0]}-{at[1]} offset {message.offset()}: {payload}".replace("[", r"\[")]

@@ -98,7 +98,7 @@ class KafkaAdmin:
             t.name: TopicInfo(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)
         }
 
-    def placed(self) -> set[TopicPartitionKey]:
+    def select_partitions(self) -> set[TopicPartitionKey]:
         """Return the topic-partitions of the topics that the settings select and that exist."""
         return {
             (topic, partition)

@@ -23,8 +23,8 @@ class ConsumerGroup:
             {**client_config(settings, "consumer"), "group.id": settings.group_id, "enable.auto.commit": False}
         )
 
-    def follow(self, offsets: Mapping[TopicPartitionKey, int]) -> str | None:
-        """Set the group's offsets; a failure is told, not raised, as nothing depends on them.
+    def commit_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> str | None:
+        """Set the group's offsets; a failure is returned, not raised: nothing depends on them.
 
         Returns:
             What went wrong, or None.

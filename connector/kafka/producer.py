@@ -44,7 +44,7 @@ class MessageProducer:
             RetriableError: the broker is away or did not acknowledge in time.
             FatalError: the topic cannot be written.
         """
-        producer, faults = self._opened(), list[KafkaError]()
+        producer, faults = self._open_producer(), list[KafkaError]()
         delivered, written = partial(_collect_error, faults), False
         try:
             with map_kafka_errors(f"writing to {topic}"):
@@ -61,7 +61,7 @@ class MessageProducer:
             kind = RetriableError if all(map(is_transient_error, faults)) else FatalError
             raise kind(f"a message to {topic} was not written: {faults[0].str()}")
 
-    def _opened(self) -> Producer:
+    def _open_producer(self) -> Producer:
         if self._producer is None:
             own = {"partitioner": "murmur2_random", "message.timeout.ms": int(self._flush_s * 1000)}
             given = client_config(self._settings, "producer")

@@ -44,7 +44,7 @@ class RecordReader:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def first(
+    def read_from(
         self, starts: Mapping[TopicPartitionKey, int], count: int, most_bytes: int | None = None
     ) -> dict[TopicPartitionKey, list[Message]]:
         """Return up to `count` records of each topic-partition from its offset on; fewer where it ends.
@@ -63,7 +63,7 @@ class RecordReader:
             deadline = time.monotonic() + LOOKUP_TIMEOUT_S
             while waiting:
                 for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
-                    self._take(message, found, waiting, count, most_bytes)
+                    self._collect(message, found, waiting, count, most_bytes)
                 if time.monotonic() > deadline:
                     raise RetriableError(f"reading single records: no answer from {len(waiting)} topic-partitions")
             # A partition stays paused when it is assigned anew.
@@ -78,12 +78,12 @@ class RecordReader:
             FatalError: one of them is gone from the topic.
         """
         for offset in offsets:
-            found = self.first({at: offset}, 1)[at]
+            found = self.read_from({at: offset}, 1)[at]
             if not found or found[0].offset() != offset:
                 raise FatalError(f"{at[0]}-{at[1]} offset {offset} is no longer in the topic: retention was faster")
             yield found[0]
 
-    def _take(
+    def _collect(
         self,
         message: Message,
         found: dict[TopicPartitionKey, list[Message]],

@@ -27,7 +27,7 @@ PRODUCER_DEFAULTS: Mapping[str, str] = {
     "buffer.memory": "67108864",
     "compression.type": "lz4",
 }
-"""What the producer is told unless `producer.override.` says otherwise."""
+"""The settings of the producer unless `producer.override.` says otherwise."""
 _FIXED_OPTIONS = frozenset({"key.serializer", "value.serializer", "enable.idempotence"})
 _KAFKA_EXCEPTION = re.compile(r"(org\.apache\.kafka\.common\.[\w.]*?\.?(\w+)): ([^\n]*)")
 _TRANSIENT_EXCEPTIONS = frozenset(

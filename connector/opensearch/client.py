@@ -79,8 +79,8 @@ def to_connector_error(doing: str, error: TransportError) -> RetriableError | Fa
 
 def _index_error_reason(info: Any) -> str:
     """The reason of an answer about an index; those about documents never come here."""
-    told = info.get("error") if isinstance(info, Mapping) else None
-    return f": {told['reason']}" if isinstance(told, Mapping) and "reason" in told else ""
+    reported = info.get("error") if isinstance(info, Mapping) else None
+    return f": {reported['reason']}" if isinstance(reported, Mapping) and "reason" in reported else ""
 
 
 @lru_cache(maxsize=16)

@@ -45,8 +45,8 @@ class RequestSigner:
             key = hmac.new(key, part.encode(), hashlib.sha256).digest()
         signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
         signed = ";".join(sorted(headers))
-        told = f"Credential={self.access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"
-        return {**headers, "Authorization": f"{_ALGORITHM} {told}"}
+        authorization = f"Credential={self.access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"
+        return {**headers, "Authorization": f"{_ALGORITHM} {authorization}"}
 
     def _canonical(self, method: str, url: str, headers: dict[str, str], digest: str) -> str:
         parts = urlsplit(url)

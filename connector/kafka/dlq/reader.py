@@ -86,7 +86,7 @@ def _apply_replay_marks(letter: DeadLetterRecord, marks: list[Message]) -> DeadL
 def read_range(records: RecordReader, at: tuple[str, int], start: int, end: int) -> Iterable[Message]:
     """Return the records of a topic-partition from `start` up to, not including, `end`, some thousands at a time."""
     while start < end:
-        found = records.first({at: start}, min(_PAGE_RECORDS, end - start))[at]
+        found = records.read_from({at: start}, min(_PAGE_RECORDS, end - start))[at]
         for message in found:
             if message.offset() < end:
                 yield message
@@ -113,14 +113,14 @@ def _decode_headers(message: Message) -> dict[str, str]:
 
 
 def _parse_dead_letter(message: Message, headers: Mapping[str, str]) -> DeadLetterRecord | None:
-    told = {name: headers.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
-    if not told["topic"] or not all(_NUMBER.fullmatch(told[name]) for name in ("partition", "offset")):
+    record_place = {name: headers.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
+    if not record_place["topic"] or not all(_NUMBER.fullmatch(record_place[name]) for name in ("partition", "offset")):
         return None
     return DeadLetterRecord(
         id=f"{message.partition()}-{message.offset()}",
-        topic=told["topic"],
-        partition=int(told["partition"]),
-        offset=int(told["offset"]),
+        topic=record_place["topic"],
+        partition=int(record_place["partition"]),
+        offset=int(record_place["offset"]),
         stage=headers.get(f"{HEADER_PREFIX}stage", ""),
         reason=headers.get(f"{HEADER_PREFIX}exception.message", ""),
         key=_to_bytes(message.key()),

@@ -83,7 +83,7 @@ class DeadLetterWriter:
         letters = list(letters)
         if not letters:
             return
-        producer = self._opened()
+        producer = self._open_producer()
         # What was not acknowledged in time may be on its way still.
         self._flush(producer)
         ordered = sorted(
@@ -103,7 +103,7 @@ class DeadLetterWriter:
             raise FatalError(f"a dead letter to {self._errors.topic} was refused: {self._failed[0].str()}")
         self._acknowledged.clear()
 
-    def _opened(self) -> Producer:
+    def _open_producer(self) -> Producer:
         if self._producer is None:
             self._cluster.create(self._errors.topic, 1, self._errors.replication_factor, {})
             own = {"partitioner": "murmur2_random", "linger.ms": 20, **client_config(self._kafka, "producer")}

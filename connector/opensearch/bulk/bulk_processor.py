@@ -65,8 +65,8 @@ class BulkActions:
     def id(self, row: int) -> str | None:
         """Return the id that an entry names; None where OpenSearch is to make one up."""
         head = self.lines[row].as_buffer().to_pybytes()[:_MAX_ACTION_LINE_BYTES].partition(b"\n")[0]
-        (told,) = orjson.loads(head).values()
-        found: str | None = told.get("_id")
+        (action,) = orjson.loads(head).values()
+        found: str | None = action.get("_id")
         return found
 
     @property
@@ -181,11 +181,11 @@ class BulkProcessor:
         again: list[int] = []
         problem = ""
         for row, item in enumerate(items):
-            ((action, told),) = item.items()
-            wrong = told.get("error") or {}
+            ((action, result),) = item.items()
+            wrong = result.get("error") or {}
             if wrong:
-                _check_item_id(actions, row, told)
-            match classify_item(told["status"], wrong.get("type"), creates=action == "create"):
+                _check_item_id(actions, row, result)
+            match classify_item(result["status"], wrong.get("type"), creates=action == "create"):
                 case "done" if row < len(actions) - actions.deletes:
                     counts.indexed += 1
                 case "done":
@@ -195,19 +195,19 @@ class BulkProcessor:
                     self._stale(int(actions.tags[row]))
                 case "again":
                     again.append(row)
-                    problem = f"OpenSearch refuses documents for now ({_describe_item_error(told)})"
+                    problem = f"OpenSearch refuses documents for now ({_describe_item_error(result)})"
                 case "malformed":
                     counts.malformed += 1
                     self._refuse(int(actions.tags[row]), f"the index refuses the document ({wrong.get('type')})")
                 case "gone":
                     raise GapError(
-                        f"an index is gone, and its documents with it ({_describe_item_error(told)}); "
+                        f"an index is gone, and its documents with it ({_describe_item_error(result)}); "
                         "nothing of this batch is "
                         "acknowledged: build it anew, or set the stored position back (`icebridge offsets`)"
                     )
                 case "stop":
                     raise FatalError(
-                        f"OpenSearch refuses a document ({_describe_item_error(told)}); "
+                        f"OpenSearch refuses a document ({_describe_item_error(result)}); "
                         "nothing of this batch is acknowledged: put "
                         "the index right, then start again"
                     )

@@ -10,7 +10,7 @@ hold within one; so there (docs/decisions/0022):
 4. Where two of them hold it (two processes, and a rollover between them), the next change leaves one.
 5. What is only ever added (data streams) is left out where one of them holds it: it came before.
 
-The oldest is enough in rule 3: it was there when any of the others was told of a delete.
+The oldest is enough in rule 3: it was there when any of the others got a delete.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DocumentSender:
         stale: OnStale = lambda _: None,
     ) -> None:
         """Prepare; nothing is sent yet."""
-        self._connection, self._settings, self._told = connection, settings, stale
+        self._connection, self._settings, self._on_stale = connection, settings, stale
         self._bulk = BulkProcessor(connection, settings, refuse, stale)
         self._beside: BulkProcessor | None = None
         self._newer: list[int] = []
@@ -152,7 +152,7 @@ class DocumentSender:
             gone = self._gone(style, np.flatnonzero(new), ids, versions)
             self._bulk.counts.stale += len(gone)
             for row in gone.tolist():
-                self._told(int(tags[row]))
+                self._on_stale(int(tags[row]))
             new[gone] = False
         by_index: dict[str, list[int]] = {}
         for row, own in found.items():

@@ -221,7 +221,7 @@ def parse_index(name: str, answer: Mapping[str, Any]) -> IndexInfo:
     noted = {key: orjson.loads(text) for key, text in mappings[ours[-1]]["_meta"][META_KEY].items()} if ours else {}
     if order == [name]:
         return IndexInfo(name, mappings[name].get("properties", {}), noted, ids=_parse_ids(answer))
-    stream = any(told.get("data_stream") == name for told in answer.values())
+    stream = any(entry.get("data_stream") == name for entry in answer.values())
     writes = order[-1] if stream else _find_write_index(name, {each: answer[each]["aliases"][name] for each in order})
     return IndexInfo(
         name,
@@ -251,22 +251,22 @@ def join_names(names: Iterable[str]) -> Iterator[str]:
 
 
 def _parse_ids(answer: Mapping[str, Any]) -> dict[str, str]:
-    return {index: told["settings"]["index"]["uuid"] for index, told in answer.items()}
+    return {index: entry["settings"]["index"]["uuid"] for index, entry in answer.items()}
 
 
 def _parse_members(name: str, answer: Mapping[str, Any]) -> AliasMembers:
-    return frozenset((index, bool(told["aliases"][name].get("is_write_index"))) for index, told in answer.items())
+    return frozenset((index, bool(entry["aliases"][name].get("is_write_index"))) for index, entry in answer.items())
 
 
 def _find_write_index(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the index behind an alias that takes documents."""
-    for index, told in aliases.items():
-        if {"filter", "index_routing", "search_routing"} & told.keys():
+    for index, entry in aliases.items():
+        if {"filter", "index_routing", "search_routing"} & entry.keys():
             raise FatalError(
                 f"alias {name} has a filter or a routing on index {index}: documents behind it cannot be kept; "
                 "give the sink an alias without, and searches one of their own"
             )
-    chosen = [index for index, told in aliases.items() if told.get("is_write_index")]
+    chosen = [index for index, entry in aliases.items() if entry.get("is_write_index")]
     if len(aliases) == 1 and next(iter(aliases.values())).get("is_write_index") is not False:
         chosen = list(aliases)
     if not chosen:

@@ -31,7 +31,7 @@ def explain_loss(name: str, before: IndexIds, now: IndexIds) -> str | None:
         return None
     if not now:
         return f"index {name} is gone, and the documents that it had; {LOST_INDEX_REMEDY}"
-    again = sorted(one for one, told in now.items() if before.get(one, told) != told)
+    again = sorted(index for index, uuid in now.items() if before.get(index, uuid) != uuid)
     if again:
         made = ", ".join(again)
         return f"index {made} was deleted and made again, and is without the documents that it had; {LOST_INDEX_REMEDY}"
@@ -43,10 +43,10 @@ def explain_loss(name: str, before: IndexIds, now: IndexIds) -> str | None:
 
 def encode_ids(ids: IndexIds) -> str:
     """Return ids as a position keeps them."""
-    return " ".join(f"{name}:{told}" for name, told in sorted(ids.items()))
+    return " ".join(f"{name}:{uuid}" for name, uuid in sorted(ids.items()))
 
 
 def decode_ids(text: str) -> IndexIds:
     """Read what `encode_ids` gave."""
     pairs = (part.rpartition(":") for part in text.split())
-    return {name: told for name, _, told in pairs}
+    return {name: uuid for name, _, uuid in pairs}

@@ -27,9 +27,9 @@ class IndexMetadata:
 
     def document(self) -> dict[str, object]:
         """Return it as the index keeps it."""
-        told: dict[str, object] = {"schema": self.schema, "versions": self.versions, "tombstones": self.tombstones}
+        document: dict[str, object] = {"schema": self.schema, "versions": self.versions, "tombstones": self.tombstones}
         names = {str(number): name for number, name in self.names.items()}
-        return told | ({"names": names} if names else {}) | ({"owner": self.owner} if self.owner else {})
+        return document | ({"names": names} if names else {}) | ({"owner": self.owner} if self.owner else {})
 
     def is_foreign(self, owner: str) -> bool:
         """Return whether the index was made for another name than `owner`; for an empty one it never was."""

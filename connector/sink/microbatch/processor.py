@@ -122,7 +122,7 @@ class BatchProcessor:
     ) -> None:
         """Save a batch's offsets, beside the next batch's job: the tables' own summaries already hold them."""
         call_with_retries(lambda: self._offsets.save(position, commits), self._settings.errors)
-        problem = self._group.follow(end)
+        problem = self._group.commit_offsets(end)
         if problem:
             self._log.warning(problem)
         if self._targets.deleted_keys is not None:

@@ -34,8 +34,8 @@ def sample_schemas(
     try:
         with RecordReader(kafka) as records:
             chosen = waiting[:MAX_SAMPLED_PARTITIONS]
-            oldest = records.first({at: position.offsets[at] for at in chosen}, SAMPLE_RECORDS, SAMPLE_BYTES)
-            newest = records.first({at: ends.offsets[at] - 1 for at in chosen if _is_long(at, position, ends)}, 1)
+            oldest = records.read_from({at: position.offsets[at] for at in chosen}, SAMPLE_RECORDS, SAMPLE_BYTES)
+            newest = records.read_from({at: ends.offsets[at] - 1 for at in chosen if _is_long(at, position, ends)}, 1)
         runs = [_to_records(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
         return [need for run in runs for need in decode(run, plan).needs]
     except ConnectorError as error:

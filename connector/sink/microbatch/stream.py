@@ -200,7 +200,7 @@ class Stream:
             GapError: a topic has disappeared, by two looks: Spark would ask for it for minutes.
         """
         try:
-            there = self.cluster.placed()
+            there = self.cluster.select_partitions()
             gone = {topic for topic, _ in self._at} - {topic for topic, _ in there}
             if gone & self._missing:
                 self._check_topics()

@@ -213,8 +213,9 @@ class OpenSearchPublisher:
         # What stands beside the columns has names of its own.
         made = assign_field_names(schema.document, known, {*others, *self.search.metadata})
         kinds = zip(made.columns(schema.document), to_arrow_schema(schema.iceberg).types, strict=True)
-        told = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
-        mapping = {} if self.search.schema_ignore else {**map_columns(kinds), **made.aliases(schema.document), **told}
+        metadata = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
+        fields = {**map_columns(kinds), **made.aliases(schema.document), **metadata}
+        mapping = {} if self.search.schema_ignore else fields
         note = IndexMetadata(schema.document, "source", names=made.names, owner=topic).document()
         if found is None:
             found = self.indexes.create(index, mapping, note)
