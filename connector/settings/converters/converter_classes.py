@@ -26,14 +26,14 @@ _APICURIO = ("io.apicurio.registry.utils.converter.", "io.debezium.converters.")
 _UNSUPPORTED = frozenset({"JsonSchemaConverter", "ProtobufConverter"})
 
 
-def format_of(reading: ConfigReader, entry: Entry, name: str) -> Format | None:
+def format_of(reader: ConfigReader, entry: Entry, name: str) -> Format | None:
     """The format of a converter's class, full or short name; None (and a fault) for one that cannot be used."""
     if name in (CLOUD_EVENTS_CONVERTER, "CloudEventsConverter"):
         return "auto"  # JSON; the sink tells such events by their attributes
     known = FORMATS_BY_CLASS.get(name) or FORMATS_BY_CLASS.get(_BY_SHORT_NAME.get(name, ""))
     if known is not None:
         return known
-    reading.add_fault(entry, *_describe_unknown(name))
+    reader.add_fault(entry, *_describe_unknown(name))
     return None
 
 

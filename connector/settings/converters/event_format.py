@@ -125,18 +125,18 @@ class EventSettings:
     temporal_as_text: frozenset[str] = frozenset()
 
 
-def build(reading: ConfigReader) -> EventSettings:
-    """Read the events' part; faults go to the reading."""
-    key = _read_format(reading, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
-    value = _read_format(reading, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
+def build(reader: ConfigReader) -> EventSettings:
+    """Read the events' part; faults go to the reader."""
+    key = _read_format(reader, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
+    value = _read_format(reader, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
     return EventSettings(
         key,
         value,
-        reading.get(ADD_FIELDS),
-        reading.get(ADD_FIELDS_PREFIX),
-        schema_registry.build(reading, KEY_REGISTRY, needed=key == "avro"),
-        schema_registry.build(reading, VALUE_REGISTRY, needed=value == "avro"),
-        frozenset(reading.get(TEMPORAL_AS_TEXT)),
+        reader.get(ADD_FIELDS),
+        reader.get(ADD_FIELDS_PREFIX),
+        schema_registry.build(reader, KEY_REGISTRY, needed=key == "avro"),
+        schema_registry.build(reader, VALUE_REGISTRY, needed=value == "avro"),
+        frozenset(reader.get(TEMPORAL_AS_TEXT)),
     )
 
 
@@ -155,7 +155,7 @@ def rename_unwrap(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def _read_format(
-    reading: ConfigReader,
+    reader: ConfigReader,
     converter: Option[str | None],
     schemas: Option[bool],
     server: Option[str],
@@ -165,14 +165,14 @@ def _read_format(
 
     They say how the server was to hand events to its own sink, so that `json` alone need not be what is in Kafka.
     """
-    reading.get(server)
-    by_converter, by_server = reading.get(schemas), reading.get(server_schemas)
-    name, entry = reading.get(converter), reading.entry(converter)
-    named = format_of(reading, entry, name) if entry is not None and name is not None else None
+    reader.get(server)
+    by_converter, by_server = reader.get(schemas), reader.get(server_schemas)
+    name, entry = reader.get(converter), reader.entry(converter)
+    named = format_of(reader, entry, name) if entry is not None and name is not None else None
     if named is not None and named != "json-schema":
         return named
-    if name is not None or reading.entry(schemas):
+    if name is not None or reader.entry(schemas):
         return "json-schema" if by_converter else "json"
-    if reading.entry(server_schemas):
+    if reader.entry(server_schemas):
         return "json-schema" if by_server else "json"
     return "auto"

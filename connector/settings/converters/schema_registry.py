@@ -108,44 +108,44 @@ class RegistrySettings:
     client: tuple[tuple[str, str], ...] = attrs.field(repr=lambda pairs: format_names(dict(pairs)))
 
 
-def build(reading: ConfigReader, side: RegistryOptions, *, needed: bool) -> RegistrySettings | None:
-    """Read a side's registry; faults go to the reading. None when the side does not need one."""
-    url, source, user = reading.get(side.url), reading.get(side.source), reading.get(side.user)
-    tls = {f"ssl.{name}": text for name, option in side.tls.items() if (text := reading.get(option)) is not None}
+def build(reader: ConfigReader, side: RegistryOptions, *, needed: bool) -> RegistrySettings | None:
+    """Read a side's registry; faults go to the reader. None when the side does not need one."""
+    url, source, user = reader.get(side.url), reader.get(side.source), reader.get(side.user)
+    tls = {f"ssl.{name}": text for name, option in side.tls.items() if (text := reader.get(option)) is not None}
     if not needed:
         return None
     if url is None:
-        if reading.entry(side.url) is None:
-            reading.add_missing(
+        if reader.entry(side.url) is None:
+            reader.add_missing(
                 side.url.name, "is missing, and the AvroConverter needs it", "add the URL of the registry"
             )
         return None
-    client = {"url": url, **_translate_tls(reading, side, tls)}
+    client = {"url": url, **_translate_tls(reader, side, tls)}
     if source == "USER_INFO":
-        if user is None and reading.entry(side.user) is None:
-            reading.add_missing(side.user.name, "is missing, and USER_INFO needs it", "add user:password")
+        if user is None and reader.entry(side.user) is None:
+            reader.add_missing(side.user.name, "is missing, and USER_INFO needs it", "add user:password")
         client["basic.auth.user.info"] = user or ""
     return RegistrySettings(tuple(sorted(client.items())))
 
 
-def _translate_tls(reading: ConfigReader, side: RegistryOptions, tls: Mapping[str, str]) -> dict[str, str]:
+def _translate_tls(reader: ConfigReader, side: RegistryOptions, tls: Mapping[str, str]) -> dict[str, str]:
     """TLS settings as the client has them: files in PEM only."""
     native, problems = security.translate({"ssl.endpoint.identification.algorithm": "https", **tls})
     for problem in problems:
-        _refuse(reading, side, problem.key, problem.what, problem.todo)
+        _refuse(reader, side, problem.key, problem.what, problem.todo)
     check = native.pop("ssl.endpoint.identification.algorithm")
     if check != "https":
         key = "ssl.endpoint.identification.algorithm"
-        _refuse(reading, side, key, "turns the check of the host name off, which is not supported", "leave it out")
+        _refuse(reader, side, key, "turns the check of the host name off, which is not supported", "leave it out")
     for name in native.keys() - _FILES:
-        _refuse(reading, side, "ssl.keystore.location", f"is not a PEM file ({name})", "convert it to PEM")
+        _refuse(reader, side, "ssl.keystore.location", f"is not a PEM file ({name})", "convert it to PEM")
     return {name: text for name, text in native.items() if name in _FILES}
 
 
-def _refuse(reading: ConfigReader, side: RegistryOptions, key: str, what: str, todo: str) -> None:
+def _refuse(reader: ConfigReader, side: RegistryOptions, key: str, what: str, todo: str) -> None:
     option = side.tls[key.removeprefix("ssl.")]
-    entry = reading.entry(option)
+    entry = reader.entry(option)
     if entry is not None:
-        reading.add_fault(entry, what, todo)
+        reader.add_fault(entry, what, todo)
     else:
-        reading.add_missing(option.name, what, todo)
+        reader.add_missing(option.name, what, todo)

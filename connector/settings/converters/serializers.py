@@ -103,13 +103,13 @@ class SerializerSettings:
     avro: AvroSettings | None = None
 
 
-def build(reading: ConfigReader, side: SerializerOptions) -> SerializerSettings:
-    """Read one side; faults go to the reading."""
-    entry, name = reading.entry(side.converter), reading.get(side.converter)
-    found = "json-schema" if entry is None else format_of(reading, entry, name)
+def build(reader: ConfigReader, side: SerializerOptions) -> SerializerSettings:
+    """Read one side; faults go to the reader."""
+    entry, name = reader.entry(side.converter), reader.get(side.converter)
+    found = "json-schema" if entry is None else format_of(reader, entry, name)
     if entry is not None and found not in ("json-schema", "avro", None):
-        reading.add_fault(entry, f"{name} cannot write events", f"use {JSON_CONVERTER} or {AVRO_CONVERTER}")
-    client = schema_registry.build(reading, side.registry, needed=found == "avro")
-    subjects, register = reading.get(side.subjects), reading.get(side.register)
+        reader.add_fault(entry, f"{name} cannot write events", f"use {JSON_CONVERTER} or {AVRO_CONVERTER}")
+    client = schema_registry.build(reader, side.registry, needed=found == "avro")
+    subjects, register = reader.get(side.subjects), reader.get(side.register)
     avro = None if client is None else AvroSettings(client, cast("Strategy", subjects), register)
-    return SerializerSettings(reading.get(side.schemas), avro)
+    return SerializerSettings(reader.get(side.schemas), avro)
