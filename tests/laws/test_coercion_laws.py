@@ -102,4 +102,4 @@ def test_a_value_is_what_the_table_says_or_null(values: list[Any], kind: pa.Data
     assert dead(outcome) == {}
     expected = {i: RULES[kind](v) for i, v in enumerate(values)}
     assert {row["k"]: row["v"] for row in rows(outcome)} == expected
-    assert outcome.nulled == sum(made is None for made in expected.values())
+    assert outcome.metrics.nulled == sum(made is None for made in expected.values())

@@ -46,4 +46,4 @@ def test_static_routing_is_a_full_match(values: list[str | None], patterns: tupl
         assert [row["id"] for row in rows(outcome, index)] == fits
     assert not outcome.faults
     unwanted = [v for v in values if v is None or not any(re.fullmatch(pattern, v) for pattern in patterns)]
-    assert outcome.ignored == len(unwanted)
+    assert outcome.metrics.ignored == len(unwanted)

@@ -119,7 +119,7 @@ def test_what_cannot_be_converted(kind: pa.DataType, value: Any) -> None:
 
 def test_nulls_are_counted() -> None:
     """A value that became null is counted, so that the log can tell."""
-    assert _one(pa.int32(), "x").nulled == 1
+    assert _one(pa.int32(), "x").metrics.nulled == 1
 
 
 TABLE = {"id": pa.int64(), "name": pa.string()}
@@ -133,7 +133,7 @@ def test_exact_match_and_extra_fields() -> None:
     """Rows "Exact match" and "Extra fields in event": written; what the table does not have is left out and counted."""
     outcome = _into(append(0, TABLE), {"id": 1, "name": "a"}, {"id": 2, "name": "b", "more": 1, "__op": "c"})
     assert rows(outcome) == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
-    assert outcome.drift == {(0, "more")}
+    assert outcome.metrics.drift == {(0, "more")}
 
 
 def test_missing_optional_field() -> None:

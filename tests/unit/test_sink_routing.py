@@ -68,7 +68,7 @@ def test_tables_by_regular_expression() -> None:
     outcome = _routed(rule, *({"id": i, "kind": kind} for i, kind in enumerate(["x", "xy", "y", "z", "axb", None])))
     assert [row["id"] for row in rows(outcome, 0)] == [0, 1]
     assert [row["id"] for row in rows(outcome, 1)] == [1, 2]
-    assert (outcome.ignored, outcome.faults) == (3, ())
+    assert (outcome.metrics.ignored, outcome.faults) == (3, ())
 
 
 def test_every_table_of_the_list() -> None:

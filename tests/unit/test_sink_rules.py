@@ -215,7 +215,7 @@ def _flat(key: int, value: Any, **more: Any) -> tuple[Any, Any]:
 def test_events_become_rows_of_the_table() -> None:
     """Columns have the table's types, the key comes from the record key, a tombstone is a delete without a row."""
     outcome = decode(_run(_flat(1, 5), ({"id": 2}, None), _flat(3, None)), _plan())
-    assert (outcome.needs, outcome.faults, outcome.tombstones) == ((), (), 1)
+    assert (outcome.needs, outcome.faults, outcome.metrics.tombstones) == ((), (), 1)
     rows = {r["id"]: r["v"] for part in outcome.parts for r in part.rows.to_pylist()}
     assert rows == {1: 5, 2: None, 3: None}
     assert sorted((int(o), bool(d)) for p in outcome.parts for o, d in zip(p.order.offset, p.deleted, strict=True)) == [
@@ -271,7 +271,7 @@ def test_text_that_may_be_base64_is_no_decimal() -> None:
     following = attrs.evolve(plan, evolve=True)
     told = [{"v": "1234"}, {"v": "12.34"}, {"v": 5.5}, {"v": None, "w": "12"}]
     outcome = decode(_run(*(({"id": n}, {"id": n, **row}) for n, row in enumerate(told))), plan)
-    assert (outcome.faults, outcome.nulled) == ((), 1)
+    assert (outcome.faults, outcome.metrics.nulled) == ((), 1)
     rows = sorted((row for part in outcome.parts for row in part.rows.to_pylist()), key=lambda row: row["id"])
     assert [row["v"] for row in rows] == [None, Decimal("12.34"), Decimal("5.50"), None]
     assert [row["w"] for row in rows] == [None, None, None, Decimal(12)]

@@ -1,33 +1,54 @@
-"""A run of records -> what became of it, as decoding tells it."""
+"""Consumed records of one topic-partition -> what the decoder made of them, for the map task."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import attrs
 
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import SchemaChange
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import Truncate
+from serde.arrays import Ints
 from serde.faults import RecordError
 
 
 @attrs.frozen(eq=False)
 class DecodedRecords:
-    """What became of a run: rows, shapes the table is not ready for, unusable records (by row of the run).
+    """Rows, shapes that tables are not ready for, and records that cannot be used (by their place among the records).
 
-    `tables` has the table of each part; `nulled`, `drift`, `untold` and `late` are as in `Tally`; `seen` tells how far
-    the sources came.
+    `tables` has the table of each part, by its index in the plan; `seen` tells how far the sources came.
     """
 
     parts: tuple[ChangeBatch, ...] = ()
     needs: tuple[SchemaChange, ...] = ()
     faults: tuple[RecordError, ...] = ()
-    tombstones: int = 0
-    ignored: int = 0
     truncates: tuple[Truncate, ...] = ()
     tables: tuple[int, ...] = ()
-    nulled: int = 0
-    drift: frozenset[tuple[int, str]] = frozenset()
     seen: tuple[SourceProgress, ...] = ()
-    untold: int = 0
-    late: int = 0
+    metrics: TaskMetrics = attrs.field(factory=TaskMetrics)
+
+    def count(self, events: int, size_bytes: int) -> DecodedRecords:
+        """Add to the metrics what shows only when all the records are through."""
+        rows = Counter[int]()
+        for index, part in zip(self.tables, self.parts, strict=True):
+            rows[index] += len(part)
+        counts = TaskMetrics(events, len(self.faults), truncates=len(self.truncates), rows=rows, size_bytes=size_bytes)
+        return attrs.evolve(self, metrics=self.metrics + counts)
+
+    @staticmethod
+    def merge(outcomes: Sequence[tuple[Ints, DecodedRecords]]) -> DecodedRecords:
+        """Merge the outcomes of parts of some records; each comes with the places of its records among them."""
+        each = [outcome for _, outcome in outcomes]
+        return DecodedRecords(
+            parts=tuple(part for one in each for part in one.parts),
+            needs=tuple(need for one in each for need in one.needs),
+            faults=tuple(attrs.evolve(f, row=int(places[f.row])) for places, one in outcomes for f in one.faults),
+            truncates=tuple(truncate for one in each for truncate in one.truncates),
+            tables=tuple(table for one in each for table in one.tables),
+            seen=tuple(seen for one in each for seen in one.seen),
+            metrics=sum((one.metrics for one in each), TaskMetrics()),
+        )

@@ -17,6 +17,7 @@ from connector.iceberg.types.conversion import convert, schemaless_type
 from connector.iceberg.types.schema_evolution import contains, evolve
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.schema_registry import schema_registry_for
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import EventSettings, RegistrySettings
 from connector.sink.convert import icebergevents
 from connector.sink.convert.decoded_records import DecodedRecords
@@ -95,7 +96,8 @@ def decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     Returns a need instead of rows for a shape that a table cannot take in yet. No record's content makes it raise.
     Cost: linear, vectorised.
     """
-    return isolate_failures(run, partial(_decode, plan=plan))
+    decoded = isolate_failures(run, partial(_decode, plan=plan))
+    return decoded.count(len(run.offset), run.size_bytes)
 
 
 def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
@@ -157,9 +159,8 @@ class _Decoding:
         self.needs: list[SchemaChange] = []
         self.faults: list[RecordError] = []
         self.truncates: list[Truncate] = []
-        self.drift: set[tuple[int, str]] = set()
         self.seen: list[SourceProgress] = []
-        self.ignored = self.nulled = self.untold = self.late = 0
+        self.metrics = TaskMetrics()
         self._keys: dict[int | None, RecordKeys] = {}
 
     def keys(self, table: TablePlan | None) -> RecordKeys | None:
@@ -188,7 +189,7 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
     for block in (part for whole in values.blocks for part in split_images(whole)):
         made, wrong, other = extract_changes(block, _unwrap_settings(plan, keep_before=_needs_before_image(table)))
         work.faults.extend(wrong)
-        work.ignored += other
+        work.metrics += TaskMetrics(ignored=other)
         if made is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
             made, unnamed = read_operations(made, plan.op_field)
             work.faults.extend(unnamed)
@@ -206,15 +207,10 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
         tuple(work.parts),
         tuple(work.needs),
         tuple(_keep_first_per_row(work.faults)),
-        len(values.tombstones),
-        work.ignored,
         tuple(work.truncates),
         tuple(work.tables),
-        work.nulled,
-        frozenset(work.drift),
         tuple(work.seen),
-        work.untold,
-        work.late,
+        work.metrics + TaskMetrics(tombstones=len(values.tombstones)),
     )
 
 
@@ -236,7 +232,7 @@ def _find_tombstone_tables(plan: BatchPlan, table: TablePlan | None) -> list[Tab
 def _convert_routed(work: _Decoding, change: Changes, block: MessageBlock, routes: FieldRoutes) -> None:
     made, faults, ignored = route_changes(change, block, work.run.topic, routes)
     work.faults.extend(faults)
-    work.ignored += ignored
+    work.metrics += TaskMetrics(ignored=ignored)
     for one in made:
         if one.table in routes.refused:
             work.faults.extend(RecordError(int(row), "TASK_PUT", routes.refused[one.table]) for row in one.change.rows)
@@ -251,7 +247,7 @@ def _convert_changes(work: _Decoding, made: Changes, table: TablePlan | None, na
     work.truncates.extend(_read_truncates(run, made, table))
     work.faults.extend(_refuse_truncates(made, table))
     change, untold = _drop_truncated(run, made, table)
-    work.untold += untold
+    work.metrics += TaskMetrics(untold=untold)
     if change is None:
         return
     if plan.case_insensitive and table is not None:
@@ -270,12 +266,12 @@ def _convert_changes(work: _Decoding, made: Changes, table: TablePlan | None, na
         ready = build_rows(run, change, keys, table, plan)
         work.part(ready.part, table)
         work.faults.extend(ready.faults)
-        work.nulled += ready.nulled
-        work.late += ready.late
+        work.metrics += ready.metrics
         if ready.seen.marks or ready.seen.after_delete >= 0:
             work.seen.append(ready.seen)
         if not plan.evolve:
-            work.drift.update((table.index, field) for field in _find_unknown_fields(change, table, plan))
+            unknown = frozenset((table.index, field) for field in _find_unknown_fields(change, table, plan))
+            work.metrics += TaskMetrics(drift=unknown)
 
 
 def _drop_absent_fields(shape: pa.StructType, change: Changes) -> pa.StructType:

@@ -7,10 +7,9 @@ of other classes and go through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
-import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -46,7 +45,7 @@ def isolate_failures(run: ConsumerRecords, decode: Decode) -> DecodedRecords:
         return decode(run)
     except CONTENT_ERRORS:
         decode(run.only(np.zeros(0, np.int64)))
-    return _merge_halves(
+    return DecodedRecords.merge(
         [(places, _decode_half(run.only(places), decode)) for places in _split_in_half(len(run.offset))]
     )
 
@@ -60,7 +59,7 @@ def _decode_half(run: ConsumerRecords, decode: Decode) -> DecodedRecords:
             return DecodedRecords(
                 faults=(RecordError(0, "TASK_PUT", f"the record cannot be decoded ({type(error).__name__})"),)
             )
-    return _merge_halves(
+    return DecodedRecords.merge(
         [(places, _decode_half(run.only(places), decode)) for places in _split_in_half(len(run.offset))]
     )
 
@@ -80,21 +79,3 @@ def readable(run: ConsumerRecords, read: Callable[[ConsumerRecords], list[T]]) -
 
 def _split_in_half(count: int) -> list[Ints]:
     return [half for half in np.array_split(np.arange(count), 2) if len(half)]
-
-
-def _merge_halves(halves: Sequence[tuple[Ints, DecodedRecords]]) -> DecodedRecords:
-    """Give one outcome of several, each of the records at these places."""
-    outcomes = [outcome for _, outcome in halves]
-    return DecodedRecords(
-        parts=tuple(part for one in outcomes for part in one.parts),
-        needs=tuple(need for one in outcomes for need in one.needs),
-        faults=tuple(attrs.evolve(f, row=int(places[f.row])) for places, one in halves for f in one.faults),
-        tombstones=sum(one.tombstones for one in outcomes),
-        ignored=sum(one.ignored for one in outcomes),
-        truncates=tuple(truncate for one in outcomes for truncate in one.truncates),
-        tables=tuple(table for one in outcomes for table in one.tables),
-        nulled=sum(one.nulled for one in outcomes),
-        drift=frozenset().union(*(one.drift for one in outcomes)),
-        seen=tuple(seen for one in outcomes for seen in one.seen),
-        untold=sum(one.untold for one in outcomes),
-    )

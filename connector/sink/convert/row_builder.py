@@ -18,6 +18,7 @@ from connector.iceberg.types.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.nested_columns import Path, read_path
 from connector.iceberg.types.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.record_keys import RecordKeys, set_key_columns
 from connector.sink.fold.document_versions import assign_versions, derive_versions, find_last_versions
 from connector.sink.fold.watermarks import ALL_SOURCES, find_latest_by_source, find_limits, mark_late_candidates
@@ -39,16 +40,12 @@ DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms"
 
 @attrs.frozen(eq=False)
 class BuiltRows:
-    """What one block's changes are for a table: its rows, those that cannot be, and how many values became null.
-
-    `late` counts changes that are left out: a truncate came after them.
-    """
+    """Rows of a table, and the changes that cannot be any; `seen` tells how far the sources came."""
 
     part: ChangeBatch
     faults: list[RecordError]
-    nulled: int
     seen: SourceProgress
-    late: int = 0
+    metrics: TaskMetrics
 
 
 def build_rows(
@@ -71,7 +68,9 @@ def build_rows(
         dropped.update(change.rows[~image].tolist())
     keep = _mark_rows_to_write(run, change.rows, dropped, table)
     if not table.dated and not table.numbered:
-        return BuiltRows(_filter_rows(part, keep), faults, nulled, SourceProgress(table.index, run.at))
+        return BuiltRows(
+            _filter_rows(part, keep), faults, SourceProgress(table.index, run.at), TaskMetrics(nulled=nulled)
+        )
     marks = find_limits(table.watermarks, run.at, change.origin.dictionary.to_pylist())
     suspect = mark_late_candidates(part.order, change.origin, marks)
     versions = None
@@ -86,11 +85,12 @@ def build_rows(
         )
         part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions), suspect=suspect)
         seen = _measure_progress(run, change, part.order, versions, keep, table)
-        return BuiltRows(_filter_rows(part, keep & ~gone), faults, nulled, seen, int((keep & gone).sum()))
+        # A truncate came after them.
+        metrics = TaskMetrics(nulled=nulled, late=int((keep & gone).sum()))
+        return BuiltRows(_filter_rows(part, keep & ~gone), faults, seen, metrics)
     part = attrs.evolve(part, suspect=suspect | mark_truncated(part.order, table, plan))
-    return BuiltRows(
-        _filter_rows(part, keep), faults, nulled, _measure_progress(run, change, part.order, versions, keep, table)
-    )
+    seen = _measure_progress(run, change, part.order, versions, keep, table)
+    return BuiltRows(_filter_rows(part, keep), faults, seen, TaskMetrics(nulled=nulled))
 
 
 def _build_versions(

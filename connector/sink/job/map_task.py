@@ -8,7 +8,6 @@ Memory of a task is bounded: by one fetch, `CHUNK_BYTES` of rows, and one bucket
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,7 +19,7 @@ from connector.iceberg.types.nested_columns import read_batch
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives
-from connector.sink.convert.decoder import DecodedRecords, decode
+from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
 from connector.sink.fold.document_versions import raise_winner_versions
 from connector.sink.fold.fold import find_last_deletes, fold, select_rows_to_keep
@@ -113,13 +112,6 @@ def _parted(
     return raise_winner_versions(rest, table.layout.keys) if rest is not None and table.numbered else rest, aside
 
 
-def _count_rows(outcome: DecodedRecords) -> Counter[int]:
-    rows: Counter[int] = Counter()
-    for index, part in zip(outcome.tables, outcome.parts, strict=True):
-        rows[index] += len(part)
-    return rows
-
-
 class _MapTask:
     """The state of one map task."""
 
@@ -137,9 +129,7 @@ class _MapTask:
     def take(self, run: ConsumerRecords) -> Iterator[TaskOutput]:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
         outcome = decode(run, self._plan)
-        counts = (len(outcome.faults), outcome.tombstones, outcome.ignored, len(outcome.truncates), outcome.nulled)
-        more = (outcome.drift, _count_rows(outcome), run.size_bytes)
-        self._metrics += TaskMetrics(len(run.offset), *counts, *more, untold=outcome.untold, late=outcome.late)
+        self._metrics += outcome.metrics
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(DeadLetterRef(run.topic, run.partition, offset, fault.stage, fault.reason))
