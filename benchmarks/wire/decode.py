@@ -58,7 +58,7 @@ def _filled(bootstrap: str, name: str, some: Events) -> PartitionAssignment:
 
 def _columns(feed: PartitionAssignment, decoder: Converter) -> Iterator[pa.Table]:
     for chunk in feed.chunks(0):
-        decoded = decoder.decode(chunk.records.value, "VALUE_CONVERTER")
+        decoded = decoder.decode(chunk.value, "VALUE_CONVERTER")
         if decoded.faults:
             raise RuntimeError(f"{len(decoded.faults)} records of {chunk.topic} cannot be read")
         for block in decoded.blocks:

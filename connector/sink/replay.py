@@ -181,10 +181,8 @@ class Replayer:
                 f"{at[0]}-{at[1]} begins at offset {oldest}: retention removed records after a dead letter, so "
                 "it is unknown whether they changed the same key; write the row by other means"
             )
-        for chunk in (
-            assign_ranges(self._settings.kafka, {at: start}, {at: end}, 1).all_records() if start < end else ()
-        ):
-            run = ConsumerRecords.of(chunk)
+        consumed = assign_ranges(self._settings.kafka, {at: start}, {at: end}, 1).all_records() if start < end else ()
+        for run in consumed:
             dead = np.isin(run.offset, [letter.offset for letter in known])
             yield decode(run.only(np.flatnonzero(~dead)) if dead.any() else run, plan)
         again = [(letter.offset, letter.key, letter.value) for letter in known if letter.replayed]

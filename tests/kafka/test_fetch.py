@@ -40,9 +40,7 @@ def read(kafka: KafkaSettings, topic: str, start: int, end: int, partition: int 
     return [
         row
         for chunk in dealt.all_records()
-        for row in zip(
-            chunk.records.offset.tolist(), chunk.records.key.to_pylist(), chunk.records.value.to_pylist(), strict=True
-        )
+        for row in zip(chunk.offset.tolist(), chunk.key.to_pylist(), chunk.value.to_pylist(), strict=True)
     ]
 
 
@@ -162,12 +160,12 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytes
         chunks = fetcher.fetch_records(
             broker_client_for(ClusterAddress.of(small.client("consumer"))), OffsetRange("t", 0, 0, 3000), how
         )
-        seen = next(chunks).records.offset.tolist()
+        seen = next(chunks).offset.tolist()
         own.kill()
         again = threading.Timer(1.0, own.start)
         again.start()
         for chunk in chunks:
-            seen += chunk.records.offset.tolist()
+            seen += chunk.offset.tolist()
         again.join()
         assert seen == list(range(3000))
         monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 2.0)

@@ -73,7 +73,7 @@ def read(broker: Broker, start: int, end: int) -> list[int]:
     chunks = fetcher.fetch_records(
         cast("BrokerClient", cast("Any", broker)), OffsetRange("t", 0, start, end), fetcher.FetchSettings()
     )
-    return [offset for chunk in chunks for offset in chunk.records.offset.tolist()]
+    return [offset for chunk in chunks for offset in chunk.offset.tolist()]
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ import pytest
 
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import build_table_schema
-from connector.kafka.consumer import FetchedRecords
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.record_columns import BatchSection, read_records
 from connector.sink.convert.decoder import decode
@@ -98,12 +97,12 @@ def test_a_record_with_broken_headers_is_dead_and_its_neighbours_live() -> None:
     fields = b"\0\0" + varint(1) + varint(-1) + varint(7) + b'{"a":2}' + varint(2**40)
     good = [written(Record(i, None, b'{"a":%d}' % i, ((OLD_KEY_HEADER, b'{"a":9}'),)), 0) for i in (0, 2)]
     body = good[0] + varint(len(fields)) + fields + good[1]
-    chunk = FetchedRecords("t", 0, read_records(body, [BatchSection(0, len(body), 3, 0)], 0, 9))
-    run = ConsumerRecords.of(chunk, OLD_KEY_HEADER, NEW_KEY_HEADER)
+    chunk = ConsumerRecords.of_fetched("t", 0, read_records(body, [BatchSection(0, len(body), 3, 0)], 0, 9))
+    run = chunk.with_headers(OLD_KEY_HEADER, NEW_KEY_HEADER)
     assert run.old_key is not None and run.old_key.to_pylist() == [b'{"a":9}', None, b'{"a":9}']
     plan = sink_plans.plan()
     outcome = decode(run, plan)
     assert sink_plans.dead(outcome) == {1: "the record's headers do not end where it does"}
     assert len(outcome.needs) == 1
     assert decode(run.only(np.array([1, 2])), plan).faults[0].row == 0
-    assert not decode(ConsumerRecords.of(chunk), plan).faults
+    assert not decode(chunk, plan).faults

@@ -37,8 +37,7 @@ class Chunks:
         yield self.given
 
 
-def _told(monkeypatch: pytest.MonkeyPatch, *values: Any, topic: str = "tx") -> list[dict[str, Any]]:
-    monkeypatch.setattr(transactions.ConsumerRecords, "of", staticmethod(lambda chunk: chunk))
+def _told(*values: Any, topic: str = "tx") -> list[dict[str, Any]]:
     made: BatchPlan = plan(append(0, {"id": pa.int64()}), ranks={("server.public.t", 0): 0})
     made = attrs.evolve(made, feed=Chunks(run(*values, topic=topic)))
     numbers = iter([pa.RecordBatch.from_pydict({"id": [0]})])
@@ -48,11 +47,11 @@ def _told(monkeypatch: pytest.MonkeyPatch, *values: Any, topic: str = "tx") -> l
 
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
-def test_ends_beside_odd_ones_are_read_exactly(monkeypatch: pytest.MonkeyPatch, odd: Any) -> None:
+def test_ends_beside_odd_ones_are_read_exactly(odd: Any) -> None:
     """No record of a transaction topic ends a task, or changes what the end beside it says, however many there are."""
-    assert _told(monkeypatch, odd) == []
+    assert _told(odd) == []
     for values in ((GOOD, odd), (odd, odd, GOOD)):
-        (end,) = _told(monkeypatch, *values)
+        (end,) = _told(*values)
         told = {name: end[name] for name in ("ends", "id", "said", "whole", "count", "ts_ms", "first")}
         first = 100 + values.index(GOOD)
         said = {"ends": True, "id": "5", "said": "public.t", "whole": "public.t", "count": 2, "ts_ms": 5}
@@ -60,12 +59,12 @@ def test_ends_beside_odd_ones_are_read_exactly(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("odd", [7, "x", [], {"id": None}, {"id": {"a": 1}}, {"total_order": "x"}])
-def test_events_with_odd_transactions_are_in_none(monkeypatch: pytest.MonkeyPatch, odd: Any) -> None:
+def test_events_with_odd_transactions_are_in_none(odd: Any) -> None:
     """Beside them the transactions of other events are counted."""
     event = {"op": "c", "source": {"db": "d", "schema": "public", "table": "t"}, "after": {"id": 1}}
-    assert _told(monkeypatch, {**event, "transaction": odd}, topic="t") == []
+    assert _told({**event, "transaction": odd}, topic="t") == []
     whole = {**event, "transaction": {"id": "5:1", "total_order": 1}}
-    found = _told(monkeypatch, whole, whole, {**event, "transaction": odd}, topic="t")
+    found = _told(whole, whole, {**event, "transaction": odd}, topic="t")
     assert [(row["id"], row["count"]) for row in found] == [("5", 2)]
 
 
@@ -80,4 +79,4 @@ def test_what_nobody_foresaw_costs_those_records_only(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(transactions, "_read_ends", raising)
     ends = [{**GOOD, "id": name} for name in ("1", "2", "guilty", "3")]
-    assert [row["id"] for row in _told(monkeypatch, *ends)] == ["1", "2", "3"]
+    assert [row["id"] for row in _told(*ends)] == ["1", "2", "3"]

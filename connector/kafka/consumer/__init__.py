@@ -1,6 +1,6 @@
 """Kafka's Fetch protocol on executors: offset ranges -> columns of records, without an object per record."""
 
 from connector.kafka.consumer.assignment import PartitionAssignment, assign_ranges
-from connector.kafka.consumer.fetcher import FetchedRecords
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 
-__all__ = ["FetchedRecords", "PartitionAssignment", "assign_ranges"]
+__all__ = ["ConsumerRecords", "PartitionAssignment", "assign_ranges"]

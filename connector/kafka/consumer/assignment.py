@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from connector.kafka.consumer.broker_client import ClusterAddress, broker_client_for
-from connector.kafka.consumer.fetcher import FetchedRecords, FetchSettings, fetch_records
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
 from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
 from connector.kafka.consumer.protocol import READ_COMMITTED, READ_UNCOMMITTED, TopicPartitionKey
 from connector.settings import KafkaSettings
@@ -33,7 +34,7 @@ class PartitionAssignment:
     how: FetchSettings
     shares: tuple[tuple[OffsetRange, ...], ...]
 
-    def chunks(self, task: int) -> Iterator[FetchedRecords]:
+    def chunks(self, task: int) -> Iterator[ConsumerRecords]:
         """Give the records of one task's share, on an executor.
 
         Raises:
@@ -42,7 +43,7 @@ class PartitionAssignment:
         for wanted in self.shares[task]:
             yield from fetch_records(broker_client_for(self.address), wanted, self.how)
 
-    def all_records(self) -> Iterator[FetchedRecords]:
+    def all_records(self) -> Iterator[ConsumerRecords]:
         """Give the records of all shares, one after the other; raises what `fetch_records` does."""
         for task in range(len(self.shares)):
             yield from self.chunks(task)

@@ -1,4 +1,4 @@
-"""Fetched records -> columns of one topic-partition, with the headers that the sink reads."""
+"""Columns of fetched records -> the records of one topic-partition, as all steps of the sink take them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.kafka.consumer.fetcher import FetchedRecords
+from connector.kafka.consumer.record_columns import RecordColumns
 from connector.kafka.consumer.record_headers import read_headers
 from serde.arrays import Ints
 
@@ -17,8 +17,9 @@ from serde.arrays import Ints
 class ConsumerRecords:
     """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
 
-    `old_key` and `new_key` are the headers of these names (`sink.convert.key_change_headers`), where they were
-    asked for, and `broken` the places of records whose headers cannot be read then.
+    `old_key` and `new_key` are the headers of these names (`sink.convert.key_change_headers`), where `with_headers` has
+    read them, and `broken` the places of records whose headers cannot be read then. `fetched` has the bytes of all
+    headers, None for records that were not fetched.
     """
 
     topic: str
@@ -29,6 +30,7 @@ class ConsumerRecords:
     old_key: pa.Array | None = None
     new_key: pa.Array | None = None
     broken: Ints = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    fetched: RecordColumns | None = None
 
     @property
     def at(self) -> tuple[str, int]:
@@ -47,6 +49,7 @@ class ConsumerRecords:
             old_key=old,
             new_key=new,
             broken=np.flatnonzero(np.isin(places, self.broken)),
+            fetched=None,
         )
 
     @property
@@ -55,16 +58,22 @@ class ConsumerRecords:
         return int(self.key.nbytes + self.value.nbytes)
 
     @classmethod
-    def of(cls, chunk: FetchedRecords, old_key: str | None = None, new_key: str | None = None) -> ConsumerRecords:
-        """Take what was fetched, and the headers of these names if there are any."""
-        found = chunk.records
-        run = cls(chunk.topic, chunk.partition, found.offset, found.key, found.value)
-        if old_key is None and new_key is None:
-            return run
-        told = read_headers(found, [name for name in (old_key, new_key) if name is not None])
-        old = None if old_key is None else told.columns[0]
-        new = None if new_key is None else told.columns[-1]
-        return attrs.evolve(run, old_key=old, new_key=new, broken=np.flatnonzero(told.broken))
+    def of_fetched(cls, topic: str, partition: int, fetched: RecordColumns) -> ConsumerRecords:
+        """Take the columns of one fetch as they are."""
+        return cls(topic, partition, fetched.offset, fetched.key, fetched.value, fetched=fetched)
+
+    def with_headers(self, old_key: str | None, new_key: str | None) -> ConsumerRecords:
+        """Read the headers of these names; None for one that is not asked for."""
+        names = [name for name in (old_key, new_key) if name is not None]
+        if not names or self.fetched is None:
+            return self
+        headers = read_headers(self.fetched, names)
+        return attrs.evolve(
+            self,
+            old_key=None if old_key is None else headers.columns[0],
+            new_key=None if new_key is None else headers.columns[-1],
+            broken=np.flatnonzero(headers.broken),
+        )
 
     @classmethod
     def of_records(

@@ -15,6 +15,7 @@ import attrs
 from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.consumer import protocol
 from connector.kafka.consumer.broker_client import BrokerClient, HostPort
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.protocol import FetchedPartition
 from connector.kafka.consumer.record_batches import (
@@ -48,16 +49,7 @@ class FetchSettings:
     partition_bytes: int = 16 * 1024**2
 
 
-@attrs.frozen(eq=False)
-class FetchedRecords:
-    """Records of one topic-partition, in order of offsets."""
-
-    topic: str
-    partition: int
-    records: RecordColumns
-
-
-def fetch_records(clients: BrokerClient, wanted: OffsetRange, how: FetchSettings) -> Iterator[FetchedRecords]:
+def fetch_records(clients: BrokerClient, wanted: OffsetRange, how: FetchSettings) -> Iterator[ConsumerRecords]:
     """Give the records of a range.
 
     Raises:
@@ -83,7 +75,7 @@ class _RangeFetcher:
         self._asked: HostPort | None = None
         self._failing_since: float | None = None
 
-    def __iter__(self) -> Iterator[FetchedRecords]:
+    def __iter__(self) -> Iterator[ConsumerRecords]:
         while self._next < self._wanted.end:
             found = self._receive()
             if found is None:
@@ -94,7 +86,7 @@ class _RangeFetcher:
                 self._advance(listed, found)
                 self._fetch_ahead()
                 for some in self._records(self._committed(listed, found), found.data, first):
-                    yield FetchedRecords(*self._at, some)
+                    yield ConsumerRecords.of_fetched(*self._at, some)
             except UnreadableRecords as error:
                 raise FatalError(f"{self._place} from offset {first}: {error}") from error
 

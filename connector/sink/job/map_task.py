@@ -54,7 +54,7 @@ def map_task(plan: BatchPlan) -> Task:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    yield from work.take(ConsumerRecords.of(chunk, *headers))
+                    yield from work.take(chunk.with_headers(*headers))
         yield from work.finish()
 
     return task

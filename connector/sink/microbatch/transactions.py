@@ -259,7 +259,7 @@ def _transaction_task(plan: BatchPlan, topic: str | None) -> Task:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    yield from readable(ConsumerRecords.of(chunk), read)
+                    yield from readable(chunk, read)
 
     return task
 
