@@ -30,9 +30,8 @@ from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
-from connector.settings.iceberg.write_mode import WriteMode
 from connector.sink.destinations.iceberg.file_writer import write_upserts
-from connector.sink.destinations.iceberg.write_modes.row_lookup import find_rows_to_replace
+from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.fold.fold import fold
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
@@ -47,7 +46,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ROUNDS = int(os.environ.get("ICEBRIDGE_KEY_TYPES", "0"))
 """Rounds of the whole law, each with other values; without it a part of it, always the same."""
 KEYS, BATCHES, ASKED = 40, 3, 3
-MODES: tuple[WriteMode, ...] = ("equality-delete", "position-delete", "copy-on-write")
+MODES: tuple[str, ...] = ("equality-delete", "position-delete", "copy-on-write")
 PARTITIONS: tuple[PartitionTerm | None, ...] = (
     None,
     PartitionTerm("p", "identity"),
@@ -64,7 +63,7 @@ class Case:
     """How a table is written."""
 
     kind: KeyType
-    mode: WriteMode
+    mode: str
     version: int
     format: str
     partition: PartitionTerm | None
@@ -113,7 +112,7 @@ class Written:
 
     def batch(self, changes: dict[Any, int | None], rng: Random) -> None:
         """Take in one change per key; None deletes."""
-        case, layout = self.case, self.layout
+        case, layout, mode = self.case, self.layout, WRITE_MODES[self.case.mode]
         plan = TablePlan(
             0,
             layout,
@@ -122,6 +121,7 @@ class Written:
             base=self.table.snapshot_id,
             known_keys=self.known if case.mode == "equality-delete" else KeyBounds(),
             write_mode=case.mode,
+            needs_row_lookup=mode.looks_up_rows,
         )
         folded = fold([self._part(changes, rng)], layout.keys)
         writer = TableWriter(layout, "test")
@@ -129,10 +129,18 @@ class Written:
         files = list(writer.close())
         hits = None
         if plan.needs_row_lookup:
-            hits, more = find_rows_to_replace(self.spark, self.table, plan, KeyLookup.of(self.spark, handed))
+            hits, more = mode.find_rows(self.spark, self.table, plan, KeyLookup.of(self.spark, handed))
             files += more
         pending = PendingCommit(
-            files, KafkaOffsets("c", {}, {("t", 0): 1}), self.stored, plan.base, plan.known_keys.certain, True, {}, hits
+            files,
+            KafkaOffsets("c", {}, {("t", 0): 1}),
+            self.stored,
+            plan.base,
+            plan.known_keys.certain,
+            True,
+            {},
+            hits,
+            mode.apply,
         )
         self.stored = commit_files(self.table, pending, "test").stored
         self.known = widen_bounds(self.known, layout, files)

@@ -38,7 +38,7 @@ from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.write.position_deletes import PositionDeleteWriter
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.sink.destinations.iceberg.write_modes.row_lookup import with_lineage
+from connector.sink.destinations.iceberg.write_modes.copy_on_write import with_lineage
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from tests.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
 from tests.tiers import tiered

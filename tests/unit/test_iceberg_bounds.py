@@ -27,7 +27,7 @@ from connector.iceberg.write.formats.avro import AvroFile
 from connector.iceberg.write.formats.column_metrics import FileMetrics
 from connector.iceberg.write.formats.parquet import ParquetFile
 from connector.iceberg.write.partitioning import split_by_partition
-from connector.sink.destinations.iceberg.file_writer import may_exist
+from connector.sink.destinations.iceberg.write_modes.equality_delete import may_exist
 from tests.model.key_types import EXACT, KEY_TYPES, KeyType
 
 UUID = next(kind for kind in KEY_TYPES if kind.name == "uuid")

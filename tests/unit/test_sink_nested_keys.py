@@ -24,8 +24,9 @@ from connector.opensearch.documents.json_values import to_json_texts
 from connector.settings import load
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.row_builder import DELETED_COLUMN
+from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.opensearch.key_changes import set_key
-from connector.sink.destinations.table_schema import expand_key, find_identifier_fields, find_key_fault, with_keys
+from connector.sink.destinations.table_schema import expand_key, find_identifier_fields, with_keys
 from connector.sink.model.plan import SchemaChange, TablePlan
 from tests.unit.sink_plans import dead, plan, rows, run, upsert
 
@@ -205,18 +206,18 @@ def test_configured_keys_are_looked_for() -> None:
 def test_modes_that_such_keys_go_with(mode: Any, more: dict[str, pa.DataType], says: str | None) -> None:
     """Rows are found by reading; equality deletes are not written, and times keep Spark from reading structs."""
     columns = pa.schema(list({**COLUMNS, **more}.items()))
-    fault = find_key_fault(columns, KEYS, mode)
+    fault = WRITE_MODES[mode].find_key_fault(columns, KEYS)
     assert fault is None if says is None else says in str(fault) and "customer.id" in str(fault)
-    assert find_key_fault(columns, ("name", "a.b"), mode) is None
+    assert WRITE_MODES[mode].find_key_fault(columns, ("name", "a.b")) is None
 
 
 @pytest.mark.parametrize("kind", [pa.binary(4), pa.float32(), pa.float64()], ids=str)
 def test_keys_that_equality_deletes_do_not_hit(kind: pa.DataType) -> None:
     """Bytes of fixed length and floating point are refused where rows go by equality deletes, with the way out."""
     columns = pa.schema([("id", kind), ("u", pa.uuid()), ("b", pa.binary())])
-    assert "write-mode" in str(find_key_fault(columns, ("id", "u"), "equality-delete"))
-    assert find_key_fault(columns, ("id", "u"), "position-delete") is None
-    assert find_key_fault(columns, ("u", "b"), "equality-delete") is None
+    assert "write-mode" in str(WRITE_MODES["equality-delete"].find_key_fault(columns, ("id", "u")))
+    assert WRITE_MODES["position-delete"].find_key_fault(columns, ("id", "u")) is None
+    assert WRITE_MODES["equality-delete"].find_key_fault(columns, ("u", "b")) is None
 
 
 @pytest.mark.parametrize("mode", ["equality-delete", "position-delete", "copy-on-write"])
@@ -224,8 +225,8 @@ def test_keys_that_equality_deletes_do_not_hit(kind: pa.DataType) -> None:
 def test_what_has_parts_is_no_key(kind: pa.DataType, mode: Any) -> None:
     """Lists, maps and variants tell no rows apart in any mode, on the top level too."""
     columns = pa.schema([("id", pa.int64()), ("tags", kind)])
-    assert "(tags:" in str(find_key_fault(columns, ("id", "tags"), mode))
-    assert find_key_fault(columns, ("id",), mode) is None
+    assert "(tags:" in str(WRITE_MODES[mode].find_key_fault(columns, ("id", "tags")))
+    assert WRITE_MODES[mode].find_key_fault(columns, ("id",)) is None
 
 
 def test_ranges_of_such_keys_are_told_to_iceberg() -> None:

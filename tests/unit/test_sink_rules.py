@@ -22,7 +22,7 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import ErrorSettings, KafkaSettings, TableSettings
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
-from connector.sink.destinations.iceberg.file_writer import may_exist
+from connector.sink.destinations.iceberg.write_modes.equality_delete import may_exist
 from connector.sink.destinations.naming import table_name
 from connector.sink.fold.fold import fold
 from connector.sink.job.job import count_buckets, count_reducers

@@ -34,13 +34,12 @@ class LastCommit:
 class RowsToReplace:
     """What was read of snapshot `base` to find rows that changes replace; true as long as nothing else touched it.
 
-    `touched` are the data files that have such rows: they are rewritten, or the new delete files are about them.
-    `where` is Iceberg's filter (JSON) that holds all changed keys, None for any row.
+    `affected_files` are the data files that have such rows: they are rewritten, or the new delete files are about them.
+    `conflict_filter` is Iceberg's filter (JSON) that holds all changed keys, None for any row.
     """
 
-    touched: Sequence[FileScanTask] = ()
-    rewritten: bool = False
-    where: str | None = None
+    affected_files: Sequence[FileScanTask] = ()
+    conflict_filter: str | None = None
 
 
 @attrs.frozen(eq=False)
@@ -50,7 +49,8 @@ class PendingCommit:
     `expected` is what the table said when the files were made; `position` is the one after the commit.
     `guarded` is set when deletes were left out because the table could not hold their keys: then no other writer may
     have added rows since snapshot `base`. `replaces` tells an upsert from an append. `properties` go into the summary.
-    `found` is set where rows were looked up, and not deleted by their keys.
+    `found` is set where rows were looked up, and not deleted by their keys; `replace_rows` then adds their replacement
+    to the RowDelta.
     """
 
     files: Sequence[bytes]
@@ -61,6 +61,7 @@ class PendingCommit:
     replaces: bool
     properties: Mapping[str, str] = attrs.field(factory=dict)
     found: RowsToReplace | None = None
+    replace_rows: Callable[[Any, RowsToReplace], None] | None = None
 
 
 @attrs.frozen
@@ -173,31 +174,13 @@ def _start_row_delta(table: Table, pending: PendingCommit) -> Any:
             update.validateFromSnapshot(pending.base)
         update.validateNoConflictingDataFiles()
     if pending.found is not None:
-        _replace_rows(table, update, pending.found)
+        # Rows that another writer added may have our keys.
+        if pending.found.conflict_filter is not None:
+            update.conflictDetectionFilter(table.expression(pending.found.conflict_filter))
+        update.validateDeletedFiles()
+        if pending.replace_rows is not None:
+            pending.replace_rows(update, pending.found)
     return update
-
-
-def _replace_rows(table: Table, update: Any, found: RowsToReplace) -> None:
-    """Take out what the new files stand for, and have Iceberg refuse the commit if it is not as it was found.
-
-    Rows that another writer added may have our keys; a compaction may have moved the rows that we delete; deletes in a
-    file that we rewrote would be lost. Two writers' vectors of one data file Iceberg refuses by itself.
-    """
-    if found.where is not None:
-        update.conflictDetectionFilter(table.expression(found.where))
-    update.validateDeletedFiles()
-    if found.rewritten:
-        update.validateNoConflictingDeleteFiles()
-    else:
-        update.validateDataFilesExist([task.path for task in found.touched])
-    for task in found.touched:
-        java = task.java()
-        if found.rewritten:
-            update.removeRows(java.file())
-        elif any(delete.alone for delete in task.place.deletes):
-            for delete in java.deletes():
-                if delete.referencedDataFile() is not None:
-                    update.removeDeletes(delete)
 
 
 def expect_last_commit(name: str, commit_id: str | None) -> Callable[[Ancestors], bool]:

@@ -7,7 +7,6 @@ and know no equality deletes, so the mode has a name of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, cast
 
 import attrs
 
@@ -16,15 +15,40 @@ from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, one_of
 from connector.settings.iceberg.routing import ROUTE_REGEX
 
-WriteMode = Literal["equality-delete", "position-delete", "copy-on-write", "append"]
+
+@attrs.frozen
+class DeclaredWriteMode:
+    """A write mode as the options have it; what it does is in the sink (`destinations.iceberg.write_modes`)."""
+
+    replaces_rows: bool = True
+    note: str = ""
+
+
+DECLARED_MODES: Mapping[str, DeclaredWriteMode] = {
+    "equality-delete": DeclaredWriteMode(),
+    "position-delete": DeclaredWriteMode(note="v3: deletion vectors"),
+    "copy-on-write": DeclaredWriteMode(),
+    "append": DeclaredWriteMode(replaces_rows=False),
+}
+"""Every write mode by name, in the order of the documentation. The first is the default."""
+
+DEFAULT_MODE = next(iter(DECLARED_MODES))
+APPEND_MODE = next(name for name, mode in DECLARED_MODES.items() if not mode.replaces_rows)
+"""The mode of `upsert=false`, and of tables without a key."""
 MAIN_BRANCH = "main"
+
+
+def _list_modes(*, replaces_rows: bool) -> str:
+    modes = {name: mode for name, mode in DECLARED_MODES.items() if mode.replaces_rows is replaces_rows}
+    return ", ".join(f"{name} ({mode.note})" if mode.note else name for name, mode in modes.items())
+
 
 MODE = Option(
     name="debezium.sink.iceberg.write-mode",
-    kind=one_of("equality-delete", "position-delete", "copy-on-write", "append"),
-    default="equality-delete",
+    kind=one_of(*DECLARED_MODES),
+    default=DEFAULT_MODE,
     importance="high",
-    doc="How rows are replaced: equality-delete, position-delete (v3: deletion vectors), copy-on-write; or append.",
+    doc=f"How rows are replaced: {_list_modes(replaces_rows=True)}; or {_list_modes(replaces_rows=False)}.",
 )
 BRANCH = Option(
     name="iceberg.tables.default-commit-branch",
@@ -49,14 +73,14 @@ _WAP = ("spark.wap.id", "spark.wap.branch")
 class WriteModeSettings:
     """Write mode, kind of history and branch of every table, and of single ones by the name in their keys."""
 
-    mode: WriteMode = "equality-delete"
+    mode: str = DEFAULT_MODE
     branch: str = MAIN_BRANCH
     scd_type: str = "1"
-    modes: Mapping[str, WriteMode] = attrs.field(factory=dict)
+    modes: Mapping[str, str] = attrs.field(factory=dict)
     branches: Mapping[str, str] = attrs.field(factory=dict)
     scd_types: Mapping[str, str] = attrs.field(factory=dict)
 
-    def mode_of(self, *names: str) -> WriteMode:
+    def mode_of(self, *names: str) -> str:
         """The mode of a table that is known by these names."""
         return next((self.modes[name] for name in names if name in self.modes), self.mode)
 
@@ -71,7 +95,7 @@ class WriteModeSettings:
     @property
     def replaces(self) -> bool:
         """Whether any table keeps one row per key."""
-        return any(mode != "append" for mode in (self.mode, *self.modes.values()))
+        return any(DECLARED_MODES[mode].replaces_rows for mode in (self.mode, *self.modes.values()))
 
 
 def build(reader: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
@@ -80,8 +104,8 @@ def build(reader: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
     Without a mode `upsert` says whether tables are appended to.
     """
     by_mode, by_upsert = reader.entry(MODE), reader.entry(upsert)
-    mode = cast("WriteMode", reader.get(MODE) if by_mode or reader.get(upsert) else "append")
-    if by_mode and by_upsert and by_upsert.layer >= 0 and reader.get(upsert) != (mode != "append"):
+    mode = reader.get(MODE) if by_mode or reader.get(upsert) else APPEND_MODE
+    if by_mode and by_upsert and by_upsert.layer >= 0 and reader.get(upsert) != DECLARED_MODES[mode].replaces_rows:
         value = str(reader.get(upsert)).lower()
         reader.add_fault(by_mode, f"{upsert.name}={value} says something else", "keep one of them")
     for key in _WAP:
@@ -90,12 +114,12 @@ def build(reader: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
             reader.add_fault(
                 reader.entries[key], what, f"write to a branch: {BRANCH.name}, and publish it when audited"
             )
-    modes = {name: cast("WriteMode", text) for name, text in _read_by_table(reader, MODE_SUFFIX, MODE).items()}
+    modes = _read_by_table(reader, MODE_SUFFIX, MODE)
     branches, types = _read_by_table(reader, BRANCH_SUFFIX, BRANCH), _read_by_table(reader, SCD_TYPE_SUFFIX, SCD_TYPE)
     entry = reader.entry(SCD_TYPE)
-    if entry and reader.get(SCD_TYPE) == "2" and mode == "append":
+    if entry and reader.get(SCD_TYPE) == "2" and not DECLARED_MODES[mode].replaces_rows:
         reader.add_fault(
-            entry, "has no effect on tables that are appended to", f"set {MODE.name} to another than append"
+            entry, "has no effect on tables that are appended to", f"set {MODE.name} to another than {mode}"
         )
     return WriteModeSettings(mode, reader.get(BRANCH), reader.get(SCD_TYPE), modes, branches, types)
 

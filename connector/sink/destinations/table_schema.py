@@ -16,7 +16,6 @@ from connector.iceberg.types.nested_columns import find_field, find_path, leaf_n
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.settings import TableSettings
 from connector.settings.iceberg.declared_schema import DeclaredColumn, NestedType
-from connector.settings.iceberg.write_mode import WriteMode
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange
 
 
@@ -84,7 +83,7 @@ def with_keys(columns: pa.Schema, needs: list[SchemaChange], keys: tuple[str, ..
     unfit = [
         name
         for name in keys
-        if find_path(made, name) is not None and not _is_valid_key_type(find_field(made, name).type)
+        if find_path(made, name) is not None and not is_valid_key_type(find_field(made, name).type)
     ]
     if unfit:
         raise DataFault(
@@ -94,7 +93,8 @@ def with_keys(columns: pa.Schema, needs: list[SchemaChange], keys: tuple[str, ..
     return made
 
 
-def _is_valid_key_type(kind: pa.DataType) -> bool:
+def is_valid_key_type(kind: pa.DataType) -> bool:
+    """Tell whether values of a type can tell rows apart."""
     return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or kind == VARIANT_ARROW_TYPE)
 
 
@@ -111,64 +111,6 @@ def expand_key(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, .
         raise KeyError(*missing)
     schema = pa.schema(fields)
     return tuple(dict.fromkeys(leaf for name in names for leaf in leaf_names(find_field(schema, name).type, name)))
-
-
-def find_key_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
-    """Say why rows of an upserted table cannot be replaced by its keys; None if they can.
-
-    Seen with Iceberg 1.12 (docs/decisions/0023, 0025): a reader that projects no field of a struct, `count(*)` among
-    them, fails on an equality delete by it, or would take it for null; deletes by bytes of fixed length hit nothing;
-    numbers with a floating point are none that Iceberg's spec has equality deletes by.
-    """
-    keys = list(keys)
-    several = [name for name in keys if name in columns.names and _has_parts(columns.field(name).type)]
-    if several:
-        return (
-            f"its key has a column of a type that identifies nothing ({', '.join(several)}: list, map or variant): "
-            "name others in iceberg.tables.default-id-columns, or set write-mode=append"
-        )
-    unfit = [name for name in keys if name in columns.names and not _allows_equality_delete(columns.field(name).type)]
-    if mode == "equality-delete" and unfit:
-        return (
-            f"its key has a column of a type by which equality deletes do not hit all rows ({', '.join(unfit)}: "
-            "fixed, float or double): set its write-mode to position-delete or copy-on-write, or name others in "
-            "iceberg.tables.default-id-columns"
-        )
-    return _find_nested_fault(columns, keys, mode)
-
-
-def _has_parts(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_map(kind) or kind == VARIANT_ARROW_TYPE)
-
-
-def _allows_equality_delete(kind: pa.DataType) -> bool:
-    return not (pa.types.is_floating(kind) or pa.types.is_fixed_size_binary(kind))
-
-
-def _find_nested_fault(columns: pa.Schema, keys: Iterable[str], mode: WriteMode) -> str | None:
-    nested = [name for name in keys if name not in columns.names]
-    if not nested:
-        return None
-    where = f"its key has fields within structs ({', '.join(nested)})"
-    if mode == "equality-delete":
-        return (
-            f"{where}, and queries that leave those out fail on equality deletes by them: set its write-mode to "
-            "position-delete or copy-on-write, or name columns of the top level in iceberg.tables.default-id-columns"
-        )
-    times = [field.name for field in columns if _has_time(field.type)]
-    if times:
-        return (
-            f"{where}, and Spark, which looks rows up by them, reads no structs beside times ({', '.join(times)}): "
-            "name columns of the top level in iceberg.tables.default-id-columns, or set upsert=false"
-        )
-    unfit = [name for name in nested if not _is_valid_key_type(find_field(columns, name).type)]
-    return f"{where}, of a type that identifies nothing (list, map or floating point): name others" if unfit else None
-
-
-def _has_time(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind) or pa.types.is_list(kind) or pa.types.is_map(kind):
-        return any(_has_time(kind.field(place).type) for place in range(kind.num_fields))
-    return bool(pa.types.is_time(kind))
 
 
 def find_required_columns(needs: list[SchemaChange]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from connector.kafka.consumer import PartitionAssignment
 from connector.settings import EventSettings
 from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.routing import RouteSettings
-from connector.settings.iceberg.write_mode import WriteMode
+from connector.settings.iceberg.write_mode import DEFAULT_MODE
 from connector.sink.model.outlet import WriterFactory
 from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import TableTruncate
@@ -35,7 +35,8 @@ class TablePlan:
     (`convert.key_change_headers`). `cuts` tells what truncates in the batch emptied: of that what came before is left
     out. `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the
     reducers for one with many.
-    `write_mode` tells how the rows that an upsert replaces go. `history` keeps every version of a row
+    `write_mode` names how the rows that an upsert replaces go (`destinations.iceberg.write_modes`); with
+    `needs_row_lookup` they are looked for in the table. `history` keeps every version of a row
     (`write_modes.scd2`).
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     `dated` tells whether its rows tell how old they are; then `watermarks` tells how far each source has come
@@ -66,7 +67,8 @@ class TablePlan:
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     truncated: int = 0
     truncated_at: SourcePosition = ()
-    write_mode: WriteMode = "equality-delete"
+    write_mode: str = DEFAULT_MODE
+    needs_row_lookup: bool = False
     history: bool = False
     cuts: TruncateScope = TruncateScope()
 
@@ -89,11 +91,6 @@ class TablePlan:
     def with_identity_key(self) -> TablePlan:
         """The same with `identity` for its key."""
         return attrs.evolve(self, layout=attrs.evolve(self.layout, id_columns=self.identity))
-
-    @property
-    def needs_row_lookup(self) -> bool:
-        """Whether the rows that changes replace are looked for in the table (`write_modes.row_lookup`)."""
-        return self.mode == "upsert" and self.write_mode in {"position-delete", "copy-on-write"}
 
     @property
     def needs_lookup(self) -> bool:

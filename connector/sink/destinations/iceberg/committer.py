@@ -20,7 +20,7 @@ from connector.iceberg.commit.kafka_position import SCHEMA_DRIFT_COUNT, KafkaOff
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
 from connector.sink.destinations.iceberg.tables import IcebergTables
-from connector.sink.destinations.iceberg.write_modes.row_lookup import find_rows_to_replace
+from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.fold.watermarks import advance_watermarks, track_grown_topics
 from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
@@ -160,7 +160,7 @@ class IcebergCommitter:
         for left in reversed(range(often)):
             with self._targets.reading(name):
                 hits, replacing = self._found(name, table, asked)
-            if not files and not replacing and not (hits and hits.touched) and not always:
+            if not files and not replacing and not (hits and hits.affected_files) and not always:
                 return None
             pending = self._build_pending(name, table, [*files, *replacing], hits, position)
             pending = attrs.evolve(pending, properties={**(properties or {}), **pending.properties})
@@ -190,6 +190,7 @@ class IcebergCommitter:
             replaces=target.upsert,
             properties={SCHEMA_DRIFT_COUNT: str(len(drift))} if drift else {},
             found=hits,
+            replace_rows=WRITE_MODES[table.write_mode].apply,
         )
 
     def _landed(self, name: str, files: Sequence[bytes], done: CommittedSnapshot) -> TableCommit:
@@ -204,9 +205,8 @@ class IcebergCommitter:
         if asked is None:
             return None, []
         target = self._targets[name]
-        return find_rows_to_replace(
-            self._spark, target.table, attrs.evolve(table.with_identity_key, base=target.base), asked
-        )
+        plan = attrs.evolve(table.with_identity_key, base=target.base)
+        return WRITE_MODES[table.write_mode].find_rows(self._spark, target.table, plan, asked)
 
 
 def _has_work(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:

@@ -13,17 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.keys.key_bounds import KeyBounds
-from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_columns
-from connector.iceberg.types.spark_types import to_spark
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.convert.decoder import DELETED_COLUMN
-from connector.sink.model import task_output
+from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import TaskOutput
-from serde.arrays import Ints, Mask
+from serde.arrays import Mask
 
 
 def write_append(writer: TableWriter, part: ChangeBatch, table: TablePlan) -> None:
@@ -84,37 +81,5 @@ def _with_table_schema(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBat
 
 
 def remove_rows(writer: TableWriter, rows: pa.RecordBatch, table: TablePlan) -> Iterator[TaskOutput]:
-    """See to it that rows which the table may hold under the keys of these go.
-
-    By equality deletes at once; or the keys are handed on, and the rows are looked for when all are known
-    (`write_modes.row_lookup`).
-    """
-    keys = read_columns(rows, table.layout.keys)
-    if table.needs_row_lookup:
-        named = pa.RecordBatch.from_arrays(keys, list(table.layout.keys))
-        yield TaskOutput.of(task_output.KEY_RANGES, KeyRanges.of(named), table.index)
-        carried = pa.RecordBatch.from_arrays([to_spark(column) for column in keys], list(table.layout.keys))
-        yield TaskOutput.of_keys(carried, table.index)
-        return
-    wanted = may_exist(dict(zip(table.layout.keys, keys, strict=True)), table.known_keys)
-    if wanted.any():
-        batch = pa.RecordBatch.from_arrays(keys, schema=pa.schema(table.layout.key_fields))
-        writer.deletes(batch if wanted.all() else batch.take(_to_indices(wanted)))
-
-
-def _to_indices(mask: Mask) -> pa.Array:
-    rows: Ints = np.flatnonzero(mask)
-    return pa.array(rows)
-
-
-def may_exist(keys: dict[str, pa.Array], known: KeyBounds) -> Mask:
-    """Mark the keys that the table may hold: inside the bounds of every identifier column, or bounds unknown."""
-    length = len(next(iter(keys.values())))
-    if not known.certain:
-        return np.ones(length, np.bool_)
-    inside = np.full(length, bool(known.bounds), np.bool_)
-    for name, (lowest, highest) in known.bounds.items():
-        column = keys[name]
-        low, high = pa.scalar(lowest, column.type), pa.scalar(highest, column.type)
-        inside &= np.asarray(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
-    return inside
+    """Have the table's write mode take out the rows that the table may hold under the keys of these."""
+    return WRITE_MODES[table.write_mode].remove_rows(writer, read_columns(rows, table.layout.keys), table)

@@ -25,20 +25,21 @@ from connector.iceberg.types.schema_evolution import evolve, make_optional, unio
 from connector.settings import SinkSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term
 from connector.settings.iceberg.sort_order import SortTerm, parse_sort_term
-from connector.settings.iceberg.write_mode import WriteMode
+from connector.settings.iceberg.write_mode import APPEND_MODE, DECLARED_MODES
 from connector.sink.convert import icebergevents
 from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.convert.field_matching import merge_case_variants
 from connector.sink.destinations.iceberg import file_format_checks, table_checks
 from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
+from connector.sink.destinations.iceberg.write_modes.base import WriteMode
+from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.naming import table_name
 from connector.sink.destinations.table_registry import BaseTableRegistry
 from connector.sink.destinations.table_schema import (
     build_declared_schema,
     expand_key,
     find_identifier_fields,
-    find_key_fault,
     find_required_columns,
     find_terms,
     scd2_key,
@@ -61,10 +62,15 @@ class TargetTable:
 
     table: Table
     layout: TableLayout
-    upsert: bool
+    write_mode: str
     known_keys: KeyBounds
     stored: LastCommit
     base: int | None
+
+    @property
+    def upsert(self) -> bool:
+        """Whether the table keeps one row per key."""
+        return DECLARED_MODES[self.write_mode].replaces_rows
 
 
 class IcebergTables(BaseTableRegistry[TargetTable]):
@@ -173,7 +179,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             after_delete=target.stored.position.after_delete,
             truncated=target.stored.position.truncated,
             truncated_at=target.stored.position.truncated_at,
-            write_mode=self._mode(name),
+            write_mode=target.write_mode,
+            needs_row_lookup=WRITE_MODES[target.write_mode].looks_up_rows,
             history=target.upsert and history,
         )
 
@@ -230,18 +237,20 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         """See a table as it is; `alone` until another writer was met."""
         rule = self._settings.table
         table.follow(rule.writes.branch_of(*self._names(name)))
-        layout, mode = self._layout(name, table), self._mode(name)
-        upsert = rule.upsert and mode != "append" and bool(layout.keys)
+        layout, configured = self._layout(name, table), self._configured_mode(name)
+        mode_name = configured if layout.keys else APPEND_MODE
+        upsert, mode = DECLARED_MODES[mode_name].replaces_rows, WRITE_MODES[mode_name]
         file_format_checks.check_layout(layout, upsert=upsert)
-        if upsert and mode != "copy-on-write" and table.format_version < 2:  # noqa: PLR2004 - deletes came with 2
+        if table.format_version < mode.min_format_version:
+            fitting = (name for name, other in WRITE_MODES.items() if other.min_format_version <= table.format_version)
             raise FatalError(
-                f"table {table.name} is of format version 1, which holds no delete files: upgrade it to 2, or set its "
-                f"write-mode to copy-on-write or append ({mode} now)"
+                f"table {table.name} is of format version {table.format_version}, which holds no delete files: upgrade "
+                f"it to {mode.min_format_version}, or set its write-mode to {' or '.join(fitting)} ({mode_name} now)"
             )
-        if upsert and mode == "equality-delete":
+        if mode.writes_equality_deletes:
             self._catalog.ensure_delete_spec(table)
             layout = self._layout(name, table)
-        elif rule.upsert and mode != "append" and not upsert and name not in self._known:
+        elif mode_name != configured and name not in self._known:
             self._log.warning("table has no key: its events are appended", table=table.name)
         if upsert and name not in self._known and not self._is_dated(layout):
             self._log.warning(
@@ -249,9 +258,9 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
                 table=table.name,
                 column=rule.dedup_column,
             )
-        known = alone and upsert and mode == "equality-delete"
+        known = alone and mode.writes_equality_deletes
         keys = read_key_bounds(table, layout) if known else KeyBounds()
-        return TargetTable(table, layout, upsert, keys, self._stored(name, table), table.snapshot_id)
+        return TargetTable(table, layout, mode_name, keys, self._stored(name, table), table.snapshot_id)
 
     def _stored(self, name: str, table: Table) -> LastCommit:
         """Give where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
@@ -268,8 +277,13 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def _keeps_history(self, name: str) -> bool:
         return self._settings.table.writes.keeps_history(*self._names(name))
 
-    def _mode(self, name: str) -> WriteMode:
-        return self._settings.table.writes.mode_of(*self._names(name))
+    def _configured_mode(self, name: str) -> str:
+        """Return the write mode that a table is to have if it has a key."""
+        table_settings = self._settings.table
+        return table_settings.writes.mode_of(*self._names(name)) if table_settings.upsert else APPEND_MODE
+
+    def _write_mode(self, name: str) -> WriteMode:
+        return WRITE_MODES[self._configured_mode(name)]
 
     def _layout(self, name: str, table: Table) -> TableLayout:
         """Give a table's layout with the key and write properties that are configured.
@@ -277,7 +291,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         Raises:
             FatalError: a configured key column is none of the table's.
         """
-        rule, mode = self._settings.table, self._mode(name)
+        rule = self._settings.table
         layout = table.layout()
         properties = {**layout.properties, **rule.write_properties}
         ids = rule.keys.of(*self._names(name)) if rule.upsert else ()
@@ -293,7 +307,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         columns = pa.schema(
             [f.with_type(VARIANT_ARROW_TYPE) if f.name in layout.variants else f for f in layout.columns]
         )
-        unfit = find_key_fault(columns, layout.keys, mode) if rule.upsert and mode != "append" else None
+        unfit = self._write_mode(name).find_key_fault(columns, layout.keys)
         if unfit is not None:
             raise FatalError(f"table {table.name}: {unfit}")
         return layout
@@ -323,9 +337,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         columns = with_keys(columns, needs if rule.keys.key_source(*self._names(name)) == "record" else [], keys)
         if not len(columns):
             raise DataFault("its events have no columns that a table could have")
-        mode = self._mode(name)
-        upsert = rule.upsert and mode != "append" and bool(keys)
-        unfit = find_key_fault(columns, keys, mode) if upsert else None
+        upsert = DECLARED_MODES[self._configured_mode(name)].replaces_rows and bool(keys)
+        unfit = self._write_mode(name).find_key_fault(columns, keys)
         if unfit is not None:
             raise (FatalError if rule.keys.of(*self._names(name)) else DataFault)(f"table {full_name}: {unfit}")
         if upsert and self._keeps_history(name):
@@ -375,7 +388,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         if VARIANT_ARROW_TYPE in columns.types and version < VARIANTS_VERSION:
             raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")
         file_format_checks.check_new_table(known.table.name, columns, written_as, version=version, upsert=known.upsert)
-        unfit = find_key_fault(columns, known.layout.keys, self._mode(name)) if known.upsert else None
+        unfit = WRITE_MODES[known.write_mode].find_key_fault(columns, known.layout.keys)
         if unfit is not None:
             raise DataFault(f"table {known.table.name}: {unfit}")
         self._catalog.evolve(known.table, columns)

@@ -1,8 +1,4 @@
-"""A table as it was at batch start -> its rows as a Spark frame; looked-up rows -> files that replace them.
-
-What tombstones (`lookups.tombstones`) and updates without all their values (`lookups.unavailable_values`) share: both
-look rows up by key in one join, and write them anew with an equality delete for the old ones.
-"""
+"""A table as it was at batch start -> its rows as a Spark frame, to be joined with keys or changes of the batch."""
 
 from __future__ import annotations
 
@@ -26,13 +22,9 @@ from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, Ta
 from connector.iceberg.types.nested_columns import Path
 from connector.iceberg.types.schema_json import VARIANT_TYPE
 from connector.iceberg.types.spark_types import from_spark, spark_type
-from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_writer import remove_rows
 from connector.sink.job.shuffle import unpack
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.task_output import Task, TaskOutput
 
 ColumnNames = Mapping[str, str]
 
@@ -122,22 +114,6 @@ def key_condition(names: ColumnNames, layout: TableLayout, under: Sequence[str])
     for path, name in zip(layout.key_paths, under, strict=True):
         condition = condition & (F.col(name) == key_column(names, path))
     return condition
-
-
-def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
-    """Give the task that writes rows anew in place of those with their keys: frames of `rows`' columns -> parcels."""
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TableWriter(table.layout, label)
-        for batch in batches:
-            made = rows(batch)
-            writer.rows(made)
-            for parcel in remove_rows(writer, made, table):
-                yield task_output.to_batch([parcel])
-        for description in writer.close():
-            yield task_output.to_batch([TaskOutput(task_output.FILE, description, table.index)])
-
-    return task
 
 
 def read_all_columns(

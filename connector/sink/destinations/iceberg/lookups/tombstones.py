@@ -15,12 +15,12 @@ from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.spark_types import to_spark
 from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.destinations.iceberg.file_writer import mark_deleted
+from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
 from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
     TableRows,
     column_aliases,
     key_condition,
     read_all_columns,
-    rewrite_task,
     spark_schema,
     unpack_changes,
 )

@@ -1,0 +1,33 @@
+"""Looked-up rows -> files that replace them.
+
+What tombstones (`lookups.tombstones`) and updates without all their values (`lookups.unavailable_values`) share: both
+look rows up by key in one join, and write them anew in place of the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from connector.iceberg.write.table_writer import TableWriter
+from connector.sink.destinations.iceberg.file_writer import remove_rows
+from connector.sink.model import task_output
+from connector.sink.model.plan import TablePlan
+from connector.sink.model.task_output import Task, TaskOutput
+
+
+def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
+    """Return the task that writes rows anew in place of those with their keys: frames of `rows`' columns -> parcels."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = TableWriter(table.layout, label)
+        for batch in batches:
+            written = rows(batch)
+            writer.rows(written)
+            for parcel in remove_rows(writer, written, table):
+                yield task_output.to_batch([parcel])
+        for description in writer.close():
+            yield task_output.to_batch([TaskOutput(task_output.FILE, description, table.index)])
+
+    return task

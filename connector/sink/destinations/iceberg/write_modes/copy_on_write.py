@@ -1,0 +1,133 @@
+"""Write mode copy-on-write: data files with rows of the keys -> their other rows in new files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import orjson
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.commit import RowsToReplace
+from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.read.table_reader import (
+    FILE_COLUMN,
+    POSITION_COLUMN,
+    ROW_ID_COLUMN,
+    SEQUENCE_COLUMN,
+    TableReader,
+    column_name,
+)
+from connector.iceberg.types.nested_columns import read_batch
+from connector.iceberg.types.spark_types import from_spark
+from connector.iceberg.write.table_writer import TableWriter
+from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
+    column_aliases,
+    key_condition,
+    read_all_columns,
+    readable_schema,
+)
+from connector.sink.destinations.iceberg.write_modes.base import WriteMode
+from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
+from connector.sink.destinations.iceberg.write_modes.row_lookup import (
+    FILE_LABEL,
+    V3_FORMAT_VERSION,
+    LookupScan,
+    emit_files,
+    emit_keys,
+    find_rows,
+    match_rows,
+)
+from connector.sink.model import task_output
+from connector.sink.model.plan import TablePlan
+from connector.sink.model.result import KeyLookup
+from connector.sink.model.task_output import Task, TaskOutput
+
+
+class CopyOnWrite:
+    """Rewrites data files: no delete files, so readers have nothing to apply; any format version holds them."""
+
+    min_format_version = 1
+    looks_up_rows = True
+    writes_equality_deletes = False
+
+    def find_key_fault(self, columns: pa.Schema, keys: Sequence[str]) -> str | None:
+        """Say why Spark cannot look rows up by this key."""
+        return find_lookup_fault(columns, keys)
+
+    def remove_rows(self, writer: TableWriter, keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:  # noqa: ARG002
+        """Yield the keys: rows are looked for when all are known."""
+        return emit_keys(keys, table)
+
+    def find_rows(
+        self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup
+    ) -> tuple[RowsToReplace | None, list[bytes]]:
+        """Find the data files that have such rows, and write the rest of each anew."""
+        return find_rows(spark, table, plan, lookup, _rewrite_files)
+
+    def apply(self, update: Any, found: RowsToReplace) -> None:
+        """Take out the files that were rewritten; deletes that another writer made in them would be lost."""
+        update.validateNoConflictingDeleteFiles()
+        for task in found.affected_files:
+            update.removeRows(task.java().file())
+
+
+def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[bytes]]:
+    """Rewrite the data files that have rows of the keys, under the present schema and spec."""
+    plan, table = scan.plan, scan.table
+    hit = {row[0] for row in match_rows(scan).select(FILE_COLUMN).distinct().collect()}
+    affected = [task for task in scan.files if task.path in hit]
+    if not affected:
+        return RowsToReplace((), scan.conflict_filter), []
+    schema = readable_schema(plan.layout.schema_json)
+    lineage = table.format_version >= V3_FORMAT_VERSION
+    rows = TableReader(scan.spark, table, schema).live(affected, lineage=lineage)
+    names = {name: column_name(place) for place, name in enumerate(schema.names)}
+    condition = key_condition(names, plan.layout, column_aliases("key", len(plan.layout.keys)))
+    lineage_columns = (ROW_ID_COLUMN, SEQUENCE_COLUMN) if lineage else ()
+    staying = rows.join(scan.keys, condition, "left_anti").select(
+        *names.values(), FILE_COLUMN, POSITION_COLUMN, *lineage_columns
+    )
+    outputs = staying.mapInArrow(_rewrite_task(plan, names, lineage_columns), task_output.OUTPUT_SCHEMA).collect()
+    files = [bytes(row.payload) for row in outputs if row.kind == task_output.FILE]
+    rewritten = (task_output.unpack_value(row.payload) for row in outputs if row.kind == task_output.KEY_RANGES)
+    ranges = KeyRanges.joined([scan.ranges, *rewritten])
+    # A delete of any row of a file that was rewritten must not be lost, whatever its key.
+    return RowsToReplace(affected, ranges.filter(plan.layout.schema)), files
+
+
+def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Sequence[str]) -> Task:
+    """Return the task that writes rows anew as they are, with their lineage: frames of rows -> FILE outputs."""
+    layout, index = plan.layout, plan.index
+    file_layout = with_lineage(layout) if lineage_columns else layout
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer, ranges = TableWriter(file_layout, FILE_LABEL), KeyRanges()
+        for batch in batches:
+            columns = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
+            columns += [from_spark(batch.column(name), pa.int64()) for name in lineage_columns]
+            rows = pa.RecordBatch.from_arrays(columns, schema=file_layout.columns)
+            writer.rows(rows)
+            ranges = KeyRanges.joined([ranges, KeyRanges.of(read_batch(rows, layout.keys))])
+        yield task_output.to_batch([TaskOutput.of(task_output.KEY_RANGES, ranges, index)])
+        yield from emit_files(writer.close(), index)
+
+    return task
+
+
+def with_lineage(layout: TableLayout) -> TableLayout:
+    """Return the layout of data files that keep the rows' ids and sequence numbers (spec, "Row Lineage")."""
+    document = orjson.loads(layout.schema_json)
+    lineage = [
+        {"id": 2147483540, "name": "_row_id", "required": False, "type": "long"},
+        {"id": 2147483539, "name": "_last_updated_sequence_number", "required": False, "type": "long"},
+    ]
+    schema = {**document, "fields": document["fields"] + lineage}
+    return attrs.evolve(layout, schema_json=orjson.dumps(schema).decode())
+
+
+MODE: WriteMode = CopyOnWrite()

@@ -1,0 +1,96 @@
+"""Write mode position-delete: rows found by key -> position delete files (format 2) or deletion vectors (format 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit import RowsToReplace
+from connector.iceberg.read.table_reader import FILE_COLUMN
+from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeleteWriter
+from connector.iceberg.write.table_writer import TableWriter
+from connector.sink.destinations.iceberg.write_modes.base import WriteMode
+from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
+from connector.sink.destinations.iceberg.write_modes.row_lookup import (
+    FILE_LABEL,
+    V3_FORMAT_VERSION,
+    LookupScan,
+    emit_files,
+    emit_keys,
+    find_rows,
+    match_rows,
+)
+from connector.sink.model import task_output
+from connector.sink.model.plan import TablePlan
+from connector.sink.model.result import KeyLookup
+from connector.sink.model.task_output import Task, TaskOutput
+
+
+class PositionDelete:
+    """Deletes by data file and position: readers skip rows, and need no join."""
+
+    min_format_version = 2
+    looks_up_rows = True
+    writes_equality_deletes = False
+
+    def find_key_fault(self, columns: pa.Schema, keys: Sequence[str]) -> str | None:
+        """Say why Spark cannot look rows up by this key."""
+        return find_lookup_fault(columns, keys)
+
+    def remove_rows(self, writer: TableWriter, keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:  # noqa: ARG002
+        """Yield the keys: rows are looked for when all are known."""
+        return emit_keys(keys, table)
+
+    def find_rows(
+        self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup
+    ) -> tuple[RowsToReplace | None, list[bytes]]:
+        """Find the rows' positions by one join, and write delete files of them."""
+        return find_rows(spark, table, plan, lookup, _delete_positions)
+
+    def apply(self, update: Any, found: RowsToReplace) -> None:
+        """Replace the vectors that the new ones stand for.
+
+        A compaction may have moved the rows that are deleted. Two writers' vectors of one data file Iceberg refuses by
+        itself.
+        """
+        update.validateDataFilesExist([task.path for task in found.affected_files])
+        for task in found.affected_files:
+            if any(delete.alone for delete in task.place.deletes):
+                for delete in task.java().deletes():
+                    if delete.referencedDataFile() is not None:
+                        update.removeDeletes(delete)
+
+
+def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[bytes]]:
+    places = {task.path: task.place for task in scan.files}
+    task = _delete_task(scan.plan, places, as_vectors=scan.table.format_version >= V3_FORMAT_VERSION)
+    written = (
+        match_rows(scan)
+        .repartition(scan.tasks, FILE_COLUMN)
+        .sortWithinPartitions(FILE_COLUMN)
+        .mapInArrow(task, task_output.OUTPUT_SCHEMA)
+    )
+    files = [bytes(row.payload) for row in written.collect()]
+    affected = {orjson.loads(file)["referenced-data-file"] for file in files}
+    return RowsToReplace([task for task in scan.files if task.path in affected], scan.conflict_filter), files
+
+
+def _delete_task(plan: TablePlan, places: dict[str, DataFileDeletes], *, as_vectors: bool) -> Task:
+    """Return the task that writes deletes: frames of positions, sorted by file -> FILE outputs."""
+    layout, index = plan.layout, plan.index
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = PositionDeleteWriter(layout, FILE_LABEL, places, as_vectors=as_vectors)
+        for batch in batches:
+            yield from emit_files(writer.take(*batch.columns), index)
+        yield from emit_files(writer.close(), index)
+
+    return task
+
+
+MODE: WriteMode = PositionDelete()
