@@ -12,16 +12,21 @@ from connector.errors import FatalError
 from connector.opensearch.indexes.index_admin import IndexInfo
 from connector.settings import load
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.table_schema import choose_key
 from connector.sink.model.plan import SchemaChange
 
 pytestmark = pytest.mark.unit
 BASE = "bootstrap.servers=h:1\ndebezium.sink.iceberg.warehouse=/w\ndebezium.sink.type=opensearch\nconnection.url=http://h:1\n"
 
 
-def _indices(tmp_path: Path, extra: str) -> OpenSearchIndexes:
+def _file(tmp_path: Path, extra: str) -> Path:
     file = tmp_path / "s.properties"
     file.write_text(BASE + extra)
-    settings = load([file], environ={})
+    return file
+
+
+def _indices(tmp_path: Path, extra: str) -> OpenSearchIndexes:
+    settings = load([_file(tmp_path, extra)], environ={})
     assert settings.search is not None
     return OpenSearchIndexes(settings, settings.search)
 
@@ -73,3 +78,22 @@ def test_names_of_events_that_come_to_one_index_are_refused(tmp_path: Path, monk
     later = _indices(tmp_path, rule)
     later.apply_schema_changes([need("a.t")])
     assert "index a.t has the documents of a.T" in later.refused_tables["a.t"]
+
+
+@pytest.mark.parametrize("extra", ["", "primary.key.mode=record_value\n"])
+def test_a_configured_key_that_no_event_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+    """Its topic is refused, as one that goes to a table is; documents under another key would not be replaced."""
+    monkeypatch.setattr("connector.opensearch.indexes.index_admin.IndexAdmin.find", lambda *_: None)
+    found = _indices(tmp_path, f"topics=t\nprimary.key.fields=id,no\n{extra}")
+    row, key = pa.struct([("id", pa.int64())]), pa.struct([("id", pa.int64())])
+    found.apply_schema_changes([SchemaChange("t", row, key, {})])
+    assert not set(found)
+    assert found.refused == {"t": "its events have no field no, which is configured as its key"}
+
+
+def test_no_key(tmp_path: Path) -> None:
+    """With primary.key.mode=none documents have none, whatever the records have."""
+    needs = [SchemaChange("t", pa.struct([("id", pa.int64())]), pa.struct([("id", pa.int64())]), {})]
+    for mode, keys in (("none", ()), ("record_key", ("id",))):
+        settings = load([_file(tmp_path, f"topics=t\nprimary.key.mode={mode}\n")], environ={})
+        assert choose_key(needs, pa.schema([("id", pa.int64())]), settings.table, ("t",)) == keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -63,6 +63,35 @@ def find_identifier_fields(needs: list[SchemaChange], rule: TableSettings) -> tu
     if len(keys) > 1:
         raise DataFault(f"its events have keys of different fields: {', '.join(map(str, sorted(keys)))}")
     return keys.pop()
+
+
+def choose_key(
+    needs: list[SchemaChange], columns: pa.Schema, settings: TableSettings, names: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the key of a new table or index: the configured columns, else the fields of the events' record keys.
+
+    Args:
+        needs: the shapes of its events.
+        columns: their columns.
+        settings: what is configured for tables.
+        names: the names by which the table's own settings may call it.
+
+    Raises:
+        DataFault: no event has a column that is configured, or keys differ in their fields.
+    """
+    if settings.keys.mode == "none":
+        return ()
+    configured = settings.keys.of(*names)
+    if not configured:
+        return find_identifier_fields(needs, settings)
+    from_record = settings.keys.key_source(*names) == "record"
+    fields = union_shapes(need.key for need in needs if need.key is not None) if from_record else columns
+    try:
+        return expand_key(fields, configured)
+    except KeyError as missing:
+        raise DataFault(
+            f"its events have no field {', '.join(missing.args)}, which is configured as its key"
+        ) from missing
 
 
 def with_keys(columns: pa.Schema, needs: list[SchemaChange], keys: tuple[str, ...]) -> pa.Schema:

@@ -21,9 +21,9 @@ from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.sink.destinations.iceberg.lookups.late_events import drop_late_events
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import read_table_rows
 from connector.sink.destinations.iceberg.lookups.tombstones import mark_deleted_rows
 from connector.sink.destinations.iceberg.lookups.unavailable_values import fill_from_table
+from connector.sink.destinations.iceberg.snapshot_rows import read_table_rows
 from connector.sink.destinations.iceberg.write_modes.scd2 import update_histories
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.map_task import map_task, reduce_task

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.convert.decoder import DELETED_COLUMN
-from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
+from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import TaskOutput
@@ -78,8 +77,3 @@ def _write_rows(writer: TableWriter, parts: list[ChangeBatch], table: TablePlan)
 def _with_table_schema(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     """Give the rows under the table's own schema, required columns and field ids included."""
     return pa.RecordBatch.from_arrays(rows.columns, schema=columns)
-
-
-def remove_rows(writer: TableWriter, rows: pa.RecordBatch, table: TablePlan) -> Iterator[TaskOutput]:
-    """Have the table's write mode take out the rows that the table may hold under the keys of these."""
-    return WRITE_MODES[table.write_mode].remove_rows(writer, read_columns(rows, table.layout.keys), table)

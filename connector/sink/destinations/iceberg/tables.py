@@ -38,8 +38,7 @@ from connector.sink.destinations.naming import table_name
 from connector.sink.destinations.table_registry import BaseTableRegistry
 from connector.sink.destinations.table_schema import (
     build_declared_schema,
-    expand_key,
-    find_identifier_fields,
+    choose_key,
     find_required_columns,
     find_terms,
     scd2_key,
@@ -333,7 +332,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             if rule.columns
             else union_shapes(merge_case_variants(need.row) if rule.case_insensitive else need.row for need in needs)
         )
-        keys, properties = self._keys(name, needs, columns), self._properties()
+        keys, properties = choose_key(needs, columns, rule, self._names(name)), self._properties()
         columns = with_keys(columns, needs if rule.keys.key_source(*self._names(name)) == "record" else [], keys)
         if not len(columns):
             raise DataFault("its events have no columns that a table could have")
@@ -360,23 +359,6 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def _create_events_table(self, name: str) -> Table:
         properties, order = self._properties(), icebergevents.SORT_ORDER
         return self._catalog.create(name, icebergevents.SCHEMA, icebergevents.PARTITIONS, properties, sort_by=order)
-
-    def _keys(self, name: str, needs: list[SchemaChange], columns: pa.Schema) -> tuple[str, ...]:
-        rule = self._settings.table
-        wanted = rule.keys.of(*self._names(name)) if rule.keys.mode != "none" else ()
-        if rule.keys.mode == "none":
-            return ()
-        if not wanted:
-            return find_identifier_fields(needs, rule)
-        there = columns
-        if rule.keys.key_source(*self._names(name)) == "record":
-            there = union_shapes(need.key for need in needs if need.key is not None)
-        try:
-            return expand_key(there, wanted)
-        except KeyError as missing:
-            raise DataFault(
-                f"its events have no field {', '.join(missing.args)}, which is configured as its key"
-            ) from missing
 
     def _evolve(self, name: str, known: TargetTable, needs: list[SchemaChange]) -> TargetTable:
         before = columns = known.layout.columns

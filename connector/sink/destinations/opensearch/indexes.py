@@ -18,7 +18,6 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.nested_columns import find_path
 from connector.iceberg.types.schema_evolution import evolve, union_shapes
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.opensearch.indexes.index_identity import IndexIds, decode_ids, encode_ids, explain_loss
@@ -35,7 +34,7 @@ from connector.sink.destinations.naming import index_name, raw_index_name
 from connector.sink.destinations.opensearch.document_writer import IndexTarget, OpenSearchWriterFactory
 from connector.sink.destinations.opensearch.timestamps import TimestampRule
 from connector.sink.destinations.table_registry import BaseTableRegistry, run_concurrently
-from connector.sink.destinations.table_schema import expand_key, find_identifier_fields, with_keys
+from connector.sink.destinations.table_schema import choose_key, with_keys
 from connector.sink.model.plan import SchemaChange, TablePlan
 
 
@@ -253,7 +252,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             self._check_stream(found)
         shapes = (merge_case_variants(need.row) if rule.case_insensitive else need.row for need in needs)
         columns = union_shapes(shapes)
-        keys = () if self._is_keyless(needs) else self._keys(name, needs, columns)
+        keys = () if self._is_keyless(needs) else choose_key(needs, columns, rule, (name,))
         columns = with_keys(columns, needs if rule.keys.key_source(name) == "record" else [], keys)
         if not len(columns):
             raise DataFault("its events have no columns that a document could have")
@@ -273,17 +272,6 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             made = attrs.evolve(made, index=index)
             self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
         return made
-
-    def _keys(self, name: str, needs: list[SchemaChange], columns: pa.Schema) -> tuple[str, ...]:
-        rule = self._settings.table
-        wanted = rule.keys.of(name)
-        told = (
-            columns
-            if rule.keys.key_source(name) == "value"
-            else union_shapes(n.key for n in needs if n.key is not None)
-        )
-        there = [find_path(told, one) is not None for one in wanted]
-        return expand_key(told, wanted) if wanted and all(there) else wanted or find_identifier_fields(needs, rule)
 
     def _evolve(self, name: str, known: KnownIndex, needs: list[SchemaChange]) -> KnownIndex:
         columns = known.layout.columns

@@ -26,7 +26,7 @@ from connector.iceberg.types.spark_types import to_spark
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.row_builder import mark_truncated, to_int64
 from connector.sink.destinations.iceberg.lookups.deleted_keys import keys_to_text
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
+from connector.sink.destinations.iceberg.snapshot_rows import (
     TableRows,
     column_aliases,
     key_condition,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_writer import remove_rows
+from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.model import task_output
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import Task, TaskOutput

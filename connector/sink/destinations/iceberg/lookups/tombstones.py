@@ -16,7 +16,7 @@ from connector.iceberg.types.spark_types import to_spark
 from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.destinations.iceberg.file_writer import mark_deleted
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
+from connector.sink.destinations.iceberg.snapshot_rows import (
     TableRows,
     column_aliases,
     key_condition,

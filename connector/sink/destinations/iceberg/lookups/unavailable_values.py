@@ -22,7 +22,7 @@ from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.nested_columns import Path, find_field, read_columns
 from connector.iceberg.types.spark_types import from_spark, to_spark
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
+from connector.sink.destinations.iceberg.snapshot_rows import (
     TableRows,
     column_aliases,
     key_column,

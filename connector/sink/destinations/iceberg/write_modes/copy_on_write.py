@@ -25,7 +25,7 @@ from connector.iceberg.read.table_reader import (
 from connector.iceberg.types.nested_columns import read_batch
 from connector.iceberg.types.spark_types import from_spark
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
+from connector.sink.destinations.iceberg.snapshot_rows import (
     column_aliases,
     key_condition,
     read_all_columns,

@@ -32,7 +32,7 @@ from connector.iceberg.read.table_reader import (
 from connector.iceberg.types.nested_columns import select_fields
 from connector.iceberg.types.spark_types import to_spark
 from connector.runtime.spark.task_errors import raise_task_errors
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import column_aliases, key_column, spark_schema
+from connector.sink.destinations.iceberg.snapshot_rows import column_aliases, key_column, spark_schema
 from connector.sink.model import task_output
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.result import KeyLookup

@@ -22,13 +22,13 @@ from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader, column_name
 from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_writer import remove_rows
-from connector.sink.destinations.iceberg.lookups.snapshot_rows import (
+from connector.sink.destinations.iceberg.snapshot_rows import (
     column_aliases,
     key_condition,
     read_all_columns,
     readable_schema,
 )
+from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.destinations.iceberg.write_modes.row_lookup import read_keys
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
