@@ -75,7 +75,7 @@ class Cut:
 @pytest.fixture
 def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[random.Random, float], None]:
     """dying(rng, chance) lets a commit end in a crash, before or after it is made."""
-    commit = connector.sink.destinations.iceberg.committer.commit
+    commit = connector.sink.destinations.iceberg.committer.commit_files
 
     def arm(rng: random.Random, chance: float) -> None:
         def mortal(*arguments: Any) -> Any:
@@ -87,7 +87,7 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[random.Random, float], N
                 raise Crashed
             return done
 
-        monkeypatch.setattr(connector.sink.destinations.iceberg.committer, "commit", mortal)
+        monkeypatch.setattr(connector.sink.destinations.iceberg.committer, "commit_files", mortal)
 
     return arm
 
@@ -279,7 +279,7 @@ def _interfere(
     tables: dict[str, tuple[str, str, int]],
 ) -> dict[str, int]:
     """Let another writer be faster at the first commit to each table; gives how often each commit was tried."""
-    commit, tried = connector.sink.destinations.iceberg.committer.commit, dict[str, int]()
+    commit, tried = connector.sink.destinations.iceberg.committer.commit_files, dict[str, int]()
     others = {topic.replace(".", "_"): other for topic, (_, other, _) in tables.items()}
 
     def slower(table: Any, *rest: Any) -> Any:
@@ -305,7 +305,7 @@ def _interfere(
                     opened.java(name).expireSnapshots().retainLast(1).expireOlderThan(2**53).commit()
         return commit(table, *rest)
 
-    monkeypatch.setattr(connector.sink.destinations.iceberg.committer, "commit", slower)
+    monkeypatch.setattr(connector.sink.destinations.iceberg.committer, "commit_files", slower)
     return tried
 
 
