@@ -23,7 +23,7 @@ from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
 from connector.iceberg.write.formats.avro_schema import build_file_schema
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg import file_format_checks
+from connector.sink.destinations.iceberg import table_checks
 from serde.avro.object_file import BLOCK_BYTES
 from tests.model import avro_files
 from tests.unit.sink_plans import layout
@@ -139,7 +139,7 @@ def test_blocks_are_compressed_as_the_table_says(codec: str, named: str, tmp_pat
 def test_an_unknown_codec_is_refused(tmp_path: Path) -> None:
     """A codec that is not written is an error that names the property."""
     with pytest.raises(FatalError, match=r"write\.avro\.compression-codec is lz4"):
-        file_format_checks.check_layout(
+        table_checks.check_layout(
             _layout({"v": pa.int64()}, tmp_path, **{"write.avro.compression-codec": "LZ4"}), upsert=False
         )
 
@@ -194,36 +194,34 @@ def test_orc_is_refused(tmp_path: Path) -> None:
     """A table whose property asks for ORC is refused with the property that would win over it."""
     table = evolve(layout({"id": pa.int64()}), location=str(tmp_path), properties={"write.format.default": "ORC"})
     with pytest.raises(FatalError, match=r"d\.t: write\.format\.default is orc.*iceberg\.tables\.write-props"):
-        file_format_checks.check_layout(table, upsert=False)
+        table_checks.check_layout(table, upsert=False)
 
 
 @pytest.mark.parametrize("kind", [pa.time64("us"), pa.list_(pa.timestamp("ns")), pa.timestamp("ns", "UTC")])
 def test_what_spark_does_not_read_is_not_upserted(kind: pa.DataType, tmp_path: Path) -> None:
     """Times and nanoseconds are appended as Avro; tables that look rows up are refused, there or to be made."""
     table = _layout({"v": kind}, tmp_path)
-    file_format_checks.check_layout(table, upsert=False)
+    table_checks.check_layout(table, upsert=False)
     with pytest.raises(FatalError, match=r"\(v.*set write\.format\.default to parquet"):
-        file_format_checks.check_layout(table, upsert=True)
+        table_checks.check_layout(table, upsert=True)
     with pytest.raises(DataFault, match=r"d\.n: .*set write\.format\.default to parquet"):
-        file_format_checks.check_new_table("d.n", table.columns, "AVRO", version=3, upsert=True)
-    file_format_checks.check_new_table("d.n", table.columns, "parquet", version=3, upsert=True)
+        table_checks.check_new_table("d.n", table.columns, "AVRO", version=3, upsert=True)
+    table_checks.check_new_table("d.n", table.columns, "parquet", version=3, upsert=True)
 
 
 def test_nanoseconds_are_none_in_version_2() -> None:
     """Tables of version 2 have microseconds for them, which Spark reads from Avro files."""
-    file_format_checks.check_new_table("d.n", pa.schema([("v", pa.timestamp("ns"))]), "avro", version=2, upsert=True)
+    table_checks.check_new_table("d.n", pa.schema([("v", pa.timestamp("ns"))]), "avro", version=2, upsert=True)
 
 
 def test_variants_are_not_written() -> None:
     """A variant column, at any depth, is refused for Avro files, appended or not."""
     with pytest.raises(DataFault, match=r"not written to Avro files \(a\)"):
-        file_format_checks.check_new_table(
-            "d.n", pa.schema([("a", VARIANT_ARROW_TYPE)]), "avro", version=3, upsert=False
-        )
+        table_checks.check_new_table("d.n", pa.schema([("a", VARIANT_ARROW_TYPE)]), "avro", version=3, upsert=False)
     there = {"id": 1, "name": "a", "required": False, "type": {"type": "list", "element-id": 2, "element": "variant"}}
     table = evolve(layout({}), properties=AVRO, schema_json=json.dumps({"type": "struct", "fields": [there]}))
     with pytest.raises(FatalError, match=r"not written to Avro files \(a\.element\)"):
-        file_format_checks.check_layout(table, upsert=False)
+        table_checks.check_layout(table, upsert=False)
     with pytest.raises(TypeError, match="no Avro type"):
         build_file_schema('{"type":"struct","fields":[{"id":1,"name":"a","required":false,"type":"unknown"}]}')
 
