@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-import orjson
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.errors import CommitRefused, FatalError, GapError
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
 from connector.iceberg.commit.kafka_position import COMMIT_ID, CONNECTOR_NAME, LOST_COMMIT_REMEDY, KafkaOffsets
@@ -130,7 +130,7 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
 
 def is_delete_file(description: bytes) -> bool:
     """Tell whether a description is of a delete file."""
-    return bool(orjson.loads(description)["content"] != "data")
+    return not FileDescription.parse(description).is_data
 
 
 def _check_sole_writer(table: Table, pending: PendingCommit, name: str) -> None:

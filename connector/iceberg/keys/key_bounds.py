@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
-import orjson
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.types import PrimitiveType
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.intervals import ORDERED_TYPES, parse_interval
@@ -71,11 +71,9 @@ def widen_bounds(known: KeyBounds, layout: TableLayout, descriptions: Iterable[b
     """Give what is known after a commit of files with these descriptions (`write.rolling_file`)."""
     columns = _ordered_key_columns(layout)
     for description in descriptions:
-        file = orjson.loads(description)
-        if file["content"] == "data":
-            known = _widen_by_file(
-                known, columns, _decode_bounds(file["lower-bounds"]), _decode_bounds(file["upper-bounds"])
-            )
+        file = FileDescription.parse(description)
+        if file.is_data:
+            known = _widen_by_file(known, columns, file.lower_bounds, file.upper_bounds)
     return known
 
 
@@ -102,7 +100,3 @@ def _widen_by_file(
         before = known.bounds.get(name, (low, high))
         bounds[name] = (min(before[0], low), max(before[1], high))
     return KeyBounds(certain=True, bounds=bounds)
-
-
-def _decode_bounds(bounds: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
-    return {i: bytes.fromhex(text) for i, text in zip(bounds["keys"], bounds["values"], strict=True)}

@@ -9,13 +9,13 @@ import time
 import uuid
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.kafka_position import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
@@ -66,7 +66,7 @@ def retain_newest_snapshots(table: Table) -> None:
 def delete_orphan(table: Table, description: bytes) -> None:
     """Delete a file that no commit has, and none can get; one that cannot be deleted is an orphan, and harmless."""
     try:
-        table.delete_file(orjson.loads(description)["file-path"])
+        table.delete_file(FileDescription.parse(description).path)
     except ConnectorError as error:
         structlog.get_logger().warning("a file is left behind", reason=str(error))
 

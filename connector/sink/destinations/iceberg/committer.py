@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import attrs
-import orjson
 import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, RetriableError
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.commit.commit import CommittedSnapshot, PendingCommit, RowsToReplace, commit_files
 from connector.iceberg.commit.kafka_position import SCHEMA_DRIFT_COUNT, KafkaOffsets
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
@@ -93,7 +93,7 @@ class IcebergCommitter:
 
     def _delete_files(self, delete: Callable[[str], None], files: Iterable[bytes]) -> None:
         # Deletion vectors share files.
-        for path in dict.fromkeys(orjson.loads(description)["file-path"] for description in files):
+        for path in dict.fromkeys(FileDescription.parse(description).path for description in files):
             try:
                 delete(path)
             except ConnectorError as error:

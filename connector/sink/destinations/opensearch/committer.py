@@ -13,6 +13,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, FatalError
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.delete_older import delete_older
@@ -85,7 +86,7 @@ class OpenSearchCommitter:
         if self._indices.deleted_keys is None:
             return
         # What cannot be deleted is an orphan, and harmless.
-        for path in dict.fromkeys(orjson.loads(file)["file-path"] for file in result.deleted):
+        for path in dict.fromkeys(FileDescription.parse(file).path for file in result.deleted):
             try:
                 self._indices.deleted_keys.delete_file(path)
             except ConnectorError as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.read.table_reader import FILE_COLUMN
@@ -76,7 +76,7 @@ def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[bytes]]:
         .mapInArrow(task, task_output.OUTPUT_SCHEMA)
     )
     files = [bytes(row.payload) for row in written.collect()]
-    affected = {orjson.loads(file)["referenced-data-file"] for file in files}
+    affected = {FileDescription.parse(file).referenced_data_file for file in files}
     return RowsToReplace([task for task in scan.files if task.path in affected], scan.conflict_filter), files
 
 
