@@ -135,6 +135,7 @@ def test_bounds_that_cannot_be_read_are_not_known() -> None:
     def file(low: bytes, high: bytes) -> bytes:
         return orjson.dumps(
             {
+                "file-path": "f",
                 "content": "data",
                 "lower-bounds": {"keys": [1], "values": [low.hex()]},
                 "upper-bounds": {"keys": [1], "values": [high.hex()]},
@@ -197,7 +198,7 @@ def test_only_keys_are_known() -> None:
     )
     narrow = TableLayout("d.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {}, ("b",))
     told = {"keys": [1, 2], "values": [(7).to_bytes(8, "little").hex(), (9).to_bytes(8, "little").hex()]}
-    file = orjson.dumps({"content": "data", "lower-bounds": told, "upper-bounds": told})
+    file = orjson.dumps({"file-path": "f", "content": "data", "lower-bounds": told, "upper-bounds": told})
     known = widen_bounds(KeyBounds.nothing(), narrow, [file])
     assert known.bounds == {"b": (9, 9)}
     assert may_exist({"b": pa.array([8, 9])}, known).tolist() == [False, True]
