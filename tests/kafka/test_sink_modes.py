@@ -28,7 +28,7 @@ from tests.inside import Inside, LazySink
 from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.reading import Lake
-from tests.running import Workspace, seeded
+from tests.running import THOROUGH, Workspace, seeded
 from tests.tiers import tiered
 from tests.topics import Topics
 
@@ -138,7 +138,7 @@ def test_every_mode_ends_in_the_rows_of_the_source(
     topics.create(dict.fromkeys(tables, 2))
     space = make_workspace(f"modes_{tag}", {**_settings(tables, tag), **_general(version, soft)})
     inside = Cut(Inside(spark, space), rng)
-    for phase in range(3):
+    for phase in range(3 if THOROUGH else 2):
         dying(rng, 0.03 if phase else 0.0)
         _pass(topics, inside, databases.values(), phase)
         opened = lake(space)

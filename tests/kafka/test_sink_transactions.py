@@ -114,6 +114,7 @@ def _creates(*keys: int) -> list[Any]:
     return [("c", row(key, "c", key)) for key in keys]
 
 
+@pytest.mark.thorough
 def test_each_transaction_is_waited_for_by_itself(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:

@@ -14,6 +14,7 @@ from serde.events.unavailable_value import PLACEHOLDER
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model import recordings
 from tests.model.recordings import Record
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -104,15 +105,17 @@ BATCHES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("keep", "mode"),
-    [("false", "equality-delete"), ("true", "equality-delete"), ("true", "position-delete")],
-    ids=["hard", "soft", "soft by position"],
-)
-def test_values_survive_batches(
-    keep: str, mode: str, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
-) -> None:
+WAYS = {
+    "hard": ("false", "equality-delete"),
+    "soft": ("true", "equality-delete"),
+    "soft by position": ("true", "position-delete"),
+}
+
+
+@pytest.mark.parametrize("way", tiered(WAYS, ["hard", "soft by position"]))
+def test_values_survive_batches(way: str, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
     """With a time column beside lists, whatever batch an old key's delete comes in, every value that was sent stays."""
+    keep, mode = WAYS[way]
     name = f"batches_{keep}_{mode.replace('-', '_')}"
     topics.replay(attrs.evolve(r, topic=name) for batch in BATCHES for r in batch)
     extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": keep, "debezium.sink.batch.max-events": "3"}
