@@ -16,10 +16,7 @@ from connector.kafka.dlq.reader import DeadLetterRecord, mark_replayed, read_dea
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings
-from connector.sink.destinations.iceberg.committer import IcebergCommitter
-from connector.sink.destinations.iceberg.replay import IcebergReplay, OpenSearchReplay, ReplayTarget
-from connector.sink.destinations.iceberg.tables import IcebergTables
-from connector.sink.factory import Sink, build_sink, inspect_cluster
+from connector.sink.factory import build_sink, inspect_cluster
 from connector.sink.replay import Replayer, ReplayReport
 
 
@@ -67,21 +64,14 @@ def replay_dead_letters(
     with open_session(settings) as spark:
         sink = build_sink(spark, settings, (), seen, prime=False)
         try:
-            replayer = Replayer(settings, sink.targets, sink.batches, _replay_target(sink), cluster, known)
+            replayer = Replayer(settings, sink.destination, sink.batches, cluster, known)
             result = replayer.replay(waiting, execute=execute)
         finally:
             sink.close()
     if execute:
         through = {*result.done, *result.overtaken}
         mark_replayed(settings.kafka, settings.errors.topic, [one for one in waiting if one.id in through])
-    _print_outcome(waiting, result, place="index" if settings.search else "table", execute=execute)
-
-
-def _replay_target(sink: Sink) -> ReplayTarget:
-    if isinstance(sink.targets, IcebergTables):
-        assert isinstance(sink.landing, IcebergCommitter)
-        return IcebergReplay(sink.targets, sink.landing)
-    return OpenSearchReplay()
+    _print_outcome(waiting, result, place=sink.destination.target_kind, execute=execute)
 
 
 def _read_dead_letters(settings: SinkSettings) -> list[DeadLetterRecord]:

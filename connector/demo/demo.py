@@ -60,7 +60,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
                 sink.close()
                 seconds = time.monotonic() - started
             catalog = Catalog(spark, settings.catalog, settings.errors)
-            tables = [table for name in sorted(sink.targets) if (table := catalog.load(name)) is not None]
+            tables = [table for name in sorted(sink.destination.tables) if (table := catalog.load(name)) is not None]
             for table in tables:
                 show_rows(console, spark, table)
             show_commits(console, tables, settings.name)

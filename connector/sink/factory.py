@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from connector.errors import RetriableError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.kafka_position import KafkaOffsets
-from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
@@ -20,16 +19,14 @@ from connector.kafka.dlq.writer import DeadLetterWriter
 from connector.runtime.monitoring.listeners import BatchReport, SinkListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SinkSettings
-from connector.sink.destinations.iceberg.committer import IcebergCommitter
-from connector.sink.destinations.iceberg.tables import IcebergTables
-from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
-from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.context import DestinationContext
+from connector.sink.destinations.registry import DESTINATIONS
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.microbatch.schema_sampling import sample_schemas
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
 from connector.sink.microbatch.stream import Stream
-from connector.sink.model.destination import Committer, TableRegistry
+from connector.sink.model.destination import Destination, TableRegistry
 from connector.sink.model.micro_batch import MicroBatch
 
 
@@ -39,8 +36,7 @@ class Sink:
 
     stream: Stream
     batches: BatchProcessor
-    targets: IcebergTables | OpenSearchIndexes
-    landing: Committer
+    destination: Destination
 
     def close(self) -> None:
         """Let go of the cluster; the Spark session is the caller's."""
@@ -84,20 +80,25 @@ def build_sink(
     cluster = KafkaAdmin(settings.kafka)
     seen = seen or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
-    found = call_with_retries(lambda: _open_destination(spark, settings, catalog, offsets, seen), settings.errors)
-    targets, landing, tables = found
+    context = DestinationContext(spark, settings, catalog, offsets, seen.topics)
+    destination = call_with_retries(lambda: DESTINATIONS[settings.destination](context), settings.errors)
     noted = {name: told.position for name, told in offsets.tables.items()}
     position = find_starting_offsets(
-        offsets.position, tables, noted, seen, settings.kafka.auto_offset_reset, settings.kafka.topics
+        offsets.position,
+        destination.stored_offsets(),
+        noted,
+        seen,
+        settings.kafka.auto_offset_reset,
+        settings.kafka.topics,
     )
     if _is_new_start(offsets.position, position, settings):
         # Where reading began is known before anything is committed: a crash must not begin at another "latest".
         call_with_retries(lambda: offsets.save(position, {}), settings.errors)
     letters = DeadLetterWriter(settings.name, settings.kafka, settings.errors, cluster)
     group = ConsumerGroup(settings.kafka)
-    batches = BatchProcessor(spark, settings, targets, landing, offsets, cluster, letters, group, position)
+    batches = BatchProcessor(spark, settings, destination, offsets, cluster, letters, group, position)
     if prime:
-        _prepare_tables(settings, targets, batches, position, seen)
+        _prepare_tables(settings, destination.tables, batches, position, seen)
     at_start = KafkaOffsets(position.cluster_id, position.topic_ids, {at: position.offsets[at] for at in seen.ends})
 
     def process(batch: MicroBatch) -> BatchReport:
@@ -117,8 +118,7 @@ def build_sink(
             lambda: batches.overdue,
         ),
         batches,
-        targets,
-        landing,
+        destination,
     )
 
 
@@ -130,41 +130,17 @@ def _is_new_start(stored: KafkaOffsets | None, position: KafkaOffsets, settings:
     return bool(fresh) and settings.kafka.auto_offset_reset == "latest"
 
 
-def _open_destination(
-    spark: SparkSession, settings: SinkSettings, catalog: Catalog, offsets: OffsetsTable, seen: ClusterState
-) -> tuple[IcebergTables | OpenSearchIndexes, Committer, dict[str, KafkaOffsets]]:
-    """Give the sink's tables or indexes, how batches land there, and where each table says that it stands."""
-    if settings.search is not None:
-        stood = {name: told.position for name, told in offsets.tables.items()}
-        indices = OpenSearchIndexes(settings, settings.search, stood, _open_deleted_keys(spark, settings, catalog))
-        indices.check({name: told.uuid for name, told in offsets.tables.items()})
-        indices.find(seen.topics)
-        return indices, OpenSearchCommitter(spark, indices, settings.search), {}
-    targets = IcebergTables(settings, catalog, offsets.tables, _open_deleted_keys(spark, settings, catalog))
-    found = targets.find_existing(seen.topics)
-    stands = {targets[name].table.name: targets[name].stored.position for name in found}
-    return targets, IcebergCommitter(spark, targets, settings.name), stands
-
-
 def _open_catalog(spark: SparkSession, settings: SinkSettings) -> tuple[Catalog, OffsetsTable]:
     catalog = Catalog(spark, settings.catalog, settings.errors)
     return catalog, OffsetsTable(catalog, settings.table.offsets_table, settings.name)
 
 
-def _open_deleted_keys(spark: SparkSession, settings: SinkSettings, catalog: Catalog) -> DeletedKeysTable | None:
-    """Open the table of deleted keys where deletes leave no row."""
-    rule = settings.table
-    if not rule.upsert or rule.keep_deletes or not rule.deleted_keys.retention:
-        return None
-    return DeletedKeysTable(spark, catalog, rule.deleted_keys.table, settings.name, rule.deleted_keys.retention)
-
-
 def _prepare_tables(
-    settings: SinkSettings, targets: TableRegistry, batches: BatchProcessor, position: KafkaOffsets, seen: ClusterState
+    settings: SinkSettings, tables: TableRegistry, batches: BatchProcessor, position: KafkaOffsets, seen: ClusterState
 ) -> None:
     ends = KafkaOffsets(seen.cluster_id, {}, seen.ends)
     plan, _ = batches.plan(MicroBatch(-1, position.offsets, seen.ends))
     needs = sample_schemas(settings.kafka, plan, position, ends)
     if needs:
         structlog.get_logger().info("tables to make ready", topics=sorted({need.topic for need in needs}))
-        call_with_retries(lambda: targets.apply_schema_changes(needs), settings.errors)
+        call_with_retries(lambda: tables.apply_schema_changes(needs), settings.errors)

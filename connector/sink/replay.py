@@ -4,7 +4,7 @@ A letter goes through the sink's own decoding and fold. In a table with keys it 
 after it, in its topic-partition and up to where the sink stands, was about the same key, or truncated its source's
 rows: Kafka's order within a key is the source's. A truncate in another partition counts as far as the table tells of it
 (`before_truncate`), where it has a single source. For documents that holds too: their versions tell what is newer, but
-an index forgets those of deleted ones (docs/decisions/0032). How they get there: `iceberg.replay`.
+an index forgets those of deleted ones (docs/decisions/0032). How they get there: `ReplayTarget` of the destination.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from connector.kafka.dlq.reader import DeadLetterRecord
 from connector.settings import SinkSettings
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.convert.row_builder import mark_truncated
-from connector.sink.destinations.iceberg.replay import ReplayTarget
 from connector.sink.microbatch.processor import MAX_ROUNDS, BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch, compute_key_codes
-from connector.sink.model.destination import TableRegistry
+from connector.sink.model.destination import Destination
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.truncate_scope import TruncateScope, scope_past_truncates
@@ -52,15 +51,14 @@ class Replayer:
     def __init__(
         self,
         settings: SinkSettings,
-        targets: TableRegistry,
+        destination: Destination,
         batches: BatchProcessor,
-        through: ReplayTarget,
         cluster: KafkaAdmin,
         known: Sequence[DeadLetterRecord] = (),
     ) -> None:
         """Work from where the sink stands; `known` are all letters: their records changed nothing, or as replayed."""
-        self._settings, self._targets, self._batches = settings, targets, batches
-        self._through, self._cluster = through, cluster
+        self._settings, self._destination, self._batches = settings, destination, batches
+        self._cluster = cluster
         self._known = sorted(known, key=lambda letter: letter.place)
 
     def replay(self, letters: Sequence[DeadLetterRecord], *, execute: bool) -> ReplayReport:
@@ -81,19 +79,19 @@ class Replayer:
         for at, outcome in outcomes.items():
             dead.update((runs[at][0][fault.row].id, fault.reason) for fault in outcome.faults)
         alive = {letter.id for own, _ in runs.values() for letter in own} - dead.keys()
-        done, late = set[str](), set[str]()
+        done, late, target = set[str](), set[str](), self._destination.replay_target()
         for table, name in zip(plan.tables, names, strict=True):
             by_part = self._parts(outcomes, runs, table.index)
             if not by_part:
                 continue
-            before = self._through.before(name)
+            before = target.replayed(name)
             fresh = [(part, ids) for part, ids in by_part if not set(ids) <= before]
             keep = self._standing(plan, table, name, fresh, runs, outcomes) if table.mode == "upsert" else None
             kept, gone = select_rows(fresh, keep)
             late |= gone
             written = {one for _, ids in kept for one in ids}
             if execute and kept:
-                put = self._through.put(plan, table.index, name, kept)
+                put = target.replay(plan, table.index, name, kept)
                 dead.update(put.dead)
                 late |= put.overtaken
                 written -= put.overtaken | put.dead.keys()
@@ -115,7 +113,7 @@ class Replayer:
             needs = [need for outcome in outcomes.values() for need in outcome.needs]
             if not needs or not execute:
                 return plan, names, outcomes
-            self._targets.apply_schema_changes(needs)
+            self._destination.tables.apply_schema_changes(needs)
         raise FatalError("tables could not be prepared for the dead letters; see the log")
 
     def _parts(

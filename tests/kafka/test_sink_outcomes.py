@@ -228,7 +228,7 @@ def test_credentials_that_a_catalog_hands_out_are_renewed(pond: Pond) -> None:
             pond.send("fate.by_key", [("u", 1, 5), ("d", 0, 5)])
             pond.bring_in()
         pond.check()
-        targets, told = pond.sink.targets, list[str]()
+        targets, told = pond.sink.destination.tables, list[str]()
         for _ in range(2):
             told.append(targets.plan("fate_by_key", 0, {}).layout.io_properties["s3.session-token"])
             assert targets.deleted_keys is not None

@@ -25,6 +25,7 @@ from connector.settings import EventSettings
 from connector.sink.destinations.iceberg.committer import build_table_position
 from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows
 from connector.sink.destinations.iceberg.lookups.late_events import is_older
+from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.fold.fold import fold
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.watermarks import merge_progress
@@ -114,7 +115,7 @@ class Model:
         for number in range(self.partitions):
             lane = [r for r in records if r.partition == number]
             for piece in self.tasks_of(lane, self.rng, 2):
-                task = _MapTask(job)
+                task = _MapTask(job, IcebergWriterFactory())
                 made = [*(p for run in _cut(piece, self.rng, 2) for p in task.take(_run(run))), *task.finish()]
                 for parcel in made:
                     if parcel.kind == task_output.CHANGES:

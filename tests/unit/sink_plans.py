@@ -16,7 +16,6 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings, KafkaSettings
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import DecodedRecords
-from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.model.plan import BatchPlan, FieldRoutes, TablePlan
 
 Columns = Mapping[str, pa.DataType]
@@ -62,7 +61,6 @@ def plan(*tables: TablePlan, **changed: Any) -> BatchPlan:
         "refused": {},
         "ranks": {("t", 0): 0},
         "feed": assign_ranges(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
-        "outlet": IcebergWriterFactory(),
         "reducers": 1,
         "max_letters": 10,
     }

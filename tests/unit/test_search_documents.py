@@ -136,11 +136,8 @@ def _runs(records: Sequence[Record]) -> list[ConsumerRecords]:
 def _plan(
     runs: Sequence[ConsumerRecords], buckets: int, *, tombstones: bool = False, remembers: bool = False, **more: Any
 ) -> BatchPlan:
-    target = IndexTarget(WriteOptions("i"), "offset" if tombstones else "source")
-    memory = DeletedKeyLog(layout({}), "documents", 0) if remembers else None
-    outlet = OpenSearchWriterFactory(ConnectionSettings(()), BulkSettings(), {"i": target}, memory)
     ranks = {(run.topic, run.partition): rank for rank, run in enumerate(runs)}
-    empty = plan(routes={}, ranks=ranks, outlet=outlet)
+    empty = plan(routes={}, ranks=ranks)
     needs = [need for run in runs for need in decode(run, empty).needs]
     keys = tuple(next(need.key for need in needs if need.key is not None).names)
     columns = with_keys(union_shapes(need.row for need in needs), needs, keys)
@@ -151,6 +148,13 @@ def _plan(
     return attrs.evolve(empty, tables=(table,), routes={runs[0].topic: 0})
 
 
+def _writers(batch: BatchPlan) -> OpenSearchWriterFactory:
+    (table,) = batch.tables
+    target = IndexTarget(WriteOptions("i"), "offset" if table.tombstones == "delete" else "source")
+    memory = DeletedKeyLog(layout({}), "documents", 0) if table.remembers else None
+    return OpenSearchWriterFactory(ConnectionSettings(()), BulkSettings(), {"i": target}, memory)
+
+
 def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequence[Row] = ()) -> BatchPlan:
     """One batch: a map task for each run, one reduce task for each bucket; gives the plan of the next one.
 
@@ -159,7 +163,7 @@ def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequen
     handed: list[TaskOutput] = []
     seen: list[SourceProgress] = []
     for run in runs:
-        work = _MapTask(batch)
+        work = _MapTask(batch, _writers(batch))
         handed += [*work.take(run), *work.finish()]
         seen += work._seen
     (table,) = batch.tables
@@ -167,7 +171,7 @@ def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequen
     asked = [p for p in told if p.kind == task_output.LATE_CANDIDATES]
     stand = [part for p in asked for part in _standing(p, known, table)]
     told += _reduced(batch, [*stand, *(p for p in told if p.kind == task_output.KEY_CHANGES)], judged=True)
-    writers = OpenSearchTaskWriter(batch.outlet, batch, "000001")
+    writers = OpenSearchTaskWriter(_writers(batch), batch, "000001")
     for parcel in told:
         if parcel.payload.startswith(DEFERRED_PREFIX):
             writers.late(batch.tables[0], parcel.payload)
@@ -176,7 +180,7 @@ def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequen
 
 
 def _reduced(batch: BatchPlan, handed: Sequence[TaskOutput], *, judged: bool) -> list[TaskOutput]:
-    reducing = _ReduceTask(batch, judged=judged)
+    reducing = _ReduceTask(batch, _writers(batch), judged=judged)
     kept = [p for p in handed if p.kind in (task_output.CHANGES, task_output.KEY_CHANGES)]
     told: list[TaskOutput] = []
     for parcel in sorted(kept, key=lambda p: p.bucket):

@@ -84,7 +84,7 @@ def _kept(letters: list[bytes | None], after: list[bytes], topic: str = "t", **t
     batches._targets = cast("Any", SimpleNamespace(find=lambda topics: dict.fromkeys(topics, "d.t")))
     batches.position = cast("Any", SimpleNamespace(offsets={(topic, 0): 300}))
     settings = SimpleNamespace(table=SimpleNamespace(truncate=True))
-    replayer = _Since(*(cast("Any", given) for given in (settings, None, batches, None, None)))
+    replayer = _Since(*(cast("Any", given) for given in (settings, None, batches, None)))
     replayer.after = tuple(after)
     parts = [(part, [""] * len(part)) for part in outcome.parts]
     masks = replayer._standing(whole, target, "d.t", parts, {(topic, 0): ([], records)}, {(topic, 0): outcome})

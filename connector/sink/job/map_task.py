@@ -29,7 +29,7 @@ from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small
-from connector.sink.model.outlet import TaskWriter
+from connector.sink.model.destination import TaskWriter, WriterFactory
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import Task, TaskOutput
@@ -41,7 +41,7 @@ FEW_ROWS, MANY_TABLES = 2_000, 16
 """Below this many rows of a table a map task's fold costs more than it saves, which adds up from some tables on."""
 
 
-def map_task(plan: BatchPlan) -> Task:
+def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
     """Give the map task: numbers of shares of the batch's offsets -> parcels."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ def map_task(plan: BatchPlan) -> Task:
         forget_archives()
 
     def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
-        work, follows = _MapTask(plan), plan.outlet.follows_keys
+        work, follows = _MapTask(plan, writers), writers.follows_keys
         headers = (OLD_KEY_HEADER if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -60,7 +60,7 @@ def map_task(plan: BatchPlan) -> Task:
     return task
 
 
-def reduce_task(plan: BatchPlan, *, judged: bool = False) -> Task:
+def reduce_task(plan: BatchPlan, writers: WriterFactory, *, judged: bool = False) -> Task:
     """Give the reduce task: parcels sorted by (table, bucket) -> what the outlet says; other parcels pass through.
 
     `judged` tells that the changes are what stands of those that might have been late.
@@ -71,7 +71,7 @@ def reduce_task(plan: BatchPlan, *, judged: bool = False) -> Task:
         forget_archives()
 
     def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
-        work = _ReduceTask(plan, judged=judged)
+        work = _ReduceTask(plan, writers, judged=judged)
         for batch in batches:
             for kind, table, bucket, payload in task_output.read_rows(batch):
                 if kind in (task_output.CHANGES, task_output.KEY_CHANGES):
@@ -115,8 +115,8 @@ def _parted(
 class _MapTask:
     """The state of one map task."""
 
-    def __init__(self, plan: BatchPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: BatchPlan, writers: WriterFactory) -> None:
+        self._plan, self._factory = plan, writers
         self._parts: dict[int, list[ChangeBatch]] = {}
         self._waiting_bytes = 0
         self._writers: TaskWriter | None = None
@@ -165,11 +165,11 @@ class _MapTask:
 
     def _changes(self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords) -> Iterator[TaskOutput]:
         if self._writers is None:
-            self._writers = self._plan.outlet.open(self._plan, _task_label(self._plan))
+            self._writers = self._factory.open(self._plan, _task_label(self._plan))
         if table.mode == "append":
             yield from self._writers.append(table, part)
             return
-        part, told = self._writers.moved(table, part, run)
+        part, told = self._writers.find_key_changes(table, part, run)
         for parcel in told:
             self._moving.add(table.index)
             yield parcel
@@ -197,8 +197,8 @@ class _MapTask:
 class _ReduceTask:
     """The state of one reduce task: the parts of the bucket at hand, and what is being written."""
 
-    def __init__(self, plan: BatchPlan, *, judged: bool) -> None:
-        self._plan, self._is_judged = plan, judged
+    def __init__(self, plan: BatchPlan, writers: WriterFactory, *, judged: bool) -> None:
+        self._plan, self._factory, self._is_judged = plan, writers, judged
         self._at: tuple[int, int] | None = None
         self._parts: list[ChangeBatch] = []
         self._elsewhere: list[bytes] = []
@@ -237,5 +237,5 @@ class _ReduceTask:
         if folded is None:
             return
         if self._writers is None:
-            self._writers = self._plan.outlet.open(self._plan, _task_label(self._plan))
+            self._writers = self._factory.open(self._plan, _task_label(self._plan))
         yield from self._writers.upsert(table, folded, elsewhere)

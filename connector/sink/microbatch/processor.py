@@ -32,7 +32,7 @@ from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.microbatch.transactions import Transactions
-from connector.sink.model.destination import Committer, TableRegistry
+from connector.sink.model.destination import Destination
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes, TablePlan
 from connector.sink.model.result import JobResult, SourceProgress
@@ -54,8 +54,7 @@ class BatchProcessor:
         self,
         spark: SparkSession,
         settings: SinkSettings,
-        targets: TableRegistry,
-        landing: Committer,
+        destination: Destination,
         offsets: OffsetsTable,
         cluster: KafkaAdmin,
         letters: DeadLetterWriter,
@@ -64,7 +63,8 @@ class BatchProcessor:
     ) -> None:
         """Begin at `position`; `transactions` is None where batches may cut them."""
         self._spark = spark
-        self._settings, self._targets, self._landing, self._offsets = settings, targets, landing, offsets
+        self._settings, self._destination, self._offsets = settings, destination, offsets
+        self._targets, self._landing = destination.tables, destination.committer
         self._cluster, self._letters, self._group = cluster, letters, group
         told = settings.kafka.transactions
         self.transactions = Transactions(spark, told) if told.topic else None
@@ -125,11 +125,10 @@ class BatchProcessor:
         problem = self._group.commit_offsets(end)
         if problem:
             self._log.warning(problem)
-        if self._targets.deleted_keys is not None:
-            try:
-                self._targets.deleted_keys.clean_up()
-            except ConnectorError as error:
-                self._log.warning("cleanup of the deleted keys table is postponed", reason=str(error))
+        try:
+            self._destination.clean_up()
+        except ConnectorError as error:
+            self._log.warning("cleanup of the deleted keys table is postponed", reason=str(error))
 
     def _whole(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
         """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
@@ -227,7 +226,8 @@ class BatchProcessor:
         for _ in range(MAX_ROUNDS):
             plan, names = self.plan(batch, cuts)
             with self._targets.reading(*names):
-                result = run_job(self._spark, plan, self._targets.tables(names), self._targets.deleted_keys)
+                destination = self._destination
+                result = run_job(self._spark, plan, destination.writers(), destination.lookups(names, plan))
             fresh = self._find_new_truncates(plan, names, result)
             if result.ready and not fresh:
                 return plan, names, result
@@ -317,7 +317,6 @@ class BatchProcessor:
             feed=assign_ranges(
                 self._settings.kafka, batch.start, batch.end, self._parallelism, mixed=routing is not None
             ),
-            outlet=self._targets.outlet,
             reducers=writers,
             max_letters=self._limits.remaining,
             routing=routing,

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from connector.kafka.consumer import PartitionAssignment, assign_ranges
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.settings import SinkSettings
-from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.job.job import run_job
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState
+from connector.sink.model.destination import TaskWriter
 from connector.sink.model.plan import BatchPlan
 
 MAX_RECORDS, MAX_PARTITIONS = 60_000, 4
@@ -23,6 +23,16 @@ MAX_RECORDS, MAX_PARTITIONS = 60_000, 4
 
 MAX_BYTES = 64 * 1024**2
 """And about how many bytes of them."""
+
+
+class _NoWriters:
+    """The writers of a job without tables."""
+
+    follows_keys = False
+
+    def open(self, plan: BatchPlan, label: str) -> TaskWriter:
+        """Refuse: there is nothing to write."""
+        raise AssertionError(f"{plan.label}, {label}: a plan without tables writes nothing")
 
 
 def warm_up(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> None:
@@ -40,6 +50,7 @@ def warm_up(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> 
             _plan_without_tables(
                 settings, seen, assign_ranges(settings.kafka, start, ends, spark.sparkContext.defaultParallelism)
             ),
+            _NoWriters(),
         )
     except Exception as error:  # noqa: BLE001 - whatever it is, nothing depends on it
         structlog.get_logger().info("warm-up failed", reason=type(error).__name__)
@@ -60,7 +71,6 @@ def _plan_without_tables(settings: SinkSettings, seen: ClusterState, records: Pa
         refused={},
         ranks={at: rank for rank, at in enumerate(sorted(seen.ends))},
         feed=records,
-        outlet=IcebergWriterFactory(),
         reducers=1,
         max_letters=0,
     )

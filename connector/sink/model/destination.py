@@ -1,31 +1,40 @@
-"""What a sink's destinations have in common, for the driver: Iceberg tables, or indexes of OpenSearch.
+"""The port of the sink's destinations: rows of a batch -> Iceberg tables, indexes of OpenSearch, or others.
 
-`TableRegistry` knows the tables, makes them and plans them; `Committer` brings a finished job's outcome in.
+A destination is one object per sink, made by a factory of `destinations.registry.DESTINATIONS`. The factory of the
+sink, the job, the micro-batches, the replay of dead letters and the command line know nothing but what is here:
+
+    tables       which tables there are, what a batch has to know of them, and making them ready for new schemas
+    writers      executors: rows of a task -> files, requests, ...
+    lookups      after the tasks: what only the table itself can tell of a batch
+    committer    what was written becomes visible, with the batch's offsets
+    replay       records from the dead letter queue, a few at a time
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
 
 import attrs
+from pyspark.sql import DataFrame
 
-from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
-from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
-from connector.sink.model.outlet import WriterFactory
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges
+from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
+from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import TaskOutput
 from connector.sink.model.truncate_scope import TruncateScope
 
-if TYPE_CHECKING:
-    from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
-    from connector.sink.model.result import JobResult
+ReplayRows = Sequence[tuple[ChangeBatch, Sequence[str]]]
+"""Rows, and the id of the dead letter of each."""
 
 
 @attrs.frozen
 class TableCommit:
-    """What became of a batch in one table: its full name, where it stands now, and counts for people.
+    """What became of a batch in one table: its full name, the offsets it has now, and counts for the log.
 
     `uuid`, `snapshot_id` and `sequence_number` name the commit, where it was one.
     """
@@ -52,35 +61,90 @@ class TableCommit:
         )
 
 
+class TaskWriter(Protocol):
+    """What one task writes, to any number of tables. Outputs are handed on as they come, descriptions at the end."""
+
+    def append(self, table: TablePlan, part: ChangeBatch) -> Iterator[TaskOutput]:
+        """Write every change as a row."""
+
+    def find_key_changes(
+        self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords
+    ) -> tuple[ChangeBatch, Iterable[TaskOutput]]:
+        """Read the other keys that the headers of `run` name; return the part marked with them, and outputs."""
+
+    def upsert(self, table: TablePlan, folded: FoldedChanges, elsewhere: Sequence[bytes]) -> Iterator[TaskOutput]:
+        """Write the winners of a bucket; `elsewhere` are the payloads of `KEY_CHANGES` outputs for it."""
+
+    def close(self) -> Iterator[TaskOutput]:
+        """Finish, and describe what was written (`task_output.FILE`)."""
+
+
+class WriterFactory(Protocol):
+    """Opens the writers of tasks; pickled to executors beside the plan."""
+
+    @property
+    def follows_keys(self) -> bool:
+        """Whether records always come with the headers that name the old and new key of a key change."""
+
+    def open(self, plan: BatchPlan, label: str) -> TaskWriter:
+        """Open the writer of one task; `label` tells it from others."""
+
+
+class TableLookup(Protocol):
+    """A join of a job's outputs with what a table holds, before the commit."""
+
+    def applies(self, table: TablePlan, result: JobResult) -> bool:
+        """Tell whether the batch may need it for this table."""
+
+    def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
+        """Return frames of further task outputs, lazily.
+
+        Args:
+            outputs: those that the job has for the table so far.
+            table: its plan.
+            result: what the driver knows of the outputs.
+            until: closes what the frames read from once the batch is committed or given up.
+        """
+
+
+@attrs.frozen(eq=False)
+class Lookups:
+    """The look-ups of one batch: `late_events` before all others, its outputs are changes for the reduce task again.
+
+    A destination needs it whose plans have `dated` or `remembers`. The outputs of `joins` are files and keys.
+    """
+
+    late_events: TableLookup | None = None
+    joins: Sequence[TableLookup] = ()
+
+
 class TableRegistry(Protocol):
     """All tables of one sink, by name. `refused`: topics, and named tables, that can have none, and why.
 
-    `deleted_keys` remembers hard deletes, None where that is not needed.
+    `drift`: fields in which events and table differ, by table.
     """
 
     refused: dict[str, str]
     refused_tables: dict[str, str]
     drift: dict[str, set[str]]
-    deleted_keys: DeletedKeysTable | None
 
-    @property
-    def outlet(self) -> WriterFactory:
-        """Where tasks write."""
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the tables that are known."""
 
     def find(self, topics: Iterable[str]) -> dict[str, str]:
-        """Give the table names of those topics whose table exists."""
+        """Return the table names of those topics whose table exists."""
 
     def routed(self) -> list[str]:
-        """Give the tables known of those that events name themselves."""
+        """Return the known tables of those that events name themselves."""
 
     def reading(self, *names: str) -> AbstractContextManager[None]:
-        """Have what fails because its snapshot expired meanwhile tried again: RetriableError."""
+        """Raise RetriableError where a read fails because the planned snapshot of a table has expired."""
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
-        """Give the executors' view of a table for a batch that starts at `start`."""
+        """Return the executors' view of a table for a batch that starts at `start`."""
 
     def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
-        """Make and evolve tables for shapes of events that they were not ready for."""
+        """Create and evolve tables for schemas of events that they were not ready for."""
 
     def patch(self, name: str) -> None:
         """Take note that a table's events leave out values that the table may hold."""
@@ -89,17 +153,14 @@ class TableRegistry(Protocol):
         """Take note of fields in which events and table differ."""
 
     def label(self, name: str) -> str:
-        """Give the full name of a table, for people and the offsets table."""
-
-    def tables(self, names: Iterable[str]) -> Sequence[Table]:
-        """Give Iceberg's tables of these names, for look-ups; none where there are no such tables."""
+        """Return the full name of a table, for people and the offsets table."""
 
 
 class Committer(Protocol):
-    """Brings a job's outcome into the tables."""
+    """Makes what a job wrote visible."""
 
     def discard(self, names: list[str], result: JobResult) -> None:
-        """Let go of what a job wrote; it will run again."""
+        """Remove what a job wrote; it will run again."""
 
     def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Take note of truncates, by index of their table, for which the job will run again.
@@ -110,7 +171,64 @@ class Committer(Protocol):
     def land(
         self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> dict[str, TableCommit]:
-        """Empty the tables that were truncated, and make a job's outcome visible at the batch's end position.
+        """Empty the tables that were truncated, and commit what a job wrote with the batch's end offsets.
 
-        Gives what became of each table that changed, by name.
+        Returns what became of each table that changed, by name.
+        """
+
+
+@attrs.frozen
+class ReplayOutcome:
+    """The letters that were not simply applied: superseded by newer changes, and refused ones with the reason."""
+
+    overtaken: frozenset[str] = frozenset()
+    dead: Mapping[str, str] = attrs.field(factory=dict)
+
+
+class ReplayTarget(Protocol):
+    """Takes repaired dead letters in."""
+
+    def replayed(self, name: str) -> set[str]:
+        """Return the letters that were applied before, as far as the table tells."""
+
+    def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows) -> ReplayOutcome:
+        """Write rows into a table of the plan, and make them visible.
+
+        Raises:
+            DataFault: they cannot be, for a reason that is not one letter's.
+        """
+
+
+class Destination(Protocol):
+    """Where the rows of one sink go."""
+
+    @property
+    def target_kind(self) -> str:
+        """What people call one target: "table", "index"."""
+
+    @property
+    def tables(self) -> TableRegistry:
+        """The targets, by name."""
+
+    @property
+    def committer(self) -> Committer:
+        """Commits the batches of this sink."""
+
+    def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
+        """Return the offsets that the tables themselves had at the start, by full name; none if they keep none."""
+
+    def writers(self) -> WriterFactory:
+        """Return what opens the writers of the next job's tasks."""
+
+    def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
+        """Return the look-ups of a batch in the tables of its plan; `names` are theirs, by index."""
+
+    def replay_target(self) -> ReplayTarget:
+        """Return what takes repaired dead letters in."""
+
+    def clean_up(self) -> None:
+        """Remove what is not needed any more, once a batch's offsets are stored.
+
+        Raises:
+            ConnectorError: it is tried again after the next batch.
         """

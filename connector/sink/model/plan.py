@@ -16,7 +16,6 @@ from connector.settings import EventSettings
 from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.routing import RouteSettings
 from connector.settings.iceberg.write_mode import DEFAULT_MODE
-from connector.sink.model.outlet import WriterFactory
 from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import TableTruncate
 
@@ -123,7 +122,7 @@ class BatchPlan:
     """One job over one batch.
 
     `routes` gives the table of each topic that has one; `ranks` numbers the topic-partitions by name, for the fold.
-    `feed` tells what each map task reads, `outlet` where rows go; `reducers` tasks write.
+    `feed` tells what each map task reads; `reducers` tasks write.
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
     `routing` is set where events name their tables themselves; `routes` is empty then.
@@ -144,7 +143,6 @@ class BatchPlan:
     refused: Mapping[str, str]
     ranks: Mapping[TopicPartition, int]
     feed: PartitionAssignment
-    outlet: WriterFactory
     reducers: int
     max_letters: int
     routing: FieldRoutes | None = None

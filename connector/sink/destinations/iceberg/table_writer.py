@@ -16,14 +16,14 @@ from connector.sink.fold.unavailable_values import find_last_rows, mark_unavaila
 from connector.sink.job.shuffle import pack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
-from connector.sink.model.outlet import TaskWriter
+from connector.sink.model.destination import TaskWriter
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import TaskOutput
 
 
 @attrs.frozen
 class IcebergWriterFactory:
-    """The outlet of Iceberg tables; with `memory` hard deletes are remembered there."""
+    """Opens the files of Iceberg tables; with `memory` hard deletes are recorded there."""
 
     memory: DeletedKeyLog | None = None
     follows_keys: bool = False
@@ -47,7 +47,9 @@ class IcebergTaskWriter:
         write_append(self._writer(table), part, table)
         yield from ()
 
-    def moved(self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords) -> tuple[ChangeBatch, list[TaskOutput]]:
+    def find_key_changes(
+        self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords
+    ) -> tuple[ChangeBatch, list[TaskOutput]]:
         """Mark creates that a change of key made, and hand on the keys before."""
         if not table.patches or run.old_key is None:
             return part, []

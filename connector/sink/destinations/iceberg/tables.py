@@ -87,9 +87,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def __getitem__(self, table: str) -> TargetTable:
         return self._known[table]
 
-    @property
-    def outlet(self) -> IcebergWriterFactory:
-        """Where tasks write: files."""
+    def writers(self) -> IcebergWriterFactory:
+        """Return what opens the files of tasks."""
         return IcebergWriterFactory(DeletedKeyLog.of(self.deleted_keys, self._settings.name))
 
     def label(self, name: str) -> str:

@@ -25,7 +25,6 @@ from connector.sink.destinations.iceberg.committer import build_table_position
 from connector.sink.destinations.opensearch.document_writer import (
     DEFERRED_PREFIX,
     OpenSearchTaskWriter,
-    OpenSearchWriterFactory,
 )
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.fold.document_versions import derive_versions
@@ -106,8 +105,7 @@ class OpenSearchCommitter:
         """Send what waited for other tasks' documents: few rows, of keys that changed with values left out."""
         if not late:
             return
-        assert isinstance(plan.outlet, OpenSearchWriterFactory)
-        writers = OpenSearchTaskWriter(plan.outlet, plan, plan.label)
+        writers = OpenSearchTaskWriter(self._indices.writers(), plan, plan.label)
         for index, payloads in late.items():
             for payload in payloads:
                 writers.late(plan.tables[index], payload)

@@ -37,7 +37,7 @@ from connector.sink.fold.unavailable_values import find_last_rows, find_unavaila
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
-from connector.sink.model.outlet import TaskWriter
+from connector.sink.model.destination import TaskWriter
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.task_output import TaskOutput
 from serde.arrays import Ints, Mask
@@ -61,7 +61,7 @@ class IndexTarget:
 
 @attrs.frozen
 class OpenSearchWriterFactory:
-    """The outlet of indexes, by table name; with `memory` hard deletes are remembered there."""
+    """Opens bulk requests to indexes, by table name; with `memory` hard deletes are recorded there."""
 
     connection: ConnectionSettings
     bulk: BulkSettings
@@ -78,15 +78,15 @@ class OpenSearchWriterFactory:
 class OpenSearchTaskWriter:
     """The bulk requests of one task, for any number of indexes."""
 
-    def __init__(self, outlet: OpenSearchWriterFactory, plan: BatchPlan, label: str) -> None:
+    def __init__(self, factory: OpenSearchWriterFactory, plan: BatchPlan, label: str) -> None:
         """Send nothing yet."""
-        self._outlet, self._plan, self._label = outlet, plan, label
+        self._factory, self._plan, self._label = factory, plan, label
         self._deleted: TableWriter | None = None
         self._places = {rank: at for at, rank in plan.ranks.items()}
         self.dead: dict[int, str] = {}
         self.stale: set[int] = set()
         self._refused = 0
-        self._sender = DocumentSender(outlet.connection, outlet.bulk, self._refuse, self.stale.add)
+        self._sender = DocumentSender(factory.connection, factory.bulk, self._refuse, self.stale.add)
         self._counts: dict[int, int] = {}
 
     def append(self, table: TablePlan, part: ChangeBatch) -> Iterator[TaskOutput]:
@@ -128,7 +128,7 @@ class OpenSearchTaskWriter:
         topic, partition = self._places[int(part.order.partition[0])]
         return build_record_ids(topic, partition, pa.array(part.order.offset))
 
-    def moved(
+    def find_key_changes(
         self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords
     ) -> tuple[ChangeBatch, Iterator[TaskOutput]]:
         """Mark creates that a change of key made, and tell the reducers of both keys of each other."""
@@ -165,11 +165,11 @@ class OpenSearchTaskWriter:
 
     def _remember(self, folded: FoldedChanges, table: TablePlan) -> None:
         """Note the keys that are gone, with the versions of their deletes: the cluster forgets them."""
-        if self._outlet.memory is None or not table.remembers:
+        if self._factory.memory is None or not table.remembers:
             return
-        rows = build_deleted_key_rows(folded, table, self._plan.ranks, self._outlet.memory)
+        rows = build_deleted_key_rows(folded, table, self._plan.ranks, self._factory.memory)
         if len(rows):
-            self._deleted = self._deleted or TableWriter(self._outlet.memory.layout, self._label)
+            self._deleted = self._deleted or TableWriter(self._factory.memory.layout, self._label)
             self._deleted.rows(rows)
 
     def _index(self, part: ChangeBatch, table: TablePlan) -> None:
@@ -199,7 +199,7 @@ class OpenSearchTaskWriter:
             yield TaskOutput(task_output.FILE, b"{}", index)
         if self._counts:
             yield TaskOutput(task_output.FILE, orjson.dumps(attrs.asdict(counts)), next(iter(self._counts)))
-        if self._outlet.report and self._refused:
+        if self._factory.report and self._refused:
             yield TaskOutput.of(task_output.METRICS, TaskMetrics(dead=self._refused))
             yield TaskOutput.of(
                 task_output.DEAD_LETTERS, [self._letter(tag, reason) for tag, reason in self.dead.items()]
@@ -313,7 +313,7 @@ class OpenSearchTaskWriter:
         return versions
 
     def _target(self, table: TablePlan) -> IndexTarget:
-        return self._outlet.targets[table.layout.name]
+        return self._factory.targets[table.layout.name]
 
     def _refuse(self, tag: int, reason: str) -> None:
         self._refused += 1

@@ -13,7 +13,6 @@ import orjson
 import pyarrow as pa
 
 from connector.errors import DataFault, FatalError, GapError
-from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
@@ -78,9 +77,8 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         self._ids: dict[str, IndexIds] = {}
         self._owners: dict[str, tuple[str, str]] = {}
 
-    @property
-    def outlet(self) -> OpenSearchWriterFactory:
-        """Where tasks write: the cluster."""
+    def writers(self) -> OpenSearchWriterFactory:
+        """Return what opens the bulk requests of tasks."""
         targets, report = {name: self.target(name) for name in self._known}, self._search.malformed == "report"
         memory = DeletedKeyLog.of(self.deleted_keys, self._settings.name)
         return OpenSearchWriterFactory(self._search.connection, self._search.bulk, targets, memory, report=report)
@@ -88,10 +86,6 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
     def label(self, name: str) -> str:
         """Give the name of an index as the cluster has it."""
         return self._place(name)
-
-    def tables(self, names: Iterable[str]) -> list[Table]:  # noqa: ARG002 - there are none
-        """Give no tables: documents are looked up by tasks."""
-        return []
 
     def name(self, topic: str) -> str:
         """Give the name of a topic's index.

@@ -1,0 +1,38 @@
+"""What a destination is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+from pyspark.sql import SparkSession
+
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.settings import SinkSettings
+
+
+@attrs.frozen(eq=False)
+class DestinationContext:
+    """The session, the settings, the catalog of the connector's own tables, stored offsets, and the topics."""
+
+    spark: SparkSession
+    settings: SinkSettings
+    catalog: Catalog
+    offsets: OffsetsTable
+    topics: Collection[str]
+
+
+def open_deleted_keys(context: DestinationContext) -> DeletedKeysTable | None:
+    """Open the table of deleted keys where hard deletes leave no row."""
+    settings = context.settings.table
+    if not settings.upsert or settings.keep_deletes or not settings.deleted_keys.retention:
+        return None
+    return DeletedKeysTable(
+        context.spark,
+        context.catalog,
+        settings.deleted_keys.table,
+        context.settings.name,
+        settings.deleted_keys.retention,
+    )

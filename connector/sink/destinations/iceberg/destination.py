@@ -1,0 +1,70 @@
+"""Iceberg tables as a destination of the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.sink.destinations.context import DestinationContext, open_deleted_keys
+from connector.sink.destinations.iceberg.committer import IcebergCommitter
+from connector.sink.destinations.iceberg.lookups.table_lookups import (
+    HistoryLookup,
+    LateEventLookup,
+    MissingValueLookup,
+)
+from connector.sink.destinations.iceberg.replay import IcebergReplay
+from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
+from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.model.destination import Lookups
+from connector.sink.model.plan import BatchPlan
+
+
+@attrs.frozen(eq=False)
+class IcebergDestination:
+    """The tables of one sink; each keeps the offsets of its commits in its own snapshots."""
+
+    tables: IcebergTables
+    committer: IcebergCommitter
+    offsets: Mapping[str, KafkaOffsets]
+    target_kind: str = "table"
+
+    def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
+        """Return the offsets of the tables that there were at the start, as their snapshots have them."""
+        return self.offsets
+
+    def writers(self) -> IcebergWriterFactory:
+        """Return what opens the files of tasks."""
+        return self.tables.writers()
+
+    def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
+        """Return the joins with the tables' rows at the snapshots of the plan."""
+        tables = self.tables.tables(names)
+        return Lookups(
+            LateEventLookup(plan, tables, self.tables.deleted_keys),
+            (HistoryLookup(tables, plan.reducers), MissingValueLookup(tables, plan.dedup_column)),
+        )
+
+    def replay_target(self) -> IcebergReplay:
+        """Return what commits repaired dead letters."""
+        return IcebergReplay(self.tables, self.committer)
+
+    def clean_up(self) -> None:
+        """Remove old rows from the table of deleted keys."""
+        if self.tables.deleted_keys is not None:
+            self.tables.deleted_keys.clean_up()
+
+
+def open_iceberg(context: DestinationContext) -> IcebergDestination:
+    """Load the tables of the sink's topics.
+
+    Raises:
+        GapError: a table that the offsets table knows was rolled back, or dropped and made again.
+        RetriableError: the catalog is away.
+    """
+    settings = context.settings
+    tables = IcebergTables(settings, context.catalog, context.offsets.tables, open_deleted_keys(context))
+    loaded = [tables[name] for name in tables.find_existing(context.topics)]
+    offsets = {target.table.name: target.stored.position for target in loaded}
+    return IcebergDestination(tables, IcebergCommitter(context.spark, tables, settings.name), offsets)

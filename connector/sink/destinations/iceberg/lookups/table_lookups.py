@@ -1,0 +1,96 @@
+"""Outputs of a job -> what Iceberg's tables have to say of them, as further outputs: the look-ups of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+import attrs
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.read.table_reader import release_reads
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.sink.destinations.iceberg.lookups.late_events import drop_late_events
+from connector.sink.destinations.iceberg.snapshot_rows import read_table_rows
+from connector.sink.destinations.iceberg.lookups.tombstones import mark_deleted_rows
+from connector.sink.destinations.iceberg.lookups.unavailable_values import fill_from_table
+from connector.sink.destinations.iceberg.write_modes.scd2 import update_histories
+from connector.sink.model import task_output
+from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.result import JobResult
+
+_MISSING_ROW_KINDS = (task_output.TOMBSTONES, task_output.UNAVAILABLE_ROWS, task_output.OLD_KEY_ROWS)
+
+
+@attrs.frozen(eq=False)
+class LateEventLookup:
+    """Late candidates -> those that are newer than the table's row, and than the key's last hard delete."""
+
+    plan: BatchPlan
+    tables: Sequence[Table]
+    deleted_keys: DeletedKeysTable | None
+
+    def applies(self, table: TablePlan, result: JobResult) -> bool:
+        """Tell whether there are late candidates."""
+        return table.index in result.suspects
+
+    def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
+        """Return the changes that are not late, for the reduce task."""
+        spark, ranges, java = outputs.sparkSession, result.suspects[table.index], self.tables[table.index]
+        deleted = None
+        if self.deleted_keys is not None and not table.keep_deletes:
+            until.callback(self.deleted_keys.close)
+            deleted = self.deleted_keys.of(table.layout.name)
+        until.callback(release_reads, spark, java)
+        rows = read_table_rows(spark, java, table, ranges.filter(table.layout.schema))
+        candidates = outputs.where(F.col("kind") == task_output.LATE_CANDIDATES)
+        yield drop_late_events(candidates, ranges.count, self.plan, table, rows, deleted)
+
+
+@attrs.frozen(eq=False)
+class HistoryLookup:
+    """New versions of rows -> files with them, and with the end of the versions before (tables that keep history)."""
+
+    tables: Sequence[Table]
+    tasks: int
+
+    def applies(self, table: TablePlan, result: JobResult) -> bool:
+        """Tell whether there are new versions."""
+        return bool(KeyRanges.joined(result.spans.get(table.index, ())).count)
+
+    def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
+        """Write the files."""
+        spark, java = outputs.sparkSession, self.tables[table.index]
+        until.callback(release_reads, spark, java)
+        spans = KeyRanges.joined(result.spans.get(table.index, ()))
+        yield update_histories(spark, java, table, outputs, spans, self.tasks)
+
+
+@attrs.frozen(eq=False)
+class MissingValueLookup:
+    """Tombstones and rows with unavailable values -> files with the rows that the table completes."""
+
+    tables: Sequence[Table]
+    dedup_column: str
+
+    def applies(self, table: TablePlan, result: JobResult) -> bool:  # noqa: ARG002 - only executors know
+        """Tell whether a row may lack what the table has."""
+        return table.needs_tombstone_lookup or table.patches
+
+    def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:  # noqa: ARG002
+        """Write the files, where there are such rows."""
+        asked = outputs.select("kind").where(F.col("kind").isin(*_MISSING_ROW_KINDS)).distinct().collect()
+        kinds = {row.kind for row in asked}
+        if not kinds:
+            return
+        spark, java = outputs.sparkSession, self.tables[table.index]
+        until.callback(release_reads, spark, java)
+        rows = read_table_rows(spark, java, table)
+        if task_output.TOMBSTONES in kinds:
+            yield mark_deleted_rows(outputs.where(F.col("kind") == task_output.TOMBSTONES), table, rows)
+        if task_output.UNAVAILABLE_ROWS in kinds:
+            moved = task_output.OLD_KEY_ROWS in kinds
+            yield fill_from_table(outputs, table, rows, moved=moved, dedup_column=self.dedup_column)

@@ -1,0 +1,65 @@
+"""Indexes of OpenSearch as a destination of the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.sink.destinations.context import DestinationContext, open_deleted_keys
+from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
+from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
+from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.opensearch.late_events import DeletedDocumentLookup
+from connector.sink.destinations.opensearch.replay import OpenSearchReplay
+from connector.sink.model.destination import Lookups
+from connector.sink.model.plan import BatchPlan
+
+
+@attrs.frozen(eq=False)
+class OpenSearchDestination:
+    """The indexes of one sink; the offsets table alone knows what was acknowledged."""
+
+    tables: OpenSearchIndexes
+    committer: OpenSearchCommitter
+    target_kind: str = "index"
+
+    def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
+        """Return none: an index keeps no offsets."""
+        return {}
+
+    def writers(self) -> OpenSearchWriterFactory:
+        """Return what opens the bulk requests of tasks."""
+        return self.tables.writers()
+
+    def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:  # noqa: ARG002 - tasks ask the cluster
+        """Return the join with the deleted keys; tasks look documents up themselves."""
+        deleted_keys = self.tables.deleted_keys
+        return Lookups(None if deleted_keys is None else DeletedDocumentLookup(plan, deleted_keys))
+
+    def replay_target(self) -> OpenSearchReplay:
+        """Return what sends repaired dead letters."""
+        return OpenSearchReplay(self.tables)
+
+    def clean_up(self) -> None:
+        """Remove old rows from the table of deleted keys."""
+        if self.tables.deleted_keys is not None:
+            self.tables.deleted_keys.clean_up()
+
+
+def open_opensearch(context: DestinationContext) -> OpenSearchDestination:
+    """Load the indexes of the sink's topics.
+
+    Raises:
+        GapError: an index that batches were acknowledged into is gone.
+        RetriableError: the cluster or the catalog is away.
+    """
+    settings, stored = context.settings, context.offsets.tables
+    search = settings.search
+    assert search is not None, "the settings of the sink are those of another destination"
+    offsets = {name: noted.position for name, noted in stored.items()}
+    indexes = OpenSearchIndexes(settings, search, offsets, open_deleted_keys(context))
+    indexes.check({name: noted.uuid for name, noted in stored.items()})
+    indexes.find(context.topics)
+    return OpenSearchDestination(indexes, OpenSearchCommitter(context.spark, indexes, search))
