@@ -81,7 +81,7 @@ def build_sink(
     seen = seen or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
     context = DestinationContext(spark, settings, catalog, offsets, seen.topics)
-    destination = call_with_retries(lambda: DESTINATIONS[settings.destination](context), settings.errors)
+    destination = call_with_retries(lambda: DESTINATIONS[settings.sink_type](context), settings.errors)
     noted = {name: told.position for name, told in offsets.tables.items()}
     position = find_starting_offsets(
         offsets.position,

@@ -68,11 +68,6 @@ class SinkSettings:
         """The settings of an OpenSearch sink, None for any other."""
         return self.destination if isinstance(self.destination, OpenSearchSettings) else None
 
-    @property
-    def destination(self) -> str:
-        """The name of the destination that rows go to (`sink.destinations.registry`)."""
-        return "iceberg" if self.search is None else "opensearch"
-
 
 def load(
     files: Sequence[Path],

@@ -1,4 +1,7 @@
-"""The name of a destination -> what opens it: the only place that lists them."""
+"""The sink's type -> what opens its destination: the only place of the sink that lists them.
+
+The same names have their options in `settings.sink.sink_types`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from connector.sink.model.destination import Destination
 
 DESTINATIONS: Mapping[str, Callable[[DestinationContext], Destination]] = {
     "iceberg": open_iceberg,
+    "icebergevents": open_iceberg,
     "opensearch": open_opensearch,
 }
-"""By `SinkSettings.destination`."""
+"""By `SinkSettings.sink_type`."""
