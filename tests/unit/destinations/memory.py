@@ -1,0 +1,148 @@
+"""A destination in this process's memory: what the port asks of any, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import attrs
+import orjson
+import pyarrow as pa
+
+from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.sink.model import task_output
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
+from connector.sink.model.destination import Lookups, ReplayOutcome, ReplayRows, TableCommit
+from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
+from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.truncate_scope import TruncateScope
+
+
+@attrs.frozen
+class MemoryWriterFactory:
+    """Opens writers whose descriptions are the rows themselves."""
+
+    follows_keys: bool = False
+
+    def open(self, plan: BatchPlan, label: str) -> MemoryWriter:
+        """Open nothing: descriptions are made at the end."""
+        return MemoryWriter()
+
+
+class MemoryWriter:
+    """The rows of one task: put, or taken out, by key; rows that are appended have none."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[TablePlan, pa.RecordBatch, str]] = []
+
+    def append(self, table: TablePlan, part: ChangeBatch) -> Iterator[TaskOutput]:
+        self._rows.append((table, part.rows, "append"))
+        yield from ()
+
+    def find_key_changes(
+        self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords
+    ) -> tuple[ChangeBatch, Iterable[TaskOutput]]:
+        return part, ()
+
+    def upsert(self, table: TablePlan, folded: FoldedChanges, elsewhere: Sequence[bytes]) -> Iterator[TaskOutput]:
+        for part in gather(folded.parts, folded.winners):
+            for index, gone in enumerate(part.deleted):
+                self._rows.append((table, part.rows.slice(index, 1), "delete" if gone else "put"))
+        yield from ()
+
+    def close(self) -> Iterator[TaskOutput]:
+        for table, rows, what in self._rows:
+            keys = list(table.layout.keys)
+            yield TaskOutput(task_output.FILE, orjson.dumps([what, keys, rows.to_pylist()]), table.index)
+
+
+@attrs.define(eq=False)
+class MemoryTables:
+    """Tables that are there from the start, one for each topic of that name."""
+
+    plans: dict[str, TablePlan]
+    refused: dict[str, str] = attrs.field(factory=dict)
+    refused_tables: dict[str, str] = attrs.field(factory=dict)
+    drift: dict[str, set[str]] = attrs.field(factory=dict)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.plans)
+
+    def find(self, topics: Iterable[str]) -> dict[str, str]:
+        return {topic: topic for topic in topics if topic in self.plans}
+
+    def routed(self) -> list[str]:
+        return []
+
+    def reading(self, *names: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
+        return attrs.evolve(self.plans[name], index=index)
+
+    def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
+        raise AssertionError("tables never change")
+
+    def patch(self, name: str) -> None:
+        raise AssertionError("nothing is looked up")
+
+    def record_drift(self, name: str, fields: Iterable[str]) -> None:
+        self.drift.setdefault(name, set()).update(fields)
+
+    def label(self, name: str) -> str:
+        return name
+
+
+@attrs.define(eq=False)
+class MemoryDestination:
+    """Rows by table and key, once they are committed; it is its own committer and takes dead letters in."""
+
+    tables: MemoryTables
+    rows: dict[str, dict[object, dict[str, object]]] = attrs.field(factory=dict)
+    target_kind: str = "list"
+
+    @property
+    def committer(self) -> MemoryDestination:
+        return self
+
+    def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
+        return {}
+
+    def writers(self) -> MemoryWriterFactory:
+        return MemoryWriterFactory()
+
+    def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
+        return Lookups()
+
+    def replay_target(self) -> MemoryDestination:
+        return self
+
+    def clean_up(self) -> None:
+        pass
+
+    def discard(self, names: list[str], result: JobResult) -> None:
+        pass
+
+    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+        raise AssertionError("truncates are not taken")
+
+    def land(
+        self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
+    ) -> dict[str, TableCommit]:
+        for index, files in result.files.items():
+            held = self.rows.setdefault(names[index], {})
+            for what, keys, rows in map(orjson.loads, files):
+                for row in rows:
+                    key = len(held) if what == "append" else tuple(row[name] for name in keys)
+                    held.pop(key, None)
+                    if what != "delete":
+                        held[key] = row
+        return {names[index]: TableCommit(names[index], position) for index in result.files}
+
+    def replayed(self, name: str) -> set[str]:
+        return set()
+
+    def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows) -> ReplayOutcome:
+        return ReplayOutcome()
