@@ -26,7 +26,7 @@ from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts
 from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.decoder import decode
-from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, keys_to_text
+from connector.sink.destinations.deleted_keys import DeletedKeyLog, keys_to_text
 from connector.sink.destinations.iceberg.lookups.late_events import is_older, proof
 from connector.sink.destinations.opensearch import document_writer
 from connector.sink.destinations.opensearch.document_writer import (

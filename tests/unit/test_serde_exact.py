@@ -14,7 +14,7 @@ from connector.iceberg.types.conversion import convert
 from connector.iceberg.types.variants import decode_variants, encode_variants, to_json_text
 from connector.opensearch.documents.document_ids import build_document_ids
 from connector.sink.convert.decoder import decode
-from connector.sink.destinations.iceberg.lookups.deleted_keys import keys_to_text
+from connector.sink.destinations.deleted_keys import keys_to_text
 from serde.converter import make_converter
 from tests.tiers import tiered
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert

@@ -19,7 +19,7 @@ from connector.iceberg.commit.kafka_position import COMMIT_ID, CONNECTOR_NAME, K
 from connector.iceberg.java import iterate
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings, load
-from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows, keys_to_text
+from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows, keys_to_text
 from connector.sink.fold.fold import find_last_deletes, fold
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.watermarks import (

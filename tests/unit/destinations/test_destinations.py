@@ -19,6 +19,7 @@ from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.opensearch.bulk import document_sender
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.bulk_processor import DocumentCounts
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.settings.sink.sink_types import SINK_TYPES
 from connector.sink.convert.decoder import decode
@@ -28,7 +29,7 @@ from connector.sink.destinations.registry import DESTINATIONS
 from connector.sink.job.map_task import _MapTask, _ReduceTask
 from connector.sink.model import task_output
 from connector.sink.model.destination import Destination, WriterFactory
-from connector.sink.model.plan import BatchPlan, TablePlan, TaskMetrics
+from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import TaskOutput
 from tests.unit.destinations.memory import MemoryDestination, MemoryTables

@@ -22,9 +22,10 @@ from connector.iceberg.commit.truncate import truncate_table
 from connector.sink.destinations.iceberg.tables import IcebergTables
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.fold.watermarks import advance_watermarks, track_grown_topics
+from connector.sink.destinations.table_position import build_table_position
 from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.result import JobResult, KeyLookup, SourceProgress
+from connector.sink.model.result import JobResult, KeyLookup
 from connector.sink.model.task_output import TaskOutput
 from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import SOURCE_TS_NS
@@ -211,22 +212,3 @@ class IcebergCommitter:
 
 def _has_work(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:
     return bool(result.files.get(table.index) or table.index in result.asked or position.dated)
-
-
-def build_table_position(
-    plan: BatchPlan, table: TablePlan, seen: Iterable[SourceProgress], position: KafkaOffsets
-) -> KafkaOffsets:
-    """Give what of the batch's end position a table's commit says, and how far its sources came with it."""
-    topics = {topic for topic, index in plan.routes.items() if index == table.index}
-    if plan.routing is not None:
-        # Any topic may have events for any table.
-        topics = {topic for topic, _ in plan.ranks}
-    own = [one for one in seen if one.table == table.index]
-    ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
-    here = position.only(topics)
-    marks = advance_watermarks(table.watermarks, own)
-    marks = {**marks, **track_grown_topics({**table.watermarks, **marks}, table.partitions, here.partitions)}
-    cut = table.cut
-    truncated = cut.ts_ns if cut is not None and cut.ts_ns != NO_VALUE else 0
-    at = cut.place if cut is not None else ()
-    return attrs.evolve(here, watermarks=marks, after_delete=ends, truncated=truncated, truncated_at=at)

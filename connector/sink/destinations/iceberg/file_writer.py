@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
+from connector.sink.destinations.soft_deletes import mark_deleted
+from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import TaskOutput
@@ -56,17 +58,6 @@ def _write_soft_deletes(writer: TableWriter, folded: FoldedChanges, gone: Mask, 
 
 def _mark_if_deleted(part: ChangeBatch, gone: Mask) -> ChangeBatch:
     return attrs.evolve(part, rows=mark_deleted(part.rows, gone)) if gone.any() else part
-
-
-def mark_deleted(rows: pa.RecordBatch, gone: Mask | None = None) -> pa.RecordBatch:
-    """Set `__deleted` of the rows in `gone`, or of all; a table without that column keeps its rows as they are."""
-    position = rows.schema.get_field_index(DELETED_COLUMN)
-    if position < 0:
-        return rows
-    field = rows.schema.field(position)
-    true = pa.scalar(True if pa.types.is_boolean(field.type) else "true", field.type)
-    mask = pa.array(np.ones(rows.num_rows, np.bool_) if gone is None else gone)
-    return rows.set_column(position, field, pc.if_else(mask, true, rows.column(position)))
 
 
 def _write_rows(writer: TableWriter, parts: list[ChangeBatch], table: TablePlan) -> None:

@@ -9,9 +9,10 @@ import attrs
 from connector.iceberg.write.table_writer import TableWriter
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.key_change_headers import build_old_key_rows, mark_key_changes
-from connector.sink.destinations.iceberg.file_writer import mark_deleted, write_append, write_upserts
-from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows
+from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
+from connector.sink.destinations.iceberg.file_writer import write_append, write_upserts
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import emit_for_lookup
+from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.fold.unavailable_values import find_last_rows, mark_unavailable, split_winners
 from connector.sink.job.shuffle import pack
 from connector.sink.model import task_output

@@ -21,12 +21,12 @@ from connector.opensearch.bulk.item_results import apply_policy
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.row_builder import DEDUP_UNITS_NS
-from connector.sink.destinations.iceberg.committer import build_table_position
 from connector.sink.destinations.opensearch.document_writer import (
     DEFERRED_PREFIX,
     OpenSearchTaskWriter,
 )
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.table_position import build_table_position
 from connector.sink.fold.document_versions import derive_versions
 from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan

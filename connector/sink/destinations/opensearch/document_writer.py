@@ -29,10 +29,10 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.key_change_headers import mark_key_changes
 from connector.sink.convert.row_builder import DELETED_COLUMN
-from connector.sink.destinations.iceberg.file_writer import mark_deleted
-from connector.sink.destinations.iceberg.lookups.deleted_keys import DeletedKeyLog, build_deleted_key_rows
+from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
 from connector.sink.destinations.opensearch import key_changes
 from connector.sink.destinations.opensearch.timestamps import TimestampRule
+from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.fold.unavailable_values import find_last_rows, find_unavailable_columns, mark_unavailable
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output

@@ -25,7 +25,7 @@ from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.spark_types import to_spark
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.row_builder import mark_truncated, to_int64
-from connector.sink.destinations.iceberg.lookups.deleted_keys import keys_to_text
+from connector.sink.destinations.deleted_keys import keys_to_text
 from connector.sink.destinations.iceberg.snapshot_rows import (
     TableRows,
     column_aliases,

@@ -1,0 +1,21 @@
+"""Rows of deleted keys -> the same, marked deleted: soft deletes keep them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.sink.convert.row_builder import DELETED_COLUMN
+from serde.arrays import Mask
+
+
+def mark_deleted(rows: pa.RecordBatch, gone: Mask | None = None) -> pa.RecordBatch:
+    """Set `__deleted` of the rows in `gone`, or of all; a table without that column keeps its rows as they are."""
+    position = rows.schema.get_field_index(DELETED_COLUMN)
+    if position < 0:
+        return rows
+    field = rows.schema.field(position)
+    true = pa.scalar(True if pa.types.is_boolean(field.type) else "true", field.type)
+    mask = pa.array(np.ones(rows.num_rows, np.bool_) if gone is None else gone)
+    return rows.set_column(position, field, pc.if_else(mask, true, rows.column(position)))

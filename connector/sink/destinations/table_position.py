@@ -1,0 +1,32 @@
+"""A batch's end offsets -> those of one table's commit, with how far its sources came and its last truncate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.sink.fold.watermarks import advance_watermarks, track_grown_topics
+from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.result import SourceProgress
+from serde.events.source_positions import NO_VALUE
+
+
+def build_table_position(
+    plan: BatchPlan, table: TablePlan, seen: Iterable[SourceProgress], position: KafkaOffsets
+) -> KafkaOffsets:
+    """Give what of the batch's end position a table's commit says, and how far its sources came with it."""
+    topics = {topic for topic, index in plan.routes.items() if index == table.index}
+    if plan.routing is not None:
+        # Any topic may have events for any table.
+        topics = {topic for topic, _ in plan.ranks}
+    own = [one for one in seen if one.table == table.index]
+    ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
+    here = position.only(topics)
+    marks = advance_watermarks(table.watermarks, own)
+    marks = {**marks, **track_grown_topics({**table.watermarks, **marks}, table.partitions, here.partitions)}
+    cut = table.cut
+    truncated = cut.ts_ns if cut is not None and cut.ts_ns != NO_VALUE else 0
+    at = cut.place if cut is not None else ()
+    return attrs.evolve(here, watermarks=marks, after_delete=ends, truncated=truncated, truncated_at=at)
