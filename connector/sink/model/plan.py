@@ -41,7 +41,7 @@ class TablePlan:
     `dated` tells whether its rows tell how old they are; then `watermarks` tells how far each source has come
     (`fold.watermarks`), and `partitions` how many partitions topics had when the table was last written to.
     `numbered` tells the same of documents, whose changes are given versions (`fold.document_versions`), `remembers`
-    that their deleted keys are remembered with them (`lookups.deleted_keys`).
+    that their deleted keys are remembered with them (`destinations.deleted_keys`).
     `after_delete` holds offsets at which a tombstone only repeats the delete before it.
     `truncated` is the source's time of the last truncate of an earlier batch (epoch nanoseconds), 0 without, and
     `truncated_at` its source and place there (`Position`).
