@@ -21,7 +21,6 @@ from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
 from connector.sink.destinations.iceberg.tables import IcebergTables
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
-from connector.sink.fold.watermarks import advance_watermarks, track_grown_topics
 from connector.sink.destinations.table_position import build_table_position
 from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan

@@ -11,13 +11,10 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import TaskOutput

@@ -24,12 +24,10 @@ from connector.settings import SinkSettings
 from connector.settings.iceberg.partition_spec import parse_partition_term
 from connector.settings.iceberg.write_mode import DECLARED_MODES
 from connector.sink.convert import icebergevents
+from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.iceberg import table_checks
 from connector.sink.destinations.iceberg.table_creation import TOMBSTONES_PROPERTY, TableCreator
 from connector.sink.destinations.iceberg.table_options import TableOptions
-from connector.sink.convert.decoder import DELETED_COLUMN
-from connector.sink.convert.field_matching import merge_case_variants
-from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.naming import table_name
