@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from serde.byte_windows import ByteWindows, byte_windows, window_array
+from serde.connect.primitive_keys import key_field_name
 from serde.faults import RecordError, Stage
-from serde.json.json_lines import TextWindows, text_windows, window_array
-from serde.json.primitive_keys import key_field_name
 from serde.messages import DecodedMessages, MessageBlock, Rows
+from serde.wire_format import WireFormat
 
 
 @frozen
-class PlainConverter:
+class PlainDeserializer:
     """Hands each message on as it is: text (UTF-8) or bytes."""
 
     text: bool
@@ -24,8 +25,8 @@ class PlainConverter:
     def decode(
         self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
     ) -> DecodedMessages:
-        """See `serde.converter.Converter.decode`; a key of a table with one identifier field has that field's name."""
-        texts, nulls = text_windows(data)
+        """See `wire_format.Deserializer.decode`; a key of a table with one identifier field has that field's name."""
+        texts, nulls = byte_windows(data)
         rows = np.flatnonzero(~nulls)
         column, wrong = self._column(texts.pick(rows))
         faults = tuple(RecordError(int(row), stage, "not UTF-8") for row in rows[wrong])
@@ -35,7 +36,7 @@ class PlainConverter:
         block = MessageBlock(rows[keep], fields, "", None, {})
         return DecodedMessages((block,) if len(block.rows) else (), np.flatnonzero(nulls), faults)
 
-    def _column(self, texts: TextWindows) -> tuple[pa.Array, Rows]:
+    def _column(self, texts: ByteWindows) -> tuple[pa.Array, Rows]:
         none = np.zeros(0, np.int64)
         if not len(texts):
             return pa.array([], pa.string() if self.text else pa.binary()), none
@@ -63,3 +64,11 @@ def _is_text(value: bytes) -> bool:
 
 def _column_name(stage: Stage, expected: pa.StructType | None) -> str:
     return key_field_name(expected) if stage == "KEY_CONVERTER" else "value"
+
+
+STRING = WireFormat(
+    "string", ("org.apache.kafka.connect.storage.StringConverter",), lambda _: PlainDeserializer(text=True)
+)
+BYTES = WireFormat(
+    "bytes", ("org.apache.kafka.connect.converters.ByteArrayConverter",), lambda _: PlainDeserializer(text=False)
+)

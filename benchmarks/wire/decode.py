@@ -23,7 +23,7 @@ from connector.kafka.consumer.assignment import PartitionAssignment
 from connector.kafka.consumer.broker_client import ClusterAddress
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from serde.converter import Converter, make_converter
+from serde.formats import Deserializer, make_deserializer
 
 ROUNDS = 4
 _PIECE = 50_000
@@ -33,7 +33,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     """Fill the topics, then read them in turns; `per_s` are events per CPU second, the best of the rounds."""
     some = events(job["events"])
     feeds = {name: _filled(job["bootstrap"], name, some) for name in FORMATS}
-    decoders = {name: make_converter(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__) for name in FORMATS}
+    decoders = {name: make_deserializer(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__) for name in FORMATS}
     read = {name: pa.concat_tables(_columns(feeds[name], decoders[name])) for name in FORMATS}
     faults = [name for name in FORMATS if not _same(read[name], read[JSON], len(some.values))]
     read.clear()
@@ -56,7 +56,7 @@ def _filled(bootstrap: str, name: str, some: Events) -> PartitionAssignment:
     return PartitionAssignment(ClusterAddress.of({"bootstrap.servers": bootstrap}), FetchSettings(), (ranges,))
 
 
-def _columns(feed: PartitionAssignment, decoder: Converter) -> Iterator[pa.Table]:
+def _columns(feed: PartitionAssignment, decoder: Deserializer) -> Iterator[pa.Table]:
     for chunk in feed.chunks(0):
         decoded = decoder.decode(chunk.value, "VALUE_CONVERTER")
         if decoded.faults:

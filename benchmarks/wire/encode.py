@@ -19,11 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.session import open_session
 from benchmarks.wire.figures import AVRO, BLOCKS, JSON
 from connector.source.destinations.kafka import to_kafka_records
+from connector.source.envelope.column_records import JSON_SERIALIZERS, EventSerializers
 from connector.source.envelope.envelope import EventFormat
 from connector.source.envelope.json_values import configure_session
 from connector.source.envelope.row_schema import describe_key
-from serde.emit.avro_datums import AvroSerializer
-from serde.emit.avro_schema import avro_schema
+from serde.avro.emitted_schema import avro_schema
+from serde.avro.serializer import AvroSerializer
 from serde.emit.envelope import SourceInfo
 from serde.emit.row_schema import Primitive, RowField, RowStruct
 from serde.emit.type_mapping import HandlingModes
@@ -62,7 +63,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
             best = dict.fromkeys(wires, float("inf"))
             for _ in range(ROUNDS):
                 for name, wire in wires.items():
-                    best[name] = min(best[name], _seconds(rows, wire))
+                    best[name] = min(best[name], _seconds(rows, *wire))
         finally:
             spark.stop()
     return {"per_s": {name: count / seconds for name, seconds in best.items()}, "fault": None}
@@ -74,7 +75,7 @@ def _stored(spark: SparkSession, path: Path, count: int) -> DataFrame:
     return spark.read.parquet(str(path)).selectExpr("'c' AS op", "struct(*) AS after")
 
 
-def _wires() -> dict[str, EventFormat]:
+def _wires() -> dict[str, tuple[EventFormat, EventSerializers]]:
     kinds = {
         name: Primitive(kind, 12, 2) if kind == "decimal" else Primitive(kind) for name, (kind, _) in _COLUMNS.items()
     }
@@ -83,19 +84,17 @@ def _wires() -> dict[str, EventFormat]:
     json_ = attrs.evolve(with_blocks, key_schemas=False, value_schemas=False)
     assert json_.key_schema is not None
     texts = [json.dumps(avro_schema(schema)) for schema in (json_.key_schema, json_.value_schema)]
-    avro = attrs.evolve(
-        json_, key_avro=AvroSerializer(texts[0], 1), value_avro=AvroSerializer(texts[1], 2, json_.constant)
-    )
-    return {JSON: json_, BLOCKS: with_blocks, AVRO: avro}
+    avro = EventSerializers(AvroSerializer(texts[0], 1), AvroSerializer(texts[1], 2, json_.constant))
+    return {JSON: (json_, JSON_SERIALIZERS), BLOCKS: (with_blocks, JSON_SERIALIZERS), AVRO: (json_, avro)}
 
 
-def _seconds(rows: DataFrame, wire: EventFormat) -> float:
+def _seconds(rows: DataFrame, wire: EventFormat, serializers: EventSerializers) -> float:
     """CPU seconds of all our processes."""
     changes = rows.selectExpr(
         "op", "IF(after.id < 0, after, NULL) AS before", "after", "cast(NULL AS BIGINT) AS row_id"
     )
     began = _cpu_s()
-    to_kafka_records(changes, wire, reads=False).write.format("noop").mode("overwrite").save()
+    to_kafka_records(changes, wire, serializers, reads=False).write.format("noop").mode("overwrite").save()
     return _cpu_s() - began
 
 

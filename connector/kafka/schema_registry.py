@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from connector.errors import FatalError, RetriableError
 from connector.settings.converters.schema_registry import RegistrySettings
-from serde.avro.schema_source import SchemaTexts, UnknownSchema
+from serde.wire_format import SchemaTexts, UnknownSchema
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema
@@ -22,6 +22,8 @@ REGISTRY_TIMEOUT_S = 10.0
 UNKNOWN_ID_TTL_S = 60.0
 """How long the registry is not asked again for an id that it does not have: broken messages hold any number."""
 
+_DEFAULT_SCHEMA_TYPE = "AVRO"
+"""What the registry means where it tells no type."""
 _MAX_UNKNOWN_IDS = 10_000
 _MAX_SCHEMA_ID = 2**31 - 1
 _NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _UNPROCESSABLE, _TOO_MANY_REQUESTS, _SERVER_ERROR = (
@@ -39,7 +41,7 @@ _STATUS_HINTS = {
     _FORBIDDEN: _LOGIN_HINT,
     _CONFLICT: "; the table's schema now is not compatible with the ones registered there: relax the subject's "
     "compatibility (PUT /config/<subject>), or leave the column that changed out of the events",
-    _UNPROCESSABLE: "; the registry does not take it as Avro",
+    _UNPROCESSABLE: "; the registry does not take it",
 }
 _MAX_RETRIES, _RETRY_WAIT_MS, _MAX_RETRY_WAIT_MS = 2, 200, 2000
 
@@ -63,35 +65,35 @@ class SchemaRegistry:
                 "retries.max.wait.ms": _MAX_RETRY_WAIT_MS,
             }
         )
-        self._known: dict[int, SchemaTexts] = {}
-        self._unknown: dict[int, tuple[float, str]] = {}
+        self._known: dict[tuple[str, int], SchemaTexts] = {}
+        self._unknown: dict[tuple[str, int], tuple[float, str]] = {}
 
-    def schema(self, number: int) -> SchemaTexts:
-        """Give the texts of an Avro schema: those it refers to, in order, then its own.
+    def schema(self, number: int, schema_type: str) -> SchemaTexts:
+        """Return the texts of a schema: those it refers to, in order, then its own.
 
         Raises:
-            UnknownSchema: the registry has no Avro schema of this id.
+            UnknownSchema: the registry has no schema of this id and type.
             RetriableError: it is away or busy.
             FatalError: it lets us not in, or refuses the question.
         """
-        known = self._known.get(number)
+        known = self._known.get((schema_type, number))
         if known is not None:
             return known
-        since, reason = self._unknown.get(number, (-UNKNOWN_ID_TTL_S, ""))
+        since, reason = self._unknown.get((schema_type, number), (-UNKNOWN_ID_TTL_S, ""))
         if time.monotonic() - since < UNKNOWN_ID_TTL_S:
             raise UnknownSchema(reason)
         try:
-            texts = self._asked(number)
+            texts = self._asked(number, schema_type)
         except UnknownSchema as unknown:
             if len(self._unknown) >= _MAX_UNKNOWN_IDS:
                 self._unknown.clear()
-            self._unknown[number] = (time.monotonic(), str(unknown))
+            self._unknown[schema_type, number] = (time.monotonic(), str(unknown))
             raise
-        self._known[number] = texts
+        self._known[schema_type, number] = texts
         return texts
 
-    def number(self, subject: str, text: str, *, register: bool) -> int:
-        """Give the id of an Avro schema under a subject, registered if it is not there and `register` says so.
+    def number(self, subject: str, text: str, schema_type: str, *, register: bool) -> int:
+        """Return the id of a schema under a subject, registered if it is not there and `register` says so.
 
         Raises:
             RetriableError: the registry is away or busy.
@@ -99,7 +101,7 @@ class SchemaRegistry:
         """
         from confluent_kafka.schema_registry import Schema
 
-        schema = Schema(text, "AVRO")
+        schema = Schema(text, schema_type)
         doing = f"registering a schema under {subject}" if register else f"asking for a schema of {subject}"
         try:
             with self._mapped(doing):
@@ -110,13 +112,14 @@ class SchemaRegistry:
             todo = "register it, or set auto.register.schemas=true" if not register else "check the registry's URL"
             raise FatalError(f"registry {self._where}: {doing}: it is not there; {todo}") from unknown
 
-    def _asked(self, number: int) -> SchemaTexts:
+    def _asked(self, number: int, schema_type: str) -> SchemaTexts:
         if number > _MAX_SCHEMA_ID:
             raise UnknownSchema("no registry has ids as great as this")
         with self._mapped(f"asking for schema id {number}"):
             schema = self._client.get_schema(number)
-            if (schema.schema_type or "AVRO") != "AVRO":
-                raise UnknownSchema(f"the registry has a schema of type {schema.schema_type} there, not Avro")
+            found = schema.schema_type or _DEFAULT_SCHEMA_TYPE
+            if found != schema_type:
+                raise UnknownSchema(f"the registry has a schema of type {found} there, not {schema_type.capitalize()}")
             return tuple(dict.fromkeys([*self._iter_references(schema), schema.schema_str or ""]))
 
     def _iter_references(self, schema: Schema) -> Iterator[str]:

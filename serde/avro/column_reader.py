@@ -29,7 +29,7 @@ from serde.avro.codec import (
     Union,
 )
 from serde.avro.cursor import NEEDS_ROW_READER, NOT_UTF8, OUTSIDE_SCHEMA, TOO_SHORT, Cursor
-from serde.json.json_lines import window_array
+from serde.byte_windows import window_array
 
 _FEW_DATUMS, _MANY_ITEMS = 32, 16
 """So few datums with more items than so many are read one by one."""

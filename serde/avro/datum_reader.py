@@ -13,8 +13,8 @@ from serde.avro import single_datum
 from serde.avro.codec import Codec
 from serde.avro.column_reader import read_column
 from serde.avro.cursor import NEEDS_ROW_READER, NOT_UTF8, OUTSIDE_SCHEMA, TOO_LONG, TOO_SHORT, Cursor, DatumBuffer
+from serde.byte_windows import ByteWindows
 from serde.faults import Unfit
-from serde.json.json_lines import TextWindows
 from serde.messages import Rows
 
 _PIECE_BYTES = 1 << 20
@@ -27,7 +27,7 @@ _REASONS = {
 }
 
 
-def read_datums(texts: TextWindows, codec: Codec) -> tuple[Rows, pa.Array, dict[int, str]]:
+def read_datums(texts: ByteWindows, codec: Codec) -> tuple[Rows, pa.Array, dict[int, str]]:
     """The datums that could be read: their positions (ascending), the wire column; and why the others could not."""
     where: list[Rows] = []
     made: list[pa.Array] = []
@@ -41,7 +41,7 @@ def read_datums(texts: TextWindows, codec: Codec) -> tuple[Rows, pa.Array, dict[
     return np.concatenate(where), made[0] if len(made) == 1 else pa.concat_arrays(made), faults
 
 
-def _split_pieces(texts: TextWindows) -> list[tuple[int, int]]:
+def _split_pieces(texts: ByteWindows) -> list[tuple[int, int]]:
     """Cuts the datums into runs that fit the processor's cache."""
     out, low = [], 0
     while low < len(texts):
@@ -52,7 +52,7 @@ def _split_pieces(texts: TextWindows) -> list[tuple[int, int]]:
     return out
 
 
-def _read_piece(texts: TextWindows, low: int, high: int, codec: Codec, faults: dict[int, str]) -> tuple[Rows, pa.Array]:
+def _read_piece(texts: ByteWindows, low: int, high: int, codec: Codec, faults: dict[int, str]) -> tuple[Rows, pa.Array]:
     starts, ends = texts.starts[low:high], texts.ends[low:high]
     base = int(starts[0])
     piece = DatumBuffer.of(texts.view[base : int(ends[-1])], starts - base)
@@ -72,7 +72,7 @@ def _read_piece(texts: TextWindows, low: int, high: int, codec: Codec, faults: d
 
 
 def _merge_slow_rows(
-    texts: TextWindows, rows: Rows, array: pa.Array, slow: Rows, codec: Codec, faults: dict[int, str]
+    texts: ByteWindows, rows: Rows, array: pa.Array, slow: Rows, codec: Codec, faults: dict[int, str]
 ) -> tuple[Rows, pa.Array]:
     """The rows of a piece with those that have to be read one by one, in order."""
     values: list[object] = []

@@ -1,6 +1,6 @@
-"""schema block -> tree: parsed once per distinct bytes and kept per process.
+"""Connect schema (its JSON document) -> tree of nodes.
 
-The walk over a Connect schema is one for all formats; `LeafTypes` says what the values at its ends are in a format.
+The walk over a schema is one for all formats; `LeafTypes` says what the values at its ends are in a format.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 import orjson
-import pyarrow as pa
 from attrs import evolve, frozen
 
 from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, is_columnar
 from serde.connect.type_table import JSON_TEXT, Parameters
-from serde.json import json_types
 
-_CACHED_BLOCKS = 1024
+_CACHED_SCHEMAS = 1024
 _MAX_DEPTH = 100
 _IMAGES = frozenset({"before", "after"})
 
@@ -48,17 +46,8 @@ class LeafTypes:
     structure: Callable[[str | None], Node | None]
 
 
-JSON_LEAVES = LeafTypes(json_types.find_leaf, json_types.find_struct_leaf)
-
-
-@lru_cache(maxsize=_CACHED_BLOCKS)
-def parse_schema_block(text: bytes) -> ConnectSchema:
-    """Parses the bytes of a schema block; never raises, a block that cannot be used carries its fault."""
-    return parse_document(orjson.loads(text))
-
-
-def parse_document(document: object, leaves: LeafTypes = JSON_LEAVES) -> ConnectSchema:
-    """The same from a parsed block; equal blocks written differently get one id."""
+def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
+    """Parse a Connect schema; equal ones written differently get one id. Never raises, see `ConnectSchema.fault`."""
     digest = hashlib.sha256(orjson.dumps(document)).hexdigest()[:32]
     try:
         node = _parse_node(document, leaves, 0)
@@ -72,7 +61,7 @@ def parse_document(document: object, leaves: LeafTypes = JSON_LEAVES) -> Connect
     return ConnectSchema(digest, node.name, node, flags, is_columnar(node), documents=documents)
 
 
-@lru_cache(maxsize=_CACHED_BLOCKS)
+@lru_cache(maxsize=_CACHED_SCHEMAS)
 def narrow_schema(schema: ConnectSchema, wanted: frozenset[str] | None) -> ConnectSchema:
     """The schema of an envelope with its images and the wanted paths only; any other schema as it is."""
     names = {field.name for field in schema.node.fields}
@@ -144,12 +133,3 @@ def _walk_fields(node: Struct, prefix: str) -> Iterator[tuple[str, Field]]:
 
 def _is_document(node: Node) -> bool:
     return isinstance(node, Leaf) and node.label == JSON_TEXT
-
-
-def node_of(kind: pa.DataType) -> Node:
-    """The tree of a type that was found without a schema block: wire and logical types are the same."""
-    if pa.types.is_struct(kind):
-        return Struct(tuple(Field(field.name, node_of(field.type), True) for field in kind))
-    if pa.types.is_list(kind):
-        return List(node_of(kind.value_type))
-    return json_types.inferred_leaf(kind)

@@ -23,6 +23,21 @@ Read = Callable[[object], object]
 """One JSON value (never None) -> wire value; raises Unfit."""
 
 
+def chain(first: Convert | None, second: Convert | None) -> Convert | None:
+    """Both steps, one after the other; what is bad in either is bad."""
+    if first is None or second is None:
+        return first or second
+
+    def both(array: pa.Array) -> tuple[pa.Array, Mask | None]:
+        between, one = first(array)
+        made, other = second(between)
+        if one is None or other is None:
+            return made, other if one is None else one
+        return made, one | other
+
+    return both
+
+
 @frozen(eq=False)
 class Leaf:
     """One value; `label` is the schema type that a fault names."""

@@ -13,9 +13,9 @@ from functools import partial
 import pyarrow as pa
 from attrs import evolve, frozen
 
-from serde import arrays
 from serde.arrays import Mask
 from serde.connect import temporal, variable_scale_decimal
+from serde.connect.binary_values import bytes_to_decimal, text_to_uuid
 from serde.connect.schema_node import Convert
 
 Parameters = Mapping[str, str]
@@ -115,7 +115,7 @@ SEMANTIC_TYPES: Mapping[tuple[str, str], TypeMapping] = {
     ),
     ("int64", TIME_PREFIX + "NanoDuration"): evolve(_INT64, note="nanoseconds"),
     ("string", DATA_PREFIX + "Uuid"): TypeMapping(
-        _TEXT, pa.uuid(), arrays.text_to_uuid, "36 characters with dashes, any case"
+        _TEXT, pa.uuid(), text_to_uuid, "36 characters with dashes, any case"
     ),
     ("string", JSON_TEXT): evolve(
         _WORDS, note="as sent, spaces and repeated keys included; variant in new columns with `nested-as-variant`"
@@ -162,7 +162,7 @@ def _decimal_type(name: str, parameters: Parameters) -> TypeMapping:
     if not 0 < precision <= _MAX_PRECISION or not 0 <= scale <= precision:
         raise ValueError(f"no decimal of precision {precision} and scale {scale}")
     kind = pa.decimal128(precision, scale)
-    return TypeMapping(_BYTES, kind, partial(arrays.bytes_to_decimal, kind=kind), DECIMAL_NOTE, name)
+    return TypeMapping(_BYTES, kind, partial(bytes_to_decimal, kind=kind), DECIMAL_NOTE, name)
 
 
 DECIMAL_NOTE = "decimal(precision or 38, scale); a value beyond the precision is a fault"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
 from attrs import frozen
 
 from serde.emit.connect_schema import Document, array, primitive, struct
@@ -22,10 +21,6 @@ class SideMessage:
 
     schema: Document
     payload: Mapping[str, Any]
-
-    def json(self, *, schemas: bool) -> bytes:
-        """The bytes as Connect's JsonConverter writes them; `schemas` is `schemas.enable`."""
-        return orjson.dumps({"schema": self.schema, "payload": self.payload} if schemas else dict(self.payload))
 
 
 def _text(*, optional: bool = False) -> Document:

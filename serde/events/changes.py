@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
-from serde.arrays import Bytes, Ints, Mask, children, valid_mask, view_bytes
+from serde.arrays import Bytes, Ints, Mask, children, column_at, valid_mask, view_bytes
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.event_kind import is_envelope, is_other_event
 from serde.events.source_positions import POSITION_FIELDS, FindColumn, LogPositions, read_positions
@@ -104,9 +104,9 @@ def _flatten_envelopes(
         return None, told, int(message.sum())
     image = _choose_images(after, before if unwrap.keep_before else None, op)
     row, optional = _add_fields(block, image, op, unwrap)
-    origin = _join_origin([_column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
-    order = _to_int64(_column_at(block.fields, "transaction.total_order"), len(op))
-    place, origin = read_positions(lambda name: _column_at(block.fields, f"source.{name}"), order, origin)
+    origin = _join_origin([column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
+    order = _to_int64(column_at(block.fields, "transaction.total_order"), len(op))
+    place, origin = read_positions(lambda name: column_at(block.fields, f"source.{name}"), order, origin)
     ts_ns, rest = _read_ts_ns(block.fields, "source."), (optional, origin, _image_documents(block, row))
     made = Changes(block.rows, row, op, op == _DELETE, ts_ns, place, order, *rest)
     return (made if keep.all() else filter_changes(made, keep)), told, int(message.sum())
@@ -232,7 +232,7 @@ def _added_columns(fields: pa.StructArray, unwrap: UnwrapSettings) -> dict[str, 
     out: dict[str, pa.Array] = {}
     for term in unwrap.add_fields:
         path, _, name = term.partition(":")
-        column = _column_at(fields, path) if "." in path else _envelope_or_source(fields, path)
+        column = column_at(fields, path) if "." in path else _envelope_or_source(fields, path)
         if column is not None:
             out[unwrap.prefix + (name or path.replace(".", "_"))] = column
     return out
@@ -240,20 +240,8 @@ def _added_columns(fields: pa.StructArray, unwrap: UnwrapSettings) -> dict[str, 
 
 def _envelope_or_source(fields: pa.StructArray, name: str) -> pa.Array | None:
     """A name without a struct is the envelope's own field, else one of source."""
-    own = _column_at(fields, name)
-    return own if own is not None else _column_at(fields, f"source.{name}")
-
-
-def _column_at(array: pa.StructArray, path: str) -> pa.Array | None:
-    """The column at a dotted path, nulls of the structs above included; None when there is none."""
-    name, _, rest = path.partition(".")
-    index = array.type.get_field_index(name)
-    if index < 0:
-        return None
-    if not rest:
-        return array.flatten()[index] if array.null_count else array.field(index)
-    below = array.field(index)
-    return _column_at(below, rest) if pa.types.is_struct(below.type) else None
+    own = column_at(fields, name)
+    return own if own is not None else column_at(fields, f"source.{name}")
 
 
 def _to_int64(column: pa.Array | None, count: int) -> pa.Int64Array:
@@ -264,7 +252,7 @@ def _read_ts_ns(fields: pa.StructArray, prefix: str) -> pa.Int64Array:
     """ts_ns, where it is missing ts_us, where that is missing ts_ms."""
     total: pa.Int64Array | None = None
     for unit, factor in _UNITS:
-        column = _column_at(fields, prefix + unit)
+        column = column_at(fields, prefix + unit)
         if column is None or column.type != pa.int64():
             continue
         scaled = column if factor == 1 else _multiply(column, factor)
@@ -325,7 +313,7 @@ def _join_origin(columns: Sequence[pa.Array | None], count: int) -> pa.Dictionar
 def _read_flattened(block: MessageBlock, unwrap: UnwrapSettings) -> Changes:
     """Events that came flattened; op, position and deletion are read from the columns the transform added."""
     fields, count = block.fields, len(block.rows)
-    column = _column_at(fields, unwrap.op_field)
+    column = column_at(fields, unwrap.op_field)
     text = column is not None and pa.types.is_string(column.type)
     op = _encode_ops(column) if text else np.zeros(count, np.uint8)
     order = _first_number(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
@@ -353,12 +341,12 @@ def _find_added(fields: pa.StructArray, prefix: str) -> FindColumn:
 def _find_text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
     # Without a prefix a bare name is the row's own.
     names = (f"source_{name}", name) if prefix else (f"source_{name}",)
-    columns = (_column_at(fields, prefix + path) for path in names)
+    columns = (column_at(fields, prefix + path) for path in names)
     return next((column for column in columns if column is not None), None)
 
 
 def _first_number(fields: pa.StructArray, prefix: str, names: tuple[str, ...]) -> pa.Int64Array:
-    columns = [column for name in names if (column := _column_at(fields, prefix + name)) is not None]
+    columns = [column for name in names if (column := column_at(fields, prefix + name)) is not None]
     return _to_int64(columns[0] if columns else None, len(fields))
 
 

@@ -18,7 +18,7 @@ from attrs import define, field
 from pyarrow import json as arrow_json
 
 from serde.arrays import Ints
-from serde.json.json_lines import TextWindows
+from serde.byte_windows import ByteWindows
 from serde.json.misread_rows import MisreadChecks
 
 _PIECE_BYTES = 1 << 20
@@ -43,7 +43,7 @@ class ReadResult:
 class ColumnReader:
     """Reads texts as one struct type. strict: a field outside the type fails its row (else it is ignored)."""
 
-    texts: TextWindows
+    texts: ByteWindows
     kind: pa.StructType
     strict: bool
     give_up: int | None = None
@@ -116,7 +116,7 @@ class ColumnReader:
         return _to_struct_array(table, self.kind), None
 
 
-def _split_pieces(texts: TextWindows) -> list[tuple[int, int]]:
+def _split_pieces(texts: ByteWindows) -> list[tuple[int, int]]:
     """Cuts the texts into runs of about a megabyte:
     what fits the processor's cache is read faster, and an error costs less.
     """

@@ -1,4 +1,4 @@
-"""Connect schema -> leaf of JSON: `connect.type_table` seen through what Kafka's JsonConverter writes.
+"""Schema block -> tree of nodes, with leaves as JSON has them: `connect.type_table` as JsonConverter writes it.
 
 Bytes are base64 text, reals may be words, integers and texts are themselves.
 """
@@ -6,40 +6,30 @@ Bytes are base64 text, reals may be words, integers and texts are themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
+import orjson
 import pyarrow as pa
 from attrs import evolve
 
-from serde import arrays
 from serde.arrays import Mask
 from serde.connect import type_table
-from serde.connect.schema_node import Convert, Leaf, Node, Read
+from serde.connect.binary_values import base64_to_binary
+from serde.connect.connect_schema import ConnectSchema, LeafTypes, parse_document
+from serde.connect.schema_node import Field, Leaf, List, Node, Read, Struct, chain
 from serde.connect.type_table import Parameters, TypeMapping
 from serde.faults import Unfit
 from serde.json import scalars
+
+_CACHED_BLOCKS = 1024
 
 
 def _decode_variable_scale(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
     """The base64 inside of a VariableScaleDecimal -> bytes."""
     scale, value = array.flatten()
-    data, bad = arrays.base64_to_binary(value)
+    data, bad = base64_to_binary(value)
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays([scale, data], ["scale", "value"], mask=mask), bad
-
-
-def chain(first: Convert | None, second: Convert | None) -> Convert | None:
-    """Both steps, one after the other; what is bad in either is bad."""
-    if first is None or second is None:
-        return first or second
-
-    def both(array: pa.Array) -> tuple[pa.Array, Mask | None]:
-        between, one = first(array)
-        made, other = second(between)
-        if one is None or other is None:
-            return made, other if one is None else one
-        return made, one | other
-
-    return both
 
 
 _INT_BITS: Mapping[str, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -64,7 +54,7 @@ def _make_leaf(kind: str, row: TypeMapping) -> Leaf:
         return Leaf(row.plain, row.logical, label, scalars.boolean_reader(label), row.step)
     if kind == "string":
         return Leaf(row.plain, row.logical, label, scalars.text_reader(label), row.step)
-    convert = chain(arrays.base64_to_binary, row.step)
+    convert = chain(base64_to_binary, row.step)
     if pa.types.is_decimal(row.logical):
         read = scalars.decimal_reader(label, row.logical.scale)
         return Leaf(pa.string(), row.logical, label, read, convert, exact=True)
@@ -95,7 +85,7 @@ _ANY_TEXT = Leaf(pa.string(), pa.string(), "string", scalars.any_text_reader("st
 _WHOLE = Leaf(pa.int64(), pa.int64(), "int64", scalars.whole_number_reader("int64"), exact=True)
 
 
-def inferred_leaf(kind: pa.DataType) -> Leaf:
+def _inferred_leaf(kind: pa.DataType) -> Leaf:
     """The leaf of a wire type that was found without a schema block."""
     if pa.types.is_null(kind):
         return Leaf(kind, kind, "null", _REJECT)
@@ -107,3 +97,21 @@ def inferred_leaf(kind: pa.DataType) -> Leaf:
         return Leaf(kind, kind, "decimal", scalars.number_reader("decimal", kind), exact=True)
     name = {pa.float64(): "double", pa.bool_(): "boolean"}[kind]
     return _make_leaf(name, evolve(type_table.PRIMITIVE_TYPES[name], name=name))
+
+
+JSON_LEAVES = LeafTypes(find_leaf, find_struct_leaf)
+
+
+@lru_cache(maxsize=_CACHED_BLOCKS)
+def parse_schema_block(text: bytes) -> ConnectSchema:
+    """Parse the bytes of a schema block, once per process; never raises: one that cannot be used carries its fault."""
+    return parse_document(orjson.loads(text), JSON_LEAVES)
+
+
+def node_of(kind: pa.DataType) -> Node:
+    """Return the tree of a type that was found without a schema block: wire and logical types are the same."""
+    if pa.types.is_struct(kind):
+        return Struct(tuple(Field(field.name, node_of(field.type), True) for field in kind))
+    if pa.types.is_list(kind):
+        return List(node_of(kind.value_type))
+    return _inferred_leaf(kind)

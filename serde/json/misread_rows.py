@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from attrs import define
 
 from serde.arrays import Mask, children, valid_mask
-from serde.json.json_lines import TextWindows, window_array
+from serde.byte_windows import ByteWindows, window_array
 
 _MAX_EXACT: Mapping[pa.DataType, float] = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 """Up to here every whole number is one of the type."""
@@ -51,7 +51,7 @@ class MisreadChecks:
         long, decimal = (_build_pattern(set(names), end) for names, end in ((floats, _LONG), (decimals, odd)))
         return cls(long is not None, long, decimal)
 
-    def about(self, array: pa.StructArray, texts: TextWindows) -> Mask | None:
+    def about(self, array: pa.StructArray, texts: ByteWindows) -> Mask | None:
         """The rows in doubt, None when there are none. Cost: a look at floating columns, at texts where they say."""
         found: Mask | None = None
         if self.floats and not _all_exact(array):
@@ -95,7 +95,7 @@ def _build_pattern(names: set[str | None], end: str) -> str | None:
     return f"(?:{'|'.join(before)}){end}"
 
 
-def _match_texts(texts: TextWindows, pattern: str) -> Mask:
+def _match_texts(texts: ByteWindows, pattern: str) -> Mask:
     data = window_array(texts.data, texts.starts, texts.ends)
     found: Mask = pc.match_substring_regex(data, pattern).to_numpy(zero_copy_only=False)
     return found

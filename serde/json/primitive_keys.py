@@ -1,12 +1,7 @@
-"""keys that are one value -> keys of one field, so that all that follows knows structs only.
-
-Connect's LongConverter, ExtractField and the like make record keys that are a bare number or text. The field has the
-name of the table's identifier column, where it has one, else `key`.
-"""
+"""JSON keys of one value -> JSON keys of one field (`connect.primitive_keys`); what follows knows structs only."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,38 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import Ints, Mask
+from serde.byte_windows import ByteWindows, byte_windows, window_array
+from serde.connect.primitive_keys import is_primitive, key_field_name, may_be_primitive, wrap_schema
 from serde.faults import Unfit
-from serde.json.json_lines import TextWindows, text_windows, window_array
 from serde.json.row_reader import parse_message
 from serde.json.schema_framing import block_prefix
 
 _HEAD = b'{"schema":{"'
-_NESTED = frozenset({"struct", "array", "map"})
 _MAX_SCHEMAS, _SAMPLE = 16, 8
 _PRIMITIVE = r'^\s*(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|"(?:[^"\\]|\\.)*")\s*$'
 
 
-def key_field_name(expected: pa.StructType | None) -> str:
-    """The name of the only field of such a key; `expected` are the identifier columns of the table."""
-    return expected.field(0).name if expected is not None and expected.num_fields == 1 else "key"
-
-
-def may_be_primitive(expected: pa.StructType | None) -> bool:
-    """True where a key may be one value: the table has one identifier column, or there is no table yet."""
-    return expected is None or expected.num_fields == 1
-
-
-def is_primitive(document: object) -> bool:
-    """True for the schema of one value."""
-    return isinstance(document, Mapping) and document.get("type") not in _NESTED
-
-
-def wrap_schema(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The schema of a struct with such a value as its only field."""
-    return {"type": "struct", "fields": [{**document, "field": name}], "optional": False}
-
-
-def wrap_values(texts: TextWindows, nulls: Mask, expected: pa.StructType | None) -> tuple[TextWindows, Mask]:
+def wrap_values(texts: ByteWindows, nulls: Mask, expected: pa.StructType | None) -> tuple[ByteWindows, Mask]:
     """JSON keys, with each single value in an object; keys that are objects stay as they are.
 
     Where no table says what a key is, single values count only among their like: a stray one is a fault of its own.
@@ -65,7 +40,7 @@ def wrap_values(texts: TextWindows, nulls: Mask, expected: pa.StructType | None)
     whole = pa.concat_arrays([_to_binary_array(texts, nulls), *(array for _, array in made.values())])
     place = np.arange(len(texts))
     place[changed] = len(texts) + np.arange(len(changed))
-    return text_windows(whole.take(pa.array(place)))
+    return byte_windows(whole.take(pa.array(place)))
 
 
 def _looks_primitive(message: bytes) -> bool:
@@ -75,7 +50,7 @@ def _looks_primitive(message: bytes) -> bool:
     return prefix is not None and is_primitive(_parse_prefix(prefix))
 
 
-def _to_binary_array(texts: TextWindows, nulls: Mask) -> pa.LargeBinaryArray:
+def _to_binary_array(texts: ByteWindows, nulls: Mask) -> pa.LargeBinaryArray:
     """All texts as an array, null where there is none."""
     return pc.if_else(pa.array(nulls), pa.scalar(None, pa.large_binary()), _window_values(texts))
 
@@ -83,7 +58,7 @@ def _to_binary_array(texts: TextWindows, nulls: Mask) -> pa.LargeBinaryArray:
 _WrappedValues = dict[bytes, tuple[list[int], pa.LargeBinaryArray]]
 
 
-def _wrap_bare(texts: TextWindows, rows: Ints, name: str) -> _WrappedValues:
+def _wrap_bare(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
     """Values without schema: not in braces, not in brackets."""
     first = texts.pick(rows).first()
     own = rows[~np.isin(first, np.frombuffer(b"{[\0", np.uint8))]
@@ -99,7 +74,7 @@ def _wrap_bare(texts: TextWindows, rows: Ints, name: str) -> _WrappedValues:
     }
 
 
-def _wrap_blocks(texts: TextWindows, rows: Ints, name: str) -> _WrappedValues:
+def _wrap_blocks(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
     """Values behind a schema block, one block after the other."""
     made: _WrappedValues = {}
     todo = rows[texts.pick(rows).starts_with(_HEAD)]
@@ -135,7 +110,7 @@ def _parse_prefix(prefix: bytes) -> Any:
         return None
 
 
-def _window_values(texts: TextWindows) -> pa.LargeBinaryArray:
+def _window_values(texts: ByteWindows) -> pa.LargeBinaryArray:
     return window_array(texts.data, texts.starts, texts.ends).cast(pa.large_binary())
 
 

@@ -11,7 +11,7 @@ from math import isfinite
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import encode_unscaled
+from serde.connect.binary_values import encode_unscaled
 from serde.connect.schema_node import Read
 from serde.faults import Unfit
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 from attrs import define, field, frozen
 
 from serde.arrays import Mask
-from serde.connect.connect_schema import ConnectSchema, parse_document, parse_schema_block
+from serde.byte_windows import ByteWindows
+from serde.connect.connect_schema import ConnectSchema, parse_document
 from serde.faults import RecordError, Stage, Unfit
-from serde.json.json_lines import TextWindows
+from serde.json.json_types import JSON_LEAVES, parse_schema_block
 from serde.json.row_reader import parse_message
 from serde.messages import Rows
 
-Format = Literal["auto", "json", "json-schema"]
+JsonMode = Literal["auto", "json", "json-schema"]
 _HEAD = b'{"schema":'
 _PAYLOAD = b',"payload":'
 _MAX_PREFIXES = 64
@@ -33,7 +34,7 @@ class FramePart:
     """Payloads of one group that may be read by columns: `texts` belong to the input rows `rows`."""
 
     rows: Rows
-    texts: TextWindows
+    texts: ByteWindows
 
 
 @define(eq=False)
@@ -50,20 +51,20 @@ class SchemaGroup:
             return self.parts[0]
         if not self.parts:
             none = np.zeros(0, np.int64)
-            return FramePart(none, TextWindows(pa.py_buffer(b""), none, none))
+            return FramePart(none, ByteWindows(pa.py_buffer(b""), none, none))
         rows = np.concatenate([part.rows for part in self.parts])
         order = np.argsort(rows, kind="stable")
         starts = np.concatenate([part.texts.starts for part in self.parts])[order]
         ends = np.concatenate([part.texts.ends for part in self.parts])[order]
-        return FramePart(rows[order], TextWindows(self.parts[0].texts.data, starts, ends))
+        return FramePart(rows[order], ByteWindows(self.parts[0].texts.data, starts, ends))
 
 
 @define(eq=False)
 class MessageFramer:
     """The messages of one array sorted into groups, tombstones and faults."""
 
-    texts: TextWindows
-    format: Format
+    texts: ByteWindows
+    format: JsonMode
     stage: Stage
     groups: dict[str, SchemaGroup] = field(factory=dict)
     tombstones: list[Rows] = field(factory=list)
@@ -111,7 +112,7 @@ class MessageFramer:
         self._add_payloads(prefix[len(_HEAD) : -len(_PAYLOAD)], rows[same], payloads)
         return rows[~same]
 
-    def _add_payloads(self, block: bytes, rows: Rows, payloads: TextWindows) -> None:
+    def _add_payloads(self, block: bytes, rows: Rows, payloads: ByteWindows) -> None:
         absent = payloads.equals(b"null")
         if absent.any():
             self.tombstones.append(rows[absent])
@@ -137,7 +138,7 @@ class MessageFramer:
         for row in rows[odd].tolist():
             self._parse_loose(row)
 
-    def _add_bare(self, rows: Rows, texts: TextWindows) -> None:
+    def _add_bare(self, rows: Rows, texts: ByteWindows) -> None:
         if len(rows):
             self._group_of(None).parts.append(FramePart(rows, texts))
 
@@ -164,13 +165,13 @@ class MessageFramer:
             if block is None:
                 return None, document["payload"]
             if isinstance(block, dict) and "type" in block:
-                return parse_document(block), document["payload"]
+                return parse_document(block, JSON_LEAVES), document["payload"]
         if self.format == "json-schema":
             raise Unfit("message without schema and payload, though the converter has schemas enabled")
         return None, document
 
 
-def _may_be_framed(texts: TextWindows) -> Mask:
+def _may_be_framed(texts: ByteWindows) -> Mask:
     """True where a text starts with a field `schema`, however Java would have spaced it, that may be a schema block."""
     odd = texts.starts_with(_FIELD) & (texts.sizes > len(_HEAD))
     if odd.any():

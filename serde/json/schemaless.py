@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field
 
+from serde.byte_windows import ByteWindows
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS
 from serde.faults import Unfit
 from serde.json.column_reader import ColumnReader, ReadResult
-from serde.json.json_lines import TextWindows
 from serde.json.row_reader import parse_message
 from serde.json.schema_framing import FramePart
 from serde.json.type_inference import ObservedTypes, fill_unknown
@@ -55,7 +55,7 @@ class SchemalessReader:
     found: list[pa.StructType] = field(factory=list)
 
     def read(
-        self, texts: TextWindows, part: FramePart, loose: list[int], expected: pa.StructType | None
+        self, texts: ByteWindows, part: FramePart, loose: list[int], expected: pa.StructType | None
     ) -> tuple[ReadResult, pa.StructType]:
         """Wire rows of `part` and their type; `texts` are the whole messages by row, for those read one by one."""
         seen = ObservedTypes()
@@ -119,7 +119,7 @@ def _expect_envelope(seen: ObservedTypes) -> None:
         around.fields["before"] = images[0]
 
 
-def _read_widening(seen: ObservedTypes, texts: TextWindows, part: FramePart) -> tuple[ReadResult, pa.StructType]:
+def _read_widening(seen: ObservedTypes, texts: ByteWindows, part: FramePart) -> tuple[ReadResult, pa.StructType]:
     """Reads and widens until the type holds; what does not fit it then is left to be read one by one."""
     for _ in range(_ROUNDS):
         kind = _struct_type(seen)
@@ -148,13 +148,13 @@ def _struct_type(seen: ObservedTypes) -> pa.StructType:
     return kind if pa.types.is_struct(kind) else pa.struct([])
 
 
-def _read_columns(texts: TextWindows, kind: pa.StructType, give_up: int | None) -> ReadResult:
+def _read_columns(texts: ByteWindows, kind: pa.StructType, give_up: int | None) -> ReadResult:
     if not kind.num_fields or not len(texts):
         return ReadResult(failed=[np.arange(len(texts))] if len(texts) else [])
     return ColumnReader(texts, fill_unknown(kind), True, give_up).read()
 
 
-def _observe_rows(seen: ObservedTypes, texts: TextWindows, rows: list[int]) -> bool:
+def _observe_rows(seen: ObservedTypes, texts: ByteWindows, rows: list[int]) -> bool:
     """Counts the kinds of these rows; True when a field has kinds that exclude each other and none is expected."""
     for row in rows:
         try:
@@ -180,7 +180,7 @@ def _has_clashes(seen: ObservedTypes) -> bool:
     )
 
 
-def _recount_rows(seen: ObservedTypes, texts: TextWindows, part: FramePart, reading: ReadResult) -> ObservedTypes:
+def _recount_rows(seen: ObservedTypes, texts: ByteWindows, part: FramePart, reading: ReadResult) -> ObservedTypes:
     """Counts every row once, keeping what was expected: read rows by their columns, the others one by one."""
     fresh = ObservedTypes()
     _keep_fixed(seen, fresh)

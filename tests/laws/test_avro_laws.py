@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serde.avro import single_datum
-from serde.avro.converter import AvroConverter
 from serde.avro.datum_reader import read_datums
+from serde.avro.deserializer import AvroDeserializer
 from serde.avro.encoder import encode_datums
 from serde.avro.writer_schema import parse_writer_schema
+from serde.byte_windows import byte_windows
 from serde.faults import Unfit
-from serde.json.json_lines import text_windows
 from serde.messages import DecodedMessages
 from tests.model import avro
 from tests.running import draws
@@ -40,7 +40,7 @@ def batches(draw: st.DrawFn) -> Batch:
 def decoded(schema: Any, datums: list[bytes]) -> DecodedMessages:
     """Datums of one schema, framed, through the converter."""
     messages = pa.array([avro.framed(datum) for datum in datums], pa.binary())
-    return AvroConverter(avro.fetch(schema)).decode(messages, "VALUE_CONVERTER")
+    return AvroDeserializer(avro.fetch(schema)).decode(messages, "VALUE_CONVERTER")
 
 
 def rows(outcome: DecodedMessages) -> dict[int, Any]:
@@ -80,7 +80,7 @@ def test_columns_are_written_as_fastavro_writes_rows(batch: Batch, skipped: int)
     schema, values = batch
     expected = [avro.written(schema, value) for value in values]
     codec = parse_writer_schema(avro.fetch(schema)(avro.ID)).codec
-    _, wire, faults = read_datums(text_windows(pa.array(expected, pa.binary()))[0], codec)
+    _, wire, faults = read_datums(byte_windows(pa.array(expected, pa.binary()))[0], codec)
     assert not faults
     assert encode_datums(codec, wire).to_pylist() == expected
     assert encode_datums(codec, wire.slice(skipped)).to_pylist() == expected[skipped:]

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serde.connect.connect_schema import parse_schema_block
-from serde.converter import make_converter
 from serde.faults import Unfit
+from serde.formats import make_deserializer
+from serde.json.json_types import parse_schema_block
 from serde.json.row_reader import parse_message, read_value, to_array
 from tests.laws.test_serde_laws import batches
 from tests.running import draws
@@ -53,7 +53,7 @@ def _changed(draw: st.DrawFn, payload: bytes) -> bytes:
 def check(schema: bytes, payloads: list[bytes]) -> None:
     """Every message ends in one place; a row is what the row-by-row reader makes of the strictly parsed payload."""
     messages = [b'{"schema":' + schema + b',"payload":' + payload + b"}" for payload in payloads]
-    outcome = make_converter("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    outcome = make_deserializer("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
     rows: dict[int, Any] = {}
     for block in outcome.blocks:
         rows.update(zip(block.rows.tolist(), block.fields.to_pylist(), strict=True))
@@ -85,7 +85,7 @@ def test_spoilt_json_is_a_fault_or_what_it_says(case: tuple[bytes, list[bytes]])
 
 def places(messages: list[bytes], fmt: Any, stage: Any) -> dict[int, Any]:
     """The rows that messages became; each message is in exactly one place."""
-    outcome = make_converter(fmt).decode(pa.array(messages, pa.binary()), stage)
+    outcome = make_deserializer(fmt).decode(pa.array(messages, pa.binary()), stage)
     rows: dict[int, Any] = {}
     for block in outcome.blocks:
         rows.update(zip(block.rows.tolist(), block.fields.to_pylist(), strict=True))

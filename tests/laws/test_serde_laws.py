@@ -14,11 +14,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serde import arrays
-from serde.connect.connect_schema import node_of, parse_schema_block
-from serde.converter import make_converter
+from serde.byte_windows import byte_windows
+from serde.connect import binary_values
+from serde.formats import make_deserializer
 from serde.json import column_reader
-from serde.json.json_lines import text_windows
+from serde.json.json_types import node_of, parse_schema_block
 from serde.json.row_reader import read_value, to_array
 from serde.messages import DecodedMessages
 from tests.running import draws
@@ -102,7 +102,7 @@ def test_columns_equal_rows(batch: tuple[bytes, list[Any]]) -> None:
     """The columnar reader and the row-by-row fallback give the same arrays."""
     schema, payloads = batch
     node = parse_schema_block(schema).node
-    texts, _ = text_windows(pa.array([json.dumps(payload).encode() for payload in payloads], pa.binary()))
+    texts, _ = byte_windows(pa.array([json.dumps(payload).encode() for payload in payloads], pa.binary()))
     reading = column_reader.ColumnReader(texts, node.wire, strict=False).read()
     assert not reading.rest
     # What the columns leave are large floating numbers whose text may be a whole number's.
@@ -121,8 +121,10 @@ def test_garbage_never_disturbs_neighbours(batch: tuple[bytes, list[Any]], junk:
     mixed: list[tuple[int | None, bytes]] = list(enumerate(good))
     for bad in [*junk, good[0][:-3], b"{" + bad_tail(good[0]), b'{"a":{}', b"{}}"]:
         mixed.insert(random.randrange(len(mixed) + 1), (None, bad))
-    alone = _rows(make_converter("auto").decode(pa.array(good, pa.binary()), "VALUE_CONVERTER"))
-    among = _rows(make_converter("auto").decode(pa.array([text for _, text in mixed], pa.binary()), "VALUE_CONVERTER"))
+    alone = _rows(make_deserializer("auto").decode(pa.array(good, pa.binary()), "VALUE_CONVERTER"))
+    among = _rows(
+        make_deserializer("auto").decode(pa.array([text for _, text in mixed], pa.binary()), "VALUE_CONVERTER")
+    )
     place = {index: at for at, (index, _) in enumerate(mixed) if index is not None}
     assert {index: among[at] for index, at in place.items()} == alone
 
@@ -138,9 +140,9 @@ def test_a_cut_does_not_matter(batch: tuple[bytes, list[Any]], at: int) -> None:
     """Two parts of a chunk give the rows of the chunk."""
     schema, payloads = batch
     messages = pa.array([_framed(schema, payload) for payload in payloads], pa.binary())
-    whole = _rows(make_converter("auto").decode(messages, "VALUE_CONVERTER"))
-    first = _rows(make_converter("auto").decode(messages.slice(0, at), "VALUE_CONVERTER"))
-    second = _rows(make_converter("auto").decode(messages.slice(at), "VALUE_CONVERTER"))
+    whole = _rows(make_deserializer("auto").decode(messages, "VALUE_CONVERTER"))
+    first = _rows(make_deserializer("auto").decode(messages.slice(0, at), "VALUE_CONVERTER"))
+    second = _rows(make_deserializer("auto").decode(messages.slice(at), "VALUE_CONVERTER"))
     assert whole == first | {row + min(at, len(messages)): value for row, value in second.items()}
 
 
@@ -150,7 +152,7 @@ def test_bare_rows_keep_their_values(data: st.DataObject) -> None:
     """Without a schema every value arrives, nulls apart, whatever the converter saw before."""
     schema = data.draw(_schemas())
     payloads = data.draw(st.lists(_values(schema), min_size=1, max_size=20))
-    json_converter = make_converter("json")
+    json_converter = make_deserializer("json")
     half = len(payloads) // 2
     json_converter.decode(pa.array([json.dumps(p).encode() for p in payloads[half:]], pa.binary()), "VALUE_CONVERTER")
     decoded = json_converter.decode(
@@ -191,10 +193,10 @@ def test_decimals_round_trip(case: tuple[int, int, list[int | None]]) -> None:
     """Base64 of any unscaled value within the precision decodes to exactly that number, slices included."""
     precision, scale, unscaled = case
     text = pa.array(
-        [None, "AAAA", *(None if number is None else arrays.encode_unscaled(number) for number in unscaled)],
+        [None, "AAAA", *(None if number is None else binary_values.encode_unscaled(number) for number in unscaled)],
         pa.string(),
     )
-    made, bad = arrays.base64_to_decimal(text.slice(2), pa.decimal128(precision, scale))
+    made, bad = binary_values.base64_to_decimal(text.slice(2), pa.decimal128(precision, scale))
     assert bad is None
     assert made.to_pylist() == [None if n is None else Decimal(n).scaleb(-scale, _wide()) for n in unscaled]
 
@@ -207,7 +209,9 @@ def _wide() -> Any:
 @settings(max_examples=draws(200))
 def test_decimal_is_bad_exactly_beyond_its_precision(number: int, precision: int) -> None:
     """No number is refused that fits, none is taken that does not."""
-    _, bad = arrays.base64_to_decimal(pa.array([arrays.encode_unscaled(number)]), pa.decimal128(precision, 0))
+    _, bad = binary_values.base64_to_decimal(
+        pa.array([binary_values.encode_unscaled(number)]), pa.decimal128(precision, 0)
+    )
     assert (bad is not None) == (abs(number) >= 10**precision)
 
 
@@ -216,7 +220,7 @@ def test_decimal_is_bad_exactly_beyond_its_precision(number: int, precision: int
 def test_base64_round_trip(values: list[bytes | None]) -> None:
     """Bytes of any length and nulls between decode together."""
     text = pa.array([None if value is None else base64.b64encode(value).decode() for value in values], pa.string())
-    made, bad = arrays.base64_to_binary(text)
+    made, bad = binary_values.base64_to_binary(text)
     assert bad is None and made.to_pylist() == values
 
 
@@ -224,7 +228,7 @@ def test_base64_round_trip(values: list[bytes | None]) -> None:
 @settings(max_examples=draws(200))
 def test_base64_refuses_exactly_what_is_none(values: list[str]) -> None:
     """Foreign text is bad row by row and its neighbours decode."""
-    made, bad = arrays.base64_to_binary(pa.array(values, pa.string()))
+    made, bad = binary_values.base64_to_binary(pa.array(values, pa.string()))
     for index, value in enumerate(values):
         try:
             expected = base64.b64decode(value, validate=True) if value.isascii() else None

@@ -18,14 +18,16 @@ from connector.errors import FatalError
 from connector.source.changes.read_errors import translate_read_errors
 from connector.source.destinations.kafka import to_kafka_records
 from connector.source.envelope import json_values
+from connector.source.envelope.column_records import JSON_SERIALIZERS, EventSerializers
 from connector.source.envelope.envelope import EventFormat
 from connector.source.envelope.row_schema import describe_key
-from serde.emit.avro_datums import AvroSerializer
-from serde.emit.avro_schema import avro_schema
+from serde.avro.emitted_schema import avro_schema
+from serde.avro.serializer import AvroSerializer
 from serde.emit.envelope import SourceInfo
 from serde.emit.name_adjustment import adjust_field_name
 from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
 from serde.emit.type_mapping import HandlingModes
+from serde.wire_format import ColumnSerializer
 
 pytestmark = pytest.mark.spark
 ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
@@ -54,18 +56,16 @@ def _settled(spark: SparkSession) -> None:
     json_values.configure_session(spark)
 
 
-def registered(wire: EventFormat) -> EventFormat:
-    """The wire with both sides Avro, as a registry with ids 1 and 2 would have it."""
+def registered(wire: EventFormat) -> EventSerializers:
+    """Both sides in Avro, as a registry with ids 1 and 2 would have it."""
     key_text, value_text = (
         json.dumps(avro_schema(schema)) for schema in (wire.key_schema, wire.value_schema) if schema
     )
-    return attrs.evolve(
-        wire, key_avro=AvroSerializer(key_text, 1), value_avro=AvroSerializer(value_text, 2, wire.constant)
-    )
+    return EventSerializers(AvroSerializer(key_text, 1), AvroSerializer(value_text, 2, wire.constant))
 
 
-def decoded(avro: AvroSerializer | None, message: bytes | None) -> Any:
-    assert avro is not None
+def decoded(avro: ColumnSerializer | None, message: bytes | None) -> Any:
+    assert isinstance(avro, AvroSerializer)
     if message is None:
         return None
     assert message[:5] == avro.head
@@ -160,16 +160,16 @@ def test_avro_says_what_json_says(spark: SparkSession, modes: HandlingModes) -> 
     )
     avro = registered(wire)
     found, expected = (
-        to_kafka_records(frame, avro, reads=False).collect(),
-        to_kafka_records(frame, wire, reads=False).collect(),
+        to_kafka_records(frame, wire, avro, reads=False).collect(),
+        to_kafka_records(frame, wire, JSON_SERIALIZERS, reads=False).collect(),
     )
     assert len(found) == 8
     for ours, plain in zip(found, expected, strict=True):
-        assert as_json(decoded(avro.key_avro, ours.key)) == json.loads(plain.key)
-        value = as_json(decoded(avro.value_avro, ours.value))
+        assert as_json(decoded(avro.key, ours.key)) == json.loads(plain.key)
+        value = as_json(decoded(avro.value, ours.value))
         assert value == (None if plain.value is None else renamed(json.loads(plain.value), modes))
     # One side alone may be Avro.
-    mixed = to_kafka_records(frame, attrs.evolve(wire, value_avro=avro.value_avro), reads=False).collect()
+    mixed = to_kafka_records(frame, wire, EventSerializers(value=avro.value), reads=False).collect()
     assert [(r.key, r.value) for r in mixed] == [(p.key, m.value) for p, m in zip(expected, found, strict=True)]
 
 
@@ -180,11 +180,12 @@ def test_a_key_with_a_null_is_refused(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [("c", None, (None,), None)], f"op STRING, before {image}, after {image}, row_id BIGINT"
     )
-    avro = registered(EventFormat("p.t", row, describe_key(row, ("id",)), HandlingModes(), ORIGIN))
-    for wire in (avro, attrs.evolve(avro, value_avro=None)):
+    wire = EventFormat("p.t", row, describe_key(row, ("id",)), HandlingModes(), ORIGIN)
+    avro = registered(wire)
+    for serializers in (avro, attrs.evolve(avro, value=None)):
         for reads in (False, True):
             with pytest.raises(FatalError, match="null in column id"), translate_read_errors("db.t", 5):
-                to_kafka_records(frame, wire, reads=reads).collect()
+                to_kafka_records(frame, wire, serializers, reads=reads).collect()
 
 
 def test_a_change_of_key_and_records_without_key(spark: SparkSession) -> None:
@@ -192,18 +193,17 @@ def test_a_change_of_key_and_records_without_key(spark: SparkSession) -> None:
     row = RowStruct((RowField("id", Primitive("long"), False),))
     image = "STRUCT<id: BIGINT>"
     frame = spark.createDataFrame([("u", (2,), (3,), None)], f"op STRING, before {image}, after {image}, row_id BIGINT")
-    wire = registered(EventFormat("p.t", row, describe_key(row, ("id",)), HandlingModes(), ORIGIN, moves=True))
-    found = to_kafka_records(frame, wire, reads=False).collect()
-    assert [(decoded(wire.key_avro, r.key), decoded(wire.value_avro, r.value)) for r in found[1:2]] == [
-        ({"id": 2}, None)
-    ]
+    wire = EventFormat("p.t", row, describe_key(row, ("id",)), HandlingModes(), ORIGIN, moves=True)
+    avro = registered(wire)
+    found = to_kafka_records(frame, wire, avro, reads=False).collect()
+    assert [(decoded(avro.key, r.key), decoded(avro.value, r.value)) for r in found[1:2]] == [({"id": 2}, None)]
     assert [(h.key, bytes(h.value)) for r in found for h in r.headers] == [
         ("__debezium.newkey", b'{"id":3}'),
         ("__debezium.newkey", b'{"id":3}'),
         ("__debezium.oldkey", b'{"id":2}'),
     ]
     bare = attrs.evolve(wire, key=None, moves=False)
-    assert [r.key for r in to_kafka_records(frame, bare, reads=False).collect()] == [None]
+    assert [r.key for r in to_kafka_records(frame, bare, avro, reads=False).collect()] == [None]
 
 
 def test_a_null_that_the_schema_has_not_is_named(spark: SparkSession) -> None:
@@ -217,4 +217,4 @@ def test_a_null_that_the_schema_has_not_is_named(spark: SparkSession) -> None:
     avro = AvroSerializer(json.dumps(avro_schema(wire.value_schema)), 2, wire.constant)
     said = r"table t, snapshot 5: a row cannot be written as Avro: field id: a null where the schema has none"
     with pytest.raises(FatalError, match=said), translate_read_errors("t", 5):
-        to_kafka_records(frame, attrs.evolve(wire, value_avro=avro), reads=False).collect()
+        to_kafka_records(frame, wire, EventSerializers(value=avro), reads=False).collect()

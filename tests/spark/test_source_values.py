@@ -20,13 +20,14 @@ from connector.errors import FatalError
 from connector.source.changes.read_errors import translate_read_errors
 from connector.source.destinations.kafka import order_columns, partition_columns, to_kafka_records
 from connector.source.envelope import json_values as values
+from connector.source.envelope.column_records import JSON_SERIALIZERS
 from connector.source.envelope.envelope import EventFormat, events_per_change
 from connector.source.envelope.row_schema import ROW_ID_KEY, describe_key
 from connector.source.envelope.transaction_order import number_changes
-from serde.converter import make_converter
 from serde.emit.envelope import SourceInfo
 from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct, RowType
 from serde.emit.type_mapping import HandlingModes
+from serde.formats import make_deserializer
 
 pytestmark = pytest.mark.spark
 
@@ -161,7 +162,7 @@ def brief(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 def test_a_change_of_key_is_delete_tombstone_create(spark: SparkSession) -> None:
     """Where keys can change, the old key leaves with a tombstone and the new one arrives, each naming the other."""
-    assert brief(to_kafka_records(changes(spark), wire(moves=True), reads=False)) == [
+    assert brief(to_kafka_records(changes(spark), wire(moves=True), JSON_SERIALIZERS, reads=False)) == [
         ('{"id":1}', "u", []),
         ('{"id":2}', "d", [("__debezium.newkey", '{"id":3}')]),
         ('{"id":2}', None, [("__debezium.newkey", '{"id":3}')]),
@@ -177,7 +178,9 @@ def test_both_events_of_a_change_of_key_are_numbered(spark: SparkSession) -> Non
     made = wire(moves=True, ordered=True, tombstones=False)
     with number_changes(changes(spark), order_columns(made), partition_columns(made), events_per_change(made)) as found:
         assert found.count == 5
-        values = [json.loads(r.value) for r in to_kafka_records(found.changes, made, reads=False).collect()]
+        values = [
+            json.loads(r.value) for r in to_kafka_records(found.changes, made, JSON_SERIALIZERS, reads=False).collect()
+        ]
     ids = [[image and image["id"] for image in (value["before"], value["after"])] for value in values]
     told = [(v["op"], v["transaction"]["total_order"], *pair) for v, pair in zip(values, ids, strict=True)]
     assert told == [("u", 1, 1, 1), ("d", 2, 2, None), ("c", 3, None, 3), ("d", 4, 4, None), ("c", 5, None, 5)]
@@ -186,12 +189,21 @@ def test_both_events_of_a_change_of_key_are_numbered(spark: SparkSession) -> Non
 def test_tombstones_keys_and_operations_follow_the_settings(spark: SparkSession) -> None:
     """No tombstones when switched off or without key; skipped operations give nothing; a row id can be the key."""
     frame = changes(spark)
-    plain = [(k, op) for k, op, _ in brief(to_kafka_records(frame, wire(tombstones=False), reads=False))]
+    plain = [
+        (k, op) for k, op, _ in brief(to_kafka_records(frame, wire(tombstones=False), JSON_SERIALIZERS, reads=False))
+    ]
     assert plain == [('{"id":1}', "u"), ('{"id":3}', "u"), ('{"id":4}', "d"), ('{"id":5}', "c")]
-    assert [op for _, op, _ in brief(to_kafka_records(frame, wire(key=None), reads=False))] == ["u", "u", "d", "c"]
-    assert [op for _, op, _ in brief(to_kafka_records(frame, wire(skipped=frozenset("ud")), reads=False))] == ["c"]
+    assert [op for _, op, _ in brief(to_kafka_records(frame, wire(key=None), JSON_SERIALIZERS, reads=False))] == [
+        "u",
+        "u",
+        "d",
+        "c",
+    ]
+    assert [
+        op for _, op, _ in brief(to_kafka_records(frame, wire(skipped=frozenset("ud")), JSON_SERIALIZERS, reads=False))
+    ] == ["c"]
     by_row = wire(key=ROW_ID_KEY, tombstones=False)
-    assert {k for k, _, _ in brief(to_kafka_records(frame, by_row, reads=False))} == {'{"_row_id":9}'}
+    assert {k for k, _, _ in brief(to_kafka_records(frame, by_row, JSON_SERIALIZERS, reads=False))} == {'{"_row_id":9}'}
 
 
 @pytest.mark.parametrize("reads", [False, True])
@@ -204,10 +216,10 @@ def test_a_record_key_with_a_null_is_refused(spark: SparkSession, reads: bool) -
     both = wire(key=describe_key(wire().row, ("id", "v")))
     for frame, made in [(nameless, wire()), (half, both), (nameless, wire(key=ROW_ID_KEY))]:
         with pytest.raises(FatalError, match=REFUSED), translate_read_errors("db.t", 5):
-            to_kafka_records(frame, made, reads=reads).collect()
+            to_kafka_records(frame, made, JSON_SERIALIZERS, reads=reads).collect()
     arrives = spark.createDataFrame([("u", (1, 1.0), (None, 1.0), None)], shape)
     with pytest.raises(FatalError, match=REFUSED), translate_read_errors("db.t", 5):
-        to_kafka_records(arrives, wire(moves=True), reads=False).collect()
+        to_kafka_records(arrives, wire(moves=True), JSON_SERIALIZERS, reads=False).collect()
 
 
 def test_both_zeros_are_one_key(spark: SparkSession) -> None:
@@ -215,7 +227,7 @@ def test_both_zeros_are_one_key(spark: SparkSession) -> None:
     rows = [("c", None, (1, -0.0), None), ("c", None, (1, 0.0), None)]
     image = "STRUCT<id: BIGINT, v: DOUBLE>"
     frame = spark.createDataFrame(rows, f"op STRING, before {image}, after {image}, row_id BIGINT")
-    made = to_kafka_records(frame, wire(key=describe_key(wire().row, ("v",))), reads=False).collect()
+    made = to_kafka_records(frame, wire(key=describe_key(wire().row, ("v",))), JSON_SERIALIZERS, reads=False).collect()
     assert [r.key for r in made] == ['{"v":0.0}'] * 2
 
 
@@ -223,16 +235,16 @@ def test_our_reader_takes_what_is_written(spark: SparkSession) -> None:
     """Envelopes and keys with schema blocks come back through our own decoder as the rows they were."""
     frame = changes(spark)
     made = (
-        to_kafka_records(frame, wire(key_schemas=True, value_schemas=True), reads=False)
+        to_kafka_records(frame, wire(key_schemas=True, value_schemas=True), JSON_SERIALIZERS, reads=False)
         .filter("value IS NOT NULL")
         .toArrow()
     )
-    decoded = make_converter("json-schema").decode(made["value"].combine_chunks().cast(pa.binary()), "value")
+    decoded = make_deserializer("json-schema").decode(made["value"].combine_chunks().cast(pa.binary()), "value")
     assert not decoded.faults
     (block,) = decoded.blocks
     assert block.name == "p.db.t.Envelope"
     assert block.fields.field("after").to_pylist()[1:] == [{"id": 3, "v": 2.0}, None, {"id": 5, "v": None}]
-    keys = make_converter("json-schema").decode(made["key"].combine_chunks().cast(pa.binary()), "key")
+    keys = make_deserializer("json-schema").decode(made["key"].combine_chunks().cast(pa.binary()), "key")
     assert keys.blocks[0].fields.to_pylist() == [{"id": 1}, {"id": 3}, {"id": 4}, {"id": 5}]
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from benchmarks.verdicts import Verdict
 from benchmarks.wire.figures import AVRO, BLOCKS, FORMATS, JSON, Wire, wire_lines, wire_verdicts
 from benchmarks.wire.messages import SCHEMA_ID, events, messages
-from serde.converter import make_converter
+from serde.formats import make_deserializer
 
 
 def _reached(wire: Wire) -> list[bool | None]:
@@ -20,7 +20,7 @@ def test_formats_hold_the_same_events() -> None:
     some = events(50)
     found = []
     for name in FORMATS:
-        decoder = make_converter(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__)
+        decoder = make_deserializer(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__)
         decoded = decoder.decode(pa.array(messages(name, some), pa.binary()), "VALUE_CONVERTER")
         assert not decoded.faults
         (block,) = decoded.blocks

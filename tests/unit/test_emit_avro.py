@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from serde.emit.avro_schema import adjust_name, avro_schema
+from serde.avro.emitted_schema import adjust_name, avro_schema
 from serde.emit.envelope import key_schema, value_schema
 from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
 from serde.emit.type_mapping import HandlingModes

@@ -13,19 +13,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from serde.avro.converter import AvroConverter
+from serde.avro.deserializer import AvroDeserializer
+from serde.avro.emitted_schema import avro_schema
 from serde.avro.encoder import encode_datums
+from serde.avro.serializer import AvroEnvelopeSerializer, AvroSerializer
 from serde.avro.writer_schema import parse_writer_schema
-from serde.emit.avro_datums import (
-    AFTER,
-    BEFORE,
-    FIRST_OF_TWO,
-    SECOND_OF_TWO,
-    TOMBSTONE,
-    AvroSerializer,
-    EnvelopeSerializer,
-)
-from serde.emit.avro_schema import avro_schema
 from serde.emit.connect_schema import schema
 from serde.emit.envelope import SourceInfo, value_schema
 from serde.emit.name_adjustment import adjust_field_name, adjust_schema_name
@@ -33,6 +25,7 @@ from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruc
 from serde.emit.side_topics import heartbeat, transaction_end
 from serde.emit.type_mapping import HandlingModes
 from serde.faults import Unfit
+from serde.wire_format import AFTER, BEFORE, FIRST_OF_TWO, SECOND_OF_TWO, TOMBSTONE
 
 ROW = RowStruct(
     (
@@ -95,7 +88,7 @@ def test_envelopes_are_read_back_by_fastavro_and_by_our_decoder() -> None:
     kinds = np.array([kind for kind, _, _ in rows])
     orders = pa.array([order for _, _, order in rows], pa.int64())
     columns = pa.array([row for _, row, _ in rows], image).flatten()
-    messages = EnvelopeSerializer(made, False, "5:2").messages(columns, kinds, orders)
+    messages = AvroEnvelopeSerializer(made, False, "5:2").messages(columns, kinds, orders)
     expected: list[Any] = [("u", one, two, 1), ("d", three, None, 2), None, ("c", None, one, 300), ("u", two, three, 4)]
     for row, message in zip(expected, messages.to_pylist(), strict=True):
         if row is None:
@@ -106,7 +99,7 @@ def test_envelopes_are_read_back_by_fastavro_and_by_our_decoder() -> None:
         assert (value["op"], value["before"], value["after"]) == (row[0], as_read(row[1]), as_read(row[2]))
         assert {name: value[name] for name in constant} == constant
         assert value["transaction"] == block
-    decoded = AvroConverter({77: (made.text,)}.__getitem__).decode(messages, "VALUE_CONVERTER")
+    decoded = AvroDeserializer({77: (made.text,)}.__getitem__).decode(messages, "VALUE_CONVERTER")
     assert not decoded.faults
     assert decoded.tombstones.tolist() == [2]
     (block,) = decoded.blocks
@@ -124,7 +117,9 @@ def test_batches_of_one_kind(kind: int) -> None:
         {"source": ORIGIN.document(), "transaction": None, **ORIGIN.times()},
     )
     image = parse_writer_schema((made.text,)).schema.node.wire.field("after").type
-    messages = EnvelopeSerializer(made, True, "").messages(pa.array(IMAGES, image).flatten(), np.full(3, kind), None)
+    messages = AvroEnvelopeSerializer(made, True, "").messages(
+        pa.array(IMAGES, image).flatten(), np.full(3, kind), None
+    )
     if kind == TOMBSTONE:
         assert messages.to_pylist() == [None] * 3
         return

@@ -8,12 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from serde.connect import connect_schema
 from serde.emit import envelope, schema_change, side_topics
 from serde.emit.connect_schema import schema
 from serde.emit.envelope import SourceInfo
 from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
 from serde.emit.type_mapping import HandlingModes, wire_type
+from serde.formats import FORMATS
+from serde.json import json_types
 from tests.model.recordings import FIXTURES
 
 PLAINS = [
@@ -39,6 +40,13 @@ def recorded(topic: str, side_of: str) -> dict[str, Any]:
     with (FIXTURES / "json_schema_envelope" / f"{topic}.jsonl").open() as lines:
         found: dict[str, Any] = json.loads(json.loads(next(lines))[f"{side_of}_text"])["schema"]
     return found
+
+
+def _json(message: side_topics.SideMessage, *, schemas: bool) -> bytes:
+    """The bytes of a side message by the format's serializer."""
+    serializer = FORMATS["json-schema" if schemas else "json"].serializer
+    assert serializer is not None
+    return serializer.build(message.schema, None, {}).message(message.payload)
 
 
 def test_key_schema_is_the_recorded_one() -> None:
@@ -70,8 +78,8 @@ def test_transaction_messages_are_the_recorded_ones() -> None:
         made = (
             side_topics.transaction_begin(ident, ts_ms) if begins else side_topics.transaction_end(ident, ts_ms, counts)
         )
-        assert made.json(schemas=True).decode() == record["value_text"]
-        assert side_topics.transaction_key(ident).json(schemas=True).decode() == record["key_text"]
+        assert _json(made, schemas=True).decode() == record["value_text"]
+        assert _json(side_topics.transaction_key(ident), schemas=True).decode() == record["key_text"]
 
 
 @pytest.mark.parametrize("times", TIMES)
@@ -89,7 +97,7 @@ def test_every_form_is_read_back(times: Any, decimals: Any, binaries: Any) -> No
         )
     )
     document = envelope.value_schema("p.db.t", nested, modes)
-    assert connect_schema.parse_schema_block(orjson.dumps(document)).fault is None
+    assert json_types.parse_schema_block(orjson.dumps(document)).fault is None
 
 
 @pytest.mark.parametrize(
@@ -138,15 +146,15 @@ def test_source_block_has_what_sinks_read() -> None:
 
 def test_heartbeat_is_debeziums() -> None:
     """A heartbeat without schema blocks is the two fields that Debezium sends."""
-    assert side_topics.heartbeat_key("p").json(schemas=False) == b'{"serverName":"p"}'
-    assert side_topics.heartbeat(5).json(schemas=False) == b'{"ts_ms":5}'
+    assert _json(side_topics.heartbeat_key("p"), schemas=False) == b'{"serverName":"p"}'
+    assert _json(side_topics.heartbeat(5), schemas=False) == b'{"ts_ms":5}'
 
 
 def test_a_schema_change_names_every_column() -> None:
     """A schema change event fits its own schema, and names columns, types and key as they are."""
     origin = SourceInfo("1", "p", "c", "a", "t", 5_000_000, False, 7, 6, 3)
     made = schema_change.schema_change(origin, FULL_PK, ["id"], creates=True)
-    assert connect_schema.parse_schema_block(orjson.dumps(made.schema)).fault is None
+    assert json_types.parse_schema_block(orjson.dumps(made.schema)).fault is None
     assert made.schema["name"].endswith(".SchemaChangeValue")
     assert list(made.payload) == [field["field"] for field in made.schema["fields"]]
     (change,) = made.payload["tableChanges"]

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from serde.avro import single_datum
-from serde.avro.converter import AvroConverter
-from serde.avro.schema_source import SchemaTexts, UnknownSchema
-from serde.converter import make_converter
+from serde.avro.deserializer import AvroDeserializer
+from serde.formats import make_deserializer
 from serde.messages import DecodedMessages
+from serde.wire_format import SchemaTexts, UnknownSchema
 from tests.model import avro, recordings
 from tests.model.avro import framed, written
 
@@ -25,7 +25,7 @@ CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io
 
 def decode(schema: Any, *messages: bytes | None, wanted: frozenset[str] | None = None) -> DecodedMessages:
     """Whole messages through a converter whose registry has one schema."""
-    return AvroConverter(avro.fetch(schema), wanted).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    return AvroDeserializer(avro.fetch(schema), wanted).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
 
 
 def record(*fields: Any, name: str = "t.Value") -> Any:
@@ -58,8 +58,8 @@ def test_recorded_images_are_those_of_json(table: str) -> None:
     """The same changes recorded as Avro and as JSON with schema give the same images, types included."""
     schemas = recordings.writer_schemas()
     told = {
-        recordings.AVRO: AvroConverter(lambda number: (schemas[number],)),
-        "json_schema_envelope": make_converter("json-schema"),
+        recordings.AVRO: AvroDeserializer(lambda number: (schemas[number],)),
+        "json_schema_envelope": make_deserializer("json-schema"),
     }
     images = []
     for variant, reader in told.items():
@@ -200,7 +200,7 @@ def test_several_schemas_in_one_array() -> None:
         framed(written(old, {"a": 2})),
         framed(written(new, {"a": 3, "b": "y"}), avro.ID + 1),
     ]
-    outcome = AvroConverter(avro.fetch(old, new)).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    outcome = AvroDeserializer(avro.fetch(old, new)).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
     assert [(block.rows.tolist(), block.fields.to_pylist()) for block in outcome.blocks] == [
         ([2], [{"a": 2}]),
         ([0, 3], [{"a": 1, "b": "x"}, {"a": 3, "b": "y"}]),
@@ -270,7 +270,7 @@ def test_an_unknown_id_is_a_fault_of_its_messages() -> None:
         return (json.dumps(schema),)
 
     messages = pa.array([framed(b"\x02", 9), framed(b"\x02")], pa.binary())
-    outcome = AvroConverter(fetch).decode(messages, "KEY_CONVERTER")
+    outcome = AvroDeserializer(fetch).decode(messages, "KEY_CONVERTER")
     assert [(f.row, f.stage, f.reason) for f in outcome.faults] == [(0, "KEY_CONVERTER", "schema id 9: gone")]
     assert outcome.blocks[0].rows.tolist() == [1]
 
@@ -282,13 +282,13 @@ def test_a_registry_that_is_away_is_no_fault() -> None:
         raise TimeoutError(number)
 
     with pytest.raises(TimeoutError):
-        AvroConverter(fetch).decode(pa.array([framed(b"\x02")]), "VALUE_CONVERTER")
+        AvroDeserializer(fetch).decode(pa.array([framed(b"\x02")]), "VALUE_CONVERTER")
 
 
 def test_schemas_that_refer_to_others() -> None:
     """The texts of schemas that are referred to come first, and their names are known."""
     inner, outer = record(("a", "int"), name="x.In"), record(("b", "x.In"), name="y.Out")
-    reader = AvroConverter(lambda _: (json.dumps(inner), json.dumps(outer)))
+    reader = AvroDeserializer(lambda _: (json.dumps(inner), json.dumps(outer)))
     outcome = reader.decode(pa.array([framed(b"\x04")]), "VALUE_CONVERTER")
     assert outcome.blocks[0].fields.to_pylist() == [{"b": {"a": 2}}]
 
@@ -302,7 +302,7 @@ def test_long_lists_beside_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [{"a": [("long", n) for n in range(index % 3)], "b": "x"} for index in range(1000)]
     values[500] = {"a": [("long", n) if n % 7 else None for n in range(50_000)], "b": "long"}
     datums = pa.array([framed(written(schema, value)) for value in values])
-    (block,) = AvroConverter(avro.fetch(schema)).decode(datums, "VALUE_CONVERTER").blocks
+    (block,) = AvroDeserializer(avro.fetch(schema)).decode(datums, "VALUE_CONVERTER").blocks
     assert len(single) == 1
     assert block.fields.to_pylist() == [avro.expected(schema, value) for value in values]
 
@@ -324,13 +324,13 @@ def test_slices_and_large_arrays() -> None:
     schema = record(("a", "string"))
     messages = [framed(written(schema, {"a": str(n)})) for n in range(10)]
     for kind in (pa.binary(), pa.large_binary()):
-        outcome = AvroConverter(avro.fetch(schema)).decode(pa.array(messages, kind).slice(3, 4), "VALUE_CONVERTER")
+        outcome = AvroDeserializer(avro.fetch(schema)).decode(pa.array(messages, kind).slice(3, 4), "VALUE_CONVERTER")
         assert outcome.blocks[0].fields.to_pylist() == [{"a": str(n)} for n in range(3, 7)]
 
 
 def test_avro_taken_for_json_says_so() -> None:
     """Without a converter named, such a message is a dead letter that tells which one reads it."""
-    outcome = make_converter("auto").decode(pa.array([framed(b"\x02")], pa.binary()), "VALUE_CONVERTER")
+    outcome = make_deserializer("auto").decode(pa.array([framed(b"\x02")], pa.binary()), "VALUE_CONVERTER")
     assert [fault.reason for fault in outcome.faults] == [
         "not JSON: it starts as Avro of a schema registry does; the AvroConverter reads that"
     ]
@@ -338,7 +338,7 @@ def test_avro_taken_for_json_says_so() -> None:
 
 def _keys(expected: pa.StructType | None, schema: Any, *values: Any) -> DecodedMessages:
     messages = pa.array([framed(written(schema, value)) for value in values], pa.binary())
-    return AvroConverter(avro.fetch(schema)).decode(messages, "KEY_CONVERTER", expected)
+    return AvroDeserializer(avro.fetch(schema)).decode(messages, "KEY_CONVERTER", expected)
 
 
 @pytest.mark.parametrize(
@@ -391,6 +391,6 @@ def test_no_schema_raises() -> None:
         for piece in odd:
             for end in parts[number + 1 : number + 4]:
                 spoilt = text[:at] + piece + text[end:]
-                reader = AvroConverter(lambda _, spoilt=spoilt: (spoilt,))
+                reader = AvroDeserializer(lambda _, spoilt=spoilt: (spoilt,))
                 made = reader.decode(pa.array([framed(b"\x00\x00")]), "VALUE_CONVERTER")
                 assert len(made.faults) + sum(len(block.rows) for block in made.blocks) + len(made.tombstones) == 1

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.converter import make_converter
 from serde.events.changes import Changes, UnwrapSettings, extract_changes
 from serde.events.source_positions import NO_VALUE
 from serde.faults import RecordError
+from serde.formats import make_deserializer
 from tests.unit.test_serde_json import decode, dump, framed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -139,7 +139,7 @@ def test_other_kinds_of_events_never_become_rows(message: bytes) -> None:
 def test_optional_flags_are_those_of_the_image() -> None:
     """A schema block tells which columns may be null; added columns may."""
     record = _records("json_schema_envelope/js.public.order_lines.jsonl", "value")
-    (block,) = make_converter("auto").decode(record, "VALUE_CONVERTER").blocks
+    (block,) = make_deserializer("auto").decode(record, "VALUE_CONVERTER").blocks
     made, _, _ = extract_changes(block, UNWRAP)
     assert made is not None and {name: made.optional[name] for name in ("order_id", "price", "__op")} == {
         "order_id": False,
@@ -167,7 +167,7 @@ _EXOTIC = {
 def test_recorded_events_decode(path: str) -> None:
     """Every recorded key and value decodes; side topics become no table."""
     for part, stage in (("key", "KEY_CONVERTER"), ("value", "VALUE_CONVERTER")):
-        decoded = make_converter("auto").decode(_records(path, part), stage)  # type: ignore[arg-type]
+        decoded = make_deserializer("auto").decode(_records(path, part), stage)  # type: ignore[arg-type]
         reasons = {fault.reason for fault in decoded.faults}
         assert reasons <= (_EXOTIC if "exotic" in path and "schema" in path else set())
         if part == "value":
@@ -181,8 +181,8 @@ def test_recorded_events_decode(path: str) -> None:
 def test_reading_only_what_is_wanted_changes_nothing(path: str) -> None:
     """The changes are the same when the rest of the envelope is not read."""
     records = _records(path, "value")
-    whole = make_converter("auto").decode(records, "VALUE_CONVERTER")
-    narrow = make_converter("auto", UNWRAP.wanted).decode(records, "VALUE_CONVERTER")
+    whole = make_deserializer("auto").decode(records, "VALUE_CONVERTER")
+    narrow = make_deserializer("auto", UNWRAP.wanted).decode(records, "VALUE_CONVERTER")
     for one, other in zip(whole.blocks, narrow.blocks, strict=True):
         mine, yours = extract_changes(one, UNWRAP)[0], extract_changes(other, UNWRAP)[0]
         assert mine is not None and yours is not None

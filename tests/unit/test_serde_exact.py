@@ -15,7 +15,7 @@ from connector.iceberg.types.variants import decode_variants, encode_variants, t
 from connector.opensearch.documents.document_ids import build_document_ids
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.deleted_keys import keys_to_text
-from serde.converter import make_converter
+from serde.formats import make_deserializer
 from tests.tiers import tiered
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
@@ -69,7 +69,7 @@ def test_a_whole_number_that_a_floating_column_cannot_hold_is_a_fault(kind: str,
     texts = [str(good), str(bad), "0.1", f"{bad}.0", "1e400" if kind == "double" else "1e39"]
     messages = [front + f'{{"v":{text},"a":[]}}}}'.encode() for text in texts]
     messages += [front + f'{{"v":null,"a":[1.5,{text}]}}}}'.encode() for text in texts]
-    outcome = make_converter("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    outcome = make_deserializer("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
     assert [fault.row for fault in outcome.faults] == [1, 4, 6, 9]
     (block,) = outcome.blocks
     made = pa.array([float(good), 0.1, float(bad)], pa.float32() if kind == "float" else pa.float64()).to_pylist()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_schema
-from serde.converter import make_converter
+from serde.formats import make_deserializer
 from serde.messages import DecodedMessages
 
 VALUE = "VALUE_CONVERTER"
@@ -26,7 +26,7 @@ def dump(document: Any) -> bytes:
 
 def decode(*messages: bytes | None, fmt: Any = "auto", expected: pa.StructType | None = None) -> DecodedMessages:
     """Decodes values of a fresh converter."""
-    return make_converter(fmt).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER", expected)
+    return make_deserializer(fmt).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER", expected)
 
 
 def rows(decoded: DecodedMessages) -> dict[int, dict[str, Any]]:
@@ -78,7 +78,7 @@ def test_every_row_is_in_exactly_one_place() -> None:
 def test_slices_of_any_binary_array_are_honoured(kind: pa.DataType) -> None:
     """A slice gives the rows of the slice, whatever the width of its offsets."""
     data = pa.array(['{"a":0}', '{"a":1}', None, '{"a":3}', "junk", '{"a":5}'], kind).slice(1, 4)
-    decoded = make_converter("auto").decode(data, "VALUE_CONVERTER")
+    decoded = make_deserializer("auto").decode(data, "VALUE_CONVERTER")
     assert rows(decoded) == {0: {"a": 1}, 2: {"a": 3}}
     assert decoded.tombstones.tolist() == [1]
     assert [fault.row for fault in decoded.faults] == [3]
@@ -155,7 +155,7 @@ def test_whole_and_real_numbers_make_a_double() -> None:
 
 def test_new_field_in_a_late_message_is_noticed() -> None:
     """A column that one message of thousands has is found, and converters that know an older type find it too."""
-    json_converter = make_converter("json")
+    json_converter = make_deserializer("json")
     first = pa.array([b'{"a":1}'] * 3000, pa.binary())
     second = pa.array([b'{"a":1}'] * 2999 + [b'{"a":1,"n":{"x":"y"}}'], pa.binary())
     json_converter.decode(first, "VALUE_CONVERTER")
@@ -291,7 +291,7 @@ def test_key_that_is_no_struct_is_a_fault() -> None:
         dump({"schema": INT_KEY, "payload": 5}),
         None,
     ]
-    decoded = make_converter("auto").decode(pa.array(keys, pa.binary()), "KEY_CONVERTER")
+    decoded = make_deserializer("auto").decode(pa.array(keys, pa.binary()), "KEY_CONVERTER")
     assert rows(decoded) == {0: {"id": 1}} and decoded.tombstones.tolist() == [4]
     assert {(fault.row, fault.stage, fault.reason) for fault in decoded.faults} == {
         (row, "KEY_CONVERTER", "key is not a struct") for row in (1, 2, 3)
@@ -315,14 +315,14 @@ def test_nothing_gives_nothing() -> None:
 def test_a_schema_block_with_spaces_is_one() -> None:
     """`{"schema": {...}, "payload": {...}}`, as Python writes it, is told from a bare row."""
     message = b'{"schema": {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}, "payload": {"id": 7}}'
-    (block,) = make_converter("auto").decode(pa.array([message], pa.binary()), "VALUE_CONVERTER").blocks
+    (block,) = make_deserializer("auto").decode(pa.array([message], pa.binary()), "VALUE_CONVERTER").blocks
     assert block.fields.to_pylist() == [{"id": 7}]
     assert block.schema_id
 
 
 def keys(*messages: bytes | None, fmt: Any = "auto", expected: pa.StructType | None = None) -> DecodedMessages:
     """Decodes keys of a fresh converter."""
-    return make_converter(fmt).decode(pa.array(messages, pa.binary()).slice(0), "KEY_CONVERTER", expected)
+    return make_deserializer(fmt).decode(pa.array(messages, pa.binary()).slice(0), "KEY_CONVERTER", expected)
 
 
 def _single(schema: dict[str, Any], payload: Any) -> bytes:

@@ -14,10 +14,10 @@ from typing import Any, get_args
 import pyarrow as pa
 import pytest
 
-from serde.avro.converter import AvroConverter
-from serde.converter import make_converter
-from serde.emit.avro_schema import avro_schema
+from serde.avro.deserializer import AvroDeserializer
+from serde.avro.emitted_schema import avro_schema
 from serde.emit.type_mapping import BinaryMode, DecimalMode, TimeMode
+from serde.formats import make_deserializer
 from serde.messages import DecodedMessages
 from tests.model import avro
 from tests.unit.test_serde_json import framed
@@ -136,11 +136,11 @@ def test_mode(mode: str, case: Case) -> None:
     kind, name, more, value, expected, arrow = case
     schema = {"type": kind, "optional": True, **({"name": name} if name else {}), **more, "field": "f"}
     json_message = pa.array([framed([schema], {"f": value})], pa.binary())
-    assert _found(make_converter("json-schema").decode(json_message, "VALUE_CONVERTER")) == (expected, arrow), mode
+    assert _found(make_deserializer("json-schema").decode(json_message, "VALUE_CONVERTER")) == (expected, arrow), mode
     row = {"type": "struct", "name": "t.Value", "optional": False, "fields": [schema]}
     writer = avro_schema(row)
     datum = avro.written(_bare(writer), {"f": _datum(value, schema)})
-    found = AvroConverter(avro.fetch(writer)).decode(pa.array([avro.framed(datum)], pa.binary()), "VALUE_CONVERTER")
+    found = AvroDeserializer(avro.fetch(writer)).decode(pa.array([avro.framed(datum)], pa.binary()), "VALUE_CONVERTER")
     assert _found(found) == (expected, arrow), mode
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.converter import make_converter
 from serde.events.changes import Changes, UnwrapSettings, extract_changes
 from serde.events.source_positions import NO_VALUE
+from serde.formats import make_deserializer
 
 UNWRAP = UnwrapSettings(("op",))
 
@@ -24,7 +24,7 @@ def _changes(*sources: dict[str, Any], order: int | None = None) -> Changes:
 
 def _made(values: list[dict[str, Any]]) -> Changes:
     raw = pa.array([json.dumps(value).encode() for value in values], pa.binary())
-    (block,) = make_converter("auto", UNWRAP.wanted).decode(raw, "VALUE_CONVERTER").blocks
+    (block,) = make_deserializer("auto", UNWRAP.wanted).decode(raw, "VALUE_CONVERTER").blocks
     made, faults, _ = extract_changes(block, UNWRAP)
     assert made is not None and not faults
     return made

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serde.avro.converter import AvroConverter
+from serde.avro.deserializer import AvroDeserializer
 from serde.connect.iso_text import ALL_COLUMNS, TEXT_CONVERSIONS, format_date
 from serde.connect.type_table import SEMANTIC_TYPES
-from serde.converter import make_converter
 from serde.events.changes import UnwrapSettings, extract_changes
+from serde.formats import make_deserializer
 from serde.messages import DecodedMessages
 from tests.model import avro, recordings
 from tests.unit.test_serde_json import framed
@@ -26,13 +26,13 @@ _EPOCH = date(1970, 1, 1)
 def one(kind: str, name: str, value: Any, *, columns: frozenset[str] = frozenset({"f"})) -> Any:
     """The text of one field, read from JSON and from Avro alike; the reason where it is a fault."""
     schema = {"type": kind, "optional": True, "field": "f", "name": name}
-    told = make_converter("json-schema", words=columns).decode(
+    told = make_deserializer("json-schema", text_columns=columns).decode(
         pa.array([framed([schema], {"f": value})], pa.binary()), "VALUE_CONVERTER"
     )
     own = {"int32": "int", "int64": "long", "string": "string"}[kind]
     writer = {"type": "record", "name": "t.V", "fields": [{"name": "f", "type": {"type": own, "connect.name": name}}]}
     datum = pa.array([avro.framed(avro.written(writer, {"f": value}))], pa.binary())
-    other = AvroConverter(avro.fetch(writer), None, columns).decode(datum, "VALUE_CONVERTER")
+    other = AvroDeserializer(avro.fetch(writer), None, columns).decode(datum, "VALUE_CONVERTER")
     assert _outcome(told) == _outcome(other)
     return _outcome(told)
 
@@ -92,7 +92,7 @@ def test_other_columns_keep_their_types() -> None:
     wanted = UnwrapSettings(("op",)).wanted
     records = recordings.load("json_schema_envelope", "exotic")
     data = pa.array([r.value for r in records], pa.binary())
-    decoded = make_converter("json-schema", wanted, words=frozenset({"ts", "tz", "dt", "tm", "da"})).decode(
+    decoded = make_deserializer("json-schema", wanted, text_columns=frozenset({"ts", "tz", "dt", "tm", "da"})).decode(
         data, "VALUE_CONVERTER"
     )
     assert decoded.faults == ()

@@ -125,10 +125,10 @@ def test_key_and_value_have_converters_of_their_own(write: Write) -> None:
         field.name.adjustment.mode=avro_unicode
     """
     outgoing = source(write, text).outgoing
-    assert (outgoing.key.avro, outgoing.key.schemas) == (None, False)
-    assert outgoing.value.avro is not None
-    assert dict(outgoing.value.avro.registry.client) == {"url": "http://r", "basic.auth.user.info": "me:s3cret"}
-    assert (outgoing.value.avro.subjects, outgoing.value.avro.register) == ("RecordNameStrategy", False)
+    assert (outgoing.key.registration, outgoing.key.schemas) == (None, False)
+    assert outgoing.value.registration is not None
+    assert dict(outgoing.value.registration.registry.client) == {"url": "http://r", "basic.auth.user.info": "me:s3cret"}
+    assert (outgoing.value.registration.subjects, outgoing.value.registration.register) == ("RecordNameStrategy", False)
     assert (outgoing.modes.names, outgoing.modes.fields) == ("avro", "avro_unicode")
     assert "s3cret" not in repr(outgoing)
 

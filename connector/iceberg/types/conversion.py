@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Mask, text_to_uuid
+from serde.arrays import Mask
+from serde.connect.binary_values import text_to_uuid
 from serde.connect.decimal_text import format_decimals
 from serde.connect.temporal import parse_local_time
 from serde.json.scalars import holds_exactly

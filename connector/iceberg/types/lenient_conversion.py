@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.types.conversion import convert
-from serde.arrays import Mask, base64_to_binary, children, text_to_uuid
+from serde.arrays import Mask, children
+from serde.connect.binary_values import base64_to_binary, text_to_uuid
 
 _DAY_MS = 86_400_000
 _ANY_DATE = "1970-01-01T"

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import children
+from serde.arrays import child_at, children
 
 Path = tuple[str, ...]
 """The names of a field and of the structs around it, from the top on."""
@@ -84,7 +84,7 @@ def read_batch(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 def read_path(column: pa.Array, path: Path) -> pa.Array:
     """Give the field of a struct column at a path; the column itself at an empty one."""
     for name in path:
-        column = children(column)[column.type.get_field_index(name)]
+        column = child_at(column, column.type.get_field_index(name))
     return column
 
 

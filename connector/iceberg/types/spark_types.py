@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.types.conversion import convert
-from serde.arrays import children, text_to_uuid
+from serde.arrays import children
+from serde.connect.binary_values import text_to_uuid
 
 _LeafConversion = Callable[[pa.Array, pa.DataType], pa.Array]
 

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
 
 from connector.settings.configdef import unknown_keys
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
+from serde.formats import FORMATS
+from serde.wire_format import WireFormat
 
-Format = Literal["auto", "json", "json-schema", "avro", "string", "bytes"]
-JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-AVRO_CONVERTER = "io.confluent.connect.avro.AvroConverter"
-STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
-BYTES_CONVERTER = "org.apache.kafka.connect.converters.ByteArrayConverter"
-CLOUD_EVENTS_CONVERTER = "io.debezium.converters.CloudEventsConverter"
-FORMATS_BY_CLASS: Mapping[str, Format] = {
-    JSON_CONVERTER: "json-schema",
-    AVRO_CONVERTER: "avro",
-    STRING_CONVERTER: "string",
-    BYTES_CONVERTER: "bytes",
+FORMATS_BY_CLASS: Mapping[str, WireFormat] = {
+    name: wire_format for wire_format in FORMATS.values() for name in wire_format.converter_classes
 }
+WRITING_CONVERTERS = tuple(name for name, wire_format in FORMATS_BY_CLASS.items() if wire_format.serializer)
+DEFAULT_CONVERTER = WRITING_CONVERTERS[0]
 _BY_SHORT_NAME = {name.rpartition(".")[2]: name for name in FORMATS_BY_CLASS}
 _APICURIO = ("io.apicurio.registry.utils.converter.", "io.debezium.converters.")
 _UNSUPPORTED = frozenset({"JsonSchemaConverter", "ProtobufConverter"})
 
 
-def format_of(reader: ConfigReader, entry: Entry, name: str) -> Format | None:
-    """The format of a converter's class, full or short name; None (and a fault) for one that cannot be used."""
-    if name in (CLOUD_EVENTS_CONVERTER, "CloudEventsConverter"):
-        return "auto"  # JSON; the sink tells such events by their attributes
+def short_names(classes: Iterable[str]) -> list[str]:
+    """Return the names of classes without their packages."""
+    return [name.rpartition(".")[2] for name in classes]
+
+
+def format_of(reader: ConfigReader, entry: Entry, name: str) -> WireFormat | None:
+    """Return the format of a converter's class, full or short name; None (and a fault) for one that cannot be used."""
     known = FORMATS_BY_CLASS.get(name) or FORMATS_BY_CLASS.get(_BY_SHORT_NAME.get(name, ""))
     if known is not None:
         return known
@@ -37,13 +34,17 @@ def format_of(reader: ConfigReader, entry: Entry, name: str) -> Format | None:
     return None
 
 
+def choose_schemas(wire_format: WireFormat, *, enabled: bool) -> WireFormat:
+    """Return what `schemas.enable` makes of a format."""
+    return wire_format if enabled or wire_format.without_schemas is None else FORMATS[wire_format.without_schemas]
+
+
 def _describe_unknown(name: str) -> tuple[str, str]:
     short = name.rpartition(".")[2]
-    if name.startswith(_APICURIO) and short == "AvroConverter":
-        todo = (
-            f"use {AVRO_CONVERTER} with the registry's Confluent API (.../apis/ccompat/v7) as its schema.registry.url"
-        )
-        return "is Apicurio's own converter", todo
+    confluent = FORMATS_BY_CLASS.get(_BY_SHORT_NAME.get(short, ""))
+    if name.startswith(_APICURIO) and confluent is not None and confluent.needs_registry:
+        todo = f"use {_BY_SHORT_NAME[short]} with the registry's Confluent API (.../apis/ccompat/v7)"
+        return "is Apicurio's own converter", f"{todo} as its schema.registry.url"
     if short in _UNSUPPORTED:
         return f"{short} is not supported yet", f"use {' or '.join(FORMATS_BY_CLASS)}"
     meant = _BY_SHORT_NAME.get(unknown_keys.find_nearest(short, _BY_SHORT_NAME, ()) or "") or unknown_keys.find_nearest(

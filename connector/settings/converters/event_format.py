@@ -16,10 +16,21 @@ from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, one_of
 from connector.settings.converters import schema_registry
-from connector.settings.converters.converter_classes import Format, format_of
+from connector.settings.converters.converter_classes import (
+    DEFAULT_CONVERTER,
+    FORMATS_BY_CLASS,
+    choose_schemas,
+    format_of,
+    short_names,
+)
 from connector.settings.converters.schema_registry import RegistrySettings
+from serde.formats import FORMATS
+from serde.wire_format import WireFormat
 
 _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
+
+_FIRST_NAMES = [name.removesuffix("Converter") for name in short_names(FORMATS_BY_CLASS)]
+_CONVERTERS = f"{'-, '.join(_FIRST_NAMES[:-1])}- or {_FIRST_NAMES[-1]}Converter"
 
 
 def _converter_option(side: str) -> Option[str | None]:
@@ -28,7 +39,7 @@ def _converter_option(side: str) -> Option[str | None]:
         kind=TEXT,
         default=None,
         importance="medium",
-        doc=f"Class for the {side}s: Json-, Avro-, String- or ByteArrayConverter; not given: JSON, found per message.",
+        doc=f"Class for the {side}s: {_CONVERTERS}; not given: JSON, found per message.",
     )
 
 
@@ -113,11 +124,11 @@ OPTIONS: tuple[Option[object], ...] = (
 
 @attrs.frozen
 class EventSettings:
-    """Formats of key and value with the registries that Avro needs, and what an envelope adds to its row;
-    `temporal_as_text` names columns, see `connect.iso_text`."""
+    """Formats of key and value (names in `serde.formats`) with the registries that they need, and what an envelope adds
+    to its row; `temporal_as_text` names columns, see `connect.iso_text`."""
 
-    key_format: Format
-    value_format: Format
+    key_format: str
+    value_format: str
     add_fields: tuple[str, ...]
     add_fields_prefix: str
     key_registry: RegistrySettings | None = None
@@ -130,12 +141,12 @@ def build(reader: ConfigReader) -> EventSettings:
     key = _read_format(reader, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
     value = _read_format(reader, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
     return EventSettings(
-        key,
-        value,
+        key.name,
+        value.name,
         reader.get(ADD_FIELDS),
         reader.get(ADD_FIELDS_PREFIX),
-        schema_registry.build(reader, KEY_REGISTRY, needed=key == "avro"),
-        schema_registry.build(reader, VALUE_REGISTRY, needed=value == "avro"),
+        schema_registry.build(reader, KEY_REGISTRY, wire_format=key),
+        schema_registry.build(reader, VALUE_REGISTRY, wire_format=value),
         frozenset(reader.get(TEMPORAL_AS_TEXT)),
     )
 
@@ -160,7 +171,7 @@ def _read_format(
     schemas: Option[bool],
     server: Option[str],
     server_schemas: Option[bool],
-) -> Format:
+) -> WireFormat:
     """A converter fixes the format; Debezium Server's keys do so only where they speak of schemas.
 
     They say how the server was to hand events to its own sink, so that `json` alone need not be what is in Kafka.
@@ -169,10 +180,11 @@ def _read_format(
     by_converter, by_server = reader.get(schemas), reader.get(server_schemas)
     name, entry = reader.get(converter), reader.entry(converter)
     named = format_of(reader, entry, name) if entry is not None and name is not None else None
-    if named is not None and named != "json-schema":
+    if named is not None and named.without_schemas is None:
         return named
+    with_schemas = FORMATS_BY_CLASS[DEFAULT_CONVERTER] if named is None else named
     if name is not None or reader.entry(schemas):
-        return "json-schema" if by_converter else "json"
+        return choose_schemas(with_schemas, enabled=by_converter)
     if reader.entry(server_schemas):
-        return "json-schema" if by_server else "json"
-    return "auto"
+        return choose_schemas(with_schemas, enabled=by_server)
+    return FORMATS["auto"]

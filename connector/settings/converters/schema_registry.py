@@ -1,4 +1,4 @@
-"""properties -> RegistrySettings: where the writer schemas of Avro keys or values are, and how to get in.
+"""properties -> RegistrySettings: where the schemas of keys or values are, and how to get in.
 
 Names are those of Confluent's converters; key and value have settings of their own.
 """
@@ -13,7 +13,9 @@ import attrs
 from connector.settings.configdef.option import Option, format_names
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, InvalidValue, ValueType, one_of, split_list
+from connector.settings.converters.converter_classes import FORMATS_BY_CLASS, short_names
 from connector.settings.kafka import security
+from serde.wire_format import WireFormat
 
 _TLS = {
     "truststore.location": "PEM file with the certificates that its own is checked against",
@@ -58,6 +60,9 @@ class RegistryOptions:
         return (self.url, self.source, self.user, *self.tls.values())
 
 
+_CONVERTERS = " or ".join(short_names(name for name, found in FORMATS_BY_CLASS.items() if found.needs_registry))
+
+
 def declare_options(side: str) -> RegistryOptions:
     """Declare the options of a side."""
     prefix = f"{side}.converter."
@@ -79,7 +84,7 @@ def declare_options(side: str) -> RegistryOptions:
             kind=ValueType("list", _parse_urls),
             default=None,
             importance="high",
-            doc=f"With the AvroConverter: URLs of the schema registry (Confluent's API) for the {side}s.",
+            doc=f"With the {_CONVERTERS}: URLs of the schema registry (Confluent's API) for the {side}s.",
         ),
         source=Option(
             name=f"{prefix}basic.auth.credentials.source",
@@ -108,16 +113,17 @@ class RegistrySettings:
     client: tuple[tuple[str, str], ...] = attrs.field(repr=lambda pairs: format_names(dict(pairs)))
 
 
-def build(reader: ConfigReader, side: RegistryOptions, *, needed: bool) -> RegistrySettings | None:
-    """Read a side's registry; faults go to the reader. None when the side does not need one."""
+def build(reader: ConfigReader, side: RegistryOptions, *, wire_format: WireFormat | None) -> RegistrySettings | None:
+    """Read a side's registry; faults go to the reader. None when its format needs none."""
     url, source, user = reader.get(side.url), reader.get(side.source), reader.get(side.user)
     tls = {f"ssl.{name}": text for name, option in side.tls.items() if (text := reader.get(option)) is not None}
-    if not needed:
+    if wire_format is None or not wire_format.needs_registry:
         return None
     if url is None:
         if reader.entry(side.url) is None:
+            converter = short_names(wire_format.converter_classes)[0]
             reader.add_missing(
-                side.url.name, "is missing, and the AvroConverter needs it", "add the URL of the registry"
+                side.url.name, f"is missing, and the {converter} needs it", "add the URL of the registry"
             )
         return None
     client = {"url": url, **_translate_tls(reader, side, tls)}

@@ -1,4 +1,4 @@
-"""properties -> SideSettings: how record keys or values are written, JSON or Avro, and under which names in a registry.
+"""properties -> SideSettings: in which format record keys or values are written, and under which names in a registry.
 
 Names and defaults: Kafka Connect's converters, Confluent's Avro converter and its serializers.
 """
@@ -13,7 +13,13 @@ from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType
 from connector.settings.converters import schema_registry
-from connector.settings.converters.converter_classes import AVRO_CONVERTER, JSON_CONVERTER, format_of
+from connector.settings.converters.converter_classes import (
+    DEFAULT_CONVERTER,
+    FORMATS_BY_CLASS,
+    WRITING_CONVERTERS,
+    choose_schemas,
+    format_of,
+)
 from connector.settings.converters.schema_registry import RegistryOptions, RegistrySettings
 
 Strategy = Literal["TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy"]
@@ -52,9 +58,9 @@ def declare_options(side: str) -> SerializerOptions:
         converter=Option(
             name=f"{side}.converter",
             kind=TEXT,
-            default=JSON_CONVERTER,
+            default=DEFAULT_CONVERTER,
             importance="medium",
-            doc=f"Converter of the record {side}s: {JSON_CONVERTER} or {AVRO_CONVERTER}.",
+            doc=f"Converter of the record {side}s: {' or '.join(WRITING_CONVERTERS)}.",
         ),
         schemas=Option(
             name=f"{side}.converter.schemas.enable",
@@ -87,7 +93,7 @@ KEY_SERIALIZER, VALUE_SERIALIZER = declare_options("key"), declare_options("valu
 
 
 @attrs.frozen
-class AvroSettings:
+class RegistrationSettings:
     """Where schemas are registered, and under which subjects."""
 
     registry: RegistrySettings
@@ -97,19 +103,27 @@ class AvroSettings:
 
 @attrs.frozen
 class SerializerSettings:
-    """One side: `avro` None means JSON, then `schemas` says whether with schema blocks."""
+    """One side: the name of its format in `serde.formats`, the converter's `schemas.enable`, and the registration of
+    schemas, None for a format that needs none.
+    """
 
+    format: str
     schemas: bool = True
-    avro: AvroSettings | None = None
+    registration: RegistrationSettings | None = None
 
 
 def build(reader: ConfigReader, side: SerializerOptions) -> SerializerSettings:
     """Read one side; faults go to the reader."""
     entry, name = reader.entry(side.converter), reader.get(side.converter)
-    found = "json-schema" if entry is None else format_of(reader, entry, name)
-    if entry is not None and found not in ("json-schema", "avro", None):
-        reader.add_fault(entry, f"{name} cannot write events", f"use {JSON_CONVERTER} or {AVRO_CONVERTER}")
-    client = schema_registry.build(reader, side.registry, needed=found == "avro")
+    default = FORMATS_BY_CLASS[DEFAULT_CONVERTER]
+    wire_format = default if entry is None else format_of(reader, entry, name)
+    if entry is not None and wire_format is not None and wire_format.serializer is None:
+        reader.add_fault(entry, f"{name} cannot write events", f"use {' or '.join(WRITING_CONVERTERS)}")
+    client = schema_registry.build(reader, side.registry, wire_format=wire_format)
     subjects, register = reader.get(side.subjects), reader.get(side.register)
-    avro = None if client is None else AvroSettings(client, cast("Strategy", subjects), register)
-    return SerializerSettings(reader.get(side.schemas), avro)
+    schemas = reader.get(side.schemas)
+    return SerializerSettings(
+        choose_schemas(wire_format or default, enabled=schemas).name,
+        schemas,
+        None if client is None else RegistrationSettings(client, cast("Strategy", subjects), register),
+    )

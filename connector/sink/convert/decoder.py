@@ -41,13 +41,13 @@ from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
 from serde.arrays import children
-from serde.avro.schema_source import FetchSchema
-from serde.converter import Converter, make_converter
 from serde.events.changes import Changes, UnwrapSettings, extract_changes, filter_changes, split_images
 from serde.events.event_kind import is_envelope
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.faults import RecordError
+from serde.formats import FORMATS
 from serde.messages import DecodedMessages, MessageBlock
+from serde.wire_format import Deserializer, FetchSchema, ReadOptions, WireFormat
 
 __all__ = ["DELETED_COLUMN", "ConsumerRecords", "DecodedRecords", "converters", "decode", "transaction_converter"]
 
@@ -58,21 +58,24 @@ _TRANSACTION_FIELDS = frozenset({"op", "transaction.id", "source.db", "source.sc
 class Converters:
     """How this connector reads keys and values."""
 
-    key: Converter
-    value: Converter
+    key: Deserializer
+    value: Deserializer
 
 
 @lru_cache(maxsize=8)
 def _build_converters(events: EventSettings, wanted: frozenset[str]) -> Converters:
-    key, value = (_schema_fetcher(side) for side in (events.key_registry, events.value_registry))
-    words = events.temporal_as_text
+    key, value = FORMATS[events.key_format], FORMATS[events.value_format]
+    text_columns = events.temporal_as_text
     return Converters(
-        make_converter(events.key_format, None, key, words), make_converter(events.value_format, wanted, value, words)
+        key.deserializer(ReadOptions(None, _schema_fetcher(key, events.key_registry), text_columns)),
+        value.deserializer(ReadOptions(wanted, _schema_fetcher(value, events.value_registry), text_columns)),
     )
 
 
-def _schema_fetcher(settings: RegistrySettings | None) -> FetchSchema | None:
-    return None if settings is None else schema_registry_for(settings).schema
+def _schema_fetcher(wire_format: WireFormat, settings: RegistrySettings | None) -> FetchSchema | None:
+    if settings is None or wire_format.registry_type is None:
+        return None
+    return partial(schema_registry_for(settings).schema, schema_type=wire_format.registry_type)
 
 
 def converters(plan: BatchPlan) -> Converters:
@@ -81,7 +84,7 @@ def converters(plan: BatchPlan) -> Converters:
     return _build_converters(plan.events, _unwrap_settings(plan, keep_before=True).wanted | paths)
 
 
-def transaction_converter(plan: BatchPlan) -> Converter:
+def transaction_converter(plan: BatchPlan) -> Deserializer:
     """Give the converter of values for who wants to know the transactions of events, and nothing else."""
     return _build_converters(plan.events, _TRANSACTION_FIELDS).value
 

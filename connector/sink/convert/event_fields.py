@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Ints, Mask, children
+from serde.arrays import Ints, Mask, column_at
 from serde.events.changes import Changes, filter_changes
 from serde.faults import RecordError
 
@@ -71,13 +71,3 @@ def _set_operations(
     why = (f"field {field} holds no known operation", f"the event has no operation in field {field}")
     faults = [RecordError(int(change.rows[i]), "TASK_PUT", why[bool(missing[i])]) for i in np.flatnonzero(bad)]
     return (None if bad.all() else filter_changes(made, ~bad)), faults
-
-
-def column_at(array: pa.StructArray, path: str) -> pa.Array | None:
-    """Give the column of that name, or at that dotted path, null where a struct above is; None when there is none."""
-    columns = dict(zip(array.type.names, children(array), strict=True))
-    if path in columns:
-        return columns[path]
-    name, dot, rest = path.partition(".")
-    below = columns.get(name)
-    return column_at(below, rest) if dot and below is not None and pa.types.is_struct(below.type) else None

@@ -16,13 +16,13 @@ from connector.sink.convert.record_keys import align_record_keys, key_type
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, valid_mask
-from serde.converter import make_converter
+from serde.formats import make_deserializer
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 NEW_KEY_HEADER = "__debezium.newkey"
 
 _NO_OP = 0
-_HEADER_CONVERTER = make_converter("auto")
+_HEADER_CONVERTER = make_deserializer("auto")
 """Debezium writes the header with the connector's header converter: as JSON, by default."""
 
 

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.sink.convert.event_fields import column_at
-from serde.converter import Converter
+from serde.arrays import column_at
 from serde.events.event_kind import is_envelope
 from serde.faults import Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages, MessageBlock
+from serde.wire_format import Deserializer
 
 TypeDifferences = frozenset[tuple[str, str]]
 
@@ -38,7 +38,7 @@ _NUMBER_KINDS = frozenset({"whole", "real"})
 
 
 def decode_mismatches(
-    values: DecodedMessages, data: pa.Array, converter: Converter, columns: pa.StructType
+    values: DecodedMessages, data: pa.Array, converter: Deserializer, columns: pa.StructType
 ) -> DecodedMessages:
     """Read messages that do not fit anew; what cannot be read even so stays a fault with its first reason."""
     expected = {field.name: field.type for field in columns if not pa.types.is_null(field.type)}

@@ -29,11 +29,11 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.kafka.transactions import TransactionSettings
 from connector.sink.convert.decoder import transaction_converter
-from connector.sink.convert.event_fields import column_at
 from connector.sink.convert.failing_records import readable
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import Task
+from serde.arrays import column_at
 from serde.messages import MessageBlock
 
 TRANSACTION_SCHEMA = pa.schema(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import structlog
 from pyspark.sql import Column, DataFrame
@@ -14,8 +16,16 @@ from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
 from connector.source.destination import CapturedTable, PublishTarget
 from connector.source.destinations.schema_subjects import SchemaSubjects
-from connector.source.envelope import avro_records
-from connector.source.envelope.envelope import EventFormat, column_at, events_per_change, to_json_records
+from connector.source.envelope import column_records
+from connector.source.envelope.column_records import EventSerializers
+from connector.source.envelope.envelope import (
+    EventFormat,
+    column_at,
+    events_per_change,
+    key_struct,
+    record_key,
+    to_json_records,
+)
 from connector.source.envelope.event_format import build_event_format
 from connector.source.envelope.row_schema import check_columns, describe_row
 from connector.source.envelope.transaction_order import number_changes
@@ -75,14 +85,16 @@ class KafkaPublisher:
         """
         wire, reads = self._event_format(table), table.is_initial
         self._create_topic(wire)
-        wire = self.subjects.on(wire)
+        serializers = self.subjects.serializers(wire)
         if not wire.ordered:
-            publish_records(to_kafka_records(changes, wire, reads=reads), wire.topic, self.settings.kafka)
+            publish_records(to_kafka_records(changes, wire, serializers, reads=reads), wire.topic, self.settings.kafka)
             return
         kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
         with number_changes(kept, order_columns(wire), partition_columns(wire), events_per_change(wire)) as numbered:
             self._send_boundary(wire, begins=True, count=numbered.count)
-            publish_records(to_kafka_records(numbered.changes, wire, reads=reads), wire.topic, self.settings.kafka)
+            publish_records(
+                to_kafka_records(numbered.changes, wire, serializers, reads=reads), wire.topic, self.settings.kafka
+            )
             self._send_boundary(wire, begins=False, count=numbered.count)
 
     def heartbeat(self, ts_ms: int) -> None:
@@ -142,18 +154,22 @@ def open_kafka_publisher(settings: SourceSettings) -> KafkaPublisher:
     return KafkaPublisher(settings, cluster, producer, SchemaSubjects(settings.outgoing))
 
 
-def to_kafka_records(changes: DataFrame, wire: EventFormat, *, reads: bool) -> DataFrame:
+def to_kafka_records(changes: DataFrame, wire: EventFormat, serializers: EventSerializers, *, reads: bool) -> DataFrame:
     """Return the Kafka records: columns `key`, `value` (text, bytes or null) and, where keys change, `headers`.
 
     Args:
-        changes: `op`, `before`, `after`, `row_id`, and `total_order` if the format is `ordered`.
-        wire: the format of the events.
+        changes: `op`, `before`, `after`, `row_id`, and `total_order` if the wire is `ordered`.
+        wire: what the events look like.
+        serializers: how keys and values become messages.
         reads: all rows are `r`: then every row is one record.
     """
-    if wire.value_avro is not None:
-        return avro_records.to_avro_records(changes, wire, wire.value_avro, reads=reads)
-    records = to_json_records(changes, wire, reads=reads)
-    return records if wire.key is None or wire.key_avro is None else avro_records.with_avro_keys(records, wire.key_avro)
+    key = None if wire.key is None else serializers.key
+    if serializers.value is not None:
+        return column_records.to_column_records(changes, wire, serializers.value, key, reads=reads)
+    if key is None:
+        return to_json_records(changes, wire, partial(record_key, wire), reads=reads)
+    records = to_json_records(changes, wire, partial(key_struct, wire), reads=reads)
+    return column_records.with_serialized_keys(records, key)
 
 
 def partition_columns(wire: EventFormat) -> list[Column]:

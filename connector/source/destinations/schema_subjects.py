@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import attrs
-import orjson
 
 from connector.errors import FatalError
 from connector.kafka.schema_registry import schema_registry_for
-from connector.settings.converters.serializers import SerializerSettings, Strategy
+from connector.settings.converters.serializers import RegistrationSettings, Strategy
 from connector.settings.source.event_output import EventOutputSettings
+from connector.source.envelope.column_records import EventSerializers
 from connector.source.envelope.envelope import EventFormat
-from serde.emit.avro_datums import AvroSerializer, parse_record_codec
-from serde.emit.avro_schema import avro_schema
 from serde.emit.connect_schema import Document
 from serde.emit.side_topics import SideMessage
+from serde.formats import FORMATS
+from serde.wire_format import Serializer, SubjectSchema
 
 SideName = Literal["key", "value"]
 
@@ -37,46 +37,48 @@ class SchemaSubjects:
     """The schemas of one source that are registered already."""
 
     settings: EventOutputSettings
-    _numbers: dict[tuple[SideName, str, str], int] = attrs.field(factory=dict)
+    _schema_ids: dict[tuple[SideName, str, str], int] = attrs.field(factory=dict)
 
-    def on(self, wire: EventFormat) -> EventFormat:
-        """Return the format with the registered schemas of those of its sides that are Avro.
+    def serializers(self, wire: EventFormat) -> EventSerializers:
+        """Return how the events of a table are written, with their schemas registered.
 
         Raises:
             RetriableError: the registry is away.
-            FatalError: a schema cannot be written in Avro, or the registry refuses it.
+            FatalError: a schema cannot be written in its format, or the registry refuses it.
         """
         key = wire.key_schema
-        return attrs.evolve(
-            wire,
-            key_avro=None if key is None else self._avro("key", wire.topic, key, {}),
-            value_avro=self._avro("value", wire.topic, wire.value_schema, wire.constant),
+        return EventSerializers(
+            None if key is None else self._serializer("key", wire.topic, key, {}).columns,
+            self._serializer("value", wire.topic, wire.value_schema, wire.constant).columns,
         )
 
     def message(self, side: SideName, topic: str, message: SideMessage) -> bytes:
-        """Return the bytes of a single message; raises as `on`."""
-        avro = self._avro(side, topic, message.schema, {})
-        return message.json(schemas=self._side(side).schemas) if avro is None else avro.message(message.payload)
+        """Return the bytes of a single message; raises as `serializers`."""
+        return self._serializer(side, topic, message.schema, {}).message(message.payload)
 
-    def _side(self, side: SideName) -> SerializerSettings:
-        return self.settings.key if side == "key" else self.settings.value
-
-    def _avro(self, side: SideName, topic: str, schema: Document, constant: Mapping[str, Any]) -> AvroSerializer | None:
-        """How this side of a topic becomes Avro; None where it is JSON."""
-        settings = self._side(side).avro
-        if settings is None:
-            return None
+    def _serializer(self, side: SideName, topic: str, schema: Document, constant: Mapping[str, Any]) -> Serializer:
+        """Return the serializer of one side of a topic."""
+        settings = self.settings.key if side == "key" else self.settings.value
+        wire_format = FORMATS[settings.format]
+        assert wire_format.serializer is not None
         try:
-            made = avro_schema(schema)
-            text = orjson.dumps(made).decode()
-            parse_record_codec(text)
+            subject_schema = wire_format.serializer.subject_schema(schema)
         except ValueError as error:
-            raise FatalError(f"topic {topic}: no Avro schema for its {side}s: {error}") from error
-        wanted = side, topic, text
-        if wanted not in self._numbers:
-            full = f"{made['namespace']}.{made['name']}" if made.get("namespace") else made["name"]
-            name = subject_name(settings.subjects, side, topic, full)
-            self._numbers[wanted] = schema_registry_for(settings.registry).number(
-                name, text, register=settings.register
+            name = wire_format.name.capitalize()
+            raise FatalError(f"topic {topic}: no {name} schema for its {side}s: {error}") from error
+        schema_id = None
+        if subject_schema is not None and wire_format.registry_type is not None:
+            assert settings.registration is not None
+            schema_id = self._schema_id(side, topic, subject_schema, wire_format.registry_type, settings.registration)
+        return wire_format.serializer.build(schema, schema_id, constant)
+
+    def _schema_id(
+        self, side: SideName, topic: str, schema: SubjectSchema, schema_type: str, settings: RegistrationSettings
+    ) -> int:
+        wanted = side, topic, schema.text
+        if wanted not in self._schema_ids:
+            subject = subject_name(settings.subjects, side, topic, schema.record)
+            self._schema_ids[wanted] = schema_registry_for(settings.registry).number(
+                subject, schema.text, schema_type, register=settings.register
             )
-        return AvroSerializer(text, self._numbers[wanted], constant)
+        return self._schema_ids[wanted]

@@ -1,11 +1,12 @@
 """changes -> Kafka records: keys, Debezium envelopes, tombstones and headers, all as Spark columns.
 
 What does not differ from row to row is text made once on the driver: schema blocks, the `source` block, the times. A
-key that will be Avro stays a struct; values in Avro go another way (`avro`).
+key that a worker writes stays a struct; values that workers write go another way (`column_records`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -17,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.source.changes.record_key import require_key_column, unite_zeros
 from connector.source.envelope.json_values import json_text, to_wire
 from connector.source.envelope.row_schema import RecordKey
-from serde.emit.avro_datums import AvroSerializer
 from serde.emit.connect_schema import Document
 from serde.emit.envelope import SourceInfo, key_schema, value_schema
 from serde.emit.row_schema import RowStruct
@@ -34,8 +34,8 @@ class EventFormat:
 
     `row` describes the columns of both images; `key` those of the record key, None for records without key.
     `moves` says that an update may change the key. `ordered` says that
-    the frame has `total_order`, so that events carry a `transaction` block. `key_avro` and `value_avro` say how that
-    side becomes Avro, None for JSON.
+    the frame has `total_order`, so that events carry a `transaction` block. `key_schemas` and `value_schemas`
+    say whether JSON has schema blocks.
     """
 
     topic: str
@@ -49,8 +49,6 @@ class EventFormat:
     tombstones: bool = True
     skipped: frozenset[str] = frozenset()
     ordered: bool = False
-    key_avro: AvroSerializer | None = None
-    value_avro: AvroSerializer | None = None
 
     @property
     def transaction(self) -> str:
@@ -74,18 +72,21 @@ class EventFormat:
         return fields if self.ordered else {**fields, "transaction": None}
 
 
-def to_json_records(changes: DataFrame, wire: EventFormat, *, reads: bool) -> DataFrame:
-    """Give the records with values in JSON, as `records.records`."""
+def to_json_records(
+    changes: DataFrame, wire: EventFormat, key: Callable[[Column], Column], *, reads: bool
+) -> DataFrame:
+    """Return the records with values in JSON, see `kafka_records`.
+
+    key: writes the record key of an image.
+    """
     if reads:
-        return changes.select(
-            record_key(wire, F.col("after")).alias("key"), _value_json(wire, _whole_event(wire)).alias("value")
-        )
+        return changes.select(key(F.col("after")).alias("key"), _value_json(wire, _whole_event(wire)).alias("value"))
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
     parts = kept.select("*", F.explode(_record_parts(wire)).alias("part"))
     if wire.moves:
-        return _with_key_changes(parts, wire)
+        return _with_key_changes(parts, wire, key)
     value = F.when(F.col("part") == _EVENT, _value_json(wire, _whole_event(wire)))
-    return parts.select(record_key(wire, F.coalesce("after", "before")).alias("key"), value.alias("value"))
+    return parts.select(key(F.coalesce("after", "before")).alias("key"), value.alias("value"))
 
 
 def events_per_change(wire: EventFormat) -> Column | None:
@@ -93,11 +94,11 @@ def events_per_change(wire: EventFormat) -> Column | None:
     return F.when(is_key_change(wire), 2).otherwise(1) if wire.moves else None
 
 
-def _with_key_changes(parts: DataFrame, wire: EventFormat) -> DataFrame:
+def _with_key_changes(parts: DataFrame, wire: EventFormat, key: Callable[[Column], Column]) -> DataFrame:
     """Give records where a change may be two events; conditions stand around texts: images are not copied for them."""
     part, op = F.col("part"), F.col("op")
     by_before = (op == "d") | part.isin(_OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE)
-    key = F.when(by_before, record_key(wire, F.col("before"))).otherwise(record_key(wire, F.col("after")))
+    keys = F.when(by_before, key(F.col("before"))).otherwise(key(F.col("after")))
     event = EventParts(
         before=part != _NEW_KEY_CREATE,
         after=part != _OLD_KEY_DELETE,
@@ -105,7 +106,7 @@ def _with_key_changes(parts: DataFrame, wire: EventFormat) -> DataFrame:
         order=F.col("total_order") + F.when(part == _NEW_KEY_CREATE, 1).otherwise(0) if wire.ordered else None,
     )
     value = F.when(~part.isin(_TOMBSTONE, _OLD_KEY_TOMBSTONE), _value_json(wire, event))
-    return parts.select(key.alias("key"), value.alias("value"), _key_change_headers(wire, part).alias("headers"))
+    return parts.select(keys.alias("key"), value.alias("value"), _key_change_headers(wire, part).alias("headers"))
 
 
 def is_key_change(wire: EventFormat) -> Column:
@@ -135,15 +136,12 @@ def _record_parts(wire: EventFormat) -> Column:
 
 
 def record_key(wire: EventFormat, image: Column, *, required: bool = True) -> Column:
-    """Give the record key of an image: text, a struct where it will be Avro, null without key.
+    """Return the record key of an image as JSON text, null without key.
 
     Where a column of the key is null the task fails; or the text is null, if it is not `required`.
     """
     if wire.key is None:
         return F.lit(None).cast("string")
-    if wire.key_avro is not None:
-        named = zip(key_columns(wire, image), wire.key.record.members, strict=True)
-        return F.struct(*(column.alias(member.name) for column, member in named))
     parts = key_parts(wire.key, image)
     if required:
         names = (member.name for member in wire.key.record.members)
@@ -152,6 +150,14 @@ def record_key(wire: EventFormat, image: Column, *, required: bool = True) -> Co
     if wire.key_schemas:
         text = F.concat(F.lit(_schema_prefix(wire.key_schema)), text, F.lit("}"))
     return text if required else F.when(reduce(lambda left, right: left & right, [c.isNotNull() for c in parts]), text)
+
+
+def key_struct(wire: EventFormat, image: Column) -> Column:
+    """Return the record key of an image as a struct of `key_columns`, null without key."""
+    if wire.key is None:
+        return F.lit(None).cast("string")
+    named = zip(key_columns(wire, image), wire.key.record.members, strict=True)
+    return F.struct(*(column.alias(member.name) for column, member in named))
 
 
 def key_columns(wire: EventFormat, image: Column) -> list[Column]:

@@ -11,20 +11,20 @@ from attrs import define
 from serde.arrays import Mask, valid_mask
 from serde.avro.codec import Optional
 from serde.avro.datum_reader import read_datums
-from serde.avro.schema_source import FetchSchema, UnknownSchema
 from serde.avro.writer_schema import WriterSchema, parse_writer_schema
+from serde.byte_windows import ByteWindows, byte_windows
 from serde.connect.iso_text import with_text_columns
-from serde.connect.row_images import to_logical_rows
+from serde.connect.logical_columns import to_logical_rows
+from serde.connect.primitive_keys import key_field_name, may_be_primitive
 from serde.faults import RecordError, Stage
-from serde.json.json_lines import TextWindows, text_windows
-from serde.json.primitive_keys import key_field_name, may_be_primitive
 from serde.messages import DecodedMessages, MessageBlock, Rows
+from serde.wire_format import FetchSchema, UnknownSchema
 
 _FRAME_BYTES = 5
 
 
 @define(eq=False)
-class AvroConverter:
+class AvroDeserializer:
     """Decodes Confluent Avro; `fetch` gives writer schemas by id and does its own caching."""
 
     fetch: FetchSchema
@@ -34,10 +34,10 @@ class AvroConverter:
     def decode(
         self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
     ) -> DecodedMessages:
-        """See `serde.converter.Converter.decode`; what `fetch` raises besides UnknownSchema goes through."""
+        """See `wire_format.Deserializer.decode`; what `fetch` raises besides UnknownSchema goes through."""
         # Every message has its schema; only a key that is one value takes its name from the table.
         alone = key_field_name(expected) if stage == "KEY_CONVERTER" and may_be_primitive(expected) else None
-        texts, nulls = text_windows(data)
+        texts, nulls = byte_windows(data)
         work = _Decoding(self, texts, stage, alone, [], [np.flatnonzero(nulls)], [])
         work.run(nulls)
         tombstones = np.sort(np.concatenate(work.tombstones)).astype(np.int64)
@@ -49,8 +49,8 @@ class AvroConverter:
 class _Decoding:
     """One call of decode."""
 
-    converter: AvroConverter
-    texts: TextWindows
+    converter: AvroDeserializer
+    texts: ByteWindows
     stage: Stage
     alone: str | None
     blocks: list[MessageBlock]
@@ -118,7 +118,7 @@ def _describe_frame_error(size: int, *, magic: bool) -> str:
     return "shorter than the five bytes in front of an Avro datum"
 
 
-def _group_by_id(texts: TextWindows, rows: Rows) -> Iterator[tuple[int, Rows]]:
+def _group_by_id(texts: ByteWindows, rows: Rows) -> Iterator[tuple[int, Rows]]:
     """Schema ids and the rows that have them, ascending."""
     if not len(rows):
         return

@@ -9,27 +9,28 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field
 
-from serde.connect.connect_schema import ConnectSchema, narrow_schema, node_of
+from serde.byte_windows import byte_windows
+from serde.connect.connect_schema import ConnectSchema, narrow_schema
 from serde.connect.iso_text import with_text_columns
-from serde.connect.row_images import to_logical_rows
+from serde.connect.logical_columns import to_logical_rows
 from serde.connect.schema_node import Struct, needs_exact
 from serde.events.event_kind import split_event_kinds
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.column_reader import ColumnReader, ReadResult
-from serde.json.json_lines import text_windows
+from serde.json.json_types import node_of
 from serde.json.primitive_keys import wrap_values
 from serde.json.row_reader import parse_message, read_value, to_array
-from serde.json.schema_framing import Format, FramePart, MessageFramer, SchemaGroup
+from serde.json.schema_framing import FramePart, JsonMode, MessageFramer, SchemaGroup
 from serde.json.schemaless import SchemalessReader, unwrap_payload
 from serde.json.type_inference import fill_unknown, prune_empty
 from serde.messages import DecodedMessages, MessageBlock, Rows
 
 
 @define(eq=False)
-class JsonConverter:
+class JsonDeserializer:
     """Decodes Connect JSON; remembers types of messages without schema to be faster next time."""
 
-    format: Format = "auto"
+    format: JsonMode = "auto"
     wanted: frozenset[str] | None = None
     words: frozenset[str] = frozenset()
     _bare: SchemalessReader = field(factory=SchemalessReader)
@@ -37,8 +38,8 @@ class JsonConverter:
     def decode(
         self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
     ) -> DecodedMessages:
-        """See `serde.converter.Converter.decode`."""
-        texts, nulls = text_windows(data)
+        """See `wire_format.Deserializer.decode`."""
+        texts, nulls = byte_windows(data)
         if stage == "KEY_CONVERTER":
             texts, nulls = wrap_values(texts, nulls, expected)
         frames = MessageFramer(texts, self.format, stage)

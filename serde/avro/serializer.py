@@ -17,9 +17,7 @@ from serde.arrays import Ints, Mask
 from serde.avro.codec import Codec, Optional, Record
 from serde.avro.encoder import DatumBuilder, encode_datums, encode_records, write_column
 from serde.avro.writer_schema import parse_writer_schema
-
-AFTER, BEFORE, FIRST_OF_TWO, SECOND_OF_TWO, TOMBSTONE = range(5)
-"""What a row holds: the only image of a record, the image before, then that after; or none, for a tombstone."""
+from serde.wire_format import BEFORE, FIRST_OF_TWO, SECOND_OF_TWO, TOMBSTONE
 
 _BRANCH = 2
 _INSERT_OPS = {True: ord("r"), False: ord("c")}
@@ -38,18 +36,24 @@ class AvroSerializer:
         """What is in front of every datum."""
         return b"\x00" + self.number.to_bytes(4, "big")
 
+    @property
+    def columns(self) -> AvroSerializer:
+        """Writes columns too."""
+        return self
+
     def message(self, payload: Mapping[str, Any]) -> bytes:
-        """A single message."""
+        """See `wire_format.Serializer.message`."""
         codec = parse_record_codec(self.text)
         made: bytes = encode_datums(codec, pa.array([payload], codec.wire))[0].as_py()
         return self.head + made
 
     def messages(self, columns: Sequence[pa.Array], count: int) -> pa.BinaryArray:
-        """The messages of so many rows; columns are the schema's fields in order.
-
-        Raises Unfit: a value that its schema has not.
-        """
+        """See `wire_format.ColumnSerializer.messages`."""
         return encode_records(parse_record_codec(self.text), columns, count, self.head)
+
+    def envelopes(self, *, reads: bool, transaction: str) -> AvroEnvelopeSerializer:
+        """See `wire_format.ColumnSerializer.envelopes`."""
+        return AvroEnvelopeSerializer(self, reads, transaction)
 
 
 def parse_record_codec(text: str) -> Record:
@@ -61,7 +65,7 @@ def parse_record_codec(text: str) -> Record:
 
 
 @define(eq=False, slots=False)
-class EnvelopeSerializer:
+class AvroEnvelopeSerializer:
     """Writes envelopes from rows that hold one image each, so that an image that is not there costs nothing.
 
     `reads`: a row that comes alone was read, else created. `transaction` is the id in numbered events.
@@ -72,11 +76,7 @@ class EnvelopeSerializer:
     transaction: str
 
     def messages(self, images: Sequence[pa.Array], kinds: Ints, orders: pa.Array | None) -> pa.BinaryArray:
-        """A message for each row that is the last of its record, null for a tombstone.
-
-        images: columns of the row, in order; kinds: what each row holds; orders: `total_order` of each row.
-        Raises Unfit: a value that its schema has not.
-        """
+        """See `wire_format.EnvelopeSerializer.messages`."""
         ends = kinds != FIRST_OF_TWO
         there = kinds[ends] != TOMBSTONE
         held = np.flatnonzero(kinds != TOMBSTONE)

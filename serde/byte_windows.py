@@ -16,7 +16,7 @@ _INT32_MAX = 2**31 - 1
 
 
 @frozen(eq=False)
-class TextWindows:
+class ByteWindows:
     """Byte strings as windows [starts, ends) into `data`; windows ascend and do not overlap."""
 
     data: pa.Buffer
@@ -40,13 +40,13 @@ class TextWindows:
         """One window as bytes (copies it)."""
         return bytes(self.data[int(self.starts[index]) : int(self.ends[index])])
 
-    def pick(self, index: Ints | Mask) -> TextWindows:
+    def pick(self, index: Ints | Mask) -> ByteWindows:
         """The windows at `index` (ascending) or under a mask."""
-        return TextWindows(self.data, self.starts[index], self.ends[index])
+        return ByteWindows(self.data, self.starts[index], self.ends[index])
 
-    def cut(self, head: int, tail: int) -> TextWindows:
+    def cut(self, head: int, tail: int) -> ByteWindows:
         """Every window shortened by `head` bytes in front and `tail` behind."""
-        return TextWindows(self.data, self.starts + head, self.ends - tail)
+        return ByteWindows(self.data, self.starts + head, self.ends - tail)
 
     def first(self) -> Bytes:
         """First byte of each window, 0 for an empty one."""
@@ -130,7 +130,7 @@ def _join_with_newlines(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Buffer:
     return copied.slice(0, int(offsets[-1]))
 
 
-def text_windows(data: pa.Array | pa.ChunkedArray) -> tuple[TextWindows, Mask]:
+def byte_windows(data: pa.Array | pa.ChunkedArray) -> tuple[ByteWindows, Mask]:
     """Windows of a binary or string array (large or not, sliced or not) and its null mask."""
     flat = data.combine_chunks() if isinstance(data, pa.ChunkedArray) else data
     if pa.types.is_null(flat.type):
@@ -140,8 +140,8 @@ def text_windows(data: pa.Array | pa.ChunkedArray) -> tuple[TextWindows, Mask]:
         raise TypeError(f"messages must be binary, not {flat.type}")
     count = len(flat)
     if not count:
-        return TextWindows(pa.py_buffer(b""), np.zeros(0, np.int64), np.zeros(0, np.int64)), np.zeros(0, np.bool_)
+        return ByteWindows(pa.py_buffer(b""), np.zeros(0, np.int64), np.zeros(0, np.int64)), np.zeros(0, np.bool_)
     raw = np.frombuffer(flat.buffers()[1], np.int64 if wide else np.int32)
     bounds: Ints = raw[flat.offset : flat.offset + count + 1].astype(np.int64)
     nulls = flat.is_null().to_numpy(zero_copy_only=False)
-    return TextWindows(flat.buffers()[2] or pa.py_buffer(b""), bounds[:-1], bounds[1:]), nulls
+    return ByteWindows(flat.buffers()[2] or pa.py_buffer(b""), bounds[:-1], bounds[1:]), nulls

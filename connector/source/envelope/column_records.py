@@ -1,4 +1,4 @@
-"""changes -> Kafka records with Avro values or keys: columns for the Python workers, which write them batch by batch.
+"""changes -> Kafka records whose values or keys Python workers write (Avro): columns for them, batch by batch.
 
 A value goes to the workers as rows of one image each (an update is two of them, one after the other), with its columns
 side by side: a nested row, and an image that is null, cost as much there as one that holds something.
@@ -29,13 +29,13 @@ from connector.source.envelope.envelope import (
 )
 from connector.source.envelope.json_values import to_wire
 from serde.arrays import Ints
-from serde.emit.avro_datums import (
+from serde.wire_format import (
     AFTER,
     BEFORE,
     FIRST_OF_TWO,
     SECOND_OF_TWO,
     TOMBSTONE,
-    AvroSerializer,
+    ColumnSerializer,
     EnvelopeSerializer,
 )
 
@@ -43,12 +43,23 @@ _KIND, _IS_KEY_CHANGE = "kind", "moved"
 
 
 @attrs.frozen
-class AvroPlan:
+class EventSerializers:
+    """How workers write each side of the records of one topic; None where Spark writes it, as JSON."""
+
+    key: ColumnSerializer | None = None
+    value: ColumnSerializer | None = None
+
+
+JSON_SERIALIZERS = EventSerializers()
+
+
+@attrs.frozen
+class ColumnPlan:
     """What a worker makes of its columns: the kind of row, then `total_order` and `headers` if there are any, the key's
     columns (one of text where `key` is None; `key_names` are None where there is no key), the image's.
     """
 
-    key: AvroSerializer | None
+    key: ColumnSerializer | None
     key_names: tuple[str, ...] | None
     key_columns: int
     envelopes: EnvelopeSerializer
@@ -56,38 +67,40 @@ class AvroPlan:
     headers: bool
 
 
-def with_avro_keys(records: DataFrame, avro: AvroSerializer) -> DataFrame:
-    """Give records whose key is a struct with the key as a message."""
+def with_serialized_keys(records: DataFrame, serializer: ColumnSerializer) -> DataFrame:
+    """Return records whose key is a struct with the key as a message."""
     fields = [
         StructField(field.name, BinaryType() if field.name == "key" else field.dataType)
         for field in records.schema.fields
     ]
-    return records.mapInArrow(partial(_encode_keys, avro=avro), StructType(fields))
+    return records.mapInArrow(partial(_encode_keys, serializer=serializer), StructType(fields))
 
 
-def _encode_keys(batches: Iterator[pa.RecordBatch], avro: AvroSerializer) -> Iterator[pa.RecordBatch]:
+def _encode_keys(batches: Iterator[pa.RecordBatch], serializer: ColumnSerializer) -> Iterator[pa.RecordBatch]:
     """Raises FatalError: a key has a null."""
     for batch in batches:
         place = batch.schema.get_field_index("key")
         columns = batch.column(place).flatten()
         refuse_nulls(batch.schema.field(place).type.names, columns)
-        yield batch.set_column(place, "key", avro.messages(columns, batch.num_rows))
+        yield batch.set_column(place, "key", serializer.messages(columns, batch.num_rows))
 
 
-def to_avro_records(changes: DataFrame, wire: EventFormat, avro: AvroSerializer, *, reads: bool) -> DataFrame:
-    """Give the records of changes with values as messages, and keys too where those are Avro."""
+def to_column_records(
+    changes: DataFrame, wire: EventFormat, value: ColumnSerializer, key: ColumnSerializer | None, *, reads: bool
+) -> DataFrame:
+    """Return the records of changes with values as messages, and keys too where `key` writes them (else JSON)."""
     rows = changes.withColumn(_KIND, F.lit(AFTER)) if reads else _to_image_rows(changes, wire)
     kind = F.col(_KIND)
     is_after = F.lit(True) if reads else kind.isin(AFTER, SECOND_OF_TWO)
-    keys = _select_key(wire, F.when(is_after, F.col("after")).otherwise(F.col("before")))
+    keys = _select_key(wire, key, F.when(is_after, F.col("after")).otherwise(F.col("before")))
     order = F.col("total_order") + F.when(_is_new_key(wire, kind), 1).otherwise(0) if wire.ordered else None
     headers = _key_change_headers(wire, kind) if wire.moves and not reads else None
     images = [_select_image(wire, name, is_after) for name in range(len(wire.row.members))]
-    plan = AvroPlan(
-        wire.key_avro if wire.key else None,
-        _key_field_names(wire),
+    plan = ColumnPlan(
+        key if wire.key else None,
+        _key_field_names(wire, key),
         len(keys),
-        EnvelopeSerializer(avro, reads, wire.transaction),
+        value.envelopes(reads=reads, transaction=wire.transaction),
         order is not None,
         headers is not None,
     )
@@ -100,7 +113,7 @@ def to_avro_records(changes: DataFrame, wire: EventFormat, avro: AvroSerializer,
 
 
 def _to_image_rows(changes: DataFrame, wire: EventFormat) -> DataFrame:
-    """Give a row for each image of each record, and for each tombstone."""
+    """Return a row for each image of each record, and for each tombstone."""
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
 
     def kinds(*chosen: int | None) -> Column:
@@ -119,18 +132,18 @@ def _is_new_key(wire: EventFormat, kind: Column) -> Column:
     return F.col(_IS_KEY_CHANGE) & (kind == AFTER) if wire.moves else F.lit(False)
 
 
-def _select_key(wire: EventFormat, image: Column) -> list[Column]:
-    if wire.key is None or wire.key_avro is None:
+def _select_key(wire: EventFormat, key: ColumnSerializer | None, image: Column) -> list[Column]:
+    if wire.key is None or key is None:
         return [record_key(wire, image, required=False)]
     return key_columns(wire, image)
 
 
-def _key_field_names(wire: EventFormat) -> tuple[str, ...] | None:
-    """Give what the key's columns are called in messages; a text stands for all of them."""
+def _key_field_names(wire: EventFormat, key: ColumnSerializer | None) -> tuple[str, ...] | None:
+    """Return what the key's columns are called in messages; a text stands for all of them."""
     if wire.key is None:
         return None
     names = tuple(member.name for member in wire.key.record.members)
-    return names if wire.key_avro is not None else (" or ".join(names),)
+    return names if key is not None else (" or ".join(names),)
 
 
 def _key_change_headers(wire: EventFormat, kind: Column) -> Column:
@@ -147,7 +160,7 @@ def _select_image(wire: EventFormat, place: int, is_after: Column) -> Column:
     return to_wire(value, member.kind, wire.modes)
 
 
-def _encode_batches(batches: Iterator[pa.RecordBatch], plan: AvroPlan) -> Iterator[pa.RecordBatch]:
+def _encode_batches(batches: Iterator[pa.RecordBatch], plan: ColumnPlan) -> Iterator[pa.RecordBatch]:
     waiting: pa.RecordBatch | None = None
     for found in batches:
         batch = found if waiting is None else pa.concat_batches([waiting, found])
@@ -161,7 +174,7 @@ def _encode_batches(batches: Iterator[pa.RecordBatch], plan: AvroPlan) -> Iterat
             yield _encode_batch(batch.columns[1:], kinds, plan)
 
 
-def _encode_batch(columns: list[pa.Array], kinds: Ints, plan: AvroPlan) -> pa.RecordBatch:
+def _encode_batch(columns: list[pa.Array], kinds: Ints, plan: ColumnPlan) -> pa.RecordBatch:
     ends = np.flatnonzero(kinds != FIRST_OF_TWO)
 
     def of_records(column: pa.Array) -> pa.Array:
