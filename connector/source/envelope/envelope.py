@@ -75,7 +75,7 @@ class EventFormat:
 def to_json_records(
     changes: DataFrame, wire: EventFormat, key: Callable[[Column], Column], *, reads: bool
 ) -> DataFrame:
-    """Return the records with values in JSON, see `kafka_records`.
+    """Return the records with values in JSON, see `kafka.to_kafka_records`.
 
     key: writes the record key of an image.
     """
