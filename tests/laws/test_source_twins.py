@@ -33,7 +33,7 @@ def _batches(rows: list[Row], size: int) -> Iterator[pa.RecordBatch]:
 
 def _left(before: list[Row], after: list[Row], size: int) -> tuple[list[Row], list[Row]]:
     left: tuple[list[Row], list[Row]] = ([], [])
-    windows = mock.patch.multiple(row_alignment, WINDOW_ROWS=4, LONGEST_ROWS=16)
+    windows = mock.patch.multiple(row_alignment, WINDOW_ROWS=4, MAX_WINDOW_ROWS=16)
     with windows:
         walk = row_alignment.find_unequal_rows(
             _batches(before, size),

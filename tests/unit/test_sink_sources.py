@@ -118,7 +118,7 @@ def test_truncates_find_the_tables_that_their_events_name() -> None:
         plan(upsert(0, columns, ("id",)), routing=routes, events=settings),
     )
     assert [(each.source, each.table) for each in found.truncates] == [(X, 0)]
-    assert found.ignored == 0
+    assert found.metrics.ignored == 0
 
 
 def test_watermarks_of_earlier_versions_count() -> None:

@@ -118,16 +118,31 @@ def _compare_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], pa
         if column is None:
             if kind in ("object", "list"):
                 yield path + name, kind
+                yield from _describe_shape(value, path + name)
             continue
         if kind == _INEXACT_KIND and pa.types.is_floating(column):
             continue
         if kind not in _expected_kinds(column):
             yield path + name, kind
+            yield from _describe_shape(value, path + name)
         elif isinstance(value, dict):
             inner = {field.name: field.type for field in column} if pa.types.is_struct(column) else {}
             yield from _compare_row(value, inner, f"{path}{name}.")
         elif isinstance(value, list):
             yield from ((f"{path}{name}[]", kind) for kind in map(_json_kind, value) if kind is not None)
+
+
+def _describe_shape(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Say which kinds a list or object has inside: lists of one shape, read together, do not spoil those of another."""
+    if isinstance(value, dict):
+        inside = [(f"{path}.{name}", each) for name, each in value.items()]
+    else:
+        inside = [(f"{path}[]", each) for each in value] if isinstance(value, list) else []
+    for place, each in inside:
+        kind = _json_kind(each)
+        if kind is not None:
+            yield place, kind
+            yield from _describe_shape(each, place)
 
 
 def _json_kind(value: object) -> str | None:
