@@ -23,7 +23,8 @@ from connector.kafka.consumer.assignment import PartitionAssignment
 from connector.kafka.consumer.broker_client import ClusterAddress
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from serde.formats import Deserializer, make_deserializer
+from serde.formats import make_deserializer
+from serde.wire_format import Deserializer
 
 ROUNDS = 4
 _PIECE = 50_000
