@@ -355,6 +355,6 @@ def test_two_tables_whose_names_differ_by_capitals(direct: Direct) -> None:
     settings = load_source([direct.file("twins", tables)], environ={})
     with pytest.raises(FatalError, match=r"table db\.twin: its index lake\.db\.twin is also that of table db\.Twin"):
         build_source(direct.spark, settings).run(once=True)
-    with pytest.raises(FatalError, match=r"has the documents of lake\.db\.Twin, and lake\.db\.twin comes to the same"):
+    with pytest.raises(FatalError, match=r"has the documents of lake\.db\.Twin, and lake\.db\.twin maps to the same"):
         direct.run("db.twin")
     assert direct.search.documents("lake.db.twin") == {"1": {"id": 1, "v": "db.Twin"}}

@@ -88,7 +88,7 @@ class Struck:
 
     def finish(self) -> None:
         """Take in all that is left, in this process."""
-        build_source(self.direct.spark, load_source([self._file({})], environ={}), lambda _: None).run(once=True)
+        build_source(self.direct.spark, load_source([self._file({})], environ={})).run(once=True)
 
     def _file(self, extra: dict[str, str]) -> Path:
         tables = [story.subject.short for story in self.stories]
