@@ -98,7 +98,7 @@ def _open_state(spark: SparkSession, settings: SinkSettings) -> tuple[OffsetsTab
 def _new_offsets(
     settings: SinkSettings, offsets: OffsetsTable, seen: ClusterState, to: ResetTarget, targets: IcebergTables
 ) -> Mapping[TopicPartition, int]:
-    """Give where each topic-partition would begin."""
+    """Return where each topic-partition would begin."""
     before = offsets.position or KafkaOffsets()
     if to == "latest":
         return seen.ends
@@ -120,7 +120,7 @@ def _group_offsets(settings: SinkSettings, seen: ClusterState) -> dict[TopicPart
 def _table_offsets(
     before: KafkaOffsets, noted: Collection[str], seen: ClusterState, targets: IcebergTables
 ) -> dict[TopicPartition, int]:
-    """Give the lowest offset at which a table of the topic stands; the oldest where the table is gone."""
+    """Return the lowest offset at which a table of the topic stands; the oldest where the table is gone."""
     routes = targets.find(seen.topics)
     result: dict[TopicPartition, int] = {}
     for at, oldest in seen.beginnings.items():

@@ -62,7 +62,7 @@ class Step:
 
 
 def steps(run: int) -> Iterator[Step]:
-    """Give the steps of the run with this number, from 0."""
+    """Return the steps of the run with this number, from 0."""
     first = run * 1000
     yield Step(
         "insert",
@@ -133,7 +133,7 @@ def _replicate(spark: SparkSession, sink: SinkSettings) -> None:
 
 
 def _compare_tables(spark: SparkSession, table: str) -> int:
-    """Give the number of rows of a table, once its replica holds the very same ones."""
+    """Return the number of rows of a table, once its replica holds the very same ones."""
     wanted = spark.table(f"default.shop.{table}")
     name = f"default.replica.lake_shop_{table}"
     found = spark.table(name)

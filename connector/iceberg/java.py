@@ -119,7 +119,7 @@ def is_transient_java_error(error: BaseException) -> bool:
 
 
 def java_exception_name(error: BaseException | None) -> str:
-    """Give the simple class name of the Java exception behind one of ours; empty when there is none."""
+    """Return the simple class name of the Java exception behind one of ours; empty when there is none."""
     cause = error.__cause__ if error is not None else None
     return str(cause.java_exception.getClass().getSimpleName()) if isinstance(cause, Py4JJavaError) else ""
 
@@ -169,7 +169,7 @@ def to_dict(java_map: Any) -> dict[str, str]:
 
 
 def vended_credentials(io: Any, location: str) -> dict[str, str]:
-    """Give what the catalog handed out for files at a location: the credentials of the longest prefix that fits."""
+    """Return what the catalog handed out for files at a location: the credentials of the longest prefix that fits."""
     try:
         found = {str(one.prefix()): one.config() for one in iterate(io.credentials())}
     except Py4JError:

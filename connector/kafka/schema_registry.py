@@ -153,5 +153,5 @@ class SchemaRegistry:
 
 @lru_cache(maxsize=16)
 def schema_registry_for(settings: RegistrySettings) -> SchemaRegistry:
-    """Give the registry of these settings, one per process."""
+    """Return the registry of these settings, one per process."""
     return SchemaRegistry(settings)

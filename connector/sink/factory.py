@@ -44,7 +44,7 @@ class Sink:
 
 
 def inspect_cluster(cluster: KafkaAdmin) -> ClusterState:
-    """Give the cluster as it is now.
+    """Return the cluster as it is now.
 
     Raises:
         RetriableError: it is away, or no selected topic exists yet.

@@ -202,7 +202,7 @@ def _group_by_partition(letters: Iterable[DeadLetterRecord]) -> dict[TopicPartit
 
 
 def find_untruncated(run: ConsumerRecords, plan: BatchPlan, table: TablePlan, cuts: TruncateScope) -> Ints:
-    """Give the offsets of records of a run that change the table although it lost rows to later truncates."""
+    """Return the offsets of records of a run that change the table although it lost rows to later truncates."""
     tables = tuple(attrs.evolve(one, cuts=cuts) if one.index == table.index else one for one in plan.tables)
     outcome = decode(run, attrs.evolve(plan, tables=tables))
     parts = [part for index, part in zip(outcome.tables, outcome.parts, strict=True) if index == table.index]

@@ -266,7 +266,7 @@ def _number_sources(origin: pa.DictionaryArray) -> Ints:
 
 
 def strip_log_name(name: str) -> str:
-    """Give the name of a source without what tells its logs apart."""
+    """Return the name of a source without what tells its logs apart."""
     return name.partition(LOG_SEPARATOR)[0]
 
 

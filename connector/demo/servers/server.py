@@ -71,7 +71,7 @@ class Server:
             self._child = None
 
     def log_end(self, lines: int = 15) -> str:
-        """Give the last lines of its output."""
+        """Return the last lines of its output."""
         if not self.log.exists():
             return "(nothing was written)"
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

@@ -51,7 +51,7 @@ class Catalog:
         return ".".join((*levels, name))
 
     def load(self, table: str) -> Table | None:
-        """Give the table, or None if there is no such table."""
+        """Return the table, or None if there is no such table."""
         with map_java_errors(f"loading table {self.full_name(table)}"):
             identifier = self._identifier(table)
             if not self._java.tableExists(identifier):

@@ -22,7 +22,7 @@ _MAX_CACHED_IOS = 64
 
 
 def file_io_for(properties: Mapping[str, str], location: str) -> FileIO:
-    """Give the door to files at and below a location; one that was opened with the same properties is taken again.
+    """Return the door to files at and below a location; one that was opened with the same properties is taken again.
 
     Cost: that of a client of the store, which keeps its connections. Raises what PyIceberg raises, and FatalError where
     the catalog would have to sign requests.

@@ -66,7 +66,7 @@ class SnapshotSchema:
         )
 
     def carried(self, name: Callable[[int], str]) -> Json:
-        """Give the schema that Spark reads with: columns named by their place, types it lacks as numbers.
+        """Return the schema that Spark reads with: columns named by their place, types it lacks as numbers.
 
         Raises:
             ValueError: a column cannot be read by Spark; says which.
@@ -102,7 +102,7 @@ def _default_to_number(kind: str, text: Any) -> Any:
 
 
 def load_snapshot_schema(spark: SparkSession, table: Table, snapshot_id: int) -> SnapshotSchema:
-    """Give the schema of a snapshot (the table's current one for snapshots older than the schema id).
+    """Return the schema of a snapshot (the table's current one for snapshots older than the schema id).
 
     Raises:
         GapError: there is no such snapshot any more.

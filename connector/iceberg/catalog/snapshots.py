@@ -39,7 +39,7 @@ class SnapshotHistory:
         return self.newest()
 
     def newest(self) -> int | None:
-        """Give the id of the branch's newest snapshot as of the last poll."""
+        """Return the id of the branch's newest snapshot as of the last poll."""
         if self._branch == MAIN_BRANCH:
             return self._table.snapshot_id
         with map_java_errors(f"looking for branch {self._branch} of {self._table.name}"):
@@ -49,7 +49,7 @@ class SnapshotHistory:
         return int(snapshot.snapshotId())
 
     def retained(self) -> dict[int, Json]:
-        """Give all snapshots that have not expired, by id, as Iceberg's JSON has them.
+        """Return all snapshots that have not expired, by id, as Iceberg's JSON has them.
 
         Cost: once per metadata file about 20 ms for each 1,000 snapshots.
         """
@@ -64,7 +64,7 @@ class SnapshotHistory:
         return self._by_id
 
     def ancestors(self) -> list[Json]:
-        """Give the newest snapshot and those before it that have not expired, oldest first."""
+        """Return the newest snapshot and those before it that have not expired, oldest first."""
         by_id, found, at = self.retained(), list[Json](), self.newest()
         while at is not None and at in by_id:
             found.append(by_id[at])

@@ -142,7 +142,7 @@ class Table:
         return next((spec for spec in specs if spec.isUnpartitioned()), None)
 
     def layout(self) -> TableLayout:
-        """Give what executors need to write files for this table."""
+        """Return what executors need to write files for this table."""
         iceberg = jvm(self.spark).org.apache.iceberg
         with map_java_errors(f"reading the schema of {self.name}"):
             spec, everywhere = self.java.spec(), self.unpartitioned_spec()
@@ -160,7 +160,7 @@ class Table:
             )
 
     def io_properties(self) -> dict[str, str]:
-        """Give what a FileIO needs: the catalog's properties, and credentials that the catalog handed out."""
+        """Return what a FileIO needs: the catalog's properties, and credentials that the catalog handed out."""
         io, properties = self.java.io(), self._catalog_properties
         # Only such catalogs hand something out; asking costs a call for every table of a batch.
         handed = vended_credentials(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
@@ -204,7 +204,7 @@ class Table:
         return self._location() != location
 
     def ancestors(self) -> Iterator[Snapshot]:
-        """Give the newest snapshot of the branch and those before it that have not expired, newest first."""
+        """Return the newest snapshot of the branch and those before it that have not expired, newest first."""
         newest = self.snapshot_id
         by_id = {snapshot.snapshot_id: snapshot for snapshot in self.metadata().metadata.snapshots}
         at = by_id.get(newest) if newest is not None else None

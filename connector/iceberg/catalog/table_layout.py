@@ -63,7 +63,7 @@ class TableLayout:
 
     @classmethod
     def for_rows(cls, name: str, schema_json: str, id_columns: tuple[str, ...] = ()) -> TableLayout:
-        """Give the layout of rows that go to no files, such as documents of an index."""
+        """Return the layout of rows that go to no files, such as documents of an index."""
         return cls(name, "", "", schema_json, _UNPARTITIONED_SPEC_JSON, 0, {}, {}, id_columns)
 
     @cached_property

@@ -28,7 +28,7 @@ class StoredCommit:
 
 
 def check_ancestry(table: Table, name: str, noted: StoredCommit | None) -> LastCommit:
-    """Give where a connector stands in a table; empty when it never wrote there. Reads the metadata file.
+    """Return where a connector stands in a table; empty when it never wrote there. Reads the metadata file.
 
     Raises:
         GapError: the table was dropped and made again, or rolled back, since the connector wrote to it.

@@ -76,20 +76,20 @@ class CommittedSnapshot:
 
 
 def read_last_commit(table: Table, name: str) -> LastCommit:
-    """Give what the newest ancestor that this connector wrote says; empty when there is none."""
+    """Return what the newest ancestor that this connector wrote says; empty when there is none."""
     found = find_newest_snapshot(table, name)
     return LastCommit() if found is None else parse_last_commit(found, name) or LastCommit()
 
 
 def parse_last_commit(snapshot: Snapshot, name: str) -> LastCommit | None:
-    """Give what a snapshot says, None when this connector did not write it."""
+    """Return what a snapshot says, None when this connector did not write it."""
     summary = snapshot_summary(snapshot)
     position = KafkaOffsets.from_summary(summary, name)
     return None if position is None else LastCommit(position, summary.get(COMMIT_ID))
 
 
 def find_newest_snapshot(table: Table, name: str) -> Snapshot | None:
-    """Give the newest ancestor that this connector wrote."""
+    """Return the newest ancestor that this connector wrote."""
     return next((one for one in table.ancestors() if snapshot_summary(one).get(CONNECTOR_NAME) == name), None)
 
 

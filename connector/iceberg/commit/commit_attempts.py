@@ -95,7 +95,7 @@ class _CommitAttempts:
             raise refusal
 
     def _attempt(self) -> CommitRefused | None:
-        """Give the refusal, None when it is in. Raises RetriableError while neither is known."""
+        """Return the refusal, None when it is in. Raises RetriableError while neither is known."""
         if self._unanswered and self._is_committed():
             return None
         try:

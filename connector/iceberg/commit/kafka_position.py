@@ -34,12 +34,12 @@ class Watermark:
     version: int = NO_VALUE
 
     def joined(self, other: Watermark) -> Watermark:
-        """Give the greater of each."""
+        """Return the greater of each."""
         return Watermark(max(self.date, other.date), max(self.place, other.place), max(self.version, other.version))
 
     @property
     def stored(self) -> object:
-        """Give it as a number, its date, as a list where it tells more, as nothing where it tells nothing."""
+        """Return it as a number, its date, as a list where it tells more, as nothing where it tells nothing."""
         if self == Watermark():
             return None
         if not self.place and self.version == NO_VALUE:
@@ -133,7 +133,7 @@ class KafkaOffsets:
         )
 
     def only(self, topics: Iterable[str]) -> KafkaOffsets:
-        """Give the part of the position that is about some topics."""
+        """Return the part of the position that is about some topics."""
         wanted = set(topics)
         return KafkaOffsets(
             self.cluster_id,
@@ -147,11 +147,11 @@ class KafkaOffsets:
         )
 
     def behind(self, other: KafkaOffsets) -> list[TopicPartition]:
-        """Give the topic-partitions in which this position is before `other`."""
+        """Return the topic-partitions in which this position is before `other`."""
         return sorted(at for at, offset in other.offsets.items() if self.offsets.get(at, 0) < offset)
 
     def json(self) -> bytes:
-        """Give the position as the offsets table stores it."""
+        """Return the position as the offsets table stores it."""
         document: dict[str, object] = {
             "cluster-id": self.cluster_id,
             "topic-ids": dict(self.topic_ids),
@@ -182,7 +182,7 @@ class KafkaOffsets:
         )
 
     def summary(self, name: str, commit_id: str) -> dict[str, str]:
-        """Give the snapshot summary properties of a commit at this position."""
+        """Return the snapshot summary properties of a commit at this position."""
         own = {CONNECTOR_NAME: name, COMMIT_ID: commit_id, CLUSTER_ID: self.cluster_id}
         parts = {
             TOPIC_IDS: dict(self.topic_ids),

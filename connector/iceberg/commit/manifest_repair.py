@@ -97,7 +97,7 @@ def _iter_branches(metadata: StaticTable) -> Iterator[tuple[str, Snapshot]]:
 def _find_misleading_manifests(
     table: Table, snapshot: Snapshot, io: FileIO, ids: AbstractSet[int], read: dict[str, tuple[LiveFile, ...]]
 ) -> Iterator[tuple[str, tuple[LiveFile, ...]]]:
-    """Give the manifests of a snapshot that have such bounds; `read` are those that were looked at already."""
+    """Return the manifests of a snapshot that have such bounds; `read` are those that were looked at already."""
     with table.reading("the manifests"):
         manifests = snapshot.manifests(io)
     for manifest in manifests:
@@ -147,7 +147,7 @@ def remove_misleading_bounds(spark: SparkSession, table: Table, found: Misleadin
 
 
 def _kept_field_ids(spark: SparkSession, table: Table) -> Any:
-    """Give the ids of the columns of which manifests go on to tell bounds and counts, as Java's set."""
+    """Return the ids of the columns of which manifests go on to tell bounds and counts, as Java's set."""
     kept = jvm(spark).java.util.HashSet()
     ids = {number for schema in table.metadata().schemas().values() for number in _iter_reliable_fields(schema)}
     for number in (*_POSITION_DELETE_FIELD_IDS, *sorted(ids)):

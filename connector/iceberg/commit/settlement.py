@@ -93,7 +93,7 @@ class _SettlingOperations:
             raise refusal
 
     def _attempt(self, one: _CommitAttempt) -> Py4JJavaError | None:
-        """Give the refusal, None when it is in. Raises RetriableError while neither is known."""
+        """Return the refusal, None when it is in. Raises RetriableError while neither is known."""
         if one.unanswered is not None and self._is_committed(one):
             return None
         try:
@@ -134,7 +134,7 @@ class _SettlingOperations:
         return Py4JJavaError(str(error), told)
 
     def current(self) -> JavaMetadata:
-        """Give the metadata as it was last read."""
+        """Return the metadata as it was last read."""
         return self._own.current()
 
     def refresh(self) -> JavaMetadata:
@@ -142,11 +142,11 @@ class _SettlingOperations:
         return self._own.refresh()
 
     def io(self) -> Any:
-        """Give the table's files."""
+        """Return the table's files."""
         return self._own.io()
 
     def encryption(self) -> Any:
-        """Give how files are encrypted."""
+        """Return how files are encrypted."""
         return self._own.encryption()
 
     def metadataFileLocation(self, name: str) -> str:  # noqa: N802 - Java's name
@@ -154,7 +154,7 @@ class _SettlingOperations:
         return str(self._own.metadataFileLocation(name))
 
     def locationProvider(self) -> Any:  # noqa: N802 - Java's name
-        """Give what names data files."""
+        """Return what names data files."""
         return self._own.locationProvider()
 
     def temp(self, metadata: JavaMetadata) -> Any:

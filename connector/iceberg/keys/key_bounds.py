@@ -68,7 +68,7 @@ def read_key_bounds(table: Table, layout: TableLayout) -> KeyBounds:
 
 
 def widen_bounds(known: KeyBounds, layout: TableLayout, descriptions: Iterable[bytes]) -> KeyBounds:
-    """Give what is known after a commit of files with these descriptions (`write.rolling_file`)."""
+    """Return what is known after a commit of files with these descriptions (`write.rolling_file`)."""
     columns = _ordered_key_columns(layout)
     for description in descriptions:
         file = FileDescription.parse(description)
@@ -78,7 +78,7 @@ def widen_bounds(known: KeyBounds, layout: TableLayout, descriptions: Iterable[b
 
 
 def _ordered_key_columns(layout: TableLayout) -> tuple[tuple[str, int, PrimitiveType], ...]:
-    """Give the keys that bounds order: those that rows are replaced by, which need not be the identifier fields."""
+    """Return the keys that bounds order: those that rows are replaced by, which need not be the identifier fields."""
     fields = (field for field in layout.schema.fields if field.name in layout.keys)
     return tuple((f.name, f.field_id, f.field_type) for f in fields if isinstance(f.field_type, ORDERED_TYPES))
 

@@ -11,7 +11,7 @@ from serde.arrays import Ints
 
 
 def encode_keys(columns: Sequence[pa.Array]) -> Ints:
-    """Give each row a number that is equal for equal tuples and different for different ones.
+    """Return each row a number that is equal for equal tuples and different for different ones.
 
     Args:
         columns: at least one, aligned, of any hashable Arrow type; null is a value of its own.

@@ -61,14 +61,14 @@ class KeyRanges:
         return KeyRanges(sum(part.count for part in parts), sum(part.size_bytes for part in parts), tuple(found))
 
     def filter(self, schema: Schema) -> str | None:
-        """Give the filter as Iceberg's JSON (`ExpressionParser`); None for every file."""
+        """Return the filter as Iceberg's JSON (`ExpressionParser`); None for every file."""
         if not self.ranges:
             return None
         return orjson.dumps(_join_expressions("or", [_range_expression(each, schema) for each in self.ranges])).decode()
 
 
 def _range_starts(column: pa.Array) -> list[int]:
-    """Give where ranges of a sorted column begin."""
+    """Return where ranges of a sorted column begin."""
     wanted = min(MAX_RANGES, len(column)) - 1
     if pa.types.is_string(column.type) or pa.types.is_decimal(column.type):
         return np.unique(np.linspace(0, len(column), wanted + 1, endpoint=False, dtype=np.int64)).tolist()

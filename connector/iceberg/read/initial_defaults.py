@@ -28,7 +28,7 @@ def field_id_of(field: pa.Field) -> int | None:
 
 @lru_cache(maxsize=1024)
 def parse_initial_defaults(schema_json: str) -> Mapping[int, Any]:
-    """Give the initial defaults of a table's columns as JSON has them, by field id, at any depth."""
+    """Return the initial defaults of a table's columns as JSON has them, by field id, at any depth."""
     return {
         field["id"]: field[_INITIAL_DEFAULT]
         for _, field in iter_fields(orjson.loads(schema_json))
@@ -57,7 +57,7 @@ def default_column(field: pa.Field, count: int, defaults: Mapping[int, Any]) -> 
 
 
 def _parse_default(kind: pa.DataType, given: Any) -> pa.Array:
-    """Give the one value of this JSON; null or nothing where it is none of the type."""
+    """Return the one value of this JSON; null or nothing where it is none of the type."""
     types = pa.types
     if types.is_nested(kind):
         return pa.array([], kind)

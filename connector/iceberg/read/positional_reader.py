@@ -110,7 +110,7 @@ def _project_column(column: pa.Array, kind: pa.DataType, defaults: _Defaults) ->
 
 
 def _drop_slice_offset(column: pa.Array) -> pa.Array:
-    """Give the same rows without an offset: Arrow puts no mask beside offsets that are a slice's."""
+    """Return the same rows without an offset: Arrow puts no mask beside offsets that are a slice's."""
     return column.take(pa.array(np.arange(len(column)))) if column.offset else column
 
 

@@ -74,7 +74,7 @@ class FileChanges:
 
 
 def read_file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> FileChanges:
-    """Give what a snapshot changed against its parent.
+    """Return what a snapshot changed against its parent.
 
     Removed files carry the deletes that applied before, added ones those that apply now, so that reading them gives
     the rows that were live. Cost: the snapshot's own manifests; all manifests of both snapshots where delete files are
@@ -226,7 +226,7 @@ def _tasks_without_deletes(spark: SparkSession, table: Table, files: Iterable[Ja
 
 
 def _keep_deletes(spark: SparkSession, task: FileScanTask, wanted: frozenset[str]) -> FileScanTask:
-    """Give the same file with only some of its deletes."""
+    """Return the same file with only some of its deletes."""
     java, build = task.java(), _TaskBuilder(spark)
     deletes = [file for file in iterate(java.deletes()) if _delete_file_name(file) in wanted]
     made = build.task(java.file(), *build.texts(java.spec()), deletes)

@@ -73,13 +73,13 @@ class TableReader:
         return self.schema.flat and not any(_is_avro(task) for task in tasks)
 
     def live(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
-        """Give the rows of files that no delete of their tasks hits; with `lineage` also the column `sequence`."""
+        """Return the rows of files that no delete of their tasks hits; with `lineage` also the column `sequence`."""
         if not tasks:
             return self.nothing()
         return self._lineage(tasks) if lineage else self._plain(tasks).drop(DELETED_COLUMN)
 
     def struck(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
-        """Give the rows of files that the deletes of their tasks do hit."""
+        """Return the rows of files that the deletes of their tasks do hit."""
         if lineage and not self.is_vectorized(tasks):
             raise ValueError("lineage of deleted rows is read by position where rows are read one by one")
         rows = self._lineage(tasks, deleted=True) if lineage else self._plain(tasks)
@@ -141,7 +141,7 @@ class TableReader:
         return document
 
     def _dropped_key_columns(self, tasks: Sequence[FileScanTask]) -> list[Json]:
-        """Give the columns of other schemas that equality deletes of these tasks go by, optional, as Spark has them.
+        """Return the columns of other schemas that equality deletes of these tasks go by, optional, as Spark has them.
 
         A column that was dropped since, or one that this reader was not asked for. For those Iceberg looks in all
         schemas of a table, in its metadata file, which may be gone by then, and with types that Spark lacks. They have

@@ -68,7 +68,7 @@ _PRIMITIVE_TYPES: tuple[tuple[Callable[[pa.DataType], bool], IcebergType], ...] 
 
 
 def to_iceberg_type(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -> IcebergType:
-    """Give the Iceberg type of a decoded Arrow type; new nested fields take their ids from `ids`.
+    """Return the Iceberg type of a decoded Arrow type; new nested fields take their ids from `ids`.
 
     Args:
         arrow: a logical Arrow type as `serde` makes them.
@@ -165,12 +165,12 @@ def build_table_schema(
 
 
 def to_arrow_schema(schema: Schema) -> pa.Schema:
-    """Give the Arrow schema, with field ids, that files of this Iceberg schema are written with."""
+    """Return the Arrow schema, with field ids, that files of this Iceberg schema are written with."""
     return pa.schema([field.with_type(_use_small_offsets(field.type)) for field in schema_to_pyarrow(schema)])
 
 
 def make_nullable(columns: pa.Schema) -> pa.Schema:
-    """Give the same columns, none of them required: rows on their way may still lack what the table requires."""
+    """Return the same columns, none of them required: rows on their way may still lack what the table requires."""
     return pa.schema([field.with_nullable(True) for field in columns])
 
 

@@ -53,7 +53,7 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None
 
 
 def schemaless_type(column: pa.DataType) -> pa.DataType:
-    """Give the type that values without schema are read by: text where nothing else can become the column's type.
+    """Return the type that values without schema are read by: text where nothing else can become the column's type.
 
     So numbers or flags beside them, however many, do not decide what the texts are.
     """
@@ -109,7 +109,7 @@ _NESTED_CONVERSIONS: Mapping[tuple[int, int], Callable[[pa.Array, pa.DataType], 
 
 
 def _list_offsets(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Give the offsets from zero, those of null rows being empty, and for each item the row that holds it."""
+    """Return the offsets from zero, those of null rows being empty, and for each item the row that holds it."""
     sizes = np.where(np.asarray(array.is_valid()), np.diff(np.asarray(array.offsets)), 0)
     offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
     return offsets, np.repeat(np.arange(len(array)), sizes)
@@ -173,14 +173,14 @@ def _cast_number(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _normalize_whole_text(array: pa.StringArray) -> pa.StringArray:
-    """Give the texts of whole numbers as Arrow reads them; it would take 0x10 for one, and +5 for none."""
+    """Return the texts of whole numbers as Arrow reads them; it would take 0x10 for one, and +5 for none."""
     if pc.all(pc.match_substring_regex(array, "^[+-]?[0-9]+$")).as_py() is False:
         raise pa.ArrowInvalid("a text is no whole number")
     return pc.utf8_ltrim(array, "+")
 
 
 def _text_to_float(array: pa.StringArray, target: pa.DataType) -> pa.Array:
-    """Give the floating numbers of texts: the nearest of a fraction, a whole number itself."""
+    """Return the floating numbers of texts: the nearest of a fraction, a whole number itself."""
     made = array.cast(target)
     doubtful = pc.or_(pc.match_substring_regex(array, "^[+-]?[0-9]{8,}$"), pc.is_inf(made)).fill_null(False)
     if pc.any(doubtful).as_py():
@@ -230,7 +230,7 @@ def _integer_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimal_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Give the floating numbers that are written as these decimals."""
+    """Return the floating numbers that are written as these decimals."""
     cast = array.cast(pa.float64()).cast(target)
     if pc.all(pc.equal(cast.cast(pa.string()).cast(array.type), array)).as_py() is False:
         raise pa.ArrowInvalid("a decimal has more digits than the floating point column")

@@ -50,7 +50,7 @@ def find_field(columns: pa.Schema, name: str) -> pa.Field:
 
 
 def leaf_names(kind: pa.DataType, name: str) -> list[str]:
-    """Give the names of all fields within a struct of this name that are no structs; the name itself for others."""
+    """Return the names of all fields within a struct of this name that are no structs; the name itself for others."""
     if not pa.types.is_struct(kind):
         return [name]
     return [found for field in kind for found in leaf_names(field.type, f"{name}.{field.name}")]
@@ -72,17 +72,17 @@ def read_column(rows: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def read_columns(rows: pa.RecordBatch, names: Iterable[str]) -> list[pa.Array]:
-    """Give several of them. Cost: nothing for columns; a mask for each struct around others."""
+    """Return several of them. Cost: nothing for columns; a mask for each struct around others."""
     return [read_column(rows, name) for name in names]
 
 
 def read_batch(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Give several of them as a batch of flat columns under these names."""
+    """Return several of them as a batch of flat columns under these names."""
     return pa.RecordBatch.from_arrays(read_columns(rows, names), list(names))
 
 
 def read_path(column: pa.Array, path: Path) -> pa.Array:
-    """Give the field of a struct column at a path; the column itself at an empty one."""
+    """Return the field of a struct column at a path; the column itself at an empty one."""
     for name in path:
         column = child_at(column, column.type.get_field_index(name))
     return column
@@ -134,7 +134,7 @@ def _require_field(field: pa.Field, paths: Iterable[Path]) -> pa.Field:
 
 
 def required_paths(fields: Iterable[pa.Field], around: Path = ()) -> Iterator[Path]:
-    """Give the paths of fields within structs that are not nullable."""
+    """Return the paths of fields within structs that are not nullable."""
     for field in fields:
         path = (*around, field.name)
         if around and not field.nullable:

@@ -17,12 +17,12 @@ _MAX_DECIMAL_DIGITS = 38
 
 
 def union_shapes(shapes: Iterable[pa.StructType]) -> pa.Schema:
-    """Give the columns of a new table from the shapes of its first events, in order of appearance."""
+    """Return the columns of a new table from the shapes of its first events, in order of appearance."""
     return reduce(lambda done, shape: _merge_shape(done, shape, free=True), shapes, pa.schema([]))
 
 
 def evolve(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
-    """Give the table's columns after it took in `shape`: new columns at the end, types promoted where Iceberg can.
+    """Return the table's columns after it took in `shape`: new columns at the end, types promoted where Iceberg can.
 
     A column whose type cannot be promoted stays; its values are converted one by one (see `conversion`).
     With `add` false nothing changes (`allow-field-addition=false`).
@@ -31,7 +31,7 @@ def evolve(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
 
 
 def make_optional(columns: pa.Schema, names: Collection[str]) -> pa.Schema:
-    """Give the columns, some of them not required any more."""
+    """Return the columns, some of them not required any more."""
     return pa.schema([field.with_nullable(True) if field.name in names else field for field in columns])
 
 
@@ -58,7 +58,7 @@ def _merge_shape(table: pa.Schema, shape: pa.StructType, *, free: bool) -> pa.Sc
 
 
 def _widen_type(column: pa.DataType, event: pa.DataType, *, free: bool) -> pa.DataType:
-    """Give the type of `column` once it should hold `event` too; `column` itself when it cannot grow."""
+    """Return the type of `column` once it should hold `event` too; `column` itself when it cannot grow."""
     if column.equals(event) or not is_storable(event):
         return column
     for rule in (_widen_number, _widen_decimal, _widen_nested):

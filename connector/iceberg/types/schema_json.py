@@ -45,12 +45,12 @@ def to_pyiceberg(kind: Any, stand_in: str) -> Any:
 
 
 def field_ids(kind: Any) -> frozenset[int]:
-    """Give the ids of all fields of a struct or schema, at any depth."""
+    """Return the ids of all fields of a struct or schema, at any depth."""
     return frozenset(field["id"] for _, field in iter_fields(kind))
 
 
 def iter_fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Json]]:
-    """Give every field with its dotted path, the items of lists and maps included."""
+    """Return every field with its dotted path, the items of lists and maps included."""
     for field in struct["fields"]:
         yield prefix + field["name"], field
         yield from _iter_inner(field["type"], prefix + field["name"])

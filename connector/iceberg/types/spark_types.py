@@ -27,7 +27,7 @@ _SPARK_LEAF_TYPES: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...]
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Give the type that Spark carries values of `kind` in."""
+    """Return the type that Spark carries values of `kind` in."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, spark_type(field.type)) for field in kind])
     if pa.types.is_list(kind):

@@ -106,7 +106,7 @@ def _check_float(text: str) -> None:
 
 @cache
 def _json_converter(kind: pa.DataType, *, keep_nulls: bool) -> Callable[[Any], Any]:
-    """Give what turns a Python value of an Arrow type into one that orjson writes."""
+    """Return what turns a Python value of an Arrow type into one that orjson writes."""
     types = pa.types
     if types.is_struct(kind):
         parts = {field.name: _json_converter(field.type, keep_nulls=keep_nulls) for field in kind}

@@ -53,7 +53,7 @@ def decode_vector(blob: bytes) -> BitMap64:
 
 
 def encode_footer(blobs: Sequence[VectorBlob]) -> bytes:
-    """Give what a Puffin file ends with."""
+    """Return what a Puffin file ends with."""
     described = [
         {
             "type": _BLOB_TYPE,

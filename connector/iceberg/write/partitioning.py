@@ -58,14 +58,14 @@ UNPARTITIONED = Partition("", ())
 
 
 def void_partition(fields: int) -> Partition:
-    """Give the only partition of a spec; fields that were dropped in format version 1 are still there, and null."""
+    """Return the only partition of a spec; fields that were dropped in format version 1 are still there, and null."""
     return Partition("", (None,) * fields)
 
 
 def split_by_partition(
     batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Give the rows of each partition, in the order of the partitions' first rows.
+    """Return the rows of each partition, in the order of the partitions' first rows.
 
     Cost: one transform per partition field, one sort by partition, one gather of the rows.
     """
@@ -122,7 +122,7 @@ def _folder_name(field: PartitionField, source: IcebergType, value: Any, told: A
 
 
 def _result_type(field: PartitionField, source: IcebergType) -> PrimitiveType:
-    """Give the type of a partition value as Iceberg's JSON sees it: a day is a date, other times are numbers."""
+    """Return the type of a partition value as Iceberg's JSON sees it: a day is a date, other times are numbers."""
     if isinstance(field.transform, DayTransform):
         return DateType()
     if isinstance(field.transform, TimeTransform):

@@ -35,7 +35,7 @@ class PartitionAssignment:
     shares: tuple[tuple[OffsetRange, ...], ...]
 
     def chunks(self, task: int) -> Iterator[ConsumerRecords]:
-        """Give the records of one task's share, on an executor.
+        """Return the records of one task's share, on an executor.
 
         Raises:
             RetriableError, GapError, FatalError: see `consumer.fetcher.fetch_records`.
@@ -44,7 +44,7 @@ class PartitionAssignment:
             yield from fetch_records(broker_client_for(self.address), wanted, self.how)
 
     def all_records(self) -> Iterator[ConsumerRecords]:
-        """Give the records of all shares, one after the other; raises what `fetch_records` does."""
+        """Return the records of all shares, one after the other; raises what `fetch_records` does."""
         for task in range(len(self.shares)):
             yield from self.chunks(task)
 
@@ -73,6 +73,6 @@ def assign_ranges(
 
 
 def count_tasks(events: int, cores: int) -> int:
-    """Give how many tasks read so many events at most."""
+    """Return how many tasks read so many events at most."""
     wanted = math.ceil(events / EVENTS_PER_TASK)
     return max(1, min(wanted, max(TASKS_PER_CORE * cores, math.ceil(events / MAX_EVENTS_PER_TASK))))

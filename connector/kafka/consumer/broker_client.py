@@ -127,7 +127,7 @@ class BrokerClient:
         self._leaders: dict[TopicPartitionKey, HostPort] = {}
 
     def leader(self, at: TopicPartitionKey) -> HostPort:
-        """Give the broker that leads a topic-partition.
+        """Return the broker that leads a topic-partition.
 
         Raises:
             RetriableError: no broker can tell, or there is none now.
@@ -144,7 +144,7 @@ class BrokerClient:
         self._leaders.pop(at, None)
 
     def connection(self, host: HostPort) -> BrokerConnection:
-        """Give the connection to a broker. OSError when it is away."""
+        """Return the connection to a broker. OSError when it is away."""
         if host not in self._open:
             self._open[host] = BrokerConnection(host, self._address)
         return self._open[host]
@@ -178,5 +178,5 @@ _AUTHORIZATION_ERRORS = frozenset({29, 30, 31})
 
 @cache
 def broker_client_for(address: ClusterAddress) -> BrokerClient:
-    """Give the process's connections to a cluster."""
+    """Return the process's connections to a cluster."""
     return BrokerClient(address)

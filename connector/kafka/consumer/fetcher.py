@@ -50,7 +50,7 @@ class FetchSettings:
 
 
 def fetch_records(clients: BrokerClient, wanted: OffsetRange, how: FetchSettings) -> Iterator[ConsumerRecords]:
-    """Give the records of a range.
+    """Return the records of a range.
 
     Raises:
         RetriableError: brokers stayed away, or stuck, for half a minute.
@@ -97,7 +97,7 @@ class _RangeFetcher:
             self._asked = None
 
     def _receive(self) -> FetchedPartition | None:
-        """Give the next answer that is good; None when it has to be asked again."""
+        """Return the next answer that is good; None when it has to be asked again."""
         try:
             if self._asked is None:
                 self._ask()

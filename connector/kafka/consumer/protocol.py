@@ -58,7 +58,7 @@ class ResponseReader:
         return self.numbers(layout)[0]
 
     def read_bytes(self, size: int) -> memoryview:
-        """Give the next bytes; none for a negative size."""
+        """Return the next bytes; none for a negative size."""
         start, self._at = self._at, self._at + max(size, 0)
         return self._data[start : self._at]
 

@@ -70,7 +70,7 @@ class RecordBatch:
 
 
 def parse_batches(data: memoryview) -> Iterator[RecordBatch]:
-    """Give the whole batches of fetched bytes in order; the last may have been cut off by the fetch's size.
+    """Return the whole batches of fetched bytes in order; the last may have been cut off by the fetch's size.
 
     Raises:
         Unreadable: a batch of an older format, or bytes that are none.
@@ -137,7 +137,7 @@ def _is_abort_marker(batch: RecordBatch, data: memoryview) -> bool:
 
 
 def decompress(batch: RecordBatch, data: memoryview) -> bytes | memoryview:
-    """Give the bytes of a batch's records.
+    """Return the bytes of a batch's records.
 
     Raises:
         Unreadable: an unknown codec, or bytes that it cannot read.

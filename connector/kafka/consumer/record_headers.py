@@ -44,12 +44,12 @@ class _HeaderStep:
 
 
 def read_header(found: RecordColumns, name: str) -> pa.BinaryArray:
-    """Give the bytes of the first header of that name, null where a record has none, or broken headers."""
+    """Return the bytes of the first header of that name, null where a record has none, or broken headers."""
     return read_headers(found, [name]).columns[0]
 
 
 def read_headers(found: RecordColumns, names: Sequence[str]) -> HeaderColumns:
-    """Give the first header of each of these names, null where a record has none, or broken headers."""
+    """Return the first header of each of these names, null where a record has none, or broken headers."""
     count = len(found.offset)
     broken = np.zeros(count, np.bool_)
     windows = [(np.zeros(count, np.int64), np.full(count, -1, np.int64)) for _ in names]
@@ -67,7 +67,7 @@ def read_headers(found: RecordColumns, names: Sequence[str]) -> HeaderColumns:
 
 
 def _iter_header_steps(found: RecordColumns, broken: Mask) -> Iterator[_HeaderStep]:
-    """Give the headers of all records, the first of each, then the second; marks records where one cannot be read."""
+    """Return the headers of all records, the first of each, then the second; marks records where one cannot be read."""
     left, at, read = read_varints(found.data, found.headers)
     # More than there are bytes for cannot be, and would be looked for long.
     broken |= ~read | (at > found.ends) | (left < 0) | (left > (found.ends - at) // _MIN_HEADER_BYTES)

@@ -27,7 +27,7 @@ class RecordSizeSampler:
         self._address = ClusterAddress.of(kafka.client("consumer"))
 
     def at(self, places: Mapping[TopicPartitionKey, Sequence[int]]) -> dict[TopicPartitionKey, list[float]]:
-        """Give the bytes per offset at each of these, unpacked; topic-partitions that gave none are left out."""
+        """Return the bytes per offset at each of these, unpacked; topic-partitions that gave none are left out."""
         found = {}
         for at, offsets in places.items():
             try:

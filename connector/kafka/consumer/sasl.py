@@ -17,7 +17,7 @@ class LoginRefused(ValueError):
 
 
 def start_exchange(mechanism: str, user: str, password: str, nonce: str | None = None) -> SaslExchange:
-    """Give the messages to send, each after the answer to the one before was sent in.
+    """Return the messages to send, each after the answer to the one before was sent in.
 
     Raises:
         LoginRefused: the server does not prove that it knows the password, or refuses ours.

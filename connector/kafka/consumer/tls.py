@@ -14,7 +14,7 @@ from connector.errors import FatalError
 
 
 def build_ssl_context(settings: Mapping[str, str]) -> ssl.SSLContext:
-    """Give the context of a client.
+    """Return the context of a client.
 
     Raises:
         FatalError: a store that cannot be read; the message names the setting.

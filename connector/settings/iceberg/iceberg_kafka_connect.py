@@ -74,7 +74,7 @@ def is_iceberg_kafka_connect(entries: Mapping[str, Entry]) -> bool:
 
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Give the entries by our names, that sink's defaults below them; an entry keeps its key for messages."""
+    """Return the entries by our names, that sink's defaults below them; an entry keeps its key for messages."""
     if not is_iceberg_kafka_connect(entries):
         return dict(entries)
     result: dict[str, Entry] = {}

@@ -105,7 +105,7 @@ class RouteSettings:
 
 
 def split_template(template: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Give the pieces of a template: a literal, then the paths of which the first that an event has counts."""
+    """Return the pieces of a template: a literal, then the paths of which the first that an event has counts."""
     end = 0
     for match in _PART.finditer(template):
         yield template[end : match.start()], tuple(match[1].split("|"))

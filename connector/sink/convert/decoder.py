@@ -79,13 +79,13 @@ def _schema_fetcher(wire_format: WireFormat, settings: RegistrySettings | None) 
 
 
 def converters(plan: BatchPlan) -> Converters:
-    """Give the converters of a connector; they, and what they know of schemas, live as long as the process."""
+    """Return the converters of a connector; they, and what they know of schemas, live as long as the process."""
     paths = plan.routing.rule.paths if plan.routing is not None else frozenset[str]()
     return _build_converters(plan.events, _unwrap_settings(plan, keep_before=True).wanted | paths)
 
 
 def transaction_converter(plan: BatchPlan) -> Deserializer:
-    """Give the converter of values for who wants to know the transactions of events, and nothing else."""
+    """Return the converter of values for who wants to know the transactions of events, and nothing else."""
     return _build_converters(plan.events, _TRANSACTION_FIELDS).value
 
 
@@ -132,7 +132,7 @@ def _decode_readable(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
 
 
 def _expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
-    """Give what messages without schema are read by; a variant takes what there is.
+    """Return what messages without schema are read by; a variant takes what there is.
 
     Where tables follow their events only texts become dates and the like; else numbers do too.
     """
@@ -167,7 +167,7 @@ class _Decoding:
         self._keys: dict[int | None, RecordKeys] = {}
 
     def keys(self, table: TablePlan | None) -> RecordKeys | None:
-        """Give the record keys by the types of a table, decoded once; None where they are not looked at."""
+        """Return the record keys by the types of a table, decoded once; None where they are not looked at."""
         if not (self.plan.record_keys if table is None else table.keyed):
             return None
         # Events that name their tables share one reading of the keys: the types are those that they have.
@@ -224,7 +224,7 @@ def _needs_operations(plan: BatchPlan, table: TablePlan | None) -> bool:
 
 
 def _find_tombstone_tables(plan: BatchPlan, table: TablePlan | None) -> list[TablePlan]:
-    """Give the tables in which a record without value deletes its key; it names no table itself."""
+    """Return the tables in which a record without value deletes its key; it names no table itself."""
     tables = [] if table is None else [table]
     if plan.routing is not None:
         known = plan.routing.known
@@ -286,7 +286,7 @@ def _drop_absent_fields(shape: pa.StructType, change: Changes) -> pa.StructType:
 
 
 def _find_unknown_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> Iterator[str]:
-    """Give the fields of events that the table does not have; what unwrapping added is not theirs."""
+    """Return the fields of events that the table does not have; what unwrapping added is not theirs."""
     known, prefix = set(table.layout.columns.names), plan.events.add_fields_prefix
     for field in change.row.type:
         ours = field.name == DELETED_COLUMN or (bool(prefix) and field.name.startswith(prefix))
@@ -299,7 +299,7 @@ def _needs_before_image(table: TablePlan | None) -> bool:
 
 
 def _read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:
-    """Give the truncates among changes, but those that a replay or their source brings again."""
+    """Return the truncates among changes, but those that a replay or their source brings again."""
     for index in np.flatnonzero(change.op == OP_TRUNCATE).tolist():
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
@@ -315,7 +315,7 @@ def _read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | No
 
 
 def _refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[RecordError]:
-    """Give the truncates that empty nothing, as nothing tells what."""
+    """Return the truncates that empty nothing, as nothing tells what."""
     if table is None or not table.cuts.refused:
         return
     for index in np.flatnonzero(change.op == OP_TRUNCATE).tolist():
@@ -393,7 +393,7 @@ def _find_relaxed_columns(change: Changes, table: TablePlan, plan: BatchPlan) ->
 
 
 def _set_variant_types(shape: pa.StructType, texts: frozenset[str], table: TablePlan | None) -> pa.StructType:
-    """Give the shape with what becomes a variant: nested fields, and texts that are JSON by their schema.
+    """Return the shape with what becomes a variant: nested fields, and texts that are JSON by their schema.
 
     Columns that the table has keep their types.
     """
@@ -409,7 +409,7 @@ def _set_variant_types(shape: pa.StructType, texts: frozenset[str], table: Table
 
 
 def _narrow_to_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schema) -> pa.StructType:
-    """Give the shape of events without schema block: numbers have the table's type where their values fit it.
+    """Return the shape of events without schema block: numbers have the table's type where their values fit it.
 
     JSON knows whole numbers and others, no widths: a narrow column is not widened before a value needs it.
     """

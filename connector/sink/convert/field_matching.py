@@ -22,7 +22,7 @@ def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[st
 
 
 def match_case(change: Changes, columns: Iterable[str]) -> Changes:
-    """Give the changes with fields renamed to the columns that differ from them in case only (top level)."""
+    """Return the changes with fields renamed to the columns that differ from them in case only (top level)."""
     wanted = find_case_renames(change.row.type.names, columns)
     if not wanted:
         return change

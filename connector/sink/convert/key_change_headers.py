@@ -60,7 +60,7 @@ def build_old_key_rows(part: ChangeBatch, offsets: Ints, old_keys: pa.Array, tab
 def pair_with_other_key(
     part: ChangeBatch, offsets: Ints, keys: pa.Array, table: TablePlan
 ) -> tuple[ChangeBatch, ChangeBatch] | None:
-    """Give the changes of a part whose header names another key, and the same under that key; None without any.
+    """Return the changes of a part whose header names another key, and the same under that key; None without any.
 
     Args:
         part: changes of one run.

@@ -35,7 +35,7 @@ class RecordKeys:
         return bool(self.faults) and bool(np.isin(rows, [fault.row for fault in self.faults]).all())
 
     def faults_of(self, rows: Ints) -> list[RecordError]:
-        """Give the faults of these rows."""
+        """Return the faults of these rows."""
         wanted = set(rows.tolist()) if self.faults else set()
         return [fault for fault in self.faults if fault.row in wanted]
 
@@ -54,7 +54,7 @@ class RecordKeys:
 
 
 def key_type(table: TablePlan | None) -> pa.StructType | None:
-    """Give the types that a table expects of its keys, None without a table."""
+    """Return the types that a table expects of its keys, None without a table."""
     return None if table is None else pa.struct(list(table.layout.key_fields))
 
 
@@ -105,7 +105,7 @@ def _negative_size(block: MessageBlock) -> int:
 
 
 def _common_type(name: str, kinds: Sequence[pa.DataType], known: pa.StructType | None) -> pa.DataType:
-    """Give the type of keys that came in several: the table's, else that of most, as far as it can grow."""
+    """Return the type of keys that came in several: the table's, else that of most, as far as it can grow."""
     if len(set(kinds)) > 1 and known is not None and known.get_field_index(name) >= 0:
         return known.field(name).type
     shapes = [pa.struct([pa.field(name, kind)]) for kind in kinds]

@@ -83,7 +83,7 @@ def _match_tables(value: str, rule: RouteSettings) -> tuple[str, ...]:
 
 
 def _read_route_value(change: Changes, block: MessageBlock, topic: str, rule: RouteSettings) -> pa.StringArray | None:
-    """Give the text that decides for each change, null where a record does not have it all."""
+    """Return the text that decides for each change, null where a record does not have it all."""
     places = np.searchsorted(block.rows, change.rows)
     if rule.template is None:
         return _read_text(rule.field or "", change, block, places)
@@ -103,7 +103,7 @@ def _read_route_value(change: Changes, block: MessageBlock, topic: str, rule: Ro
 
 
 def _include_truncates(change: Changes) -> pa.StructArray:
-    """Give the rows; a truncate has none, and is told by the fields that unwrapping added."""
+    """Return the rows; a truncate has none, and is told by the fields that unwrapping added."""
     truncates = change.op == OP_TRUNCATE
     if not truncates.any():
         return change.row

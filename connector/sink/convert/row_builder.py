@@ -96,7 +96,7 @@ def build_rows(
 def _build_versions(
     run: ConsumerRecords, change: Changes, order: ChangeOrder, repeats: Mask, table: TablePlan, plan: BatchPlan
 ) -> Ints:
-    """Give the versions of documents, as far as other changes of the batch do not matter."""
+    """Return the versions of documents, as far as other changes of the batch do not matter."""
     column = plan.dedup_column
     own = derive_versions(order.dedup, to_int64(change.total_order), nanoseconds=column == SOURCE_TS_NS)
     declared = units_per_second(column, plan.events.add_fields_prefix) is None
@@ -148,7 +148,7 @@ def _set_valid_from(columns: dict[str, pa.Array], change: Changes) -> list[Recor
 
 
 def _check_required(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> list[RecordError]:
-    """Give the rows that lack what the table requires; a row that is removed needs its key only."""
+    """Return the rows that lack what the table requires; a row that is removed needs its key only."""
     written = image & ~change.deleted if table.mode == "upsert" and not table.keep_deletes else image
     faults = []
     for field in table.layout.columns:
@@ -166,7 +166,7 @@ def _check_required(columns: dict[str, pa.Array], change: Changes, image: Mask, 
 def _check_required_nested(
     columns: dict[str, pa.Array], change: Changes, written: Mask, table: TablePlan
 ) -> Iterator[RecordError]:
-    """Give the rows that lack a key within a struct, or what the table requires of a struct that they have."""
+    """Return the rows that lack a key within a struct, or what the table requires of a struct that they have."""
     keys = [path for path in table.layout.key_paths if len(path) > 1] if table.mode == "upsert" else []
     for path in keys if table.keys_from == "value" else ():
         yield from _report_missing(change, path, "a key", np.asarray(read_path(columns[path[0]], path[1:]).is_null()))
@@ -243,7 +243,7 @@ def _reject_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple
 
 
 def _find_unmatched_rows(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
-    """Give the rows that have fields, and none that the table has: each is a dead letter."""
+    """Return the rows that have fields, and none that the table has: each is a dead letter."""
     known = set(table.layout.columns.names)
     told = np.zeros(len(change.rows), np.bool_)
     for name, column in found.items():
@@ -287,7 +287,7 @@ def _build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> Chan
 
 
 def read_dedup_values(change: Changes, name: str) -> pa.Array:
-    """Give the dedup value of each change, null where it is not known.
+    """Return the dedup value of each change, null where it is not known.
 
     The source's time is told of deletes too, which may have no row.
     """

@@ -152,7 +152,7 @@ def _json_kind(value: object) -> str | None:
 
 
 def _expected_kinds(column: pa.DataType) -> frozenset[str]:
-    """Give the kinds of values that a column is meant for."""
+    """Return the kinds of values that a column is meant for."""
     types = pa.types
     if types.is_nested(column):
         return frozenset({"list"} if types.is_list(column) else {"object"})

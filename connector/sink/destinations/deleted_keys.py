@@ -88,7 +88,7 @@ def _collect_age(
 
 
 def keys_to_text(columns: Sequence[pa.Array]) -> pa.StringArray:
-    """Give each key as one text: equal for equal keys, also after a column was widened, different for others."""
+    """Return each key as one text: equal for equal keys, also after a column was widened, different for others."""
     texts = [_escape(_to_text(column)) for column in columns]
     return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, ",")
 

@@ -16,7 +16,7 @@ _CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "low
 
 
 def table_name(topic: str, rule: TableSettings) -> str:
-    """Give the name, without namespace, of the table that a topic's events go to."""
+    """Return the name, without namespace, of the table that a topic's events go to."""
     return _CASES[rule.case](rule.prefix + _apply_regexp(topic, rule).replace(".", "_"))
 
 
@@ -33,5 +33,5 @@ def index_name(topic: str, rule: TableSettings) -> str:
 
 
 def raw_index_name(topic: str, rule: TableSettings) -> str:
-    """Give what the name of a topic's index is made of; several of these may be one name of an index."""
+    """Return what the name of a topic's index is made of; several of these may be one name of an index."""
     return rule.prefix + _apply_regexp(topic, rule)

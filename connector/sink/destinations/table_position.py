@@ -16,7 +16,7 @@ from serde.events.source_positions import NO_VALUE
 def build_table_position(
     plan: BatchPlan, table: TablePlan, seen: Iterable[SourceProgress], position: KafkaOffsets
 ) -> KafkaOffsets:
-    """Give what of the batch's end position a table's commit says, and how far its sources came with it."""
+    """Return what of the batch's end position a table's commit says, and how far its sources came with it."""
     topics = {topic for topic, index in plan.routes.items() if index == table.index}
     if plan.routing is not None:
         # Any topic may have events for any table.

@@ -66,7 +66,7 @@ class BaseTableRegistry(ABC, Generic[T]):
 
     @abstractmethod
     def name(self, topic: str) -> str:
-        """Give the name of what a topic's events go to."""
+        """Return the name of what a topic's events go to."""
 
     @abstractmethod
     def _load_existing(self, name: str) -> T | None:
@@ -81,7 +81,7 @@ class BaseTableRegistry(ABC, Generic[T]):
         """Make one ready for more shapes."""
 
     def find(self, topics: Iterable[str]) -> dict[str, str]:
-        """Give the names of those topics that have one, loading what is new; none where events decide."""
+        """Return the names of those topics that have one, loading what is new; none where events decide."""
         if self._settings.table.routes is not None:
             return {}
         names = {topic: self.name(topic) for topic in topics}
@@ -89,7 +89,7 @@ class BaseTableRegistry(ABC, Generic[T]):
         return {topic: name for topic, name in names.items() if name in self._known}
 
     def routed(self) -> list[str]:
-        """Give those known that events name themselves: the configured ones, and those met so far."""
+        """Return those known that events name themselves: the configured ones, and those met so far."""
         rule = self._settings.table.routes
         if rule is not None:
             self._load(name for name, _ in rule.tables)

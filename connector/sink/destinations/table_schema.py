@@ -20,7 +20,7 @@ from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, SchemaCh
 
 
 def build_declared_schema(columns: Iterable[DeclaredColumn]) -> pa.Schema:
-    """Give the columns that the settings declare, in Arrow's types."""
+    """Return the columns that the settings declare, in Arrow's types."""
     ids = count(1)
     fields = [
         {"id": next(ids), "name": column.name, "required": column.required, "type": _to_iceberg_type(column.type, ids)}
@@ -44,12 +44,12 @@ def _to_iceberg_type(kind: str | NestedType, ids: Iterator[int]) -> str | dict[s
 def find_terms(
     by_table: Mapping[str, tuple[str, ...]], names: Iterable[str], needs: list[SchemaChange]
 ) -> tuple[str, ...] | None:
-    """Give the terms that are configured for this very table, by its names or a topic's; None without any."""
+    """Return the terms that are configured for this very table, by its names or a topic's; None without any."""
     return next((by_table[key] for key in (*names, *(need.topic for need in needs)) if key in by_table), None)
 
 
 def find_identifier_fields(needs: list[SchemaChange], rule: TableSettings) -> tuple[str, ...]:
-    """Give the fields of the events' record keys, none where tables get no identifier fields; of structs theirs.
+    """Return the fields of the events' record keys, none where tables get no identifier fields; of structs theirs.
 
     Raises:
         DataFault: keys differ in their fields.
@@ -143,7 +143,7 @@ def expand_key(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, .
 
 
 def find_required_columns(needs: list[SchemaChange]) -> frozenset[str]:
-    """Give the columns that a schema block says are never null."""
+    """Return the columns that a schema block says are never null."""
     return frozenset(name for need in needs for name, optional in need.optional.items() if not optional)
 
 
@@ -162,7 +162,7 @@ def with_validity(columns: pa.Schema) -> pa.Schema:
 
 
 def scd2_key(layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the key columns of a table that keeps history: versions of one key differ in their time.
+    """Return the key columns of a table that keeps history: versions of one key differ in their time.
 
     Raises:
         FatalError: the table is there, and keeps no history.

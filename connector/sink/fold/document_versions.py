@@ -54,7 +54,7 @@ def find_last_versions(known: Watermarks, at: TopicPartition, origin: pa.Diction
 
 
 def assign_versions(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats: Mask) -> Ints:
-    """Give the versions of changes, as far as other changes of the batch do not matter.
+    """Return the versions of changes, as far as other changes of the batch do not matter.
 
     Args:
         own: their numbers, `NO_VALUE` where unknown.

@@ -31,7 +31,7 @@ _OP_READ, _OP_DELETE = ord("r"), ord("d")
 
 
 def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> dict[str, Mask]:
-    """Give the columns of a part that have unsent values, and where.
+    """Return the columns of a part that have unsent values, and where.
 
     Reads and creates hold all values, deletes none. `suspicious`: creates may be moved ones that nobody has marked yet.
     """
@@ -153,7 +153,7 @@ def _find_row_starts(parts: Sequence[ChangeBatch], sequence: Ints, starts: Ints)
 
 
 def _sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
-    """Give all changes sorted by key and place, and for each sorted one where its key begins."""
+    """Return all changes sorted by key and place, and for each sorted one where its key begins."""
     codes = compute_key_codes(parts, keys)
     order = ChangeOrder.concat([part.order for part in parts])
     dates = (order.offset, order.partition, order.dedup, codes)

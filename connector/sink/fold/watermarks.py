@@ -53,7 +53,7 @@ def find_limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> 
 
 
 def merge_partitions(known: Watermarks, topic: str, name: str) -> Watermark:
-    """Give how far a source has come in any partition of a topic."""
+    """Return how far a source has come in any partition of a topic."""
     result = Watermark()
     for (other, partition), marks in known.items():
         if other == topic and partition != GROWN_PARTITION:
@@ -87,7 +87,7 @@ def mark_late_candidates(order: ChangeOrder, origin: pa.DictionaryArray, marks: 
 def find_latest_by_source(
     order: ChangeOrder, origin: pa.DictionaryArray, versions: Ints | None = None
 ) -> dict[str, Watermark]:
-    """Give how far each source has come with some changes; of one whose changes prove nothing only that it is there.
+    """Return how far each source has come with some changes; of one whose changes prove nothing only that it is there.
 
     `versions` are those that documents are given; the last change of a key may get one that is greater by one
     (`fold.document_versions.raise_winner_versions`).
@@ -129,7 +129,7 @@ def merge_progress(seen: Iterable[SourceProgress]) -> tuple[SourceProgress, ...]
 
 
 def advance_watermarks(known: Watermarks, seen: Iterable[SourceProgress]) -> Watermarks:
-    """Give the watermarks of one table that rose with what was seen of it."""
+    """Return the watermarks of one table that rose with what was seen of it."""
     result = {}
     for one in seen:
         before = known.get(one.at, {})
@@ -140,7 +140,7 @@ def advance_watermarks(known: Watermarks, seen: Iterable[SourceProgress]) -> Wat
 
 
 def track_grown_topics(known: Watermarks, before: Mapping[str, int], now: Mapping[str, int]) -> Watermarks:
-    """Give what changes in what is known of topics that have grown.
+    """Return what changes in what is known of topics that have grown.
 
     Args:
         known: the watermarks after a batch.

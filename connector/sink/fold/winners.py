@@ -80,7 +80,7 @@ class Decision:
         return np.sort(_choose_across_partitions(best, self.codes, self.order))
 
     def kept(self, *, numbered: bool = False) -> Ints:
-        """Give what a later fold with more changes needs of these: winners of partitions, and their proofs.
+        """Return what a later fold with more changes needs of these: winners of partitions, and their proofs.
 
         `numbered` keeps the changes with the greatest dedup values too, where those are versions.
         """
@@ -107,7 +107,7 @@ class Decision:
 
 
 def find_winners(codes: Ints, order: ChangeOrder) -> Ints:
-    """Give the index of the winning change of each key, ascending (`Decision`)."""
+    """Return the index of the winning change of each key, ascending (`Decision`)."""
     return Decision(codes, order).winners
 
 
@@ -250,7 +250,7 @@ def _find_greatest(grouped: _KeyGroups, source: Ints, columns: Sequence[Ints]) -
 
 
 def _find_unrepeated(grouped: _KeyGroups, order: ChangeOrder, doubtful: Mask) -> Ints:
-    """Give the last change of each doubtful group that is no repetition, by group."""
+    """Return the last change of each doubtful group that is no repetition, by group."""
     at = np.flatnonzero(doubtful[grouped.group])
     at = at[np.argsort(grouped.group[at], kind="stable")]
     rows, group = grouped.rows[at], grouped.group[at]
@@ -289,7 +289,7 @@ def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
 
 
 def _rank_rows(columns: npt.NDArray[np.int64], run: Ints) -> tuple[Ints, Ints]:
-    """Give the rank of each row of numbers, 0 where it is not known, and the greatest before it in its run."""
+    """Return the rank of each row of numbers, 0 where it is not known, and the greatest before it in its run."""
     keys = tuple(columns[:, place] for place in reversed(range(columns.shape[1])))
     sequence = np.lexsort(keys)
     fresh = mark_run_starts(*(key[sequence] for key in keys))
@@ -334,7 +334,7 @@ def _sort_by_rule(several: Ints, codes: Ints, order: ChangeOrder) -> Ints:
 
 
 def _resolve_tombstones(several: Ints, codes: Ints, order: ChangeOrder) -> ChangeOrder:
-    """Give the order of changes; a tombstone has what the change of its key before it in its partition tells."""
+    """Return the order of changes; a tombstone has what the change of its key before it in its partition tells."""
     own = order.take(several)
     bare = own.bare
     if not bare.any():

@@ -45,7 +45,7 @@ _EXECUTOR_KINDS = (
 
 
 def count_reducers(events: int, parallelism: int) -> int:
-    """Give how many tasks write a batch of about so many events."""
+    """Return how many tasks write a batch of about so many events."""
     return max(1, min(parallelism, math.ceil(events / EVENTS_PER_REDUCER)))
 
 

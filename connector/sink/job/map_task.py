@@ -42,7 +42,7 @@ FEW_ROWS, MANY_TABLES = 2_000, 16
 
 
 def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
-    """Give the map task: numbers of shares of the batch's offsets -> parcels."""
+    """Return the map task: numbers of shares of the batch's offsets -> parcels."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from task_output.to_batches(mapped(batches))
@@ -61,7 +61,7 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
 
 
 def reduce_task(plan: BatchPlan, writers: WriterFactory, *, judged: bool = False) -> Task:
-    """Give the reduce task: parcels sorted by (table, bucket) -> what the outlet says; other parcels pass through.
+    """Return the reduce task: parcels sorted by (table, bucket) -> what the outlet says; other parcels pass through.
 
     `judged` tells that the changes are what stands of those that might have been late.
     """

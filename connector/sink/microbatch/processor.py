@@ -270,7 +270,7 @@ class BatchProcessor:
         seen: Iterable[SourceProgress],
         truncates: Iterable[Truncate],
     ) -> TableSources:
-        """Give what is known of where a table's rows are from, with what was seen now and truncates of it."""
+        """Return what is known of where a table's rows are from, with what was seen now and truncates of it."""
         known = {
             strip_log_name(source)
             for (_, partition), marks in table.watermarks.items()
@@ -286,7 +286,7 @@ class BatchProcessor:
         return TableSources(frozenset(known | come | truncated), frozenset(topics), all_known, routed)
 
     def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
-        """Give the plan of the next job, and the names of its tables by index."""
+        """Return the plan of the next job, and the names of its tables by index."""
         routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
         names = sorted(set(routes.values())) or self._targets.routed()
         index = {name: i for i, name in enumerate(names)}

@@ -29,7 +29,7 @@ MAX_SAMPLED_PARTITIONS = 200
 def sample_schemas(
     kafka: KafkaSettings, plan: BatchPlan, position: KafkaOffsets, ends: KafkaOffsets
 ) -> list[SchemaChange]:
-    """Give the needs of sampled records, oldest shapes first; none when sampling fails (the batch will tell)."""
+    """Return the needs of sampled records, oldest shapes first; none when sampling fails (the batch will tell)."""
     waiting = [at for at, end in sorted(ends.offsets.items()) if end > position.offsets.get(at, end)]
     try:
         with RecordReader(kafka) as records:

@@ -40,7 +40,7 @@ class ByteLimit:
         self._noted = False
 
     def end(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
-        """Give where the next batch ends: at `end`, or before it, with the same share of every topic-partition."""
+        """Return where the next batch ends: at `end`, or before it, with the same share of every topic-partition."""
         spans = {at: last - start.get(at, 0) for at, last in end.items()}
         share = self._share(start, spans)
         if share >= 1:

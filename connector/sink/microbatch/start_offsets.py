@@ -34,7 +34,7 @@ def find_starting_offsets(
     reset: str,
     named: Iterable[str] = (),
 ) -> KafkaOffsets:
-    """Give the position to read on from, for every topic-partition that is selected.
+    """Return the position to read on from, for every topic-partition that is selected.
 
     What appeared after the first start is read from its beginning, as it would have been by a sink that ran. `reset`
     holds at the first start, and for a topic that is listed by name since, which the position then knows: by its id, or

@@ -194,7 +194,7 @@ class Stream:
         query.stop()
 
     def _discover_partitions(self) -> dict[TopicPartition, int]:
-        """Give where topic-partitions begin that have appeared; a cluster that is away is asked again.
+        """Return where topic-partitions begin that have appeared; a cluster that is away is asked again.
 
         Raises:
             GapError: a topic has disappeared, by two looks: Spark would ask for it for minutes.
@@ -246,7 +246,7 @@ class Stream:
 
 
 def trigger_options(pace: BatchPace) -> dict[str, str]:
-    """Give what Spark's Kafka source is told of when a batch begins."""
+    """Return what Spark's Kafka source is told of when a batch begins."""
     if pace.events is None:
         return {}
     return {"minOffsetsPerTrigger": str(pace.events), "maxTriggerDelay": f"{pace.max_wait_ms}ms"}

@@ -26,7 +26,7 @@ class TableShares:
     def expected(
         self, batch: MicroBatch, names: Sequence[str], routes: Mapping[str, int], routing: FieldRoutes | None
     ) -> list[float]:
-        """Give the events of each table, by index: from its topics' offsets, else as in the batch before."""
+        """Return the events of each table, by index: from its topics' offsets, else as in the batch before."""
         if routing is None:
             events = [0.0] * len(names)
             for topic, index in routes.items():

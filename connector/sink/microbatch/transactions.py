@@ -98,14 +98,14 @@ class Transactions:
         return self._due is not None and self._clock() >= self._due
 
     def find_unread(self, batch: MicroBatch) -> MicroBatch:
-        """Give the part of a batch of which nothing is told yet."""
+        """Return the part of a batch of which nothing is told yet."""
         start = {
             at_: max(batch.start.get(at_, 0), min(self._told_until.get(at_, 0), end)) for at_, end in batch.end.items()
         }
         return attrs.evolve(batch, start=start)
 
     def whole(self, batch: MicroBatch, plan: BatchPlan) -> CompleteBatch:
-        """Give the batch up to where transactions are complete; `plan` reads the `unread` part of it.
+        """Return the batch up to where transactions are complete; `plan` reads the `unread` part of it.
 
         One that stays incomplete for longer than `transaction.wait.ms` is let through, with a warning; others are still
         waited for.
@@ -194,7 +194,7 @@ def _any_of(conditions: Sequence[Column]) -> Column:
 
 
 def _find_waiting(told: DataFrame, let_through: Sequence[str]) -> DataFrame:
-    """Give the transactions that are not complete, but those that were let through, and since when they are known."""
+    """Return the transactions that are not complete, but those that were let through, and since when they are known."""
     open_ids = _find_incomplete(told)
     if let_through:
         open_ids = open_ids.where(~F.col("id").isin(list(let_through)))
@@ -204,7 +204,7 @@ def _find_waiting(told: DataFrame, let_through: Sequence[str]) -> DataFrame:
 def _find_cuts(
     told: DataFrame, open_ids: DataFrame, ends: Mapping[TopicPartition, int], let_through: Sequence[str]
 ) -> dict[TopicPartition, int]:
-    """Give the first offset to leave out, of the topic-partitions where there is one; `ends` are some of them."""
+    """Return the first offset to leave out, of the topic-partitions where there is one; `ends` are some of them."""
     if let_through:
         told = told.where(~F.col("id").isin(list(let_through)))
     cuts: dict[TopicPartition, int] = {}
@@ -221,7 +221,7 @@ def _find_cuts(
 
 
 def _find_incomplete(told: DataFrame) -> DataFrame:
-    """Give the ids of transactions whose end is not here, or that have fewer events here than their end says."""
+    """Return the ids of transactions whose end is not here, or that have fewer events here than their end says."""
     events, ends = told.where(~F.col("ends")), told.where(F.col("ends"))
     endless = events.select("id").distinct().join(ends.select("id").distinct(), "id", "left_anti")
     name = F.explode(F.array_distinct(F.array("collection", "with_db", "whole")))
@@ -236,7 +236,7 @@ def _find_incomplete(told: DataFrame) -> DataFrame:
 
 
 def _find_last_complete(told: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
-    """Give the id of the newest end that is not cut off."""
+    """Return the id of the newest end that is not cut off."""
     kept = told.where(F.col("ends"))
     for (topic, partition), cut in cuts.items():
         kept = kept.where(~((F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("first") >= cut)))
@@ -245,7 +245,7 @@ def _find_last_complete(told: DataFrame, cuts: Mapping[TopicPartition, int]) -> 
 
 
 def _transaction_task(plan: BatchPlan, topic: str | None) -> Task:
-    """Give the task that tells of each transaction what a share of the records has of it."""
+    """Return the task that tells of each transaction what a share of the records has of it."""
     reading = transaction_converter(plan)
     topics = tuple({name for name, _ in plan.ranks})
 
@@ -265,7 +265,7 @@ def _transaction_task(plan: BatchPlan, topic: str | None) -> Task:
 
 
 def _read_text(fields: pa.StructArray, *paths: str) -> pa.StringArray:
-    """Give the first text column that is there, nulls without any."""
+    """Return the first text column that is there, nulls without any."""
     found = (
         column for path in paths if (column := column_at(fields, path)) is not None and pa.types.is_string(column.type)
     )
@@ -306,7 +306,7 @@ def _count_events(run: ConsumerRecords, block: MessageBlock, plan: BatchPlan) ->
 
 
 def _read_ends(run: ConsumerRecords, block: MessageBlock, topics: tuple[str, ...]) -> pa.RecordBatch | None:
-    """Give what END events say: a row per transaction and table. `whole` is set for tables that have a topic here.
+    """Return what END events say: a row per transaction and table. `whole` is set for tables that have a topic here.
 
     Without a transaction, table or number that can be read it says nothing: then the transaction's end is waited for.
     """

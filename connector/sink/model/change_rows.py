@@ -50,7 +50,7 @@ class ChangeOrder:
         return len(self.offset)
 
     def take(self, indices: Ints) -> ChangeOrder:
-        """Give the same columns at `indices`."""
+        """Return the same columns at `indices`."""
         return ChangeOrder(*(getattr(self, field.name)[indices] for field in attrs.fields(ChangeOrder)))
 
     @staticmethod
@@ -101,7 +101,7 @@ class ChangeBatch:
         return int(self.rows.nbytes)
 
     def take(self, indices: Ints) -> ChangeBatch:
-        """Give the same columns at `indices`."""
+        """Return the same columns at `indices`."""
         rows, order = self.rows.take(pa.array(indices)), self.order.take(indices)
         return ChangeBatch(rows, order, *(getattr(self, name)[indices] for name in MASKS))
 
@@ -134,7 +134,7 @@ def concat_small(parts: Sequence[ChangeBatch]) -> list[ChangeBatch]:
 
 
 def compute_key_codes(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> Ints:
-    """Give each change of all parts in turn a number that is equal for equal keys."""
+    """Return each change of all parts in turn a number that is equal for equal keys."""
     return encode_keys([pa.concat_arrays([read_column(part.rows, name) for part in parts]) for name in keys])
 
 

@@ -19,7 +19,7 @@ _OP_READ = ord("r")
 
 
 def units_per_second(column: str, prefix: str = "__") -> int | None:
-    """Give how long a second is in a dedup column that is one of Debezium's times; None for any other."""
+    """Return how long a second is in a dedup column that is one of Debezium's times; None for any other."""
     for start in {"__", prefix}:
         for unit, second in _UNITS_PER_SECOND.items():
             if column in (f"{start}source_ts_{unit}", f"{start}ts_{unit}"):
@@ -28,7 +28,7 @@ def units_per_second(column: str, prefix: str = "__") -> int | None:
 
 
 def select_proven_dates(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None) -> Ints:
-    """Give the dates that prove something, else `NO_VALUE`.
+    """Return the dates that prove something, else `NO_VALUE`.
 
     Args:
         dedup: dedup values.
@@ -44,7 +44,7 @@ def select_proven_dates(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, s
 def select_proven_places(
     place: LogPositions, dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None
 ) -> LogPositions:
-    """Give the places that prove something; a dedup column that is no time is declared to be the place."""
+    """Return the places that prove something; a dedup column that is no time is declared to be the place."""
     if second is None:
         declared = unknown_positions(len(dedup))
         declared[:, SOURCE_COLUMN], declared[:, FIRST_NUMBER] = place[:, SOURCE_COLUMN], dedup

@@ -78,7 +78,7 @@ BATCH_BYTES, BATCH_ROWS = 1024**2, 256
 
 
 def to_batches(parcels: Iterable[TaskOutput]) -> Iterator[pa.RecordBatch]:
-    """Give parcels as record batches of `OUTPUT_SCHEMA`."""
+    """Return parcels as record batches of `OUTPUT_SCHEMA`."""
     waiting: list[TaskOutput] = []
     size = 0
     for parcel in parcels:
@@ -92,7 +92,7 @@ def to_batches(parcels: Iterable[TaskOutput]) -> Iterator[pa.RecordBatch]:
 
 
 def to_batch(parcels: Iterable[TaskOutput]) -> pa.RecordBatch:
-    """Give parcels as one record batch of `OUTPUT_SCHEMA`."""
+    """Return parcels as one record batch of `OUTPUT_SCHEMA`."""
     rows = list(parcels)
     columns = [[p.kind for p in rows], [p.table for p in rows], [p.bucket for p in rows], [p.payload for p in rows]]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)]

@@ -83,7 +83,7 @@ def to_legacy_name(name: str) -> str:
 
 
 def find_source_columns(columns: Iterable[str], add_fields: Iterable[str], prefix: str) -> frozenset[str]:
-    """Give the columns that unwrapping adds by these names; others of such a name are the source's own."""
+    """Return the columns that unwrapping adds by these names; others of such a name are the source's own."""
     return frozenset(columns) & {f"{prefix}{term}" for term in add_fields}
 
 
@@ -125,7 +125,7 @@ def scope_past_truncates(truncates: Iterable[Truncate], sources: TableSources) -
 
 
 def _parse_source_name(name: str) -> dict[str, str]:
-    """Give the parts of a source's name; none where they cannot be told, as a name among them has a dot."""
+    """Return the parts of a source's name; none where they cannot be told, as a name among them has a dot."""
     values = name.split(".")
     return dict(zip(_NAME_PARTS.get(len(values), ()), values, strict=False))
 

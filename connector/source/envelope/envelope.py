@@ -161,7 +161,7 @@ def key_struct(wire: EventFormat, image: Column) -> Column:
 
 
 def key_columns(wire: EventFormat, image: Column) -> list[Column]:
-    """Give the fields of the record key of an image, in the form that the wire has; null where the image's are."""
+    """Return the fields of the record key of an image, in the form that the wire has; null where the image's are."""
     assert wire.key is not None
     columns = zip(key_parts(wire.key, image), wire.key.record.members, strict=True)
     return [to_wire(column, member.kind, wire.modes) for column, member in columns]
@@ -183,7 +183,7 @@ def _key_text(wire: EventFormat, key: RecordKey, parts: list[Column]) -> Column:
 
 
 def column_at(image: Column, path: tuple[str, ...]) -> Column:
-    """Give the column at a path of an image."""
+    """Return the column at a path of an image."""
     return reduce(lambda column, name: column[name], path, image)
 
 
@@ -245,7 +245,7 @@ def _key_change_headers(wire: EventFormat, part: Column) -> Column:
 
 
 def key_change_header(wire: EventFormat, name: str, image: Column) -> Column:
-    """Give the headers of a record with the other key of a row whose key changed."""
+    """Return the headers of a record with the other key of a row whose key changed."""
     assert wire.key is not None
     payload = _key_text(wire, wire.key, key_parts(wire.key, image)).cast("binary")
     return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(HEADERS_TYPE)

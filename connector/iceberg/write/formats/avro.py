@@ -44,7 +44,7 @@ class AvroFile:
             self._stream.write(block)
 
     def close(self) -> tuple[int, dict[str, Any]]:
-        """Give the size in bytes and the statistics; the stream stays open."""
+        """Return the size in bytes and the statistics; the stream stays open."""
         return self._stream.tell(), self._metrics.told()
 
 

@@ -87,7 +87,7 @@ class AvroFileSchema:
 
 @lru_cache(maxsize=1024)
 def build_file_schema(schema_json: str) -> AvroFileSchema:
-    """Give the Avro schema of files of an Iceberg schema (its JSON).
+    """Return the Avro schema of files of an Iceberg schema (its JSON).
 
     Raises:
         TypeError: Avro has no form for one of the types.

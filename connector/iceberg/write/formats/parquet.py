@@ -88,7 +88,7 @@ class ParquetFile:
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> tuple[int, dict[str, Any]]:
-        """Give the size in bytes and the statistics; the stream stays open."""
+        """Return the size in bytes and the statistics; the stream stays open."""
         if self._annotated is not None:
             self._annotated.hold_footer()
         self._writer.close()

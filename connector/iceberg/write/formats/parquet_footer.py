@@ -25,7 +25,7 @@ def read_statistics(
     nulls: Mapping[int, int],
     nans: Mapping[int, int],
 ) -> dict[str, Any]:
-    """Give what `write.rolling_file.describe_file` takes.
+    """Return what `write.rolling_file.describe_file` takes.
 
     Args:
         footer: of the file.

@@ -49,7 +49,7 @@ class VariantAnnotator:
         return len(piece)
 
     def tell(self) -> int:
-        """Give how many bytes were written."""
+        """Return how many bytes were written."""
         return self._written
 
     def flush(self) -> None:
@@ -68,7 +68,7 @@ class VariantAnnotator:
 
 
 def annotate_footer(end: bytes, groups: Collection[str]) -> bytes:
-    """Give the end of a file, which holds the whole footer, with these groups marked."""
+    """Return the end of a file, which holds the whole footer, with these groups marked."""
     (size,) = struct.unpack_from("<I", end, len(end) - _TAIL_BYTES)
     start = len(end) - _TAIL_BYTES - size
     footer = bytearray(end[start : start + size])
@@ -118,7 +118,7 @@ def _read_field_header(data: bytearray, at: int, before: int) -> tuple[int, int,
 
 
 def _skip_value(data: bytearray, at: int, kind: int) -> int:
-    """Give where a value ends."""
+    """Return where a value ends."""
     if kind in _BOOLEANS:
         return at
     if kind == _BYTE:

@@ -48,7 +48,7 @@ class ValueBounds:
         self.high = high if self.high is None else max(self.high, high)
 
     def lower(self) -> bytes | None:
-        """Give the lower bound, None where none is known."""
+        """Return the lower bound, None where none is known."""
         low = self.low
         if low is None or not self.known:
             return None
@@ -57,7 +57,7 @@ class ValueBounds:
         return self._bytes(low if self.length is None else low[: self.length])
 
     def upper(self) -> bytes | None:
-        """Give the upper bound, None where none is known, or none is that short."""
+        """Return the upper bound, None where none is known, or none is that short."""
         high = self.high
         if high is None or not self.known:
             return None
@@ -76,7 +76,7 @@ class ValueBounds:
 
 
 def _truncate_upper_text(text: str, length: int | None) -> str | None:
-    """Give the lowest text of at most so many characters that is not below this one."""
+    """Return the lowest text of at most so many characters that is not below this one."""
     cut = text[:length]
     if cut == text:
         return text

@@ -63,5 +63,5 @@ def _write_rows(writer: TableWriter, parts: list[ChangeBatch], table: TablePlan)
 
 
 def _with_table_schema(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Give the rows under the table's own schema, required columns and field ids included."""
+    """Return the rows under the table's own schema, required columns and field ids included."""
     return pa.RecordBatch.from_arrays(rows.columns, schema=columns)

@@ -45,7 +45,7 @@ class TableRows:
 
 
 def read_table_rows(spark: SparkSession, table: Table, plan: TablePlan, where: str | None = None) -> TableRows:
-    """Give the table's rows at the plan's snapshot, under its present columns; nothing is read yet.
+    """Return the table's rows at the plan's snapshot, under its present columns; nothing is read yet.
 
     `where` leaves out files that have no rows of interest (`keys.key_ranges`).
 
@@ -62,7 +62,7 @@ def read_table_rows(spark: SparkSession, table: Table, plan: TablePlan, where: s
 
 
 def readable_schema(schema_json: str) -> SnapshotSchema:
-    """Give the part of a schema that Spark can read and hand on to Python: no variants.
+    """Return the part of a schema that Spark can read and hand on to Python: no variants.
 
     Iceberg's reader of nested columns refuses a file with a time column, asked for or not; the one of primitive columns
     reads it as its number.
@@ -91,7 +91,7 @@ def spark_schema(types: Sequence[pa.DataType], names: Sequence[str]) -> StructTy
 def unpack_changes(
     parcelled: DataFrame, table: TablePlan, made: StructType, rows: Callable[[ChangeBatch], list[pa.Array]]
 ) -> DataFrame:
-    """Give the parts in parcels as a frame of the schema `made`."""
+    """Return the parts in parcels as a frame of the schema `made`."""
     layout = table.layout.rows
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,7 +119,7 @@ def key_condition(names: ColumnNames, layout: TableLayout, under: Sequence[str])
 def read_all_columns(
     layout: TableLayout, batch: pa.RecordBatch, names: ColumnNames, place: tuple[str, str]
 ) -> dict[str, pa.Array]:
-    """Give all columns of held rows in the table's types; those that Spark cannot read come from the data files."""
+    """Return all columns of held rows in the table's types; those that Spark cannot read come from the data files."""
     absent = [field for field in layout.columns if field.name not in names]
     rest = read_rows_at(layout, batch.column(place[0]), batch.column(place[1]), absent) if absent else []
     others = dict(zip((field.name for field in absent), rest, strict=True))

@@ -96,19 +96,19 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return self._known[name].table.name
 
     def tables(self, names: Iterable[str]) -> list[Table]:
-        """Give the tables of these names."""
+        """Return the tables of these names."""
         return [self._known[name].table for name in names]
 
     def name(self, topic: str) -> str:
-        """Give the name of a topic's table."""
+        """Return the name of a topic's table."""
         return icebergevents.TABLE if self._settings.events_only else table_name(topic, self._settings.table)
 
     def full_name(self, topic: str) -> str:
-        """Give the same with its namespace."""
+        """Return the same with its namespace."""
         return self._catalog.full_name(self.name(topic))
 
     def find_existing(self, topics: Iterable[str]) -> list[str]:
-        """Give the tables there are of these topics, or of those that events name themselves."""
+        """Return the tables there are of these topics, or of those that events name themselves."""
         return sorted(set(self.find(topics).values())) or self.routed()
 
     def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
@@ -141,7 +141,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return True
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
-        """Give the executors' view of a table for a batch that starts at `start`."""
+        """Return the executors' view of a table for a batch that starts at `start`."""
         target, options = self._known[name], self._options(name)
         history = options.keeps_history
         if target.table.renew():
@@ -249,7 +249,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return TargetTable(table, layout, mode_name, keys, self._stored(name, table), table.snapshot_id)
 
     def _stored(self, name: str, table: Table) -> LastCommit:
-        """Give where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
+        """Return where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
         before = self._known.get(name)
         if before is None:
             return check_ancestry(table, self._settings.name, self._noted.get(table.name))

@@ -90,7 +90,7 @@ class OpenSearchTaskWriter:
         self._counts: dict[int, int] = {}
 
     def append(self, table: TablePlan, part: ChangeBatch) -> Iterator[TaskOutput]:
-        """Give every event a document of its own, named by where its record stands."""
+        """Return every event a document of its own, named by where its record stands."""
         if len(part):
             dating = self._target(table).dating
             if dating is None:
@@ -300,7 +300,7 @@ class OpenSearchTaskWriter:
         return build_document_ids(read_columns(part.rows, table.layout.keys))
 
     def _versions(self, part: ChangeBatch, table: TablePlan) -> Ints:
-        """Give the version of each change; one without a dedup value has that of the document that it changes."""
+        """Return the version of each change; one without a dedup value has that of the document that it changes."""
         target = self._target(table)
         if target.versions == "offset":
             return part.order.offset
@@ -331,7 +331,7 @@ def _is_before(document: StoredDocument | None, part: ChangeBatch, row: int) -> 
 
 
 def build_soft_deletes(folded: FoldedChanges, which: Mask) -> Iterator[ChangeBatch]:
-    """Give the rows that some winners stand on, marked deleted, in the place of the winners."""
+    """Return the rows that some winners stand on, marked deleted, in the place of the winners."""
     rows = folded.images[which]
     sequence = np.argsort(rows)
     order = ChangeOrder.concat([part.order for part in folded.parts]).take(folded.winners[which][sequence])
@@ -347,6 +347,6 @@ def _to_json_texts(part: ChangeBatch) -> dict[str, pa.StringArray]:
 
 
 def record_ids(part: ChangeBatch) -> Ints:
-    """Give what a document's change is known by: the rank of its topic-partition, and its offset."""
+    """Return what a document's change is known by: the rank of its topic-partition, and its offset."""
     made: Ints = (part.order.partition << _OFFSET_BITS) | part.order.offset
     return made

@@ -51,7 +51,7 @@ class KnownIndex:
     owner: str = ""
 
     def document(self) -> dict[str, object]:
-        """Give it as the index keeps it."""
+        """Return it as the index keeps it."""
         schema = orjson.loads(self.layout.schema_json)
         return IndexMetadata(schema, self.versions, self.tombstones, owner=self.owner).document()
 
@@ -84,11 +84,11 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         return OpenSearchWriterFactory(self._search.connection, self._search.bulk, targets, memory, report=report)
 
     def label(self, name: str) -> str:
-        """Give the name of an index as the cluster has it."""
+        """Return the name of an index as the cluster has it."""
         return self._place(name)
 
     def name(self, topic: str) -> str:
-        """Give the name of a topic's index.
+        """Return the name of a topic's index.
 
         Raises:
             FatalError: another topic has the same, though nobody said so: names of indexes have no capitals, say.
@@ -117,11 +117,11 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             raise DataFault(f"{name} comes to index {self._place(name)}, which has the documents of {own}")
 
     def _owner(self, name: str) -> str:
-        """Give what an index's name is made of; empty where it is named as it is."""
+        """Return what an index's name is made of; empty where it is named as it is."""
         return name if self._settings.table.routes is not None else self._owners.get(name, ("", ""))[0]
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:  # noqa: ARG002 - no commits
-        """Give the executors' view of an index."""
+        """Return the executors' view of an index."""
         noted, rule = self._known[name], self._settings.table
         upsert = rule.upsert and bool(noted.layout.keys)
         deletes = upsert and noted.tombstones and self._search.null_values == "delete"
@@ -147,7 +147,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         self._stood[place] = self._stood.get(place, KafkaOffsets()).advance(position)
 
     def target(self, name: str) -> IndexTarget:
-        """Give how documents of an index are written."""
+        """Return how documents of an index are written."""
         noted = self._known[name]
         return IndexTarget(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
 
@@ -299,7 +299,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
 
 
 def _select_index_kind(search: OpenSearchSettings) -> tuple[IndexAdmin, TimestampRule | None]:
-    """Give the kind of index that a sink writes, and which time its documents need for it."""
+    """Return the kind of index that a sink writes, and which time its documents need for it."""
     series = search.series
     if series.streams:
         field = series.stream_field

@@ -28,7 +28,7 @@ class TimestampRule:
     pattern: IndexNamePattern | None = None
 
     def times(self, part: ChangeBatch, dedup_column: str) -> pa.TimestampArray:
-        """Give the time of each row, null where it has none.
+        """Return the time of each row, null where it has none.
 
         Columns may be timestamps, dates, ISO 8601 texts, and numbers of milliseconds since 1970.
         """

@@ -71,7 +71,7 @@ _OP_UPDATE, _OP_READ = ord("u"), ord("r")
 def drop_late_events(
     asked: DataFrame, count: int, plan: BatchPlan, table: TablePlan, held: TableRows | None, gone: DataFrame | None
 ) -> DataFrame:
-    """Give what stands of suspects, as parcels of changes, and how many keys were late.
+    """Return what stands of suspects, as parcels of changes, and how many keys were late.
 
     Args:
         asked: parcels of kind SUSPECT of this table, one per bucket.
@@ -102,7 +102,7 @@ def drop_late_events(
 
 
 def _find_age_columns(layout: TableLayout, plan: BatchPlan) -> frozenset[str]:
-    """Give the columns of a table that tell how old its rows are."""
+    """Return the columns of a table that tell how old its rows are."""
     prefix = plan.events.add_fields_prefix
     names = (*POSITION_FIELDS, *ORIGIN_FIELDS, "ts_ms", "transaction_total_order", "total_order")
     known = {f"{prefix}{start}{name}" for name in names for start in ("source_", "")} if prefix else set[str]()
@@ -121,7 +121,7 @@ def _candidate_schema(table: TablePlan) -> StructType:
 
 
 def _candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
-    """Give the task that tells of each suspect where it is, its evidence and key.
+    """Return the task that tells of each suspect where it is, its evidence and key.
 
     Of its place twice: as the event told it, and as the table's columns do, which may leave parts of it out.
     """
@@ -155,14 +155,14 @@ def _candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
 
 
 def proof(order: ChangeOrder, table: TablePlan) -> tuple[Ints, LogPositions]:
-    """Give what changes prove of their age: dates and places; of documents versions in the place of dates."""
+    """Return what changes prove of their age: dates and places; of documents versions in the place of dates."""
     return (order.dedup, unknown_positions(len(order))) if table.numbered else (order.date, order.place)
 
 
 def _read_age(
     columns: Mapping[str, pa.Array], count: int, plan: BatchPlan, order: ChangeOrder | None = None
 ) -> tuple[Ints, LogPositions]:
-    """Give what rows of a table prove of their age: dates and places. `order` is of changes that became such rows."""
+    """Return what rows of a table prove of their age: dates and places. `order` is of changes that became such rows."""
     prefix, second = plan.events.add_fields_prefix, units_per_second(plan.dedup_column, plan.events.add_fields_prefix)
     if not columns:
         return np.full(count, NO_VALUE, np.int64), unknown_positions(count)
@@ -180,7 +180,7 @@ def _read_age(
 
 
 def _older_than_row_task(telling: Sequence[str], plan: BatchPlan) -> Task:
-    """Give the task that finds suspects that are older than the row that the table has."""
+    """Return the task that finds suspects that are older than the row that the table has."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -218,7 +218,7 @@ def is_older(date: Ints, place: LogPositions, held_date: Ints, held_place: LogPo
 
 
 def _drop_late_task(table: TablePlan) -> Task:
-    """Give the task that leaves out the changes of keys that lost."""
+    """Return the task that leaves out the changes of keys that lost."""
     layout = table.layout
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

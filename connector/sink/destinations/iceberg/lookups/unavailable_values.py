@@ -113,7 +113,7 @@ def _filter_kind(parcelled: DataFrame, kind: str) -> DataFrame:
 
 
 def _read_incoming(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns, *, moved: bool) -> DataFrame:
-    """Give the rows with unsent values, and in `_under_0`, ... the key to look each of them up under."""
+    """Return the rows with unsent values, and in `_under_0`, ... the key to look each of them up under."""
     columns, keys = table.layout.columns, sides.keys
     own = column_aliases("came", len(columns))
     made = spark_schema([*columns.types, *_PLACE_TYPES], [*own, *_PLACE_COLUMNS])
@@ -158,7 +158,7 @@ def _place_names(side: str) -> tuple[str, str]:
 
 
 def _find_latest_deleted(held: TableRows, sides: _JoinColumns, order: str) -> DataFrame:
-    """Give the last row of each key among those that are gone."""
+    """Return the last row of each key among those that are gone."""
     rows = _rename_columns(
         held.struck.withColumn("_order", F.col(order).cast("bigint")), "struck", held, sides, "_order"
     )
@@ -194,7 +194,7 @@ def _encode_place(part: ChangeBatch) -> list[pa.Array]:
 
 
 def coalesce_unavailable(came: pa.Array, held: pa.Array) -> pa.Array:
-    """Give the column that came, with what is held elsewhere where a value was not sent."""
+    """Return the column that came, with what is held elsewhere where a value was not sent."""
     unsent = find_unavailable(came)
     if unsent is None:
         return came

@@ -43,7 +43,7 @@ FILE_LABEL = "history"
 def update_histories(
     spark: SparkSession, java: Table, table: TablePlan, own: DataFrame, spans: KeyRanges, tasks: int
 ) -> DataFrame:
-    """Give the parcels of the files that bring the histories up to date.
+    """Return the parcels of the files that bring the histories up to date.
 
     Args:
         spark: the session.
@@ -80,13 +80,13 @@ def _version_filter(spans: KeyRanges, table: TablePlan) -> str:
 
 
 def _first_change_us(spans: KeyRanges) -> int:
-    """Give the time of the first change (epoch microseconds)."""
+    """Return the time of the first change (epoch microseconds)."""
     first: int = min(each[VALID_FROM][0] for each in spans.ranges)
     return first
 
 
 def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
-    """Give the task that packs versions of the table: frames of its rows -> parcels by bucket."""
+    """Return the task that packs versions of the table: frames of its rows -> parcels by bucket."""
     layout, index = table.layout, table.index
     keys = [(name, layout.schema.find_type(name)) for name in layout.keys]
 
@@ -102,7 +102,7 @@ def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
 
 
 def _update_task(table: TablePlan) -> Task:
-    """Give the task that makes histories: parcels sorted by bucket -> parcels of files, and of keys to replace."""
+    """Return the task that makes histories: parcels sorted by bucket -> parcels of files, and of keys to replace."""
     versioned, keys = table.with_identity_key, table.layout.keys
 
     def written(writer: TableWriter, came: list[ChangeBatch], held: list[ChangeBatch]) -> Iterator[pa.RecordBatch]:

@@ -60,7 +60,7 @@ def to_changes(rows: pa.RecordBatch) -> ChangeBatch:
 def update_versions(
     came: Sequence[ChangeBatch], held: Sequence[ChangeBatch], keys: Sequence[str], columns: pa.Schema
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Give the versions that are new or end otherwise than the table says, and those that they stand for.
+    """Return the versions that are new or end otherwise than the table says, and those that they stand for.
 
     Args:
         came: the changes of some keys, each key and time once.
