@@ -34,7 +34,7 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: $(READY) ## lint and the tests of every change, always the same examples (about 10 minutes on 2 cores)
+test: $(READY) ## lint and the tests of every change, always the same examples (about 15 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -j2 lint unit
 	$(BIN)/python -m pytest $(SERVERS) -m "not thorough and not soak" $(TWO)
 
