@@ -15,12 +15,13 @@ from connector.cli.cluster_view import view_cluster
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.commit import PendingCommit, commit_files
-from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer_group import ConsumerGroup
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.destinations.iceberg.tables import IcebergTables, TargetTable
 from connector.sink.factory import inspect_cluster

@@ -16,10 +16,11 @@ from connector.cli.cluster_view import view_cluster
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import find_newest_snapshot, snapshot_summary
-from connector.iceberg.commit.kafka_position import SCHEMA_DRIFT_COUNT, KafkaOffsets, TopicPartition
+from connector.iceberg.commit.kafka_position import SCHEMA_DRIFT_COUNT, KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 
 

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from connector.errors import FatalError
-from connector.kafka.admin import KafkaAdmin, TopicPartitionKey
+from connector.kafka.admin import KafkaAdmin
 from connector.kafka.record_lookup import RecordReader
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings, SourceSettings, load
 from connector.settings.source.settings import load_source
 from connector.sink.factory import build_sink
@@ -151,20 +152,20 @@ def _has_difference(left: DataFrame, right: DataFrame) -> bool:
     return not (left.exceptAll(right).isEmpty() and right.exceptAll(left).isEmpty())
 
 
-def _end_offsets(source: SourceSettings) -> dict[TopicPartitionKey, int]:
+def _end_offsets(source: SourceSettings) -> dict[TopicPartition, int]:
     cluster = KafkaAdmin(source.kafka)
     names = [source.outgoing.topic(f"shop.{table}") for table in TABLES]
     with_partitions = cluster.topics([name for name in names if name in cluster.names()])
     return cluster.ends([(t.name, partition) for t in with_partitions.values() for partition in range(t.partitions)])
 
 
-def _count_new(table: str, before: Mapping[TopicPartitionKey, int], after: Mapping[TopicPartitionKey, int]) -> int:
+def _count_new(table: str, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]) -> int:
     topic = f"lake.shop.{table}"
     return sum(end - before.get(at, 0) for at, end in after.items() if at[0] == topic)
 
 
 def _sample_event(
-    source: SourceSettings, before: Mapping[TopicPartitionKey, int], after: Mapping[TopicPartitionKey, int]
+    source: SourceSettings, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]
 ) -> list[str]:
     """The first new event of a step, its payload as text."""
     at = next((at for at in sorted(after) if after[at] > before.get(at, 0)), None)

@@ -11,11 +11,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from connector.errors import FatalError, RetriableError
+from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 from connector.settings.kafka.kafka import Scope
 
 ADMIN_TIMEOUT_S = 15.0
-TopicPartitionKey = tuple[str, int]
 
 
 @attrs.frozen

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from connector.kafka.admin import ADMIN_TIMEOUT_S, TopicPartitionKey, client_config, map_kafka_errors
+from connector.kafka.admin import ADMIN_TIMEOUT_S, client_config, map_kafka_errors
+from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import TopicPartitionKey, client_config, map_kafka_errors
+from connector.kafka.admin import client_config, map_kafka_errors
+from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 
 LOOKUP_TIMEOUT_S = 30.0

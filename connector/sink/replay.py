@@ -15,11 +15,11 @@ import attrs
 import numpy as np
 
 from connector.errors import FatalError
-from connector.iceberg.commit.kafka_position import TopicPartition
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.dlq.reader import DeadLetterRecord
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.convert.row_builder import mark_truncated

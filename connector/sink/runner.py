@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.iceberg.commit.kafka_position import nest_by_topic
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session, stop_on_signals
+from connector.runtime.topic_partitions import nest_by_topic
 from connector.settings import SinkSettings
 from connector.sink.factory import Sink, build_sink, inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState

@@ -26,11 +26,11 @@ class Broker:
         self._asked: list[tuple[int, int]] = []
         self.forgotten = 0
 
-    def leader(self, at: protocol.TopicPartitionKey) -> tuple[str, int]:
+    def leader(self, at: protocol.TopicPartition) -> tuple[str, int]:
         """It leads everything."""
         return HOST
 
-    def forget(self, at: protocol.TopicPartitionKey) -> None:
+    def forget(self, at: protocol.TopicPartition) -> None:
         """Counts how often somebody doubts that."""
         self.forgotten += 1
 

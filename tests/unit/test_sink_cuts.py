@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from connector.iceberg.commit.kafka_position import TopicPartition
+from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.microbatch.size_estimates import (
     DEFAULT_EVENT_BYTES,
     SAMPLED_PARTITIONS,

@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.commit.kafka_position import TopicPartition
+from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import attrs
 import orjson
 
+from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
 from serde.events.source_positions import NO_VALUE
 
 T = TypeVar("T")
 
-TopicPartition = tuple[str, int]
 
 SourcePosition = tuple[int, ...]
 """A place in a source's log, as `events.source_positions` has it: three numbers, in order of their weight."""
@@ -226,16 +226,3 @@ def _decode_watermarks(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) ->
         at: {name: Watermark.from_stored(mark) for name, mark in known.items()}
         for at, known in flatten_by_partition(stored).items()
     }
-
-
-def nest_by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
-    """Give offsets as Kafka tools write them: topic, then partition (as text), then offset; watermarks likewise."""
-    result: dict[str, dict[str, T]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        result.setdefault(topic, {})[str(partition)] = offset
-    return result
-
-
-def flatten_by_partition(offsets: Mapping[str, Mapping[str, T]]) -> dict[TopicPartition, T]:
-    """Turn the nested form back."""
-    return {(topic, int(p)): offset for topic, parts in offsets.items() for p, offset in parts.items()}

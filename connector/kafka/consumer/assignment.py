@@ -11,7 +11,8 @@ from connector.kafka.consumer.broker_client import ClusterAddress, broker_client
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
 from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
-from connector.kafka.consumer.protocol import READ_COMMITTED, READ_UNCOMMITTED, TopicPartitionKey
+from connector.kafka.consumer.protocol import READ_COMMITTED, READ_UNCOMMITTED
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 
 EVENTS_PER_TASK = 20_000
@@ -51,8 +52,8 @@ class PartitionAssignment:
 
 def assign_ranges(
     kafka: KafkaSettings,
-    start: Mapping[TopicPartitionKey, int],
-    end: Mapping[TopicPartitionKey, int],
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
     cores: int,
     *,
     mixed: bool = False,

@@ -14,7 +14,8 @@ import attrs
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.consumer import protocol, sasl, tls
-from connector.kafka.consumer.protocol import ResponseReader, TopicPartitionKey
+from connector.kafka.consumer.protocol import ResponseReader
+from connector.runtime.topic_partitions import TopicPartition
 
 _CLIENT_ID = "icebridge"
 _TIMEOUT_S = 10.0
@@ -124,9 +125,9 @@ class BrokerClient:
         """Nothing is opened before it is needed."""
         self._address = address
         self._open: dict[HostPort, BrokerConnection] = {}
-        self._leaders: dict[TopicPartitionKey, HostPort] = {}
+        self._leaders: dict[TopicPartition, HostPort] = {}
 
-    def leader(self, at: TopicPartitionKey) -> HostPort:
+    def leader(self, at: TopicPartition) -> HostPort:
         """Return the broker that leads a topic-partition.
 
         Raises:
@@ -139,7 +140,7 @@ class BrokerClient:
             raise RetriableError(f"{at[0]}-{at[1]} has no leader now")
         return self._leaders[at]
 
-    def forget(self, at: TopicPartitionKey) -> None:
+    def forget(self, at: TopicPartition) -> None:
         """Ask anew who leads it."""
         self._leaders.pop(at, None)
 

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from connector.kafka.consumer.record_batches import AbortedTransaction
+from connector.runtime.topic_partitions import TopicPartition
 
 FETCH, LIST_OFFSETS, METADATA, SASL_HANDSHAKE, SASL_AUTHENTICATE = (1, 11), (2, 2), (3, 5), (17, 1), (36, 0)
 READ_COMMITTED, READ_UNCOMMITTED = 1, 0
 _EARLIEST_TIMESTAMP = -2
 """Stands for the log's beginning in place of a time."""
-
-TopicPartitionKey = tuple[str, int]
 
 
 @attrs.frozen
@@ -36,7 +35,7 @@ class ClusterMetadata:
     """Who leads: broker -> (host, port), and topic-partition -> (error, broker)."""
 
     brokers: Mapping[int, tuple[str, int]]
-    leaders: Mapping[TopicPartitionKey, tuple[int, int]]
+    leaders: Mapping[TopicPartition, tuple[int, int]]
 
 
 class ResponseReader:
@@ -98,7 +97,7 @@ def parse_metadata(answer: ResponseReader) -> ClusterMetadata:
         answer.text()
     answer.text()
     answer.number("i")
-    leaders: dict[TopicPartitionKey, tuple[int, int]] = {}
+    leaders: dict[TopicPartition, tuple[int, int]] = {}
     for _ in range(answer.number("i")):
         topic_error, topic = answer.number("h"), answer.text()
         answer.number("b")
@@ -113,7 +112,7 @@ def parse_metadata(answer: ResponseReader) -> ClusterMetadata:
     return ClusterMetadata(brokers, leaders)
 
 
-def encode_earliest_offset_request(at: TopicPartitionKey) -> bytes:
+def encode_earliest_offset_request(at: TopicPartition) -> bytes:
     """Ask where a topic-partition's log begins; only its leader answers."""
     return (
         struct.pack(">ibi", -1, READ_UNCOMMITTED, 1)
@@ -131,7 +130,7 @@ def parse_earliest_offset(answer: ResponseReader) -> tuple[int, int]:
 
 
 def encode_fetch_request(
-    offsets: Mapping[TopicPartitionKey, int], isolation: int, wait_ms: int, partition_bytes: int
+    offsets: Mapping[TopicPartition, int], isolation: int, wait_ms: int, partition_bytes: int
 ) -> bytes:
     """Ask for records of topic-partitions from these offsets on; at least one batch of one of them comes.
 
@@ -146,7 +145,7 @@ def encode_fetch_request(
     return head + struct.pack(">i", len(topics)) + listed + struct.pack(">i", 0) + encode_text("")
 
 
-def parse_fetch(answer: ResponseReader) -> tuple[int, int, dict[TopicPartitionKey, FetchedPartition]]:
+def parse_fetch(answer: ResponseReader) -> tuple[int, int, dict[TopicPartition, FetchedPartition]]:
     """Read the answer to that: throttle time (ms), the error of the whole, and what each topic-partition gave."""
     throttle_ms, error, _ = answer.numbers("ihi")
     found = {}

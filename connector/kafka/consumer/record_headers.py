@@ -43,11 +43,6 @@ class _HeaderStep:
     value_size: Ints
 
 
-def read_header(found: RecordColumns, name: str) -> pa.BinaryArray:
-    """Return the bytes of the first header of that name, null where a record has none, or broken headers."""
-    return read_headers(found, [name]).columns[0]
-
-
 def read_headers(found: RecordColumns, names: Sequence[str]) -> HeaderColumns:
     """Return the first header of each of these names, null where a record has none, or broken headers."""
     count = len(found.offset)

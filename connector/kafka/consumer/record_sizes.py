@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from connector.errors import FatalError, RetriableError
 from connector.kafka.consumer import protocol
 from connector.kafka.consumer.broker_client import BrokerClient, ClusterAddress, broker_client_for
-from connector.kafka.consumer.protocol import TopicPartitionKey
 from connector.kafka.consumer.record_batches import UnreadableRecords, decompress, parse_batches
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 
 _MAX_ATTEMPTS = 2
@@ -26,7 +26,7 @@ class RecordSizeSampler:
         """Prepare; nothing is opened yet."""
         self._address = ClusterAddress.of(kafka.client("consumer"))
 
-    def at(self, places: Mapping[TopicPartitionKey, Sequence[int]]) -> dict[TopicPartitionKey, list[float]]:
+    def at(self, places: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, list[float]]:
         """Return the bytes per offset at each of these, unpacked; topic-partitions that gave none are left out."""
         found = {}
         for at, offsets in places.items():
@@ -36,7 +36,7 @@ class RecordSizeSampler:
                 continue  # whoever reads the records will tell, and with patience
         return found
 
-    def _at(self, at: TopicPartitionKey, offset: int) -> float:
+    def _at(self, at: TopicPartition, offset: int) -> float:
         clients = broker_client_for(self._address)
         for left in reversed(range(_MAX_ATTEMPTS)):
             try:
@@ -48,7 +48,7 @@ class RecordSizeSampler:
         raise AssertionError("unreachable")
 
 
-def _sample_batch(clients: BrokerClient, at: TopicPartitionKey, offset: int) -> float:
+def _sample_batch(clients: BrokerClient, at: TopicPartition, offset: int) -> float:
     """Fetch the batch that holds an offset, or the next one where compaction took it; 0 where there is none."""
     host = clients.leader(at)
     body = protocol.encode_fetch_request({at: offset}, protocol.READ_UNCOMMITTED, 0, 1)

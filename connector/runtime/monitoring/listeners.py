@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import attrs
 
 from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.runtime.topic_partitions import nest_by_topic
 
 StepKind = Literal["part read", "snapshot published", "snapshot skipped"]
 
@@ -48,10 +49,7 @@ class BatchReport:
     @property
     def offsets(self) -> dict[str, dict[str, int]]:
         """`end` as Kafka's tools write offsets: by topic, then by partition (as text)."""
-        result: dict[str, dict[str, int]] = {}
-        for (topic, partition), offset in sorted(self.end.items()):
-            result.setdefault(topic, {})[str(partition)] = offset
-        return result
+        return nest_by_topic(self.end)
 
 
 @attrs.frozen

@@ -26,14 +26,7 @@ from connector.sink.convert.failing_records import isolate_failures
 from connector.sink.convert.field_matching import find_case_renames, match_case
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
-from connector.sink.convert.row_builder import (
-    DELETED_COLUMN,
-    build_rows,
-    build_tombstones,
-    drop_committed,
-    read_dedup_values,
-    to_int64,
-)
+from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed, read_dedup_values, to_int64
 from connector.sink.convert.type_mismatch import decode_mismatches
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import VALID_FROM, BatchPlan, FieldRoutes, SchemaChange, TablePlan
@@ -41,7 +34,7 @@ from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
 from serde.arrays import children
-from serde.events.changes import Changes, UnwrapSettings, extract_changes, filter_changes, split_images
+from serde.events.changes import DELETED_COLUMN, Changes, UnwrapSettings, extract_changes, filter_changes, split_images
 from serde.events.event_kind import is_envelope
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.faults import RecordError
@@ -49,7 +42,7 @@ from serde.formats import FORMATS
 from serde.messages import DecodedMessages, MessageBlock
 from serde.wire_format import Deserializer, FetchSchema, ReadOptions, WireFormat
 
-__all__ = ["DELETED_COLUMN", "ConsumerRecords", "DecodedRecords", "converters", "decode", "transaction_converter"]
+__all__ = ["ConsumerRecords", "DecodedRecords", "converters", "decode", "transaction_converter"]
 
 _TRANSACTION_FIELDS = frozenset({"op", "transaction.id", "source.db", "source.schema", "source.table"})
 

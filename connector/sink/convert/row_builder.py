@@ -28,11 +28,10 @@ from connector.sink.model.plan import VALID_FROM, BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
-from serde.events.changes import Changes
+from serde.events.changes import DELETED_COLUMN, Changes
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from serde.faults import RecordError
 
-DELETED_COLUMN = "__deleted"
 _NO_OP = np.uint8(0)
 DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""

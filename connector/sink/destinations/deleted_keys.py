@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import TopicPartition
 from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
 from connector.iceberg.types.nested_columns import read_columns
+from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes, gather
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.sink.convert.row_builder import DELETED_COLUMN
 from serde.arrays import Mask
+from serde.events.changes import DELETED_COLUMN
 
 
 def mark_deleted(rows: pa.RecordBatch, gone: Mask | None = None) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.commit.ancestry import StoredCommit
-from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin, TopicInfo
 from connector.kafka.consumer import assign_ranges
@@ -25,6 +25,7 @@ from connector.kafka.dlq.writer import DeadLetterWriter, RecordCoordinates, reco
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.retry import call_with_retries
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.fold.watermarks import GROWN_PARTITION
 from connector.sink.job.job import count_buckets, count_reducers, run_job

@@ -10,9 +10,10 @@ import structlog
 from confluent_kafka import Message
 
 from connector.errors import ConnectorError
-from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.record_lookup import RecordReader
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import BatchPlan, SchemaChange

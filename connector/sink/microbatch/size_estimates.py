@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from connector.iceberg.commit.kafka_position import TopicPartition
+from connector.runtime.topic_partitions import TopicPartition
 from serde.arrays import Ints
 
 DEFAULT_EVENT_BYTES = 1_000

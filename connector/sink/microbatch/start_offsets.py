@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from connector.errors import GapError
-from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY, KafkaOffsets, TopicPartition
+from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY, KafkaOffsets
 from connector.kafka.admin import TopicInfo
+from connector.runtime.topic_partitions import TopicPartition
 
 _REMEDY = "see `icebridge offsets show`, and `icebridge offsets reset` to start anew from what is there"
 

@@ -27,9 +27,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from connector.errors import ConnectorError, FatalError, GapError, RetriableError
-from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition, flatten_by_partition, nest_by_topic
+from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.monitoring.listeners import BatchReport
+from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
 from connector.settings import SinkSettings
 from connector.settings.kafka.batching import BatchPace
 from connector.sink.microbatch.size_estimates import ByteLimit

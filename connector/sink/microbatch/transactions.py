@@ -24,9 +24,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from connector.errors import RetriableError
-from connector.iceberg.commit.kafka_position import TopicPartition
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.spark.task_errors import raise_task_errors
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings.kafka.transactions import TransactionSettings
 from connector.sink.convert.decoder import transaction_converter
 from connector.sink.convert.failing_records import readable

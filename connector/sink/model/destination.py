@@ -20,8 +20,9 @@ import attrs
 from pyspark.sql import DataFrame
 
 from connector.iceberg.commit.ancestry import StoredCommit
-from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 from connector.sink.model.result import JobResult

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from connector.iceberg.commit.kafka_position import TopicPartition
+from connector.runtime.topic_partitions import TopicPartition
 
 
 @attrs.frozen

@@ -9,9 +9,10 @@ import attrs
 import pyarrow as pa
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import SourcePosition, TopicPartition, Watermarks
+from connector.iceberg.commit.kafka_position import SourcePosition, Watermarks
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.kafka.consumer import PartitionAssignment
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
 from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.routing import RouteSettings

@@ -9,9 +9,10 @@ from typing import TypeVar
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 
-from connector.iceberg.commit.kafka_position import TopicPartition, Watermark
+from connector.iceberg.commit.kafka_position import Watermark
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model import task_output
 from connector.sink.model.plan import DeadLetterRef, SchemaChange
 from connector.sink.model.task_output import TaskOutput

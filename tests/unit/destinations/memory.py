@@ -9,8 +9,9 @@ import attrs
 import orjson
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.destination import Lookups, ReplayOutcome, ReplayRows, TableCommit

@@ -18,7 +18,6 @@ from connector.settings import SinkSettings, TableSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term
 from connector.settings.iceberg.sort_order import SortTerm, parse_sort_term
 from connector.sink.convert import icebergevents
-from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.convert.field_matching import merge_case_variants
 from connector.sink.destinations.iceberg import table_checks
 from connector.sink.destinations.iceberg.table_options import TableOptions
@@ -31,6 +30,7 @@ from connector.sink.destinations.table_schema import (
     with_validity,
 )
 from connector.sink.model.plan import VALID_FROM, SchemaChange
+from serde.events.changes import DELETED_COLUMN
 
 T = TypeVar("T", PartitionTerm, SortTerm)
 

@@ -14,12 +14,13 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
 from connector.iceberg.commit.commit import CommittedSnapshot, LastCommit, read_last_commit
-from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY, TopicPartition
+from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
 from connector.iceberg.types.schema_evolution import evolve, make_optional
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.iceberg.partition_spec import parse_partition_term
 from connector.settings.iceberg.write_mode import DECLARED_MODES

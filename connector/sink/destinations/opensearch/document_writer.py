@@ -28,7 +28,6 @@ from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.key_change_headers import mark_key_changes
-from connector.sink.convert.row_builder import DELETED_COLUMN
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
 from connector.sink.destinations.opensearch import key_changes
 from connector.sink.destinations.opensearch.timestamps import TimestampRule
@@ -41,6 +40,7 @@ from connector.sink.model.destination import TaskWriter
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.task_output import TaskOutput
 from serde.arrays import Ints, Mask
+from serde.events.changes import DELETED_COLUMN
 from serde.events.source_positions import NO_VALUE
 
 DEFERRED_PREFIX = b"late:"

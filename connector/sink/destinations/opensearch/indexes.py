@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import KafkaOffsets, TopicPartition
+from connector.iceberg.commit.kafka_position import KafkaOffsets
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.schema_evolution import evolve, union_shapes
@@ -24,9 +24,9 @@ from connector.opensearch.indexes.index_meta import IndexMetadata, VersionSource
 from connector.opensearch.indexes.index_names import IndexNamePattern, to_index_name
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD, DataStreamAdmin, DatedIndexAdmin
 from connector.opensearch.indexes.mapping import map_columns
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.convert.field_matching import merge_case_variants
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.naming import index_name, raw_index_name
@@ -35,6 +35,7 @@ from connector.sink.destinations.opensearch.timestamps import TimestampRule
 from connector.sink.destinations.table_registry import BaseTableRegistry, run_concurrently
 from connector.sink.destinations.table_schema import choose_key, with_keys
 from connector.sink.model.plan import SchemaChange, TablePlan
+from serde.events.changes import DELETED_COLUMN
 
 
 @attrs.frozen

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.spark_types import to_spark
-from connector.sink.convert.decoder import DELETED_COLUMN
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
 from connector.sink.destinations.iceberg.snapshot_rows import (
     TableRows,
@@ -27,6 +26,7 @@ from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OUTPUT_SCHEMA
+from serde.events.changes import DELETED_COLUMN
 
 FILE_LABEL = "recall"
 

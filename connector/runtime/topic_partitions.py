@@ -1,0 +1,23 @@
+"""Topic-partitions, and values by topic-partition <-> nested by topic, as Kafka's tools write offsets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+TopicPartition = tuple[str, int]
+
+
+def nest_by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
+    """Return values, such as offsets, by topic, then by partition (as text), sorted."""
+    result: dict[str, dict[str, T]] = {}
+    for (topic, partition), value in sorted(values.items()):
+        result.setdefault(topic, {})[str(partition)] = value
+    return result
+
+
+def flatten_by_partition(values: Mapping[str, Mapping[str, T]]) -> dict[TopicPartition, T]:
+    """Turn the nested form back."""
+    return {(topic, int(p)): value for topic, parts in values.items() for p, value in parts.items()}
