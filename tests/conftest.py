@@ -168,7 +168,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 def make_workspace(
     broker: SharedBroker, host: Host, quick: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> MakeWorkspace:
-    """make_workspace(name, {"topics": ..., ...}) gives a workspace; the name is its catalog's and connector's."""
+    """make_workspace(name, {"topics": ..., ...}) gives a workspace; the name is its connector's."""
 
     def make(name: str, extra: dict[str, str]) -> Workspace:
         home: Path = tmp_path_factory.mktemp(name)

@@ -211,20 +211,23 @@ def catalog(home: Path) -> dict[str, str]:
 def workspace(
     home: Path, name: str, bootstrap_servers: str, extra: Mapping[str, str], host: Host | None = None
 ) -> Workspace:
-    """A workspace in `home`, which must exist; its catalog has the workspace's name."""
+    """A workspace in `home`, which must exist; the connector is called `name`, its catalog as the folder.
+
+    Spark keeps a session's catalogs by their names, and pytest gives no folder twice: no two tests share a warehouse.
+    """
     (home / "warehouse").mkdir(exist_ok=True)
     properties = {
         "name": name,
         "bootstrap.servers": bootstrap_servers,
         "debezium.sink.type": "iceberg",
-        "debezium.sink.iceberg.catalog-name": name,
+        "debezium.sink.iceberg.catalog-name": home.name,
         **{f"debezium.sink.iceberg.{key}": value for key, value in catalog(home).items()},
         "spark.master": "local[2]",
         "spark.driver.memory": "1g",
         JAVA_OPTIONS: SHORT_LIVED,
         **extra,
     }
-    return Workspace(home, name, properties, host)
+    return Workspace(home, home.name, properties, host)
 
 
 def quick_settings(make: Callable[[], Workspace]) -> dict[str, str]:

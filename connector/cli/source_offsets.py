@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshots import SnapshotHistory
-from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.settings import SourceSettings
@@ -74,7 +74,7 @@ def _newest_offset(table: _SourceTable) -> TableOffset:
 def _open_rows(spark: SparkSession, settings: SourceSettings) -> OffsetRows:
     def opened() -> OffsetRows:
         return OffsetRows(
-            Catalog(spark, settings.catalog, settings.errors), settings.capture.offsets_table, settings.name
+            Catalog(spark, settings.catalog, settings.errors), settings.capture.offsets_table, settings.name, SOURCE
         )
 
     return call_with_retries(opened, settings.errors)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshots import SnapshotHistory
-from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.monitoring.listeners import SourceListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
@@ -80,5 +80,5 @@ def build_tables(
 
 def open_offsets(catalog: Catalog, settings: SourceSettings) -> TableOffsetStore:
     """Read the stored offsets."""
-    rows = OffsetRows(catalog, settings.capture.offsets_table, settings.name)
+    rows = OffsetRows(catalog, settings.capture.offsets_table, settings.name, SOURCE)
     return TableOffsetStore(rows, settings.name, settings.errors)

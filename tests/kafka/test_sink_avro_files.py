@@ -131,7 +131,7 @@ def test_a_table_that_asks_for_orc_is_refused(
         inside.run()
     inside.run({f"iceberg.tables.write-props.{FORMAT}": "avro"})
     assert _formats(inside.lake, "avrofiles_orc") == {"PARQUET", "AVRO"}
-    assert len(_texts(spark, "avroorc.default.avrofiles_orc")) == 2
+    assert len(_texts(spark, f"{space.name}.default.avrofiles_orc")) == 2
 
 
 def _formats(lake: Lake, name: str) -> set[str]:

@@ -144,7 +144,7 @@ def _condition(sink: Sink, pattern: str, seen: Callable[[], int]) -> Callable[[]
 def _counter(space: Workspace, pattern: str) -> Callable[[], int]:
     """Counts the files of a pattern below the warehouse; tables stand in folders named like them."""
     root: Path = space.warehouse / "default"
-    table = {what: f"{space.name}_public_{what}" for what in ("keyed", "log")}
+    table = {what: f"{space.properties['name']}_public_{what}" for what in ("keyed", "log")}
     head, _, rest = pattern.partition("/")
     return lambda: sum(1 for _ in root.glob(f"{table.get(head, head)}/{rest}"))
 

@@ -110,7 +110,7 @@ class Pond:
             else:
                 assert Counter((r["id"], r["n"]) for r in rows) == Counter(_held(events).items()), table
         offsets = {r["id"]: r["offset_data"] for r in self.truth.many(OWN[0])}
-        stored = json.loads(offsets[self.inside.space.name])["offsets"]
+        stored = json.loads(offsets[self.inside.space.properties["name"]])["offsets"]
         assert {topic: parts["0"] for topic, parts in stored.items()} == self.ends
 
     def check_files(self) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
@@ -33,7 +34,7 @@ from connector.iceberg.read.table_reader import (
     release_reads,
 )
 from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
-from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.state.offset_rows import SINK, SOURCE, OffsetRows
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.write.position_deletes import PositionDeleteWriter
 from connector.iceberg.write.table_writer import TableWriter
@@ -322,12 +323,15 @@ def test_truncates_tell_who_made_them(session: SparkSession) -> None:
 
 
 def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets, schemas and deleted keys, their tidying too: a source that skips own commits passes over them."""
+    """A source that skips own commits passes over our own tables, and refuses to take a sink's name for its own."""
     monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MAX_SNAPSHOTS", 1)
     catalog = Catalog(session, CatalogSettings(CATALOG, {}, ("db",), {}))
-    offsets = OffsetRows(catalog, "own_offsets", "a sink")
-    offsets.put("{}", {"t": "{}"})
-    offsets.put("{}", {"t": "{1}"})
+    offsets = OffsetRows(catalog, "own_offsets", "a sink", SINK)
+    stored = KafkaOffsets().json().decode()
+    for _ in range(2):
+        offsets.put(stored, {"t": stored})
+    with pytest.raises(ConfigError, match="name: a sink is the name of another kind of connector than a source"):
+        OffsetRows(catalog, "own_offsets", "a sink", SOURCE)
     deleted = DeletedKeysTable(session, catalog, "own_deleted", "a sink", timedelta(days=1))
     for old in (True, *[False] * 5):
         row = {"connector": "a sink", "table": "t", "key": "1", "date": 1, "noted_at": datetime.now(UTC)}

@@ -21,7 +21,7 @@ from connector.iceberg.commit.manifest_repair import find_misleading_bounds
 from connector.iceberg.keys.intervals import parse_interval
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds
 from connector.iceberg.read.column_bounds import read_changed_bounds
-from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.state.offset_rows import SINK, OffsetRows
 from connector.iceberg.types.arrow_types import build_table_schema
 
 AWAY = OSError("When reading information for key 'm': AWS Error NETWORK_CONNECTION during GetObject operation")
@@ -89,7 +89,7 @@ READS: dict[str, Callable[[], object]] = {
     "metadata": lambda: _table(Table, "s3://b/v1.json").metadata(),
     "ancestors": lambda: list(_table(Table, "s3://b/v1.json").ancestors()),
     "known keys": lambda: read_key_bounds(_table(_Broken, "s3://b/v1.json"), LAYOUT),
-    "stored rows": lambda: OffsetRows(cast("Catalog", SimpleNamespace(load=lambda _: _BROKEN)), "d.t", "a"),
+    "stored rows": lambda: OffsetRows(cast("Catalog", SimpleNamespace(load=lambda _: _BROKEN)), "d.t", "a", SINK),
     "bounds": lambda: read_changed_bounds(_table(Table, "s3://b/v1.json"), 7, SCHEMA, ["k"]),
     "misleading bounds": lambda: find_misleading_bounds(_BROKEN),
 }

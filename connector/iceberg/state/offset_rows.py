@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
@@ -18,7 +20,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
-from connector.errors import CommitRefused
+from connector.errors import CommitRefused, ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.kafka_position import CREATED_BY
@@ -36,15 +38,29 @@ OFFSETS_SCHEMA = Schema(
 _COLUMNS = to_arrow_schema(OFFSETS_SCHEMA)
 
 
+@attrs.frozen
+class ConnectorKind:
+    """A kind of connector that stores offsets, and the field that all its rows have and no other kind's has."""
+
+    label: str
+    field: str
+
+
+SINK = ConnectorKind("sink", "cluster-id")
+SOURCE = ConnectorKind("source", "table-uuid")
+
+
 class OffsetRows:
     """The rows of one connector: its own, whose id is its name, and one per table, `<name>/<table>`."""
 
-    def __init__(self, catalog: Catalog, table: str, name: str) -> None:
+    def __init__(self, catalog: Catalog, table: str, name: str, kind: ConnectorKind) -> None:
         """Open the table, or create it, and read this connector's rows.
 
         Raises:
+            ConfigError: the name is that of a connector of another kind; the two would replace each other's rows.
             RetriableError: the catalog is away.
         """
+        self._kind = kind
         self._table = catalog.load(table) or catalog.create(table, OFFSETS_SCHEMA, properties=SYSTEM_TABLE_PROPERTIES)
         self._name = name
         self._rows: dict[str, str] = {}
@@ -106,12 +122,20 @@ class OffsetRows:
         for file, rows in found:
             mine = {row["id"]: row["offset_data"] for row in rows if self._is_mine(row["id"])}
             if mine:
+                self._refuse_other_kinds(mine)
                 self._rows.update(mine)
                 self._foreign += [row for row in rows if not self._is_mine(row["id"])]
                 self._files.append(describe_uncounted(_FILE_KIND, file.file_path, file.file_size_in_bytes, len(rows)))
 
     def _is_mine(self, key: str) -> bool:
         return key == self._name or key.startswith(f"{self._name}/")
+
+    def _refuse_other_kinds(self, rows: Mapping[str, str]) -> None:
+        if any(self._kind.field not in orjson.loads(text) for text in rows.values()):
+            raise ConfigError(
+                f"name: {self._name} is the name of another kind of connector than a {self._kind.label} in the offsets "
+                f"table {self._table.name}; give this {self._kind.label} a `name` of its own"
+            )
 
     def _replace(self) -> None:
         description = self._written()

@@ -10,7 +10,7 @@ from connector.errors import CommitRefused, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_position import KafkaOffsets
-from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.state.offset_rows import SINK, OffsetRows
 
 _TABLE_KEY = "table"
 
@@ -24,7 +24,7 @@ class OffsetsTable:
         Raises:
             RetriableError: the catalog is away.
         """
-        self._rows, self._name = OffsetRows(catalog, table, name), name
+        self._rows, self._name = OffsetRows(catalog, table, name, SINK), name
         self._own = self._rows.own
 
     @property
