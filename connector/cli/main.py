@@ -248,6 +248,26 @@ def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[s
         reindex_tables(settings, tables=tables)
 
 
+@main.command("connect-config")
+@FILES
+@OVERRIDES
+def connect_config(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """Print Kafka Connect's JSON for the source of a Debezium Server file.
+
+    It is what `POST /connectors` takes; what changes on the way is told on standard error.
+    """
+    with report_errors():
+        import orjson
+
+        from connector.cli.connect_config import convert_files
+
+        found = convert_files(files, parse_overrides(overrides))
+        for note in found.notes:
+            click.echo(f"note: {redact(note)}", err=True)
+        document = {"name": found.name, "config": found.config}
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+
+
 @main.command()
 @click.option(
     "--home", type=click.Path(path_type=Path), default=None, help="Folder for the broker's data and the tables."
@@ -278,11 +298,16 @@ def load_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSe
     Raises:
         ConfigError: with every fault.
     """
+    given = parse_overrides(overrides)
+    return load_source(files, given) if is_source(files, given) else load(files, given)
+
+
+def parse_overrides(overrides: tuple[str, ...]) -> dict[str, str]:
+    """Return the properties of `-X KEY=VALUE`. ConfigError with every text that is none."""
     broken = [text for text in overrides if "=" not in text]
     if broken:
         raise ConfigError(*(f"-X {text.split('=')[0]}: is not KEY=VALUE; write -X key=value" for text in broken))
-    given = {key.strip(): value for key, value in (text.split("=", 1) for text in overrides)}
-    return load_source(files, given) if is_source(files, given) else load(files, given)
+    return {key.strip(): value for key, value in (text.split("=", 1) for text in overrides)}
 
 
 @contextmanager

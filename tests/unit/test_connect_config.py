@@ -1,0 +1,94 @@
+"""Debezium Server's files -> what Kafka Connect's REST interface takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from connector.cli.connect_config import convert_properties
+from connector.cli.main import main
+from connector.errors import ConfigError
+
+EXAMPLE = Path(__file__).parents[2] / "config" / "debezium-server.properties.example"
+MYSQL = {
+    "debezium.source.connector.class": "io.debezium.connector.mysql.MySqlConnector",
+    "debezium.source.topic.prefix": "shop",
+    "debezium.source.database.password": "open",
+    "debezium.source.schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+    "debezium.source.schema.history.internal.file.filename": "/data/history.dat",
+    "debezium.source.schema.history.internal.store.only.captured.tables.ddl": "true",
+}
+
+
+def test_the_example_becomes_a_connector() -> None:
+    """The source, its transforms and formats are those of the file; what is the server's own is left out and named."""
+    run = CliRunner().invoke(main, ["connect-config", str(EXAMPLE)])
+    assert run.exit_code == 0, run.output
+    assert '"name": "testc"' in run.stdout
+    for line in (
+        '"connector.class": "io.debezium.connector.postgresql.PostgresConnector"',
+        '"database.password": "${env:POSTGRES_PASSWORD}"',
+        '"key.converter": "org.apache.kafka.connect.json.JsonConverter"',
+        '"transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState"',
+        '"value.converter.schemas.enable": "true"',
+    ):
+        assert line in run.stdout
+    assert "offset.storage" not in run.stdout and "schema.history" not in run.stdout and "iceberg" not in run.stdout
+    assert "note: offset.storage: is the worker's in Kafka Connect, left out" in run.stderr
+    assert "schema.history.internal.iceberg.table-name: this connector keeps no history" in run.stderr
+
+
+def test_a_history_of_schemas_moves_to_kafka() -> None:
+    """A connector that needs one gets a topic for it, and keeps what else was said of it."""
+    found = convert_properties({**MYSQL, "bootstrap.servers": "kafka:9092", "name": "shop-sink"})
+    history = {key: text for key, text in found.config.items() if key.startswith("schema.history.internal")}
+    assert history == {
+        "schema.history.internal.kafka.bootstrap.servers": "kafka:9092",
+        "schema.history.internal.kafka.topic": "schema-history.shop",
+        "schema.history.internal.store.only.captured.tables.ddl": "true",
+    }
+    assert found.name == "shop-sink"
+    assert any(note.startswith("schema.history.internal: ") for note in found.notes)
+    assert any(note.startswith("database.password: is in clear text") for note in found.notes)
+    assert not any("open" in note for note in found.notes)
+
+
+def test_a_history_that_is_in_kafka_stays_there() -> None:
+    """Its topic is the old one: the connector goes on with what it knows."""
+    kept = {"schema.history.internal.kafka.topic": "h", "schema.history.internal.kafka.bootstrap.servers": "k:1"}
+    given = {key: text for key, text in MYSQL.items() if "history" not in key}
+    found = convert_properties(given | {f"debezium.source.{key}": text for key, text in kept.items()})
+    assert {key: found.config[key] for key in kept} == kept
+
+
+def test_formats_become_converters() -> None:
+    """What is said of all sides holds for each of them, unless a side says otherwise."""
+    found = convert_properties(
+        {
+            **MYSQL,
+            "debezium.format.key": "json",
+            "debezium.format.value": "avro",
+            "debezium.format.apicurio.registry.url": "http://r",
+            "debezium.format.key.schemas.enable": "false",
+        }
+    ).config
+    assert found["key.converter.schemas.enable"] == "false"
+    assert found["value.converter"] == "io.confluent.connect.avro.AvroConverter"
+    assert "value.converter.schemas.enable" not in found
+    assert found["key.converter.apicurio.registry.url"] == found["value.converter.apicurio.registry.url"] == "http://r"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"debezium.sink.type": "iceberg"}, "debezium.source.connector.class: is not given"),
+        ({**MYSQL, "debezium.format.value": "pulsar"}, "debezium.format.value: pulsar has no converter"),
+    ],
+    ids=["no source", "no converter"],
+)
+def test_what_cannot_be_converted_is_named(given: dict[str, str], said: str) -> None:
+    """A file without a source, or with a format that Kafka Connect lacks, is refused with what to write."""
+    with pytest.raises(ConfigError, match=said):
+        convert_properties(given)
