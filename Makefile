@@ -15,7 +15,7 @@ TWO := -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
 THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit durations lint soak interop bench jars lock docs clean
+.PHONY: help demo test test-all unit durations lint soak interop bench jars lock docs site clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -77,5 +77,8 @@ docs: $(READY) ## Renew the generated reference and the sample files in config/
 	$(BIN)/python -m connector.settings.reference.markdown
 	$(BIN)/python -m connector.iceberg.types.reference
 
+site: $(READY) ## The pages of docs/ as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean: ## Remove what make made here
-	rm -rf $(VENV) icebridge-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build icebridge-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
