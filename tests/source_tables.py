@@ -197,9 +197,9 @@ def upsert(table: Table, rows: Iterable[Row], deleted: Iterable[Row] = ()) -> No
     keys = [{name: row[name] for name in layout.keys} for row in [*rows, *deleted]]
     writer = TableWriter(layout, "test")
     key_columns = pa.schema([layout.columns.field(name) for name in layout.keys])
-    writer.deletes(pa.RecordBatch.from_pylist(keys, key_columns))
+    writer.write_equality_deletes(pa.RecordBatch.from_pylist(keys, key_columns))
     if rows:
-        writer.rows(pa.RecordBatch.from_pylist(rows, layout.columns))
+        writer.write_rows(pa.RecordBatch.from_pylist(rows, layout.columns))
     delta = table.java.newRowDelta()
     for description in writer.close():
         [file] = table.content_files([description])

@@ -62,7 +62,7 @@ def _place(settings: SinkSettings, table: str) -> _Place:
 
 def _listed(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
     namespace = settings.catalog.namespace
-    found = call_with_retries(lambda: catalog.listed(namespace), settings.errors)
+    found = call_with_retries(lambda: catalog.list_tables(namespace), settings.errors)
     if not found:
         raise ConfigError(
             f"repair: namespace {'.'.join(namespace)} of the catalog has no tables; check warehouse, uri and "

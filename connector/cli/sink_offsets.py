@@ -15,7 +15,7 @@ from connector.cli.cluster_view import view_cluster
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.commit import PendingCommit, commit_files
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer_group import ConsumerGroup
@@ -125,7 +125,7 @@ def _table_offsets(
     routes = targets.find(seen.topics)
     result: dict[TopicPartition, int] = {}
     for at, oldest in seen.beginnings.items():
-        own = [routes[at[0]]] if at[0] in routes else targets.routed()
+        own = [routes[at[0]]] if at[0] in routes else targets.list_routed()
         gone = not own and targets.full_name(at[0]) in noted
         stands = [targets[name].stored.position.offsets.get(at, oldest) for name in own]
         result[at] = min(stands) if stands else oldest if gone else before.offsets.get(at, oldest)

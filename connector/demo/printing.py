@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.kafka_position import OFFSETS, KafkaOffsets
+from connector.iceberg.commit.commit_summary import OFFSETS
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.java import iterate, jvm
 
 ROWS = 5

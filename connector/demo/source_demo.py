@@ -156,7 +156,9 @@ def _end_offsets(source: SourceSettings) -> dict[TopicPartition, int]:
     cluster = KafkaAdmin(source.kafka)
     names = [source.outgoing.topic(f"shop.{table}") for table in TABLES]
     with_partitions = cluster.topics([name for name in names if name in cluster.names()])
-    return cluster.ends([(t.name, partition) for t in with_partitions.values() for partition in range(t.partitions)])
+    return cluster.fetch_end_offsets(
+        [(t.name, partition) for t in with_partitions.values() for partition in range(t.partitions)]
+    )
 
 
 def _count_new(table: str, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]) -> int:

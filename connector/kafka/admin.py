@@ -107,11 +107,11 @@ class KafkaAdmin:
             for partition in range(count)
         }
 
-    def ends(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
+    def fetch_end_offsets(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """Return the offset after the last record of each topic-partition."""
         return self._offsets(at, OffsetSpec.latest())
 
-    def beginnings(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
+    def fetch_beginning_offsets(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """Return the offset of the oldest record that is still there."""
         return self._offsets(at, OffsetSpec.earliest())
 

@@ -68,7 +68,7 @@ class SchemaRegistry:
         self._known: dict[tuple[str, int], SchemaTexts] = {}
         self._unknown: dict[tuple[str, int], tuple[float, str]] = {}
 
-    def schema(self, number: int, schema_type: str) -> SchemaTexts:
+    def fetch_schema(self, number: int, schema_type: str) -> SchemaTexts:
         """Return the texts of a schema: those it refers to, in order, then its own.
 
         Raises:
@@ -92,7 +92,7 @@ class SchemaRegistry:
         self._known[schema_type, number] = texts
         return texts
 
-    def number(self, subject: str, text: str, schema_type: str, *, register: bool) -> int:
+    def schema_id(self, subject: str, text: str, schema_type: str, *, register: bool) -> int:
         """Return the id of a schema under a subject, registered if it is not there and `register` says so.
 
         Raises:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import RetriableError
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
@@ -53,7 +53,7 @@ def inspect_cluster(cluster: KafkaAdmin) -> ClusterState:
     if not topics:
         raise RetriableError("none of the selected topics exists yet; check topics, topics.regex or the topic prefix")
     at = [(topic.name, partition) for topic in topics.values() for partition in range(topic.partitions)]
-    return ClusterState(cluster.id(), topics, cluster.beginnings(at), cluster.ends(at))
+    return ClusterState(cluster.id(), topics, cluster.fetch_beginning_offsets(at), cluster.fetch_end_offsets(at))
 
 
 def build_sink(

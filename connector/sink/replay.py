@@ -172,7 +172,7 @@ class Replayer:
         # Whatever else they hold that the table does not have: only whose key they are about is asked.
         plan = attrs.evolve(plan, evolve=False)
         end = self._batches.position.offsets.get(at, 0)
-        oldest = self._cluster.beginnings([at])[at]
+        oldest = self._cluster.fetch_beginning_offsets([at])[at]
         known = [x for x in self._known if (x.topic, x.partition) == at and start <= x.offset < end]
         if start < end and oldest > start:
             raise FatalError(

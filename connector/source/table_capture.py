@@ -14,7 +14,7 @@ from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.snapshot_schema import load_current_schema, load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.kafka_position import is_icebridge_commit
+from connector.iceberg.commit.commit_summary import is_icebridge_commit
 from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.runtime.monitoring.listeners import SourceListener, StepKind, StepReport
 from connector.settings import SourceSettings

@@ -141,17 +141,17 @@ def test_a_schema_comes_with_those_that_it_refers_to(registry: SharedRegistry) -
     client.register_schema("inner", Schema(inner, "AVRO"))
     number = client.register_schema("outer", Schema(outer, "AVRO", [SchemaReference("x.In", "inner", 1)]))
     ours = SchemaRegistry(RegistrySettings((("url", registry.url),)))
-    assert ours.schema(number, "AVRO") == (inner, outer)
+    assert ours.fetch_schema(number, "AVRO") == (inner, outer)
     for _ in range(2):
         with pytest.raises(UnknownSchema, match="does not have it"):
-            ours.schema(987_654, "AVRO")
+            ours.fetch_schema(987_654, "AVRO")
 
 
 def test_a_registry_that_is_away_may_come_back() -> None:
     """No answer is an error that a later try may not meet."""
     (port,) = free_ports(1)
     with pytest.raises(RetriableError, match=f"registry http://127.0.0.1:{port}: asking for schema id 1"):
-        SchemaRegistry(RegistrySettings((("url", f"http://127.0.0.1:{port}"),))).schema(1, "AVRO")
+        SchemaRegistry(RegistrySettings((("url", f"http://127.0.0.1:{port}"),))).fetch_schema(1, "AVRO")
 
 
 def test_a_registry_that_stays_away_stops_the_sink(

@@ -135,7 +135,7 @@ def test_each_transaction_is_waited_for_by_itself(
     def step(now: float, *records: Record) -> dict[int, int]:
         topics.replay(records, create=False)
         transactions._clock = lambda: now
-        batch = MicroBatch(int(now * 10), dict(at), cluster.ends(at))
+        batch = MicroBatch(int(now * 10), dict(at), cluster.fetch_end_offsets(at))
         at.update(batches.process(batch).end)
         assert transactions.find_unread(attrs.evolve(batch, start=dict(at))).events == 0
         return _found(inside, "wait_public_t")

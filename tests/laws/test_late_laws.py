@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.deleted_keys_table import SOURCE_POSITION_COLUMNS
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.ancestry import StoredCommit
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.iceberg.commit.snapshot_expiry import (
     CREATED_TABLE_PROPERTIES,
@@ -145,7 +145,7 @@ def _remember(deleted: DeletedKeysTable, key: int, *, old: bool = False) -> None
     noted = datetime.now(UTC) - timedelta(days=9 if old else 0)
     row = {"connector": "a sink", "table": "t", "key": str(key), "date": 1, "noted_at": noted}
     writer = TableWriter(deleted.layout, "told")
-    writer.rows(pa.RecordBatch.from_pylist([row], DELETED_KEYS_COLUMNS))
+    writer.write_rows(pa.RecordBatch.from_pylist([row], DELETED_KEYS_COLUMNS))
     deleted.add([*writer.close()])
 
 

@@ -22,7 +22,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit import LastCommit, PendingCommit, commit_files
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.java import jvm, to_string_array
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.types.arrow_types import build_table_schema
@@ -136,7 +136,7 @@ class Written:
             KafkaOffsets("c", {}, {("t", 0): 1}),
             self.stored,
             plan.base,
-            plan.known_keys.certain,
+            plan.known_keys.is_complete,
             True,
             {},
             hits,

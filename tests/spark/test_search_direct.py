@@ -308,14 +308,14 @@ def test_an_index_that_is_deleted_while_documents_are_sent_stops_the_table(
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b')")
     direct.run(table)
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'c')")
-    stayed = IndexAdmin.stayed
+    confirm = IndexAdmin.confirm_indexes
 
     def undermined(own: IndexAdmin, known: IndexInfo) -> IndexInfo:
         direct.search.ask("DELETE", index)
         direct.search.ask("PUT", f"{index}/_doc/3", {"id": 3})
-        return stayed(own, known)
+        return confirm(own, known)
 
-    monkeypatch.setattr(IndexAdmin, "stayed", undermined)
+    monkeypatch.setattr(IndexAdmin, "confirm_indexes", undermined)
     with pytest.raises(GapError, match=rf"index {index} was deleted and made again"):
         direct.run(table)
     monkeypatch.undo()

@@ -22,7 +22,8 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import is_delete_file
-from connector.iceberg.commit.kafka_position import CREATED_BY, KafkaOffsets, is_icebridge_commit
+from connector.iceberg.commit.commit_summary import CREATED_BY, is_icebridge_commit
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.truncate import truncate_table
 from connector.iceberg.read.scan_planning import FileScanTask, plan_files
 from connector.iceberg.read.table_reader import (
@@ -99,7 +100,7 @@ class Commit:
     def rows(self, task: FileScanTask) -> list[Row]:
         """The rows of a file that live."""
         schema = SnapshotSchema(self.layout.schema_json)
-        found = TableReader(self.subject.spark, self.table, schema).live([task], lineage=self.v3).collect()
+        found = TableReader(self.subject.spark, self.table, schema).read_live_rows([task], lineage=self.v3).collect()
         release_reads(self.subject.spark, self.table)
         lineage = [(row[ROW_ID_COLUMN], row[SEQUENCE_COLUMN]) if self.v3 else (None, None) for row in found]
         return [
@@ -115,7 +116,7 @@ class Commit:
         arrays = [pa.array(v, f.type) for v, f in zip(values, layout.columns, strict=False)]
         writer = TableWriter(layout, "test")
         if rows:
-            writer.rows(pa.RecordBatch.from_arrays(arrays, schema=layout.columns))
+            writer.write_rows(pa.RecordBatch.from_arrays(arrays, schema=layout.columns))
         self._take(writer.close())
 
     def remove(self, task: FileScanTask) -> None:
@@ -141,7 +142,9 @@ class Commit:
         """Delete rows by an equality delete, wherever they are."""
         layout = attrs.evolve(self.layout, id_columns=("id",))
         writer = TableWriter(layout, "test")
-        writer.deletes(pa.RecordBatch.from_pydict({"id": list(ids)}, pa.schema([layout.columns.field("id")])))
+        writer.write_equality_deletes(
+            pa.RecordBatch.from_pydict({"id": list(ids)}, pa.schema([layout.columns.field("id")]))
+        )
         self._take(writer.close())
 
     def _take(self, descriptions: Any) -> None:
@@ -338,7 +341,7 @@ def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeyp
         if old:
             row["noted_at"] -= timedelta(days=9)
         writer = TableWriter(deleted.layout, "own")
-        writer.rows(pa.RecordBatch.from_pylist([row], DELETED_KEYS_COLUMNS))
+        writer.write_rows(pa.RecordBatch.from_pylist([row], DELETED_KEYS_COLUMNS))
         deleted.add([*writer.close()])
     deleted.clean_up()
     SchemaHistoryTable(catalog, "own_schemas", "a sink").note(

@@ -165,7 +165,7 @@ def test_equality_deletes_by_columns_of_then(session: SparkSession, change: str,
     for names in (["id"], [field["name"] for field in document["fields"]]):
         fields = [field for field in document["fields"] if field["name"] in names]
         reader = TableReader(session, now, SnapshotSchema(orjson.dumps({**document, "fields": fields}).decode()))
-        live = reader.live(plan_files(session, now, now.snapshot_id or 0))
+        live = reader.read_live_rows(plan_files(session, now, now.snapshot_id or 0))
         for name in Path(str(now.java.location()).removeprefix("file:")).glob("metadata/*.metadata.json"):
             name.unlink()
         assert {row.c0 for row in live.collect()} == set(range(40)) - {3, 5, 6, 7}
@@ -178,7 +178,9 @@ def _delete_by(subject: Subject, columns: tuple[str, ...], keys: list[dict[str, 
     table = subject.table()
     layout = attrs.evolve(table.layout(), id_columns=columns)
     writer = TableWriter(layout, "test")
-    writer.deletes(pa.RecordBatch.from_pylist(keys, pa.schema([layout.columns.field(name) for name in layout.keys])))
+    writer.write_equality_deletes(
+        pa.RecordBatch.from_pylist(keys, pa.schema([layout.columns.field(name) for name in layout.keys]))
+    )
     delta = table.java.newRowDelta()
     for file in table.content_files(list(writer.close())):
         delta.addDeletes(file)
@@ -213,7 +215,7 @@ def test_defaults_of_added_columns(session: SparkSession, case: str) -> None:
         java.deleteFile(task.java().file())
     layout = table.layout()
     writer = TableWriter(layout, "test")
-    writer.rows(pa.RecordBatch.from_pylist([{"id": 1, "v": "n", "x": None}], layout.columns))
+    writer.write_rows(pa.RecordBatch.from_pylist([{"id": 1, "v": "n", "x": None}], layout.columns))
     for file in table.content_files(list(writer.close())):
         java.addFile(file)
     java.commit()

@@ -71,7 +71,7 @@ def _written(table: TableLayout, *parts: list[dict[str, Any]]) -> dict[str, Any]
     """Write rows, each part a batch, and give the one file's description."""
     writer = TableWriter(table, "x")
     for part in parts:
-        writer.rows(pa.RecordBatch.from_pylist(part, table.columns))
+        writer.write_rows(pa.RecordBatch.from_pylist(part, table.columns))
     (made,) = (json.loads(text) for text in writer.close())
     return made
 
@@ -107,7 +107,7 @@ def test_uuids_inside_of_others(tmp_path: Path) -> None:
     table = _layout({"s": pa.struct([pa.field("u", pa.uuid()), pa.field("p", prices.type)])}, tmp_path)
     made = pa.StructArray.from_arrays([ids, prices], fields=list(table.columns.field("s").type))
     writer = TableWriter(table, "x")
-    writer.rows(pa.RecordBatch.from_arrays([made], schema=table.columns))
+    writer.write_rows(pa.RecordBatch.from_arrays([made], schema=table.columns))
     (told,) = (json.loads(text) for text in writer.close())
     assert [row["s"] for row in avro_files.rows(told["file-path"])] == [
         {"u": UUID(int=1).bytes, "p": Decimal("-2.50")},
@@ -177,7 +177,7 @@ def test_keys_are_known_by_avro_files(tmp_path: Path) -> None:
     assert widen_bounds(KeyBounds.nothing(), keyed, [made]).bounds == {"id": (3, 8)}
     blind = evolve(keyed, properties={**AVRO, "write.metadata.metrics.default": "none"})
     made = json.dumps(_written(blind, [{"id": 3}])).encode()
-    assert not widen_bounds(KeyBounds.nothing(), keyed, [made]).certain
+    assert not widen_bounds(KeyBounds.nothing(), keyed, [made]).is_complete
 
 
 def test_delete_files_stay_parquet(tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_delete_files_stay_parquet(tmp_path: Path) -> None:
     keyed = evolve(layout({"id": pa.int64()}, ("id",)), location=str(tmp_path), properties={**AVRO})
     writer = TableWriter(keyed, "x")
     rows = pa.RecordBatch.from_pylist([{"id": 1}], keyed.columns)
-    writer.rows(rows)
-    writer.deletes(rows)
+    writer.write_rows(rows)
+    writer.write_equality_deletes(rows)
     assert [json.loads(text)["file-format"] for text in writer.close()] == ["avro", "parquet"]
 
 

@@ -14,7 +14,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_schema
 from connector.iceberg.types.conversion import convert
@@ -198,7 +198,7 @@ def test_open_files_are_capped(tmp_path: Any) -> None:
     layout = _layout(tmp_path, _spec((1, "id", IdentityTransform())))
     writer = TableWriter(layout, "x")
     ids = list(range(MAX_OPEN_FILES * 3))
-    writer.rows(_rows(layout, ids, ["r"] * len(ids)))
+    writer.write_rows(_rows(layout, ids, ["r"] * len(ids)))
     assert len(writer._open) == MAX_OPEN_FILES
     done = [orjson.loads(d) for d in writer.close()]
     assert sorted(d["partition"][0] for d in done) == ids
@@ -208,7 +208,9 @@ def test_a_delete_file_is_unpartitioned_and_holds_keys_only(tmp_path: Any) -> No
     """Equality deletes are written under the unpartitioned spec, which makes them global."""
     layout = _layout(tmp_path, _spec((2, "region", IdentityTransform())))
     writer = TableWriter(layout, "x")
-    writer.deletes(pa.RecordBatch.from_arrays([pa.array([7], I64)], schema=pa.schema([layout.columns.field("id")])))
+    writer.write_equality_deletes(
+        pa.RecordBatch.from_arrays([pa.array([7], I64)], schema=pa.schema([layout.columns.field("id")]))
+    )
     (description,) = (orjson.loads(d) for d in writer.close())
     assert description["content"] == "equality-deletes"
     assert (description["spec-id"], description["partition"], description["equality-ids"]) == (0, [], [1])
@@ -223,7 +225,7 @@ def test_key_bounds_widen_with_each_commit(tmp_path: Any) -> None:
     known = widen_bounds(KeyBounds.nothing(), layout, files)
     assert known.bounds == {"id": (5, 9)}
     blind = {**orjson.loads(files[0]), "lower-bounds": {"keys": [], "values": []}}
-    assert not widen_bounds(known, layout, [orjson.dumps(blind)]).certain
+    assert not widen_bounds(known, layout, [orjson.dumps(blind)]).is_complete
 
 
 def test_positions_survive_summary_and_table() -> None:

@@ -110,7 +110,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
         def __init__(self, *_: object) -> None:
             pass
 
-        def rows(self, batch: pa.RecordBatch) -> None:
+        def write_rows(self, batch: pa.RecordBatch) -> None:
             made.remembered += batch.to_pylist()
 
         def close(self) -> list[bytes]:

@@ -214,7 +214,7 @@ def test_documents_are_read_from_the_index_that_holds_them(alias: Alias) -> None
     """Look-ups find documents in older indexes, and those that searches do not see yet in the one that takes them."""
     alias.shelves = [Shelf({"a": (1, '{"v":1}')}), Shelf()]
     sender = _sender()
-    assert sender.held(alias.style, ["a", "b"], ["v"])[1] is None
+    assert sender.fetch_stored(alias.style, ["a", "b"], ["v"])[1] is None
     alias.shelves[1].held["b"] = 2, '{"v":2}'
-    found = [one and (one.version, one.fields) for one in sender.held(alias.style, ["a", "b"], ["v"])]
+    found = [one and (one.version, one.fields) for one in sender.fetch_stored(alias.style, ["a", "b"], ["v"])]
     assert found == [(1, {"v": 1}), (2, {"v": 2})]

@@ -68,10 +68,10 @@ class _Now(IndexAdmin):
 def test_an_index_that_leaves_its_alias_sends_the_batch_again() -> None:
     """What was sent to it is behind no alias; an index that came, or a name without alias, is all right."""
     before, rolled, dropped = (IndexInfo("a", {}, {}, behind=tuple(names)) for names in ("12", "123", "23"))
-    _Now(rolled).stayed(before)
-    _Now(rolled).stayed(IndexInfo("a", {}, {}))
+    _Now(rolled).confirm_indexes(before)
+    _Now(rolled).confirm_indexes(IndexInfo("a", {}, {}))
     with pytest.raises(RetriableError, match="1 left alias a"):
-        _Now(dropped).stayed(before)
+        _Now(dropped).confirm_indexes(before)
 
 
 @pytest.mark.parametrize(

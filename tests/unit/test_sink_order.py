@@ -15,7 +15,8 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.errors import ConfigError, RetriableError, TimeOver
 from connector.iceberg.commit.ancestry import is_rolled_back
 from connector.iceberg.commit.commit import expect_last_commit
-from connector.iceberg.commit.kafka_position import COMMIT_ID, CONNECTOR_NAME, KafkaOffsets, Watermark
+from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets, Watermark
 from connector.iceberg.java import iterate
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings, load

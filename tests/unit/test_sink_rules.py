@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError, GapError
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.kafka.admin import TopicInfo
@@ -179,7 +179,7 @@ def test_a_table_with_few_events_is_not_split() -> None:
     [
         (KeyBounds(), [True, True, True]),
         (KeyBounds.nothing(), [False, False, False]),
-        (KeyBounds(certain=True, bounds={"id": (2, 3)}), [False, True, True]),
+        (KeyBounds(is_complete=True, bounds={"id": (2, 3)}), [False, True, True]),
     ],
 )
 def test_only_provably_new_keys_need_no_delete(known: KeyBounds, expected: list[bool]) -> None:

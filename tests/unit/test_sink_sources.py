@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.commit.kafka_position import Watermark
+from connector.iceberg.commit.kafka_offsets import Watermark
 from connector.settings import EventSettings
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode

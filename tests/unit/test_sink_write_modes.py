@@ -46,11 +46,11 @@ class WriterTwin:
         self.written: list[dict[str, Any]] = []
         self.deleted: list[dict[str, Any]] = []
 
-    def rows(self, batch: pa.RecordBatch) -> None:
+    def write_rows(self, batch: pa.RecordBatch) -> None:
         """Keep rows."""
         self.written.extend(batch.to_pylist())
 
-    def deletes(self, keys: pa.RecordBatch) -> None:
+    def write_equality_deletes(self, keys: pa.RecordBatch) -> None:
         """Keep the keys of equality deletes."""
         self.deleted.extend(keys.to_pylist())
 

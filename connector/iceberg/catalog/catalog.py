@@ -78,7 +78,7 @@ class Catalog:
             raise
         return self._wrap_table(name, java, identifier)
 
-    def listed(self, namespace: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
+    def list_tables(self, namespace: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
         """Give namespace and name of every table of the catalog, or of those of one namespace; none if it is not there.
 
         Cost: two requests per namespace.

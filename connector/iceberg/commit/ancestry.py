@@ -14,7 +14,8 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.errors import GapError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import LastCommit, parse_last_commit
-from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY, KafkaOffsets
+from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 
 
 @attrs.frozen

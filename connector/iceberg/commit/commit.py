@@ -13,7 +13,8 @@ from connector.errors import CommitRefused, FatalError, GapError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
-from connector.iceberg.commit.kafka_position import COMMIT_ID, CONNECTOR_NAME, LOST_COMMIT_REMEDY, KafkaOffsets
+from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME, LOST_COMMIT_REMEDY
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.read.scan_planning import FileScanTask
 
 _CONTENTION_HINT = (

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, CommitUnknown, ConnectorError, GapError, RetriableError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.kafka_position import COMMIT_ID, LOST_COMMIT_REMEDY
+from connector.iceberg.commit.commit_summary import COMMIT_ID, LOST_COMMIT_REMEDY
 from connector.iceberg.java import iterate, java_exception_name, jvm, map_java_errors
 from connector.runtime.retry import call_with_retries
 

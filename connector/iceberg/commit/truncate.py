@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused, ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
-from connector.iceberg.commit.kafka_position import CREATED_BY
+from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import JavaTable, is_transient_java_error, java_exception_name, jvm
 from connector.settings.iceberg.write_mode import MAIN_BRANCH

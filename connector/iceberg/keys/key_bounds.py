@@ -26,16 +26,16 @@ MAX_MANIFESTS = 500
 class KeyBounds:
     """Which keys a table may hold: between lowest and highest of each key column, by column name.
 
-    `certain` false: nothing is known, every key may be there. Certain and without bounds: the table holds no row.
+    `is_complete` false: nothing is known, every key may be there. Complete and without bounds: the table holds no row.
     """
 
-    certain: bool = False
+    is_complete: bool = False
     bounds: Mapping[str, tuple[Any, Any]] = attrs.field(factory=dict)
 
     @staticmethod
     def nothing() -> KeyBounds:
         """What an empty table holds."""
-        return KeyBounds(certain=True)
+        return KeyBounds(is_complete=True)
 
 
 def read_key_bounds(table: Table, layout: TableLayout) -> KeyBounds:
@@ -89,7 +89,7 @@ def _widen_by_file(
     lower: Mapping[int, bytes],
     upper: Mapping[int, bytes],
 ) -> KeyBounds:
-    if not known.certain or not columns or any(i not in lower or i not in upper for _, i, _ in columns):
+    if not known.is_complete or not columns or any(i not in lower or i not in upper for _, i, _ in columns):
         return KeyBounds()
     bounds = {}
     for name, field_id, kind in columns:
@@ -99,4 +99,4 @@ def _widen_by_file(
         low, high = span
         before = known.bounds.get(name, (low, high))
         bounds[name] = (min(before[0], low), max(before[1], high))
-    return KeyBounds(certain=True, bounds=bounds)
+    return KeyBounds(is_complete=True, bounds=bounds)

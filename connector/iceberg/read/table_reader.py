@@ -72,13 +72,13 @@ class TableReader:
         """Tell whether files are read a column at a time: primitive columns, in a format that has columns."""
         return self.schema.flat and not any(_is_avro(task) for task in tasks)
 
-    def live(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
+    def read_live_rows(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
         """Return the rows of files that no delete of their tasks hits; with `lineage` also the column `sequence`."""
         if not tasks:
             return self.nothing()
         return self._lineage(tasks) if lineage else self._plain(tasks).drop(DELETED_COLUMN)
 
-    def struck(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
+    def read_deleted_rows(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
         """Return the rows of files that the deletes of their tasks do hit."""
         if lineage and not self.is_vectorized(tasks):
             raise ValueError("lineage of deleted rows is read by position where rows are read one by one")

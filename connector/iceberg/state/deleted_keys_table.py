@@ -22,7 +22,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
-from connector.iceberg.commit.kafka_position import CREATED_BY
+from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.java import jvm, map_java_errors
 from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import TableReader, column_name, release_reads
@@ -126,7 +126,7 @@ class DeletedKeysTable:
         self._table.refresh()
         base = self._table.snapshot_id
         reader = TableReader(self._spark, self._table, SnapshotSchema(self.layout.schema_json))
-        rows = reader.live(plan_files(self._spark, self._table, base) if base is not None else [])
+        rows = reader.read_live_rows(plan_files(self._spark, self._table, base) if base is not None else [])
         place = {name: F.col(column_name(i)) for i, name in enumerate(DELETED_KEYS_COLUMNS.names)}
         mine = rows.where((place["connector"] == self._name) & (place["table"] == table))
         return mine.select(*(place[name].alias(name) for name in ("key", *DELETE_ORDER_COLUMNS)))

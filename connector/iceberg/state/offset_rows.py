@@ -23,7 +23,7 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 from connector.errors import CommitRefused, ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
-from connector.iceberg.commit.kafka_position import CREATED_BY
+from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state import system_tables
 from connector.iceberg.state.system_tables import SYSTEM_TABLE_PROPERTIES, describe_uncounted, write_file

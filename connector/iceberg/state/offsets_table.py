@@ -9,7 +9,7 @@ import orjson
 from connector.errors import CommitRefused, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.ancestry import StoredCommit
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offset_rows import SINK, OffsetRows
 
 _TABLE_KEY = "table"

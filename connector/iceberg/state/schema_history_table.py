@@ -20,7 +20,7 @@ from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
-from connector.iceberg.commit.kafka_position import CREATED_BY
+from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.system_tables import SYSTEM_TABLE_PROPERTIES, delete_orphan, write_file
 from connector.iceberg.types.arrow_types import to_arrow_schema

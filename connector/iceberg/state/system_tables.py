@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from connector.errors import ConnectorError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.kafka_position import CREATED_BY
+from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTIES
 from connector.iceberg.java import JavaTable, jvm, map_java_errors

@@ -33,14 +33,14 @@ class TableWriter:
         self._deletes: RollingFile | None = None
         self._done: list[bytes] = []
 
-    def rows(self, batch: pa.RecordBatch) -> None:
+    def write_rows(self, batch: pa.RecordBatch) -> None:
         """Write rows; the columns are the layout's, all of them, in order."""
         for partition, part in split_by_partition(batch, self._layout.spec, self._layout.schema):
             self._file(partition).write(part)
         while sum(file.waiting_bytes for file in self._open.values()) > MAX_BUFFERED_BYTES:
             max(self._open.values(), key=lambda file: file.waiting_bytes).flush()
 
-    def deletes(self, keys: pa.RecordBatch) -> None:
+    def write_equality_deletes(self, keys: pa.RecordBatch) -> None:
         """Write keys whose rows, in whatever partition, are gone once this is committed."""
         if self._deletes is None:
             kind = FileKind.equality_deletes(self._layout)

@@ -57,7 +57,7 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str) -> 
         return []
     count = cluster.topics([topic])[topic].partitions
     at = [(topic, partition) for partition in range(count)]
-    ends, starts = cluster.ends(at), cluster.beginnings(at)
+    ends, starts = cluster.fetch_end_offsets(at), cluster.fetch_beginning_offsets(at)
     found: dict[tuple[str, int, int], DeadLetterRecord] = {}
     ids: dict[tuple[str, int, int], set[str]] = {}
     done: dict[str, Message] = {}

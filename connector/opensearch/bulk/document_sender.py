@@ -103,7 +103,9 @@ class DocumentSender:
                     _delete_actions(style, index, others, ids, versions, np.full(len(tags), _IGNORED_TAG))
                 )
 
-    def held(self, style: WriteOptions, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
+    def fetch_stored(
+        self, style: WriteOptions, ids: Sequence[str], fields: Sequence[str]
+    ) -> list[StoredDocument | None]:
         """Return what there is of each id: its version, and these fields."""
         if style.over is None:
             return list(fetch_documents(self._connection, style.index, ids, fields))

@@ -131,7 +131,7 @@ class IndexAdmin:
                 now |= _parse_ids(self._client.indices.get_settings(index=some, name="index.uuid", params=params))
         return frozenset(name for name, ids in plain.items() if ids == {name: now.get(name)})
 
-    def stayed(self, index: IndexInfo) -> IndexInfo:
+    def confirm_indexes(self, index: IndexInfo) -> IndexInfo:
         """Check that all indexes that documents were sent to are still there, and behind their alias; give what is now.
 
         One that was dropped meanwhile OpenSearch makes anew, behind no alias, for the very documents sent to it.

@@ -68,7 +68,7 @@ def _build_converters(events: EventSettings, wanted: frozenset[str]) -> Converte
 def _schema_fetcher(wire_format: WireFormat, settings: RegistrySettings | None) -> FetchSchema | None:
     if settings is None or wire_format.registry_type is None:
         return None
-    return partial(schema_registry_for(settings).schema, schema_type=wire_format.registry_type)
+    return partial(schema_registry_for(settings).fetch_schema, schema_type=wire_format.registry_type)
 
 
 def converters(plan: BatchPlan) -> Converters:

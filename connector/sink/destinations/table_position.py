@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.sink.fold.watermarks import advance_watermarks, track_grown_topics
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress

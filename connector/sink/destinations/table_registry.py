@@ -43,7 +43,7 @@ class BaseTableRegistry(ABC, Generic[T]):
         return iter(self._known)
 
     @contextmanager
-    def reading(self, *names: str) -> Iterator[None]:
+    def detect_expired_reads(self, *names: str) -> Iterator[None]:
         """Have what fails because it expired meanwhile tried again.
 
         Raises:
@@ -88,7 +88,7 @@ class BaseTableRegistry(ABC, Generic[T]):
         self._load(names.values())
         return {topic: name for topic, name in names.items() if name in self._known}
 
-    def routed(self) -> list[str]:
+    def list_routed(self) -> list[str]:
         """Return those known that events name themselves: the configured ones, and those met so far."""
         rule = self._settings.table.routes
         if rule is not None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_position import Watermarks
+from connector.iceberg.commit.kafka_offsets import Watermarks
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import ALL_SOURCES, GROWN_PARTITION, merge_partitions
 from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_position import Watermark, Watermarks
+from connector.iceberg.commit.kafka_offsets import Watermark, Watermarks
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_below

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.commit.ancestry import StoredCommit
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin, TopicInfo
 from connector.kafka.consumer import assign_ranges
@@ -65,7 +65,7 @@ class BatchProcessor:
         """Begin at `position`; `transactions` is None where batches may cut them."""
         self._spark = spark
         self._settings, self._destination, self._offsets = settings, destination, offsets
-        self._targets, self._landing = destination.tables, destination.committer
+        self._targets, self._committer = destination.tables, destination.committer
         self._cluster, self._letters, self._group = cluster, letters, group
         told = settings.kafka.transactions
         self.transactions = Transactions(spark, told) if told.topic else None
@@ -159,7 +159,7 @@ class BatchProcessor:
             try:
                 self._check_topics(batch, position)
             except ConnectorError:
-                self._landing.discard(names, result)
+                self._committer.discard(names, result)
                 raise
             return self._landed(batch, plan, names, result, position)
 
@@ -188,14 +188,14 @@ class BatchProcessor:
             self._limits.check(len(result.letters), result.metrics)
             self._letters.write(fresh)
         except ConnectorError:
-            self._landing.discard(names, result)
+            self._committer.discard(names, result)
             raise
         self._dead.update(map(record_coordinates, fresh))
         self._shares.note(names, result.metrics)
         self._log_outcome(result.metrics, fresh)
         for index, field in result.metrics.drift:
             self._targets.record_drift(names[index], (field,))
-        commits = self._landing.land(plan, names, result, position)
+        commits = self._committer.commit(plan, names, result, position)
         report = BatchReport(
             batch=batch.id,
             seconds=0.0,
@@ -226,7 +226,7 @@ class BatchProcessor:
         cuts: dict[str, TruncateScope] = {}
         for _ in range(MAX_ROUNDS):
             plan, names = self.plan(batch, cuts)
-            with self._targets.reading(*names):
+            with self._targets.detect_expired_reads(*names):
                 destination = self._destination
                 result = run_job(self._spark, plan, destination.writers(), destination.lookups(names, plan))
             fresh = self._find_new_truncates(plan, names, result)
@@ -234,10 +234,10 @@ class BatchProcessor:
                 return plan, names, result
             cuts |= {names[index]: cut for index, cut in fresh.items()}
             result.kept.close()
-            self._landing.cut(plan, names, fresh)
-            self._landing.discard(names, result)
+            self._committer.truncate(plan, names, fresh)
+            self._committer.discard(names, result)
             for index in result.open:
-                self._targets.patch(names[index])
+                self._targets.expect_unavailable_values(names[index])
             self._targets.apply_schema_changes(result.needs)
         raise FatalError(f"batch {batch.id}: tables could not be prepared for its events; see the log")
 
@@ -289,7 +289,7 @@ class BatchProcessor:
     def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
         """Return the plan of the next job, and the names of its tables by index."""
         routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
-        names = sorted(set(routes.values())) or self._targets.routed()
+        names = sorted(set(routes.values())) or self._targets.list_routed()
         index = {name: i for i, name in enumerate(names)}
         by_topic = {topic: index[name] for topic, name in routes.items()}
         rule = self._settings.table

@@ -10,7 +10,7 @@ import structlog
 from confluent_kafka import Message
 
 from connector.errors import ConnectorError
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.record_lookup import RecordReader
 from connector.runtime.topic_partitions import TopicPartition

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from connector.errors import GapError
-from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY, KafkaOffsets
+from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import TopicInfo
 from connector.runtime.topic_partitions import TopicPartition
 

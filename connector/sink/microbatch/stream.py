@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from connector.errors import ConnectorError, FatalError, GapError, RetriableError
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
@@ -206,7 +206,7 @@ class Stream:
             if gone & self._missing:
                 self._check_topics()
             self._missing = gone
-            fresh = self.cluster.beginnings(sorted(there - self._at.keys()))
+            fresh = self.cluster.fetch_beginning_offsets(sorted(there - self._at.keys()))
         except RetriableError as error:
             structlog.get_logger().debug("topics are looked at later", reason=str(error))
             return {}

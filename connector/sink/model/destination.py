@@ -20,7 +20,7 @@ import attrs
 from pyspark.sql import DataFrame
 
 from connector.iceberg.commit.ancestry import StoredCommit
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges
@@ -135,10 +135,10 @@ class TableRegistry(Protocol):
     def find(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the table names of those topics whose table exists."""
 
-    def routed(self) -> list[str]:
+    def list_routed(self) -> list[str]:
         """Return the known tables of those that events name themselves."""
 
-    def reading(self, *names: str) -> AbstractContextManager[None]:
+    def detect_expired_reads(self, *names: str) -> AbstractContextManager[None]:
         """Raise RetriableError where a read fails because the planned snapshot of a table has expired."""
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
@@ -147,7 +147,7 @@ class TableRegistry(Protocol):
     def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
         """Create and evolve tables for schemas of events that they were not ready for."""
 
-    def patch(self, name: str) -> None:
+    def expect_unavailable_values(self, name: str) -> None:
         """Take note that a table's events leave out values that the table may hold."""
 
     def record_drift(self, name: str, fields: Iterable[str]) -> None:
@@ -163,13 +163,13 @@ class Committer(Protocol):
     def discard(self, names: list[str], result: JobResult) -> None:
         """Remove what a job wrote; it will run again."""
 
-    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+    def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Take note of truncates, by index of their table, for which the job will run again.
 
         What a destination shows at once goes now; tables lose it with the batch's commit.
         """
 
-    def land(
+    def commit(
         self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> dict[str, TableCommit]:
         """Empty the tables that were truncated, and commit what a job wrote with the batch's end offsets.

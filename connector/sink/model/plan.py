@@ -9,7 +9,7 @@ import attrs
 import pyarrow as pa
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import SourcePosition, Watermarks
+from connector.iceberg.commit.kafka_offsets import SourcePosition, Watermarks
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.kafka.consumer import PartitionAssignment
 from connector.runtime.topic_partitions import TopicPartition

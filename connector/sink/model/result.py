@@ -9,7 +9,7 @@ from typing import TypeVar
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 
-from connector.iceberg.commit.kafka_position import Watermark
+from connector.iceberg.commit.kafka_offsets import Watermark
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.topic_partitions import TopicPartition

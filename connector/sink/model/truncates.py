@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from connector.iceberg.commit.kafka_position import SourcePosition
+from connector.iceberg.commit.kafka_offsets import SourcePosition
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places

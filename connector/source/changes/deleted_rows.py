@@ -31,7 +31,7 @@ def find_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, l
     if first:
         parts.append(_read_deleted_rows(reader, first, lineage=lineage))
     if again:
-        before = reader.struck([pair.before for pair in again]).select(FILE_COLUMN, POSITION_COLUMN)
+        before = reader.read_deleted_rows([pair.before for pair in again]).select(FILE_COLUMN, POSITION_COLUMN)
         parts.append(
             _read_deleted_rows(reader, again, lineage=lineage).join(before, [FILE_COLUMN, POSITION_COLUMN], "left_anti")
         )
@@ -58,13 +58,13 @@ def find_restored_rows(reader: TableReader, relieved: Sequence[RestoredFile], *,
     known = back.localCheckpoint()
     if known.isEmpty():
         return None
-    rows = reader.live([pair.now for pair in pairs.values()], lineage=lineage).drop(SEQUENCE_COLUMN)
+    rows = reader.read_live_rows([pair.now for pair in pairs.values()], lineage=lineage).drop(SEQUENCE_COLUMN)
     return rows.join(known, [FILE_COLUMN, POSITION_COLUMN], "left_semi").select(*rows.columns)
 
 
 def _deleted_positions(reader: TableReader, tasks: Sequence[FileScanTask]) -> DataFrame:
     hit = [task for task in tasks if task.deletes]
-    rows = reader.struck(hit) if hit else reader.nothing()
+    rows = reader.read_deleted_rows(hit) if hit else reader.nothing()
     return rows.select(FILE_COLUMN, POSITION_COLUMN)
 
 
@@ -106,9 +106,9 @@ def _read_vector(io_properties: dict[str, str], file: PositionDeletes, path: str
 def _read_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, lineage: bool) -> DataFrame:
     struck = [pair.struck for pair in touched]
     if not lineage or reader.is_vectorized(struck):
-        return reader.struck(struck, lineage=lineage)
-    positions = reader.struck(struck).select(FILE_COLUMN, POSITION_COLUMN)
+        return reader.read_deleted_rows(struck, lineage=lineage)
+    positions = reader.read_deleted_rows(struck).select(FILE_COLUMN, POSITION_COLUMN)
     # The vectorised reader, which alone can mark and number rows at once, takes neither nested columns nor Avro.
-    return reader.live([pair.before for pair in touched], lineage=True).join(
+    return reader.read_live_rows([pair.before for pair in touched], lineage=True).join(
         positions, [FILE_COLUMN, POSITION_COLUMN], "left_semi"
     )

@@ -93,7 +93,7 @@ def read_part(reader: TableReader, part: SnapshotPart, key: RowKey) -> DataFrame
     `reader` is of the snapshot's schema.
     """
     by_row_id = key.kind == KeyKind.ROW_ID
-    live = reader.live(part.tasks, lineage=by_row_id)
+    live = reader.read_live_rows(part.tasks, lineage=by_row_id)
     row_id = F.col(ROW_ID_COLUMN) if by_row_id else F.lit(None).cast("long")
     return rows_to_changes(live, "r", row_struct(reader.schema), row_id).drop(IS_ONLY_EVENT)
 

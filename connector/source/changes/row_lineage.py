@@ -33,10 +33,10 @@ def find_changed_rows(reader: TableReader, files: FileChanges, taken: DataFrame 
         files: what the snapshot did.
         taken: rows of older files that its deletes took away, with their ids: they may be in the added files too.
     """
-    before = reader.live(files.removed, lineage=True).drop(SEQUENCE_COLUMN)
+    before = reader.read_live_rows(files.removed, lineage=True).drop(SEQUENCE_COLUMN)
     if taken is not None:
         before = before.unionByName(taken)
-    after = reader.live(files.added, lineage=True)
+    after = reader.read_live_rows(files.added, lineage=True)
     stayed = F.col(SEQUENCE_COLUMN) < files.sequence_number
     staying, fresh = after.filter(stayed).drop(SEQUENCE_COLUMN), after.filter(~stayed).drop(SEQUENCE_COLUMN)
     updated = fresh.filter(F.col(ROW_ID_COLUMN) < files.first_row_id).select(ROW_ID_COLUMN).localCheckpoint()

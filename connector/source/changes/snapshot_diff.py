@@ -131,7 +131,7 @@ class SnapshotDiff:
         return bool(self.files.added) or self.restored is not None
 
     def _live(self, tasks: Sequence[FileScanTask]) -> DataFrame:
-        return self.reader.live(tasks, lineage=self._with_row_id).drop(SEQUENCE_COLUMN)
+        return self.reader.read_live_rows(tasks, lineage=self._with_row_id).drop(SEQUENCE_COLUMN)
 
     def _added_rows(self) -> DataFrame:
         added = self._live(self.files.added)

@@ -192,7 +192,7 @@ class OpenSearchPublisher:
 
     def _check_unchanged(self, name: str) -> None:
         seen, made, index = self._ready[name]
-        self._ready[name] = seen, made, self.indexes.stayed(index)
+        self._ready[name] = seen, made, self.indexes.confirm_indexes(index)
 
     def _evolve_index(self, index: str, schema: SnapshotSchema, topic: str) -> tuple[FieldNames, IndexInfo]:
         found = self.indexes.find(index)

@@ -78,7 +78,7 @@ class SchemaSubjects:
         wanted = side, topic, schema.text
         if wanted not in self._schema_ids:
             subject = subject_name(settings.subjects, side, topic, schema.record)
-            self._schema_ids[wanted] = schema_registry_for(settings.registry).number(
+            self._schema_ids[wanted] = schema_registry_for(settings.registry).schema_id(
                 subject, schema.text, schema_type, register=settings.register
             )
         return self._schema_ids[wanted]

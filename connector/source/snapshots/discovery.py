@@ -31,7 +31,7 @@ def find_tables(catalog: Catalog, capture: CaptureSettings, own: str) -> Discove
     plain = plain_names(capture)
     if plain is not None:
         return {name: _split_name(name) for name in plain}
-    listed = {".".join((*namespace, name)): (namespace, name) for namespace, name in catalog.listed()}
+    listed = {".".join((*namespace, name)): (namespace, name) for namespace, name in catalog.list_tables()}
     return {full: parts for full, parts in listed.items() if full != own and capture.takes(full)}
 
 

@@ -9,7 +9,7 @@ import attrs
 import orjson
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model import task_output
@@ -74,10 +74,10 @@ class MemoryTables:
     def find(self, topics: Iterable[str]) -> dict[str, str]:
         return {topic: topic for topic in topics if topic in self.plans}
 
-    def routed(self) -> list[str]:
+    def list_routed(self) -> list[str]:
         return []
 
-    def reading(self, *names: str) -> AbstractContextManager[None]:
+    def detect_expired_reads(self, *names: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
@@ -86,7 +86,7 @@ class MemoryTables:
     def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
         raise AssertionError("tables never change")
 
-    def patch(self, name: str) -> None:
+    def expect_unavailable_values(self, name: str) -> None:
         raise AssertionError("nothing is looked up")
 
     def record_drift(self, name: str, fields: Iterable[str]) -> None:
@@ -126,10 +126,10 @@ class MemoryDestination:
     def discard(self, names: list[str], result: JobResult) -> None:
         pass
 
-    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+    def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         raise AssertionError("truncates are not taken")
 
-    def land(
+    def commit(
         self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> dict[str, TableCommit]:
         for index, files in result.files.items():

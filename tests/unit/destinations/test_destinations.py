@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.opensearch.bulk import document_sender
 from connector.opensearch.bulk.actions import WriteOptions
@@ -167,6 +167,6 @@ class TestMemory(WriterContract):
         names = list(destination.tables.find(["t"]).values())
         files = {0: [output.payload for output in outputs if output.kind == task_output.FILE]}
         result = JobResult(files, [], [], TaskMetrics())
-        commits = destination.committer.land(batch, names, result, KafkaOffsets())
+        commits = destination.committer.commit(batch, names, result, KafkaOffsets())
         assert commits.keys() == {"t"}
         return _sorted(list(memory.rows["t"].values()))

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused, ConnectorError, RetriableError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.commit.commit import CommittedSnapshot, PendingCommit, RowsToReplace, commit_files
-from connector.iceberg.commit.kafka_position import SCHEMA_DRIFT_COUNT, KafkaOffsets
+from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
 from connector.sink.destinations.iceberg.tables import IcebergTables
@@ -37,7 +38,7 @@ LOOKUP_ATTEMPTS = 10
 
 
 class IcebergCommitter:
-    """Lands batches in the tables of one sink."""
+    """Commits batches to the tables of one sink."""
 
     def __init__(self, spark: SparkSession, targets: IcebergTables, connector: str) -> None:
         """Commit under the name of a connector."""
@@ -45,7 +46,7 @@ class IcebergCommitter:
         self._landed_before: dict[str, TableCommit] = {}
         self._log = structlog.get_logger()
 
-    def land(
+    def commit(
         self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> dict[str, TableCommit]:
         """Commit every table; one that fails does not hold up the others, its error is raised after them.
@@ -74,7 +75,7 @@ class IcebergCommitter:
         done, self._landed_before = self._landed_before, {}
         return done
 
-    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+    def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Do nothing yet: tables lose their rows with the batch's commit."""
 
     def asked(self, parcelled: Sequence[TaskOutput]) -> KeyLookup | None:
@@ -132,9 +133,9 @@ class IcebergCommitter:
             result.files.get(table.index, []),
             LOOKUP_ATTEMPTS if asked and table.index not in result.held else 1,
         )
-        return self.commit(table, name, files, asked, position, often=often, always=position.dated)
+        return self.commit_table_files(table, name, files, asked, position, often=often, always=position.dated)
 
-    def commit(
+    def commit_table_files(
         self,
         table: TablePlan,
         name: str,
@@ -158,14 +159,14 @@ class IcebergCommitter:
             CommitUnknown, RetriableError: as `commit.commit.commit_files`.
         """
         for left in reversed(range(often)):
-            with self._targets.reading(name):
+            with self._targets.detect_expired_reads(name):
                 hits, replacing = self._found(name, table, asked)
             if not files and not replacing and not (hits and hits.affected_files) and not always:
                 return None
             pending = self._build_pending(name, table, [*files, *replacing], hits, position)
             pending = attrs.evolve(pending, properties={**(properties or {}), **pending.properties})
             try:
-                with self._targets.reading(name):
+                with self._targets.detect_expired_reads(name):
                     done = commit_files(self._targets[name].table, pending, self._connector)
             except CommitRefused as error:
                 self._discard(name, replacing)
@@ -186,7 +187,7 @@ class IcebergCommitter:
             position=target.stored.position.advance(position),
             expected=target.stored,
             base=target.base,
-            guarded=table.known_keys.certain,
+            guarded=table.known_keys.is_complete,
             replaces=target.upsert,
             properties={SCHEMA_DRIFT_COUNT: str(len(drift))} if drift else {},
             found=hits,

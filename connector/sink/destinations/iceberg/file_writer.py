@@ -23,7 +23,7 @@ from serde.arrays import Mask
 
 def write_append(writer: TableWriter, part: ChangeBatch, table: TablePlan) -> None:
     """Write every event that has a row."""
-    writer.rows(_with_table_schema(part.rows, table.layout.columns))
+    writer.write_rows(_with_table_schema(part.rows, table.layout.columns))
 
 
 def write_upserts(writer: TableWriter, folded: FoldedChanges, table: TablePlan) -> Iterator[TaskOutput]:
@@ -59,7 +59,7 @@ def _mark_if_deleted(part: ChangeBatch, gone: Mask) -> ChangeBatch:
 
 def _write_rows(writer: TableWriter, parts: list[ChangeBatch], table: TablePlan) -> None:
     for part in parts:
-        writer.rows(_with_table_schema(part.rows, table.layout.columns))
+        writer.write_rows(_with_table_schema(part.rows, table.layout.columns))
 
 
 def _with_table_schema(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:

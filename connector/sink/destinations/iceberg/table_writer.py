@@ -102,7 +102,7 @@ class IcebergTaskWriter:
         rows = build_deleted_key_rows(folded, table, self._plan.ranks, self._memory)
         if len(rows):
             self._deleted = self._deleted or TableWriter(self._memory.layout, self._label)
-            self._deleted.rows(rows)
+            self._deleted.write_rows(rows)
 
     def _writer(self, table: TablePlan) -> TableWriter:
         if table.index not in self._writers:

@@ -14,7 +14,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
 from connector.iceberg.commit.commit import CommittedSnapshot, LastCommit, read_last_commit
-from connector.iceberg.commit.kafka_position import LOST_COMMIT_REMEDY
+from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
@@ -110,7 +110,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
 
     def find_existing(self, topics: Iterable[str]) -> list[str]:
         """Return the tables there are of these topics, or of those that events name themselves."""
-        return sorted(set(self.find(topics).values())) or self.routed()
+        return sorted(set(self.find(topics).values())) or self.list_routed()
 
     def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
         """Create and evolve tables for shapes of events that they were not ready for."""
@@ -119,7 +119,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         if self._history is not None:
             self._history.note([self._known[name].table for name in changed])
 
-    def patch(self, name: str) -> None:
+    def expect_unavailable_values(self, name: str) -> None:
         """Take note that a table's events leave out values that the table may hold."""
         self._patched.add(name)
 

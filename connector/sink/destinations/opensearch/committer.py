@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, FatalError
 from connector.iceberg.catalog.file_description import FileDescription
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.delete_older import delete_older
 from connector.opensearch.bulk.item_results import apply_policy
@@ -37,14 +37,14 @@ from serde.events.source_positions import NO_VALUE
 
 
 class OpenSearchCommitter:
-    """Lands batches in the indexes of one sink."""
+    """Commits batches to the indexes of one sink."""
 
     def __init__(self, spark: SparkSession, indices: OpenSearchIndexes, search: OpenSearchSettings) -> None:
-        """Land in these."""
+        """Commit to these."""
         self._spark, self._indices, self._search = spark, indices, search
         self._log = structlog.get_logger()
 
-    def land(
+    def commit(
         self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> dict[str, TableCommit]:
         """Say so: every item is settled when a job is through.
@@ -67,13 +67,13 @@ class OpenSearchCommitter:
                     counts[what] = counts.get(what, 0) + count
             stands = build_table_position(plan, plan.tables[index], result.seen, position)
             landed[names[index]] = TableCommit(self._indices.label(names[index]), stands, counts)
-        ids = self._indices.stayed(landed)
+        ids = self._indices.confirm_indexes(landed)
         self._judge(landed)
         for name, one in landed.items():
             self._indices.record_position(name, one.position)
         return {name: attrs.evolve(one, uuid=ids[name]) for name, one in landed.items()}
 
-    def cut(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+    def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Empty the indexes that were truncated, before what came after that is sent again."""
         for index, found in cuts.items():
             whole = [] if found.whole is None else [(found.whole, ())]

@@ -170,7 +170,7 @@ class OpenSearchTaskWriter:
         rows = build_deleted_key_rows(folded, table, self._plan.ranks, self._factory.memory)
         if len(rows):
             self._deleted = self._deleted or TableWriter(self._factory.memory.layout, self._label)
-            self._deleted.rows(rows)
+            self._deleted.write_rows(rows)
 
     def _index(self, part: ChangeBatch, table: TablePlan) -> None:
         self._count(table, len(part))
@@ -239,7 +239,7 @@ class OpenSearchTaskWriter:
         self._sender.settle()
 
     def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
-        return self._sender.held(self._target(table).style, ids, fields)
+        return self._sender.fetch_stored(self._target(table).style, ids, fields)
 
     def late(self, table: TablePlan, payload: bytes) -> None:
         """Complete rows that waited for the documents of their keys before: by now they are where they belong.

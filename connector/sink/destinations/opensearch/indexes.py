@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.kafka_position import KafkaOffsets
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.schema_evolution import evolve, union_shapes
@@ -152,16 +152,16 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         noted = self._known[name]
         return IndexTarget(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
 
-    def stayed(self, names: Iterable[str]) -> dict[str, str]:
+    def confirm_indexes(self, names: Iterable[str]) -> dict[str, str]:
         """See that documents that were just sent are behind these names; give by name what is to be noted of each.
 
         Raises:
-            RetriableError, GapError, FatalError: as `Indexes.stayed`.
+            RetriableError, GapError, FatalError: as `IndexAdmin.confirm_indexes`.
         """
         found, before = {}, {name: self._known[name].index for name in names}
         same = self._indexes.find_unchanged(before.values())
         for name, index in before.items():
-            now = index if index.name in same else self._indexes.stayed(index)
+            now = index if index.name in same else self._indexes.confirm_indexes(index)
             self._ids[now.name] = now.ids
             found[name] = encode_ids(now.ids)
         return found
@@ -188,7 +188,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             raise GapError(reason)
         return found
 
-    def patch(self, name: str) -> None:
+    def expect_unavailable_values(self, name: str) -> None:
         """Nothing to note: tasks look documents up whenever an event leaves values out."""
 
     def _place(self, name: str) -> str:

@@ -24,7 +24,7 @@ def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], 
         writer = TableWriter(table.layout, label)
         for batch in batches:
             written = rows(batch)
-            writer.rows(written)
+            writer.write_rows(written)
             for parcel in remove_rows(writer, written, table):
                 yield task_output.to_batch([parcel])
         for description in writer.close():

@@ -85,7 +85,7 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[bytes]]:
         return RowsToReplace((), scan.conflict_filter), []
     schema = readable_schema(plan.layout.schema_json)
     lineage = table.format_version >= V3_FORMAT_VERSION
-    rows = TableReader(scan.spark, table, schema).live(affected, lineage=lineage)
+    rows = TableReader(scan.spark, table, schema).read_live_rows(affected, lineage=lineage)
     names = {name: column_name(place) for place, name in enumerate(schema.names)}
     condition = key_condition(names, plan.layout, column_aliases("key", len(plan.layout.keys)))
     lineage_columns = (ROW_ID_COLUMN, SEQUENCE_COLUMN) if lineage else ()
@@ -111,7 +111,7 @@ def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Seque
             columns = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
             columns += [from_spark(batch.column(name), pa.int64()) for name in lineage_columns]
             rows = pa.RecordBatch.from_arrays(columns, schema=file_layout.columns)
-            writer.rows(rows)
+            writer.write_rows(rows)
             ranges = KeyRanges.joined([ranges, KeyRanges.of(read_batch(rows, layout.keys))])
         yield task_output.to_batch([TaskOutput.of(task_output.KEY_RANGES, ranges, index)])
         yield from emit_files(writer.close(), index)

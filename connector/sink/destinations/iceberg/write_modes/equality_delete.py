@@ -63,7 +63,7 @@ class EqualityDelete:
         needed = may_exist(dict(zip(table.layout.keys, keys, strict=True)), table.known_keys)
         if needed.any():
             batch = pa.RecordBatch.from_arrays(list(keys), schema=pa.schema(table.layout.key_fields))
-            writer.deletes(batch if needed.all() else batch.take(_to_indices(needed)))
+            writer.write_equality_deletes(batch if needed.all() else batch.take(_to_indices(needed)))
         yield from ()
 
     def find_rows(
@@ -83,7 +83,7 @@ class EqualityDelete:
 def may_exist(keys: dict[str, pa.Array], known: KeyBounds) -> Mask:
     """Mark the keys that the table may hold: inside the bounds of every identifier column, or bounds unknown."""
     length = len(next(iter(keys.values())))
-    if not known.certain:
+    if not known.is_complete:
         return np.ones(length, np.bool_)
     inside = np.full(length, bool(known.bounds), np.bool_)
     for name, (lowest, highest) in known.bounds.items():

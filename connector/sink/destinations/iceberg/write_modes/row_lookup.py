@@ -119,7 +119,7 @@ def _read_live_keys(scan: LookupScan) -> DataFrame:
     key_fields = select_fields(document["fields"], layout.key_paths)
     schema = SnapshotSchema(orjson.dumps({**document, "fields": key_fields}).decode())
     names = {name: column_name(place) for place, name in enumerate(schema.names)}
-    live = TableReader(scan.spark, scan.table, schema).live(scan.files)
+    live = TableReader(scan.spark, scan.table, schema).read_live_rows(scan.files)
     keys = zip(layout.key_paths, column_aliases("live", len(layout.keys)), strict=True)
     return live.select(*(key_column(names, path).alias(name) for path, name in keys), FILE_COLUMN, POSITION_COLUMN)
 

@@ -57,7 +57,7 @@ def update_histories(
     scanned = [] if table.base is None else plan_files(spark, java, table.base, _version_filter(spans, table))
     if scanned:
         schema = readable_schema(table.layout.schema_json)
-        rows = TableReader(spark, java, schema).live(scanned)
+        rows = TableReader(spark, java, schema).read_live_rows(scanned)
         names = {name: column_name(place) for place, name in enumerate(schema.names)}
         until = F.col(names[VALID_TO])
         rows = rows.where(until.isNull() | (until >= F.timestamp_micros(F.lit(_first_change_us(spans)))))
@@ -108,7 +108,7 @@ def _update_task(table: TablePlan) -> Task:
     def written(writer: TableWriter, came: list[ChangeBatch], held: list[ChangeBatch]) -> Iterator[pa.RecordBatch]:
         if came:
             replaced, rows = update_versions(came, held, keys, table.layout.columns)
-            writer.rows(rows)
+            writer.write_rows(rows)
             for parcel in remove_rows(writer, replaced, versioned):
                 yield task_output.to_batch([parcel])
 

@@ -1,4 +1,4 @@
-"""Where a connector stands in Kafka, as snapshot summaries and the offsets table hold it (pure).
+"""Snapshot summaries and rows of the offsets table <-> the Kafka offsets of a connector or a table (pure).
 
 The summary of every commit carries the connector's name, the cluster and topic ids, and the end
 offset of each topic-partition; the newest ancestor with the connector's name counts.
@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 import orjson
 
+from connector.iceberg.commit.commit_summary import (
+    AFTER_DELETE,
+    CLUSTER_ID,
+    COMMIT_ID,
+    CONNECTOR_NAME,
+    OFFSETS,
+    TOPIC_IDS,
+    TRANSACTION,
+    TRUNCATED,
+    TRUNCATED_AT,
+    WATERMARKS,
+)
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
 from serde.events.source_positions import NO_VALUE
-
-T = TypeVar("T")
-
 
 SourcePosition = tuple[int, ...]
 """A place in a source's log, as `events.source_positions` has it: three numbers, in order of their weight."""
@@ -59,33 +68,6 @@ class Watermark:
 
 
 Watermarks = Mapping[TopicPartition, Mapping[str, Watermark]]
-
-CONNECTOR_NAME = "icebridge.name"
-COMMIT_ID = "icebridge.commit-id"
-CLUSTER_ID = "icebridge.kafka.cluster-id"
-TOPIC_IDS = "icebridge.kafka.topic-ids"
-OFFSETS = "icebridge.kafka.offsets"
-SCHEMA_DRIFT_COUNT = "icebridge.schema-drift-count"
-"""In how many fields events and table have differed since the sink started."""
-WATERMARKS = "icebridge.watermarks"
-AFTER_DELETE = "icebridge.kafka.after-delete"
-TRANSACTION = "icebridge.transaction"
-TRUNCATED = "icebridge.truncated"
-TRUNCATED_AT = "icebridge.truncated-at"
-
-CREATED_BY = "icebridge.made-by"
-"""The connector's name in commits that say nothing of where it stands: a truncate, and those to tables of its own."""
-
-LOST_COMMIT_REMEDY = (
-    "see `icebridge offsets show`; `icebridge offsets reset` with --to tables reads again what the table lost, with "
-    "--to stored goes on without it"
-)
-"""What a person can do about a table that lost what the connector had written."""
-
-
-def is_icebridge_commit(summary: Mapping[str, str]) -> bool:
-    """Tell by a snapshot's summary whether a connector of this program made it."""
-    return CONNECTOR_NAME in summary or CREATED_BY in summary
 
 
 @attrs.frozen
