@@ -10,11 +10,10 @@ from pyspark.sql import DataFrame
 
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.producer import MessageProducer
-from connector.opensearch.indexes.index_admin import IndexAdmin
 from connector.settings import SourceSettings
 from connector.source.destination import CapturedTable, ChangePublisher, PublishTarget
 from connector.source.destinations.kafka import KafkaPublisher
-from connector.source.destinations.opensearch import OpenSearchPublisher
+from connector.source.destinations.opensearch import open_opensearch_publisher
 from connector.source.destinations.schema_subjects import SchemaSubjects
 
 
@@ -56,8 +55,8 @@ class InMemoryPublisher:
 
 def unconnected(settings: SourceSettings) -> ChangePublisher:
     """The publisher that the settings name; no server is asked until it publishes."""
-    if settings.search is not None:
-        return OpenSearchPublisher(settings, settings.search, IndexAdmin(settings.search))
+    if settings.sink_type == "opensearch":
+        return open_opensearch_publisher(settings)
     cluster = KafkaAdmin(settings.kafka)
     return KafkaPublisher(
         settings, cluster, MessageProducer(settings.kafka, cluster), SchemaSubjects(settings.outgoing)

@@ -20,7 +20,7 @@ from connector.runtime.monitoring.listeners import BatchReport, SinkListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SinkSettings
 from connector.sink.destinations.context import DestinationContext
-from connector.sink.destinations.registry import DESTINATIONS
+from connector.sink.destinations.registry import open_destination
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.microbatch.schema_sampling import sample_schemas
 from connector.sink.microbatch.size_estimates import ByteLimit
@@ -81,7 +81,7 @@ def build_sink(
     seen = seen or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
     context = DestinationContext(spark, settings, catalog, offsets, seen.topics)
-    destination = call_with_retries(lambda: DESTINATIONS[settings.sink_type](context), settings.errors)
+    destination = call_with_retries(lambda: open_destination(context), settings.errors)
     noted = {name: told.position for name, told in offsets.tables.items()}
     position = find_starting_offsets(
         offsets.position,

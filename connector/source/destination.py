@@ -6,6 +6,7 @@ docs/architecture.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import attrs
@@ -38,6 +39,16 @@ class CapturedTable:
     key: RowKey
     row: RowStruct
     is_initial: bool = False
+
+
+@attrs.frozen(eq=False)
+class TargetRebuild:
+    """A fresh target of one table, beside the one that consumers see under `alias`; `put_in_place` swaps them."""
+
+    name: str
+    alias: str
+    publisher: ChangePublisher
+    put_in_place: Callable[[], object]
 
 
 class ChangePublisher(Protocol):

@@ -18,8 +18,9 @@ from opensearchpy.exceptions import ConnectionError as NoConnection
 from connector.errors import ConfigError, FatalError, RetriableError
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.opensearch.sigv4 import RequestSigner
-from connector.settings import load
+from connector.settings import SinkSettings, load
 from connector.settings.opensearch.connection import ConnectionSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 
 FILE = """\
 bootstrap.servers=localhost:9092
@@ -66,14 +67,19 @@ def test_a_signature_is_awss() -> None:
     assert secret not in repr(signer)
 
 
+def _search_of(settings: SinkSettings) -> OpenSearchSettings:
+    assert isinstance(settings.destination, OpenSearchSettings)
+    return settings.destination
+
+
 def test_a_file_of_aivens_sink(tmp_path: Path) -> None:
     """A file with that sink's class and names is the OpenSearch sink's; what only steers its buffers is noted."""
     file = tmp_path / "s.properties"
     file.write_text(FILE + "batch.size=100\nmax.in.flight.requests=2\nlinger.ms=5\nbehavior.on.null.values=ignore\n")
     settings = load([file], environ={})
-    assert settings.search is not None
-    assert (settings.search.bulk.max_documents, settings.search.bulk.in_flight) == (100, 2)
-    assert (settings.search.null_values, settings.table.keep_deletes) == ("ignore", False)
+    search = _search_of(settings)
+    assert (search.bulk.max_documents, search.bulk.in_flight) == (100, 2)
+    assert (search.null_values, settings.table.keep_deletes) == ("ignore", False)
     assert any("linger.ms" in note for note in settings.notes)
 
 
@@ -82,7 +88,7 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
     file = tmp_path / "s.properties"
     file.write_text(FILE + "connection.username=u\nconnection.password=${env:PASS}\n")
     settings = load([file], environ={"PASS": "s3cret"})
-    assert settings.search is not None and settings.search.connection.password == "s3cret"
+    assert _search_of(settings).connection.password == "s3cret"
     assert "s3cret" not in repr(settings)
 
 

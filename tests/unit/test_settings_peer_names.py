@@ -6,7 +6,7 @@ import pytest
 
 from connector.settings.iceberg import iceberg_kafka_connect
 from connector.settings.reference.peer_names import same_as
-from connector.settings.sink.options import NAMES
+from connector.settings.sink.options import collect_options
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_whose_a_key_is(key: str, expected: str) -> None:
 
 def test_what_the_names_of_peers_become_is_declared() -> None:
     """Every key of Iceberg Kafka Connect that is taken as one of ours becomes a declared one."""
-    assert set(iceberg_kafka_connect.SAME_AS) <= set(NAMES)
+    assert set(iceberg_kafka_connect.SAME_AS) <= set(collect_options().names)

@@ -76,5 +76,5 @@ def test_the_seeds_settings_load() -> None:
     settings = load(
         [], GOOD | {"debezium.sink.type": "icebergevents", "debezium.sink.iceberg.catalog-name": "default"}, {}
     )
-    assert settings.events_only
+    assert settings.table.events_only
     assert not settings.table.upsert

@@ -11,6 +11,7 @@ import pytest
 from connector.errors import FatalError
 from connector.opensearch.indexes.index_admin import IndexInfo
 from connector.settings import load
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.destinations.table_schema import choose_key
 from connector.sink.model.plan import SchemaChange
@@ -27,8 +28,8 @@ def _file(tmp_path: Path, extra: str) -> Path:
 
 def _indices(tmp_path: Path, extra: str) -> OpenSearchIndexes:
     settings = load([_file(tmp_path, extra)], environ={})
-    assert settings.search is not None
-    return OpenSearchIndexes(settings, settings.search)
+    assert isinstance(settings.destination, OpenSearchSettings)
+    return OpenSearchIndexes(settings, settings.destination)
 
 
 def test_topics_that_come_to_one_index_are_refused(tmp_path: Path) -> None:

@@ -277,6 +277,7 @@ PREFIXES = (PARTITION_BY_TABLE, SORT_BY_TABLE, routing.ROUTE_REGEX, CREATE_PROPS
 class TableSettings:
     """What tables are called and look like; partition terms are text as written, see `partitions.parse`.
 
+    `events_only` keeps every event as text in one table.
     `destination_regexp_replace` is a Java replacement, see `regexps.translate_replacement`.
     """
 
@@ -311,6 +312,7 @@ class TableSettings:
     sort_by_table: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     history_table: str | None = None
     deleted_keys: DeletedKeySettings = DeletedKeySettings()
+    events_only: bool = False
     writes: WriteModeSettings = WriteModeSettings()
 
 

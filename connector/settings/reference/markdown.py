@@ -12,12 +12,12 @@ from connector.settings.configdef.common import OptionScope
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.reference import peer_names, sample_files
 from connector.settings.sink import options
+from connector.settings.sink.sink_types import SINK_TYPES, load_sink_type
 from connector.settings.source import settings
 
 SameAs = Callable[[str], str]
 REFERENCE = Path("docs/reference/options.md")
 SOURCE_REFERENCE = Path("docs/reference/source-options.md")
-OPENSEARCH_REFERENCE = Path("docs/reference/opensearch-options.md")
 _INTRO = """\
 # Options of the {}
 
@@ -37,11 +37,15 @@ def render_reference(who: str, scopes: Sequence[OptionScope], same: SameAs | Non
 
 def render_outputs() -> dict[Path, str]:
     """Every generated file, by its path in the project."""
+    default, *others = SINK_TYPES
     references = {
-        REFERENCE: render_reference("sink", options.SCOPES, peer_names.same_as),
+        REFERENCE: render_reference("sink", options.scopes_of(default), peer_names.same_as),
         SOURCE_REFERENCE: render_reference("source", settings.SCOPES),
-        OPENSEARCH_REFERENCE: render_reference("OpenSearch sink", options.OPENSEARCH_SCOPES, peer_names.same_as),
     }
+    for name in others:
+        if title := load_sink_type(name).title:
+            path = REFERENCE.with_name(f"{name}-options.md")
+            references[path] = render_reference(f"{title} sink", options.scopes_of(name), peer_names.same_as)
     return references | {Path(sample.path): sample_files.render_sample(sample) for sample in sample_files.SAMPLES}
 
 

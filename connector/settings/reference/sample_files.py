@@ -19,7 +19,7 @@ class Sample:
     path: str
     about: tuple[str, ...]
     values: Mapping[str, str]
-    scopes: tuple[OptionScope, ...] = options.SCOPES
+    scopes: tuple[OptionScope, ...] = options.scopes_of("iceberg")
 
 
 _COMMON = {
@@ -83,7 +83,7 @@ OPENSEARCH = Sample(
         "debezium.sink.type": "opensearch",
         "connection.url": "http://localhost:9200",
     },
-    options.OPENSEARCH_SCOPES,
+    options.scopes_of("opensearch"),
 )
 SAMPLES = (UPSERT, APPEND, SOURCE, OPENSEARCH)
 _HEADER = (

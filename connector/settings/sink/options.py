@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
-from connector.settings.configdef.common import NAME, SPARK_PREFIX, OptionScope
-from connector.settings.converters import event_format
-from connector.settings.iceberg import catalog, routing, tables
-from connector.settings.kafka import batching, error_handling, kafka
-from connector.settings.opensearch import documents
-from connector.settings.sink.sink_types import SINK_TYPE
+from collections.abc import Iterable
 
-SCOPES = (
-    OptionScope("The sink", (NAME, SINK_TYPE)),
-    OptionScope("Kafka", kafka.OPTIONS, kafka.PREFIXES),
-    OptionScope("Catalog", catalog.SINK_CATALOG.all, (catalog.SINK_CATALOG.rest,)),
-    OptionScope("Tables", tables.OPTIONS, tables.PREFIXES),
+import attrs
+
+from connector.settings.configdef.common import FOREIGN_KEYS, NAME, SOURCE_KEYS, SPARK_PREFIX, OptionScope
+from connector.settings.configdef.option import Option, Prefix
+from connector.settings.configdef.unknown_keys import AllowedKeys
+from connector.settings.converters import event_format
+from connector.settings.iceberg import iceberg_kafka_connect
+from connector.settings.kafka import batching, error_handling, kafka
+from connector.settings.sink.sink_types import SINK_TYPE, SINK_TYPES, load_sink_type
+
+_FIRST_SCOPES = (OptionScope("The sink", (NAME, SINK_TYPE)), OptionScope("Kafka", kafka.OPTIONS, kafka.PREFIXES))
+_LAST_SCOPES = (
     OptionScope("Events", event_format.OPTIONS),
     OptionScope("Batches", batching.OPTIONS),
     OptionScope("Errors", error_handling.OPTIONS),
     OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
-OPENSEARCH_SCOPES = (
-    *SCOPES[:2],
-    OptionScope("OpenSearch", documents.OPTIONS),
-    OptionScope("Indexes", tables.INDEX_OPTIONS, (routing.ROUTE_REGEX,)),
-    OptionScope("Catalog of the offsets", catalog.SINK_CATALOG.all, (catalog.SINK_CATALOG.rest,)),
-    *SCOPES[4:],
-)
-"""The chapters of the OpenSearch sink."""
 
-OPTIONS = (*(option for scope in SCOPES for option in scope.options), *documents.OPTIONS)
-PREFIXES = tuple(prefix for scope in SCOPES for prefix in scope.prefixes)
-NAMES = tuple(name for option in OPTIONS for name in option.names)
+
+@attrs.frozen
+class SinkOptions:
+    """What sinks of any type take: options and prefixes, each name once, and keys of other programs."""
+
+    options: tuple[Option[object], ...]
+    prefixes: tuple[Prefix, ...]
+    allowed: AllowedKeys
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names of all options."""
+        return tuple(name for option in self.options for name in option.names)
+
+
+def scopes_of(sink_type: str) -> tuple[OptionScope, ...]:
+    """Return the chapters of a type's reference."""
+    return (*_FIRST_SCOPES, *load_sink_type(sink_type).chapters, *_LAST_SCOPES)
+
+
+def collect_options() -> SinkOptions:
+    """Return what the sinks of all types take."""
+    types = [load_sink_type(name) for name in SINK_TYPES]
+    scopes = [scope for name in SINK_TYPES for scope in scopes_of(name)]
+    options = _distinct(option for scope in scopes for option in scope.options)
+    prefixes = tuple(dict.fromkeys(prefix for scope in scopes for prefix in scope.prefixes))
+    foreign = (key for sink_type in types for key in sink_type.foreign_keys)
+    allowed = AllowedKeys(
+        "sink",
+        "docs/reference/options.md",
+        tuple(name for option in options for name in option.names),
+        tuple(prefix.name for prefix in prefixes),
+        foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *foreign),
+        others=SOURCE_KEYS,
+        other_todo="a file with connector.class=IcebergSource is a source's, which has it",
+    )
+    return SinkOptions(options, prefixes, allowed)
+
+
+def _distinct(options: Iterable[Option[object]]) -> tuple[Option[object], ...]:
+    found: dict[str, Option[object]] = {}
+    for option in options:
+        found.setdefault(option.name, option)
+    return tuple(found.values())

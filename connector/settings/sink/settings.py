@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import attrs
 
-from connector.settings.configdef.common import FOREIGN_KEYS, NAME, SOURCE_KEYS, SPARK_PREFIX
+from connector.settings.configdef.common import NAME, SPARK_PREFIX
 from connector.settings.configdef.loader import load_settings
 from connector.settings.configdef.option import format_names
 from connector.settings.configdef.property_files import Entry
@@ -22,20 +23,8 @@ from connector.settings.kafka import batching, error_handling, kafka
 from connector.settings.kafka.batching import BatchSettings
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
-from connector.settings.opensearch import documents
-from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.settings.sink.options import NAMES, PREFIXES
-from connector.settings.sink.sink_types import find_sink_type
-
-ALLOWED_KEYS = AllowedKeys(
-    "sink",
-    "docs/reference/options.md",
-    NAMES,
-    tuple(prefix.name for prefix in PREFIXES),
-    foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *documents.FOREIGN_KEYS),
-    others=SOURCE_KEYS,
-    other_todo="a file with connector.class=IcebergSource is a source's, which has it",
-)
+from connector.settings.sink.options import collect_options
+from connector.settings.sink.sink_types import find_sink_type, load_sink_type
 
 
 @attrs.frozen
@@ -58,16 +47,6 @@ class SinkSettings:
     notes: tuple[str, ...]
     destination: object = None
 
-    @property
-    def events_only(self) -> bool:
-        """Whether every event is kept as text in one table."""
-        return self.sink_type == "icebergevents"
-
-    @property
-    def search(self) -> OpenSearchSettings | None:
-        """The settings of an OpenSearch sink, None for any other."""
-        return self.destination if isinstance(self.destination, OpenSearchSettings) else None
-
 
 def load(
     files: Sequence[Path],
@@ -78,7 +57,16 @@ def load(
 
     `environ` answers `${env:NAME}`, the process's environment by default. Raises ConfigError with one line per fault.
     """
-    return load_settings(files, overrides, environ, rename=rename_entries, names=NAMES, prefixes=PREFIXES, build=_build)
+    options = collect_options()
+    return load_settings(
+        files,
+        overrides,
+        environ,
+        rename=rename_entries,
+        names=options.names,
+        prefixes=options.prefixes,
+        build=partial(_build, allowed=options.allowed),
+    )
 
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -86,15 +74,15 @@ def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     return event_format.rename_unwrap(iceberg_kafka_connect.rename_entries(entries))
 
 
-def _build(reader: ConfigReader) -> SinkSettings:
-    ALLOWED_KEYS.check(reader)
+def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
+    allowed.check(reader)
     iceberg_kafka_connect.check(reader)
     name, sink_type = reader.get(NAME), find_sink_type(reader)
     errors = error_handling.build(reader, name)
-    table, destination = sink_type.build(reader)
+    table, destination = load_sink_type(sink_type).build(reader)
     return SinkSettings(
         name=name,
-        sink_type=sink_type.name,
+        sink_type=sink_type,
         kafka=kafka.build(reader, name, errors.topic),
         catalog=catalog.build(reader),
         table=table,

@@ -25,7 +25,6 @@ from connector.settings.kafka import error_handling, kafka
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
 from connector.settings.opensearch import documents
-from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.settings.source import capture, event_output
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.event_output import EventOutputSettings
@@ -88,7 +87,8 @@ ALLOWED_KEYS = AllowedKeys(
 class SourceSettings:
     """All settings of a source; `notes` are to be logged once at start. No representation shows a passed-on value.
 
-    `sink_type` is `debezium.sink.type`; `search` are the settings of OpenSearch, and then there need be no Kafka.
+    `sink_type` is `debezium.sink.type`, and `destination` what its publisher has to know: `OpenSearchSettings`, and
+    then there need be no Kafka.
     """
 
     name: str
@@ -99,8 +99,8 @@ class SourceSettings:
     errors: ErrorSettings
     spark: Mapping[str, str] = attrs.field(repr=format_names)
     notes: tuple[str, ...]
-    search: OpenSearchSettings | None = None
     sink_type: str = "kafka"
+    destination: object = None
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
@@ -155,6 +155,6 @@ def _build(reader: ConfigReader) -> SourceSettings:
         errors=error_handling.build(reader, name),
         spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},
         notes=tuple(reader.notes),
-        search=documents.build(reader) if searching else None,
         sink_type=sink_type,
+        destination=documents.build(reader) if searching else None,
     )

@@ -1,20 +1,21 @@
-"""The sink's type -> what opens its destination: the only place of the sink that lists them.
+"""Name of a sink type -> the destination in the folder of that name.
 
-The same names have their options in `settings.sink.sink_types`.
+The names are in `settings.sink.sink_types`. A folder has `settings.SETTINGS` and `destination.open_destination`, and
+nothing else names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from importlib import import_module
 
+from connector.settings.sink.sink_types import DESTINATIONS_PACKAGE
 from connector.sink.destinations.context import DestinationContext
-from connector.sink.destinations.iceberg.destination import open_iceberg
-from connector.sink.destinations.opensearch.destination import open_opensearch
 from connector.sink.model.destination import Destination
 
-DESTINATIONS: Mapping[str, Callable[[DestinationContext], Destination]] = {
-    "iceberg": open_iceberg,
-    "icebergevents": open_iceberg,
-    "opensearch": open_opensearch,
-}
-"""By `SinkSettings.sink_type`."""
+
+def open_destination(context: DestinationContext) -> Destination:
+    """Open the destination of a sink. Raises as the destination does."""
+    module = import_module(f"{DESTINATIONS_PACKAGE}.{context.settings.sink_type}.destination")
+    opened: Callable[[DestinationContext], Destination] = module.open_destination
+    return opened(context)

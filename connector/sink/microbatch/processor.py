@@ -325,5 +325,5 @@ class BatchProcessor:
             record_keys=rule.keys.mode == "record_key",
             upserts=rule.upsert,
             variants=rule.nested_as_variant,
-            raw_ms=time.time_ns() // 1_000_000 if self._settings.events_only else None,
+            raw_ms=time.time_ns() // 1_000_000 if self._settings.table.events_only else None,
         ), names

@@ -6,9 +6,10 @@ what follows them in the same snapshot: they are settled before the next rows ar
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import numpy as np
@@ -43,7 +44,7 @@ from connector.settings.opensearch.connection import BulkSettings, ConnectionSet
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.changes.record_key import refuse_nulls
 from connector.source.changes.row_key import KeyKind
-from connector.source.destination import CapturedTable, PublishTarget
+from connector.source.destination import CapturedTable, PublishTarget, TargetRebuild
 from connector.source.envelope.envelope import key_parts
 from connector.source.envelope.row_schema import RecordKey, check_columns, describe_row, describe_row_key
 from serde.arrays import Ints
@@ -227,9 +228,21 @@ class OpenSearchPublisher:
 
 def open_opensearch_publisher(settings: SourceSettings) -> OpenSearchPublisher:
     """Open a publisher to the cluster of the settings."""
-    if settings.search is None:
-        raise AssertionError("debezium.sink.type=opensearch comes with the settings of OpenSearch")
-    return OpenSearchPublisher(settings, settings.search, IndexAdmin(settings.search))
+    search = cast("OpenSearchSettings", settings.destination)
+    return OpenSearchPublisher(settings, search, IndexAdmin(search))
+
+
+def rebuild_index(settings: SourceSettings, table: str) -> TargetRebuild:
+    """Return a publisher into a fresh index for a table; its alias moves there when it is put in place."""
+    search = cast("OpenSearchSettings", settings.destination)
+    indexes, alias = IndexAdmin(search), to_index_name(settings.outgoing.topic(table))
+    fresh = f"{alias}-{time.time_ns() // 1_000_000}"
+    publisher = OpenSearchPublisher(settings, search, indexes, partial(_name_index, fresh))
+    return TargetRebuild(fresh, alias, publisher, partial(indexes.swap_alias, alias, fresh))
+
+
+def _name_index(name: str, topic: str) -> str:  # noqa: ARG001 - one table at a time
+    return name
 
 
 def _record_key(table: CapturedTable) -> RecordKey | None:

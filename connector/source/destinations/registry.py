@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from connector.settings import SourceSettings
-from connector.source.destination import ChangePublisher
+from connector.source.destination import ChangePublisher, TargetRebuild
 from connector.source.destinations.kafka import open_kafka_publisher
-from connector.source.destinations.opensearch import open_opensearch_publisher
+from connector.source.destinations.opensearch import open_opensearch_publisher, rebuild_index
 
 PUBLISHERS: Mapping[str, Callable[[SourceSettings], ChangePublisher]] = {
     "kafka": open_kafka_publisher,
     "opensearch": open_opensearch_publisher,
 }
+
+
+REBUILDS: Mapping[str, Callable[[SourceSettings, str], TargetRebuild]] = {"opensearch": rebuild_index}
+"""Where the target of a table can be built anew while consumers still see the old one."""
 
 
 def open_publisher(settings: SourceSettings) -> ChangePublisher:

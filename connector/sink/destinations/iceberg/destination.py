@@ -56,7 +56,7 @@ class IcebergDestination:
             self.tables.deleted_keys.clean_up()
 
 
-def open_iceberg(context: DestinationContext) -> IcebergDestination:
+def open_destination(context: DestinationContext) -> IcebergDestination:
     """Load the tables of the sink's topics.
 
     Raises:

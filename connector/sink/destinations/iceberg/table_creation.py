@@ -59,7 +59,7 @@ class TableCreator:
         settings = self._settings.table
         if not settings.auto_create:
             raise DataFault(f"table {options.full_name} does not exist, and auto-create-enabled is false")
-        if self._settings.events_only:
+        if self._settings.table.events_only:
             by, order = icebergevents.PARTITIONS, icebergevents.SORT_ORDER
             return self._catalog.create(name, icebergevents.SCHEMA, by, self.properties(), sort_by=order)
         columns, keys = _choose_columns(needs, options)

@@ -102,7 +102,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
 
     def name(self, topic: str) -> str:
         """Return the name of a topic's table."""
-        return icebergevents.TABLE if self._settings.events_only else table_name(topic, self._settings.table)
+        return icebergevents.TABLE if self._settings.table.events_only else table_name(topic, self._settings.table)
 
     def full_name(self, topic: str) -> str:
         """Return the same with its namespace."""
@@ -269,7 +269,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
                 f"were in it are gone; {LOST_COMMIT_REMEDY}"
             )
         table = self._creator.create(name, needs, options)
-        if not self._settings.events_only:
+        if not self._settings.table.events_only:
             self._changed.add(name)
         return self._target(name, table)
 

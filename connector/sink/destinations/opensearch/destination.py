@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import attrs
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
 from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
 from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
@@ -48,7 +50,7 @@ class OpenSearchDestination:
             self.tables.deleted_keys.clean_up()
 
 
-def open_opensearch(context: DestinationContext) -> OpenSearchDestination:
+def open_destination(context: DestinationContext) -> OpenSearchDestination:
     """Load the indexes of the sink's topics.
 
     Raises:
@@ -56,8 +58,7 @@ def open_opensearch(context: DestinationContext) -> OpenSearchDestination:
         RetriableError: the cluster or the catalog is away.
     """
     settings, stored = context.settings, context.offsets.tables
-    search = settings.search
-    assert search is not None, "the settings of the sink are those of another destination"
+    search = cast("OpenSearchSettings", settings.destination)
     offsets = {name: noted.position for name, noted in stored.items()}
     indexes = OpenSearchIndexes(settings, search, offsets, open_deleted_keys(context))
     indexes.check({name: noted.uuid for name, noted in stored.items()})
