@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEVELOPMENT := $(VENV)/.development
+LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -q
+INSTALL = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes
 
 # Compiled modules are written, whatever the environment says: else every process of the tests compiles them anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -20,64 +23,71 @@ THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
+# What the product needs, which is all that the demo and the image have.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "icebridge needs Python 3.11 or later; say make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv==0.13.8
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
+	$(INSTALL) -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	$(BIN)/python -m compileall -q connector serde
 	$(BIN)/python -m connector.runtime.jvm.jars
 	@touch $@
 
+# And what the tests, the checks and the pages need: the same versions, and more.
+$(DEVELOPMENT): requirements-dev.lock $(READY)
+	$(INSTALL) -r requirements-dev.lock
+	@touch $@
+
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: $(READY) ## lint and the tests of every change, always the same examples (about 15 minutes on 2 cores)
+test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 15 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -j2 lint unit
 	$(BIN)/python -m pytest $(SERVERS) -m "not thorough and not soak" $(TWO)
 
-test-all: $(READY) ## lint and all tests but interop and soak, with other examples each time (about an hour on 2 cores)
+test-all: $(DEVELOPMENT) ## lint and all tests but interop and soak, with other examples each time (about an hour on 2 cores)
 	@$(MAKE) --no-print-directory lint
 	$(THOROUGH) $(BIN)/python -m pytest $(UNIT) -q --numprocesses 2
 	$(THOROUGH) $(BIN)/python -m pytest $(SERVERS) -m "not soak" $(TWO)
 
-unit: $(READY) ## The tests that need no JVM (about a minute)
+unit: $(DEVELOPMENT) ## The tests that need no JVM (about a minute)
 	$(BIN)/python -m pytest $(UNIT) -m "not thorough" -q --numprocesses 2
 
-durations: $(READY) ## Renew tests/durations.json, by which the tests are put in order (as long as test-all)
+durations: $(DEVELOPMENT) ## Renew tests/durations.json, by which the tests are put in order (as long as test-all)
 	ICEBRIDGE_THOROUGH=1 $(BIN)/python -m pytest $(UNIT) $(SERVERS) -m "not soak" $(TWO) --record-durations
 
-lint: $(READY) ## ruff, mypy --strict, import-linter
+lint: $(DEVELOPMENT) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check connector serde tests benchmarks
 	$(BIN)/ruff format --check connector serde tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-soak: $(READY) ## What takes long: minutes of other writers beside the sink in each write mode, 21 kills of everything
+soak: $(DEVELOPMENT) ## What takes long: minutes of other writers beside the sink in each write mode, 21 kills of everything
 	ICEBRIDGE_CONCURRENCY_S=$${ICEBRIDGE_CONCURRENCY_S:-300} $(BIN)/python -m pytest -m soak -q
 	ICEBRIDGE_KILLS=$${ICEBRIDGE_KILLS:-21} $(BIN)/python -m pytest -q $(wildcard tests/*/test_*_kill.py)
 
-interop: $(READY) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
+interop: $(DEVELOPMENT) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
 	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink
 	$(BIN)/python -m pytest -m interop -q
 
-bench: $(READY) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)
+bench: $(DEVELOPMENT) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)
 	$(BIN)/python -m benchmarks
 
 jars: $(READY) ## Fetch the jars of jars.lock
 	$(BIN)/python -m connector.runtime.jvm.jars
 
-lock: $(READY) ## Renew requirements.lock and jars.lock
-	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements.lock
+lock: $(DEVELOPMENT) ## Renew the locks of packages and jars
+	$(LOCK) --group dev -o requirements-dev.lock
+	$(LOCK) --constraints requirements-dev.lock -o requirements.lock
 	$(BIN)/python -m connector.runtime.jvm.lock
 
 docs: $(READY) ## Renew the generated reference and the sample files in config/
 	$(BIN)/python -m connector.settings.reference.markdown
 	$(BIN)/python -m connector.iceberg.types.reference
 
-site: $(READY) ## The pages of docs/ as a site, in build/site
+site: $(DEVELOPMENT) ## The pages of docs/ as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## Remove what make made here
