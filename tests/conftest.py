@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Record durations where that is asked for; give the laws the seed that was asked for."""
+    # Workers of local clusters keep what they were sent below SPARK_HOME otherwise, which is in the environment of all.
+    os.environ.setdefault("SPARK_WORKER_DIR", str(Path(tempfile.gettempdir()) / "icebridge-spark-workers"))
     if config.getoption("--record-durations"):
         config.pluginmanager.register(Stopwatch())
     if SEED is not None:
