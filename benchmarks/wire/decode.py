@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from benchmarks.topics import end_offsets, fill
 from benchmarks.wire.figures import FORMATS, JSON
 from benchmarks.wire.messages import SCHEMA_ID, Events, events, messages
+from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.consumer.assignment import PartitionAssignment
-from connector.kafka.consumer.broker_client import ClusterAddress
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from serde.formats import make_deserializer

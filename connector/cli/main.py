@@ -57,15 +57,21 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
 @main.command()
 @FILES
 @OVERRIDES
-def validate(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+@click.option("--connect", is_flag=True, help="Also connect to the Kafka brokers, and say what they cannot do.")
+def validate(files: tuple[Path, ...], overrides: tuple[str, ...], connect: bool) -> None:  # noqa: FBT001
     """Report all configuration errors at once.
 
-    Nothing is connected to.
+    Nothing is connected to without --connect.
     """
     with report_errors():
         settings = load_settings(files, overrides)
         for note in settings.notes:
             click.echo(f"note: {redact(note)}")
+        if connect:
+            from connector.cli.validate import check_connections
+
+            for line in check_connections(settings):
+                click.echo(redact(line))
         click.echo(f"{settings.name}: the configuration is good")
 
 

@@ -11,6 +11,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.kafka.admin import KafkaAdmin
+from connector.kafka.brokers.check import check_brokers
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session, stop_on_signals
@@ -39,9 +40,7 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
     for note in settings.notes:
         structlog.get_logger().warning(note)
     with ThreadPoolExecutor(1) as beside:
-        looked = beside.submit(
-            lambda: call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors)
-        )
+        looked = beside.submit(lambda: call_with_retries(lambda: _look_at_cluster(settings), settings.errors))
         with open_session(settings) as spark:
             seen, progress = looked.result(), SinkStatusLine(terminal=terminal)
             listeners = (progress,)
@@ -49,6 +48,15 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
                 sink = build_sink(spark, settings, listeners, seen)
             with progress:
                 _run_stream(sink, once=once)
+
+
+def _look_at_cluster(settings: SinkSettings) -> ClusterState:
+    """Return the cluster as it is, once it is known that its records can be read."""
+    report = check_brokers(settings.kafka.client("consumer"))
+    for note in report.notes:
+        structlog.get_logger().warning(note)
+    structlog.get_logger().debug("versions agreed on with the brokers", versions=report.summary)
+    return inspect_cluster(KafkaAdmin(settings.kafka))
 
 
 def _run_stream(sink: Sink, *, once: bool) -> None:

@@ -16,8 +16,9 @@ from confluent_kafka.cimpl import NewTopic
 from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.ports import LOOPBACK, free_ports
 from connector.errors import FatalError, GapError, RetriableError
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.client import broker_client_for
 from connector.kafka.consumer import assign_ranges, fetcher
-from connector.kafka.consumer.broker_client import ClusterAddress, broker_client_for
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.settings import KafkaSettings

@@ -44,6 +44,7 @@ def batch(
     transactional: bool = False,
     marker: int | None = None,
     emptied: bool = False,
+    epoch: int = 0,
 ) -> bytes:
     """One batch whose offsets span `base` to `last`; `marker` makes it a control batch (0 abort, 1 commit).
 
@@ -61,7 +62,7 @@ def batch(
     time_ms = 1_700_000_000_000
     after = struct.pack(">hiqqqhii", attributes, last - base, time_ms, time_ms, producer, 0, 0, count)
     after += packed
-    rest = struct.pack(">ibI", 0, 2, google_crc32c.value(after)) + after
+    rest = struct.pack(">ibI", epoch, 2, google_crc32c.value(after)) + after
     return struct.pack(">qi", base, len(rest)) + rest
 
 

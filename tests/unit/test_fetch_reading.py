@@ -2,104 +2,207 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from typing import Any, cast
-
 import pytest
 
-from connector.errors import GapError, RetriableError
-from connector.kafka.consumer import fetcher, protocol
-from connector.kafka.consumer.broker_client import BrokerClient
+from connector.errors import FatalError, GapError, RetriableError
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.backoff import pause_s
+from connector.kafka.brokers.client import BrokerClient
+from connector.kafka.consumer import fetcher, log_bounds
+from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.protocol import ResponseReader
+from tests.brokers import KAFKA_2_1, KAFKA_4, Brokers, Log
 from tests.model.record_batches import Record, batch
 
-HOST = ("broker", 1)
+QUICK = {"retry.backoff.ms": "1", "retry.backoff.max.ms": "2"}
 
 
-class Broker:
-    """The brokers of a cluster as one: gives scripted answers, by what is asked, and keeps the last of each kind."""
-
-    def __init__(self, fetches: Sequence[bytes], oldest: Sequence[tuple[int, int]]) -> None:
-        self._answers = {protocol.FETCH: list(fetches), protocol.LIST_OFFSETS: [listed(*one) for one in oldest]}
-        self._asked: list[tuple[int, int]] = []
-        self.forgotten = 0
-
-    def leader(self, at: protocol.TopicPartition) -> tuple[str, int]:
-        """It leads everything."""
-        return HOST
-
-    def forget(self, at: protocol.TopicPartition) -> None:
-        """Counts how often somebody doubts that."""
-        self.forgotten += 1
-
-    def connection(self, host: tuple[str, int]) -> Broker:
-        """It is its own connection."""
-        return self
-
-    def drop(self, host: tuple[str, int]) -> None:
-        """What was asked is not answered any more."""
-        self._asked.clear()
-
-    def send(self, kind: tuple[int, int], body: bytes) -> None:
-        """Takes a question."""
-        self._asked.append(kind)
-
-    def receive(self) -> ResponseReader:
-        """Gives the next answer of that kind."""
-        left = self._answers[self._asked.pop(0)]
-        return ResponseReader(memoryview(left.pop(0) if len(left) > 1 else left[0]))
-
-    def ask(self, kind: tuple[int, int], body: bytes) -> ResponseReader:
-        """Both in one."""
-        self.send(kind, body)
-        return self.receive()
+def reader(cluster: Brokers, **more: str) -> BrokerClient:
+    """A client that loses no time."""
+    named = {key.replace("_", "."): value for key, value in more.items()}
+    return BrokerClient(ClusterAddress.of({"bootstrap.servers": cluster.servers, **QUICK, **named}))
 
 
-def fetched(error: int, data: bytes = b"") -> bytes:
-    """An answer to a fetch of t-0."""
-    head = struct.pack(">ihii", 0, 0, 0, 1) + protocol.encode_text("t") + struct.pack(">i", 1)
-    return head + struct.pack(">ihqqqiii", 0, error, 9, 9, 0, 0, -1, len(data)) + data
-
-
-def listed(error: int, offset: int) -> bytes:
-    """An answer to who asks where the log of t-0 begins."""
-    return struct.pack(">ii", 0, 1) + protocol.encode_text("t") + struct.pack(">iihqq", 1, 0, error, -1, offset)
-
-
-def read(broker: Broker, start: int, end: int) -> list[int]:
-    """The offsets of what is read."""
+def read(client: BrokerClient, start: int, end: int, epoch: int = -1, meter: FetchMeter | None = None) -> list[int]:
+    """The offsets of what is read of t-0, a batch per fetch."""
     chunks = fetcher.fetch_records(
-        cast("BrokerClient", cast("Any", broker)), OffsetRange("t", 0, start, end), fetcher.FetchSettings()
+        client, OffsetRange("t", 0, start, end, epoch), fetcher.FetchSettings(partition_bytes=1), meter
     )
     return [offset for chunk in chunks for offset in chunk.offset.tolist()]
 
 
-@pytest.fixture(autouse=True)
-def _without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher, "_BACK_OFF_S", 0.0)
+def fill(log: Log, start: int, end: int, epoch: int) -> None:
+    """Add records, one per batch."""
+    for offset in range(start, end):
+        log.add(batch([Record(offset, b"k", b"v")], offset, offset, epoch=epoch))
 
 
-GOOD = fetched(0, batch([Record(5, b"k", b"v"), Record(6, b"k", b"w")], 5, 6))
-OUT_OF_RANGE = fetched(1)
+@pytest.fixture
+def cluster() -> Brokers:
+    """Three nodes; t-0 has the offsets 5 to 9 and is led by the first, in epoch 3."""
+    made = Brokers(KAFKA_4, nodes=3)
+    log = made.logs["t", 0] = Log(start=5, leader=1, epoch=3)
+    fill(log, 5, 10, 3)
+    return made
 
 
-def test_out_of_range_is_no_gap_while_the_log_has_the_records() -> None:
+def test_out_of_range_is_no_gap_while_the_log_has_the_records(cluster: Brokers) -> None:
     """However often brokers say so while they change their roles: the records are there, and are read."""
-    broker = Broker([OUT_OF_RANGE] * 5 + [GOOD], [(6, -1), (0, 0), (5, -1), (0, 5), (0, 3)])
-    assert read(broker, 5, 7) == [5, 6]
-    assert broker.forgotten >= 5
+    cluster.faults = {1: [1] * 5, 2: [6, 0, 0, 5]}
+    with cluster:
+        assert read(reader(cluster), 5, 10) == [5, 6, 7, 8, 9]
 
 
-def test_what_the_leader_has_removed_is_a_gap() -> None:
+def test_what_the_leader_has_removed_is_a_gap(cluster: Brokers) -> None:
     """Where the log begins behind the offset, the records are gone, and the message says where it begins."""
-    with pytest.raises(GapError, match=r"gone .* t-0 offset 5; it begins at 8 now"):
-        read(Broker([OUT_OF_RANGE], [(0, 8)]), 5, 7)
+    with cluster, pytest.raises(GapError, match=r"gone .* t-0 offset 3; it begins at 5 now"):
+        read(reader(cluster), 3, 7)
 
 
-def test_a_broker_that_stays_at_it_is_an_error_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_ends_too_early_is_a_gap(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the leader says for long enough that its log ends in front of the offset, records were lost."""
+    monkeypatch.setattr(log_bounds, "CONFIRM_S", 0.02)
+    with cluster, pytest.raises(GapError, match=r"t-0 offset 12; its leader's log ends at 10 now"):
+        read(reader(cluster), 12, 14)
+
+
+def test_a_broker_that_stays_at_it_is_an_error_to_try_again(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is taken for lost that the leader does not call lost; after half a minute the batch is tried anew."""
     monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", -1.0)
-    with pytest.raises(RetriableError, match=r"out of range, though the log begins at offset 2"):
-        read(Broker([OUT_OF_RANGE], [(0, 2)]), 5, 7)
+    cluster.faults = {1: [1] * 99}
+    with cluster, pytest.raises(RetriableError, match=r"out of range, though the log begins at offset 5"):
+        read(reader(cluster), 5, 7)
+
+
+def test_a_moved_leader_is_found(cluster: Brokers) -> None:
+    """A leader that moves while its topic-partition is read, and one that is fenced, are asked for again."""
+    log = cluster.logs["t", 0]
+
+    def move(asked: Brokers) -> None:
+        fetches = sum(one.api == 1 for one in asked.asked)
+        log.leader, log.epoch = (2, 4) if fetches >= 3 else (1, 3)
+
+    cluster.on_fetch = move
+    meter = FetchMeter()
+    with cluster:
+        assert read(reader(cluster), 5, 10, meter=meter) == [5, 6, 7, 8, 9]
+    assert {one.node for one in cluster.asked if one.api == 1} == {1, 2}
+    assert meter.metrics.retries >= 1
+    assert meter.metrics.epochs == {("t", 0): (9, 3)}
+
+
+def test_a_cut_log_is_noticed_where_its_leader_changes(cluster: Brokers) -> None:
+    """Records that took the places of those read are not taken for what comes next."""
+    log = cluster.logs["t", 0]
+
+    def lose(asked: Brokers) -> None:
+        if sum(one.api == 1 for one in asked.asked) == 3:
+            del log.batches[1:]
+            log.leader, log.epoch = 2, 4
+            fill(log, 6, 12, 4)
+
+    cluster.on_fetch = lose
+    with cluster, pytest.raises(GapError, match=r"t-0 was read up to offset 7, .* up to 6 only"):
+        read(reader(cluster), 5, 10)
+
+
+def test_a_log_that_was_cut_between_two_batches_is_noticed(cluster: Brokers) -> None:
+    """The epoch of the record in front of a range is compared with the leader's, and one that fits costs nothing."""
+    log = cluster.logs["t", 0]
+    with cluster:
+        assert read(reader(cluster), 8, 10, epoch=3) == [8, 9]
+        assert not cluster.versions(23)
+        log.epoch = 4
+        fill(log, 10, 12, 4)
+        assert read(reader(cluster), 10, 12, epoch=3) == [10, 11]
+        assert cluster.versions(23) == {3}
+        del log.batches[3:]
+        log.epoch = 5
+        fill(log, 8, 14, 5)
+        with pytest.raises(GapError, match=r"t-0 was read up to offset 10, .* \(leader epoch 3\) up to 8 only"):
+            read(reader(cluster), 10, 12, epoch=3)
+
+
+def test_brokers_that_cannot_tell_epochs_are_read(cluster: Brokers) -> None:
+    """Older brokers know no epochs' ends for readers: they are read without."""
+    cluster.offered = dict(KAFKA_2_1)
+    cluster.logs["t", 0].epoch = 4
+    with cluster:
+        assert read(reader(cluster), 8, 10, epoch=3) == [8, 9]
+
+
+def test_a_nearer_replica_is_read(cluster: Brokers) -> None:
+    """With client.rack the replica that the leader names is asked; where it errs the leader is again."""
+    log = cluster.logs["t", 0]
+    log.replica = 2
+    with cluster:
+        assert read(reader(cluster), 5, 10) == [5, 6, 7, 8, 9]
+        assert {one.node for one in cluster.asked if one.api == 1} == {1}
+        cluster.asked.clear()
+        assert read(reader(cluster, client_rack="here", client_id="tester"), 5, 10) == [5, 6, 7, 8, 9]
+        assert [one.node for one in cluster.asked if one.api == 1] == [1, 2, 2, 2, 2, 2]
+        assert {one.client for one in cluster.asked} == {"tester"}
+        client = reader(cluster, client_rack="here")
+        cluster.faults = {1: [0, 1]}
+        assert read(client, 5, 10) == [5, 6, 7, 8, 9]
+
+
+def test_a_quota_is_waited_for(cluster: Brokers) -> None:
+    """An answer that only throttles is no failure, and its time is counted."""
+    cluster.throttle_ms = [1, 2]
+    meter = FetchMeter()
+    with cluster:
+        assert read(reader(cluster), 5, 7, meter=meter) == [5, 6]
+    assert (meter.metrics.throttle_ms, meter.metrics.retries) == (3, 0)
+    assert meter.metrics.size_bytes > 0
+    assert meter.metrics.readers == {"native"}
+
+
+def test_errors_have_names(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What brokers answer is told by the name that Kafka's documentation has."""
+    cluster.faults = {1: [29]}
+    with cluster:
+        with pytest.raises(FatalError, match=r"t-0 cannot be read from offset 5: TOPIC_AUTHORIZATION_FAILED \(29\)"):
+            read(reader(cluster), 5, 7)
+        cluster.faults = {3: [29]}
+        with pytest.raises(FatalError, match=r"topic t: not allowed to read it: TOPIC_AUTHORIZATION_FAILED \(29\)"):
+            read(reader(cluster), 5, 7)
+        cluster.faults = {1: [76]}
+        with pytest.raises(FatalError, match="zstd"):
+            read(reader(cluster), 5, 7)
+        monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", -1.0)
+        cluster.faults = {1: [56]}
+        with pytest.raises(RetriableError, match=r"KAFKA_STORAGE_ERROR \(56\)"):
+            read(reader(cluster), 5, 7)
+
+
+def test_connections_that_were_idle_are_opened_anew(cluster: Brokers) -> None:
+    """One that nobody used for long is not used again, as a load balancer may have cut it; others are."""
+    with cluster:
+        client = reader(cluster)
+        host = cluster.advertised[1]
+        assert client.connection(host) is client.connection(host)
+        hasty = reader(cluster, connections_max_idle_ms="0")
+        assert hasty.connection(host) is not hasty.connection(host)
+
+
+def test_a_silent_broker_is_left_for_another(cluster: Brokers) -> None:
+    """A bootstrap server that accepts and says nothing costs its time-out once, then others are asked first."""
+    cluster.silent.add(3)
+    servers = f"127.0.0.1:{cluster.port(3)},{cluster.servers}"
+    with cluster:
+        client = reader(cluster, bootstrap_servers=servers, socket_connection_setup_timeout_ms="50")
+        assert read(client, 5, 10) == [5, 6, 7, 8, 9]
+        cluster.silent.clear()
+        client.forget(("t", 0))
+        cluster.asked.clear()
+        assert read(client, 5, 10) == [5, 6, 7, 8, 9]
+        assert {one.node for one in cluster.asked} == {1}
+
+
+def test_pauses_grow_and_differ() -> None:
+    """Each failure doubles the pause up to the greatest, give or take a fifth."""
+    for failures, expected in ((0, 0.1), (1, 0.1), (2, 0.2), (4, 0.8), (9, 1.0), (10**9, 1.0)):
+        pauses = {pause_s(failures, 0.1, 1.0) for _ in range(20)}
+        assert all(0.8 * expected <= pause <= 1.2 * expected for pause in pauses)
+        assert len(pauses) > 1

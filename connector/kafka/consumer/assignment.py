@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from connector.kafka.consumer.broker_client import ClusterAddress, broker_client_for
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.client import broker_client_for
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
 from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
-from connector.kafka.consumer.protocol import READ_COMMITTED, READ_UNCOMMITTED
+from connector.kafka.protocol.requests import READ_COMMITTED, READ_UNCOMMITTED
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 
@@ -35,14 +37,14 @@ class PartitionAssignment:
     how: FetchSettings
     shares: tuple[tuple[OffsetRange, ...], ...]
 
-    def chunks(self, task: int) -> Iterator[ConsumerRecords]:
-        """Return the records of one task's share, on an executor.
+    def chunks(self, task: int, meter: FetchMeter | None = None) -> Iterator[ConsumerRecords]:
+        """Return the records of one task's share, on an executor; `meter` counts what it takes.
 
         Raises:
             RetriableError, GapError, FatalError: see `consumer.fetcher.fetch_records`.
         """
         for wanted in self.shares[task]:
-            yield from fetch_records(broker_client_for(self.address), wanted, self.how)
+            yield from fetch_records(broker_client_for(self.address), wanted, self.how, meter)
 
     def all_records(self) -> Iterator[ConsumerRecords]:
         """Return the records of all shares, one after the other; raises what `fetch_records` does."""
@@ -57,12 +59,15 @@ def assign_ranges(
     cores: int,
     *,
     mixed: bool = False,
+    epochs: Mapping[TopicPartition, int] | None = None,
 ) -> PartitionAssignment:
     """Deal the offsets from `start` up to, not including, `end` out to tasks; `mixed` records are of many tables.
 
-    A topic-partition without a start is new: it is read from offset 0, and is a gap error if that is gone.
+    A topic-partition without a start is new: it is read from offset 0, and is a gap error if that is gone. `epochs` are
+    the leader epochs of the records in front of the starts, where they are known.
     """
-    ranges = [OffsetRange(*at, start.get(at, 0), last) for at, last in sorted(end.items())]
+    known = epochs or {}
+    ranges = [OffsetRange(*at, start.get(at, 0), last, known.get(at, -1)) for at, last in sorted(end.items())]
     java = kafka.consumer
     how = FetchSettings(isolation=_ISOLATION_LEVELS[java.get("isolation.level", "read_committed").lower()])
     if mixed:

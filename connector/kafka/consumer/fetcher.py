@@ -6,18 +6,20 @@ from the middle (compaction, markers of transactions) are passed over; a range t
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Iterator
 
 import attrs
 
-from connector.errors import FatalError, GapError, RetriableError
-from connector.kafka.consumer import protocol
-from connector.kafka.consumer.broker_client import BrokerClient, HostPort
+from connector.errors import FatalError, RetriableError
+from connector.kafka.brokers.address import HostPort
+from connector.kafka.brokers.backoff import pause_s
+from connector.kafka.brokers.client import BrokerClient
+from connector.kafka.brokers.connection import BrokerConnection
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.kafka.consumer.fetch_meter import FetchMeter
+from connector.kafka.consumer.log_bounds import check_bounds, check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.protocol import FetchedPartition
 from connector.kafka.consumer.record_batches import (
     RecordBatch,
     UnreadableRecords,
@@ -26,14 +28,16 @@ from connector.kafka.consumer.record_batches import (
     parse_batches,
 )
 from connector.kafka.consumer.record_columns import BatchSection, RecordColumns, read_records
+from connector.kafka.protocol.error_codes import (
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_ERROR,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    is_transient,
+    name_error,
+)
+from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
+from connector.kafka.protocol.requests import READ_COMMITTED
 
-_OFFSET_OUT_OF_RANGE = 1
-_UNKNOWN_ERROR = -1
-_TRANSIENT_ERRORS = frozenset({_UNKNOWN_ERROR, 3, 5, 6, 7, 8, 9, 13, 56, 74, 75, 76, 78, 100, 103})
-"""Errors after which another try may succeed, mostly with another leader (Kafka's protocol, "Error Codes")."""
-
-_FETCH_WAIT_MS = 500
-_BACK_OFF_S = 0.1
 _RETRY_TIMEOUT_S = 30.0
 _MAX_THROTTLE_S = 30.0
 
@@ -45,11 +49,14 @@ MAX_DECOMPRESSED_BYTES = 32 * 1024**2
 class FetchSettings:
     """How to read: `partition_bytes` a fetch at most, unless one batch is larger."""
 
-    isolation: int = protocol.READ_COMMITTED
+    isolation: int = READ_COMMITTED
     partition_bytes: int = 16 * 1024**2
+    max_wait_ms: int = 500
 
 
-def fetch_records(clients: BrokerClient, wanted: OffsetRange, how: FetchSettings) -> Iterator[ConsumerRecords]:
+def fetch_records(
+    clients: BrokerClient, wanted: OffsetRange, how: FetchSettings, meter: FetchMeter | None = None
+) -> Iterator[ConsumerRecords]:
     """Return the records of a range.
 
     Raises:
@@ -57,7 +64,7 @@ def fetch_records(clients: BrokerClient, wanted: OffsetRange, how: FetchSettings
         GapError: the range is gone.
         FatalError: we may not read it, or cannot.
     """
-    fetches = _RangeFetcher(clients, wanted, how)
+    fetches = _RangeFetcher(clients, wanted, how, meter or FetchMeter())
     try:
         yield from fetches
     finally:
@@ -67,13 +74,16 @@ def fetch_records(clients: BrokerClient, wanted: OffsetRange, how: FetchSettings
 class _RangeFetcher:
     """The fetches of one range, one ahead of what is worked on."""
 
-    def __init__(self, clients: BrokerClient, wanted: OffsetRange, how: FetchSettings) -> None:
-        self._clients, self._wanted, self._how = clients, wanted, how
+    def __init__(self, clients: BrokerClient, wanted: OffsetRange, how: FetchSettings, meter: FetchMeter) -> None:
+        self._clients, self._wanted, self._how, self._meter = clients, wanted, how, meter
         self._at = (wanted.topic, wanted.partition)
         self._place = f"{wanted.topic}-{wanted.partition}"
-        self._next = wanted.start
-        self._asked: HostPort | None = None
+        self._next, self._epoch = wanted.start, wanted.epoch
+        self._asked: tuple[BrokerConnection, FetchRequest] | None = None
         self._failing_since: float | None = None
+        self._failures = 0
+        self._checked_epoch = -1
+        meter.readers.add("native")
 
     def __iter__(self) -> Iterator[ConsumerRecords]:
         while self._next < self._wanted.end:
@@ -93,70 +103,76 @@ class _RangeFetcher:
     def close(self) -> None:
         """Leave no answer behind on the connection."""
         if self._asked is not None:
-            self._clients.drop(self._asked)
+            self._clients.drop(self._asked[0].host)
             self._asked = None
 
     def _receive(self) -> FetchedPartition | None:
         """Return the next answer that is good; None when it has to be asked again."""
+        began = time.monotonic()
         try:
             if self._asked is None:
                 self._ask()
             assert self._asked is not None
-            throttle_ms, error, found = protocol.parse_fetch(self._clients.connection(self._asked).receive())
+            connection, request = self._asked
+            answer = connection.receive(request)
             self._asked = None
-        except (OSError, RetriableError, struct.error) as failure:
+        except (OSError, RetriableError) as failure:
             self.close()
             self._again(str(failure))
             return None
-        one = found.get(self._at)
-        if not error and one is None and throttle_ms:
+        finally:
+            self._meter.wait_s += time.monotonic() - began
+        self._meter.fetches += 1
+        self._meter.throttle_ms += answer.throttle_ms
+        one = answer.partition
+        if not answer.error and one is None and answer.throttle_ms:
             # A quota: the broker answers nothing, and listens again after this time (KIP-219).
-            time.sleep(min(throttle_ms / 1000, _MAX_THROTTLE_S))
+            time.sleep(min(answer.throttle_ms / 1000, _MAX_THROTTLE_S))
             return None
-        return self._judged(one, error or (one.error if one else _UNKNOWN_ERROR))
+        return self._judge(one, answer.error or (one.error if one else UNKNOWN_ERROR), connection.host)
 
-    def _judged(self, one: FetchedPartition | None, code: int) -> FetchedPartition | None:
-        if code == 0:
+    def _judge(self, one: FetchedPartition | None, code: int, host: HostPort) -> FetchedPartition | None:
+        if code == 0 and one is not None:
+            if not len(one.data) and one.replica >= 0 and self._clients.prefer(self._at, one.replica):
+                return None  # a nearer replica is asked (KIP-392)
             return one
-        reason = f"Kafka's error {code}"
-        if code == _OFFSET_OUT_OF_RANGE:
-            reason = self._explain_out_of_range()
-        elif code not in _TRANSIENT_ERRORS:
-            raise FatalError(f"{self._place} cannot be read from offset {self._next}: Kafka's error {code}")
+        reason = name_error(code)
+        if code == OFFSET_OUT_OF_RANGE:
+            reason = self._explain_out_of_range(host)
+        elif code == UNSUPPORTED_COMPRESSION_TYPE:
+            raise FatalError(f"{self._place} is compressed by zstd, which its broker sends from Kafka 2.1 on only")
+        elif not is_transient(code):
+            raise FatalError(f"{self._place} cannot be read from offset {self._next}: {reason}")
         self._again(reason)
         return None
 
-    def _explain_out_of_range(self) -> str:
-        """Ask who leads now where the log begins: a broker that has just begun to lead, or leads no more, may err.
-
-        Raises:
-            GapError: it begins behind what is to be read.
-        """
+    def _explain_out_of_range(self, host: HostPort) -> str:
+        """Ask the leader for the bounds of its log; a replica, or a leader of yesterday, may err."""
+        is_leader = host == self._clients.leader(self._at).host
         self._clients.forget(self._at)
-        host = None
-        try:
-            host = self._clients.leader(self._at)
-            answer = self._clients.connection(host).ask(
-                protocol.LIST_OFFSETS, protocol.encode_earliest_offset_request(self._at)
-            )
-            error, oldest = protocol.parse_earliest_offset(answer)
-        except (OSError, RetriableError, struct.error) as failure:
-            if host is not None:
-                self._clients.drop(host)
-            return f"the broker says that it is out of range, and nobody where the log begins: {failure}"
-        if error:
-            return f"the broker says that it is out of range, and Kafka's error {error} where the log begins"
-        if oldest > self._next:
-            gone = f"{self._place} offset {self._next}"
-            raise GapError(f"records are gone from Kafka before they were read: {gone}; it begins at {oldest} now")
-        return f"the broker says that it is out of range, though the log begins at offset {oldest}"
+        if not is_leader:
+            return f"{name_error(OFFSET_OUT_OF_RANGE)}, by a broker that does not lead"
+        lasts_s = 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
+        return check_bounds(self._clients, self._at, self._next, lasts_s)
 
     def _ask(self) -> None:
-        how = self._how
-        host = self._clients.leader(self._at)
-        body = protocol.encode_fetch_request({self._at: self._next}, how.isolation, _FETCH_WAIT_MS, how.partition_bytes)
-        self._asked = host
-        self._clients.connection(host).send(protocol.FETCH, body)
+        leader = self._clients.leader(self._at)
+        if leader.epoch > self._epoch >= 0 and leader.epoch != self._checked_epoch:
+            check_truncation(self._clients, self._at, self._next, self._epoch)
+            self._checked_epoch = leader.epoch
+        host = self._clients.source(self._at)
+        request = FetchRequest(
+            at=self._at,
+            offset=self._next,
+            isolation=self._how.isolation,
+            max_wait_ms=self._how.max_wait_ms,
+            max_bytes=self._how.partition_bytes,
+            leader_epoch=leader.epoch,
+            rack=self._clients.address.rack if host == leader.host else "",
+        )
+        connection = self._clients.connection(host)
+        self._asked = connection, request
+        connection.send(request)
 
     def _fetch_ahead(self) -> None:
         if self._next < self._wanted.end:
@@ -167,8 +183,11 @@ class _RangeFetcher:
 
     def _again(self, reason: str) -> None:
         self._clients.forget(self._at)
+        self._meter.retries += 1
+        self._failures += 1
         self._check_retry_timeout(reason)
-        time.sleep(_BACK_OFF_S)
+        seconds = self._clients.address.seconds
+        time.sleep(pause_s(self._failures, seconds("retry.backoff.ms"), seconds("retry.backoff.max.ms")))
 
     def _check_retry_timeout(self, reason: str) -> None:
         """Count the time since the first failure after the last progress."""
@@ -178,18 +197,20 @@ class _RangeFetcher:
             raise RetriableError(f"{self._place} stays unread at offset {self._next}: {reason}")
 
     def _advance(self, listed: list[RecordBatch], found: FetchedPartition) -> None:
+        self._meter.size_bytes += len(found.data)
         if not listed and len(found.data):
             raise UnreadableRecords("a fetch holds no whole record batch")
         if not listed:
-            self._check_retry_timeout("the broker has nothing there")
+            self._check_retry_timeout(f"the broker has nothing there; its log ends at {found.high_watermark}")
             return
         if listed[-1].last < self._next:
             raise UnreadableRecords(f"a fetch ends at offset {listed[-1].last} already")
-        self._next = listed[-1].last + 1
-        self._failing_since = None
+        self._next, self._epoch = listed[-1].last + 1, max(self._epoch, listed[-1].epoch)
+        self._meter.note_epoch(self._at, min(self._next, self._wanted.end) - 1, _epoch_at(listed, self._wanted.end))
+        self._failing_since, self._failures = None, 0
 
     def _committed(self, listed: list[RecordBatch], found: FetchedPartition) -> list[RecordBatch]:
-        aborted = found.aborted if self._how.isolation == protocol.READ_COMMITTED else ()
+        aborted = found.aborted if self._how.isolation == READ_COMMITTED else ()
         return drop_aborted(listed, aborted, found.data)
 
     def _records(self, found: list[RecordBatch], data: memoryview, first: int) -> Iterator[RecordColumns]:
@@ -208,3 +229,8 @@ class _RangeFetcher:
             if size >= MAX_DECOMPRESSED_BYTES or batch is kept[-1]:
                 yield read_records(b"".join(parts), sections, first, self._wanted.end)
                 parts, sections, size = [], [], 0
+
+
+def _epoch_at(listed: list[RecordBatch], end: int) -> int:
+    """Return the leader epoch of the last batch that begins in front of an offset."""
+    return max((batch.epoch for batch in listed if batch.base < end), default=-1)

@@ -11,12 +11,16 @@ import attrs
 
 @attrs.frozen(order=True)
 class OffsetRange:
-    """The offsets of a topic-partition from `start` up to, not including, `end`."""
+    """The offsets of a topic-partition from `start` up to, not including, `end`.
+
+    `epoch` is the leader epoch of the record in front of `start`, -1 if unknown.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    epoch: int = -1
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -44,4 +48,5 @@ def assign_to_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[tuple[Off
 def _cut_range(whole: OffsetRange, fair: int) -> list[OffsetRange]:
     count = -(-len(whole) // fair)
     cuts = [whole.start + len(whole) * i // count for i in range(count + 1)]
-    return [attrs.evolve(whole, start=a, end=b) for a, b in pairwise(cuts)]
+    pieces = [attrs.evolve(whole, start=a, end=b, epoch=-1) for a, b in pairwise(cuts)]
+    return [attrs.evolve(pieces[0], epoch=whole.epoch), *pieces[1:]]

@@ -13,6 +13,8 @@ import attrs
 import google_crc32c
 import pyarrow as pa
 
+from connector.kafka.protocol.fetch import AbortedTransaction
+
 HEADER_BYTES = 61
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">qi")
@@ -44,16 +46,11 @@ class UnreadableRecords(ValueError):
 
 
 @attrs.frozen
-class AbortedTransaction:
-    """A transaction that was given up, from its first offset on."""
-
-    producer: int
-    first: int
-
-
-@attrs.frozen
 class RecordBatch:
-    """One batch: its records stand in the fetched bytes from `start` to `end`, packed as `attributes` say."""
+    """One batch: its records stand in the fetched bytes from `start` to `end`, packed as `attributes` say.
+
+    `epoch` is that of the leader that took it, -1 if unknown.
+    """
 
     base: int
     last: int
@@ -62,6 +59,7 @@ class RecordBatch:
     producer: int
     start: int
     end: int
+    epoch: int = -1
 
     @property
     def is_compressed(self) -> bool:
@@ -85,14 +83,14 @@ def parse_batches(data: memoryview) -> Iterator[RecordBatch]:
             raise UnreadableRecords(f"a record batch of {length} bytes")
         if end > len(data):
             return
-        _, _, _, _, crc, attributes, last, _, _, producer, _, _, count = _HEADER.unpack_from(data, at)
+        _, _, epoch, _, crc, attributes, last, _, _, producer, _, _, count = _HEADER.unpack_from(data, at)
         if last < 0 or count < 0:
             raise UnreadableRecords(
                 f"the record batch at offset {base} says it has {count} records up to {last} behind it"
             )
         if google_crc32c.value(bytes(data[at + _CHECKSUM_START : end])) != crc:
             raise UnreadableRecords(f"the record batch at offset {base} is not as it was written (CRC-32C)")
-        yield RecordBatch(base, base + last, count, attributes, producer, at + HEADER_BYTES, end)
+        yield RecordBatch(base, base + last, count, attributes, producer, at + HEADER_BYTES, end, epoch)
         at = end
 
 

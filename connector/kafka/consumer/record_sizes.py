@@ -5,13 +5,15 @@ Kafka tells offsets, not bytes, before records are read.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.consumer import protocol
-from connector.kafka.consumer.broker_client import BrokerClient, ClusterAddress, broker_client_for
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.client import BrokerClient, broker_client_for
 from connector.kafka.consumer.record_batches import UnreadableRecords, decompress, parse_batches
+from connector.kafka.protocol.error_codes import name_error
+from connector.kafka.protocol.fetch import FetchRequest
+from connector.kafka.protocol.requests import READ_UNCOMMITTED
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 
@@ -32,7 +34,7 @@ class RecordSizeSampler:
         for at, offsets in places.items():
             try:
                 found[at] = [self._at(at, offset) for offset in offsets]
-            except (OSError, RetriableError, FatalError, UnreadableRecords, struct.error):
+            except (OSError, RetriableError, FatalError, UnreadableRecords):
                 continue  # whoever reads the records will tell, and with patience
         return found
 
@@ -41,7 +43,7 @@ class RecordSizeSampler:
         for left in reversed(range(_MAX_ATTEMPTS)):
             try:
                 return _sample_batch(clients, at, offset)
-            except (OSError, RetriableError, struct.error):
+            except (OSError, RetriableError):
                 clients.forget(at)
                 if not left:
                     raise
@@ -50,16 +52,17 @@ class RecordSizeSampler:
 
 def _sample_batch(clients: BrokerClient, at: TopicPartition, offset: int) -> float:
     """Fetch the batch that holds an offset, or the next one where compaction took it; 0 where there is none."""
-    host = clients.leader(at)
-    body = protocol.encode_fetch_request({at: offset}, protocol.READ_UNCOMMITTED, 0, 1)
+    host = clients.leader(at).host
     try:
-        _, error, answered = protocol.parse_fetch(clients.connection(host).ask(protocol.FETCH, body))
-    except (OSError, struct.error):
+        answer = clients.connection(host).ask(FetchRequest(at, offset, READ_UNCOMMITTED, max_wait_ms=0))
+    except OSError:
         clients.drop(host)
         raise
-    if error or at not in answered or answered[at].error:
-        raise RetriableError(f"{at[0]}-{at[1]} gives no records at offset {offset}")
-    data = answered[at].data
+    found = answer.partition
+    if answer.error or found is None or found.error:
+        reason = name_error(answer.error or (found.error if found else 0))
+        raise RetriableError(f"{at[0]}-{at[1]} gives no records at offset {offset}: {reason}")
+    data = found.data
     first = next(parse_batches(data), None)
     if first is None:
         return 0.0

@@ -3,9 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
+
+from connector.runtime.topic_partitions import TopicPartition
+
+
+@attrs.frozen
+class FetchMetrics:
+    """What reading Kafka took: `size_bytes` as they came over the network, packed.
+
+    `throttle_ms` is how long quotas made us wait, `wait_ms` how long tasks waited for brokers, summed over tasks;
+    `retries` are requests that failed. `readers` are the kinds of reader that were used. `epochs` tells, per
+    topic-partition, the newest offset that was read and its leader epoch.
+    """
+
+    fetches: int = 0
+    size_bytes: int = 0
+    throttle_ms: int = 0
+    retries: int = 0
+    wait_ms: int = 0
+    readers: frozenset[str] = frozenset()
+    epochs: Mapping[TopicPartition, tuple[int, int]] = attrs.field(factory=dict)
+
+    def __add__(self, other: FetchMetrics) -> FetchMetrics:
+        epochs = dict(self.epochs)
+        for at, read in other.epochs.items():
+            epochs[at] = max(epochs.get(at, read), read)
+        return FetchMetrics(
+            fetches=self.fetches + other.fetches,
+            size_bytes=self.size_bytes + other.size_bytes,
+            throttle_ms=self.throttle_ms + other.throttle_ms,
+            retries=self.retries + other.retries,
+            wait_ms=self.wait_ms + other.wait_ms,
+            readers=self.readers | other.readers,
+            epochs=epochs,
+        )
 
 
 @attrs.frozen
@@ -16,6 +51,7 @@ class TaskMetrics:
     `nulled` are values that became null because they could not be converted; `drift` names what events have and their
     table does not take (table index, field); `rows` are the changes of each table (by table index). `late` are keys
     whose changes were older than what their table has, `untold` changes that may be from before or after a truncate.
+    `fetch` is what reading Kafka took.
     """
 
     events: int = 0
@@ -29,6 +65,7 @@ class TaskMetrics:
     size_bytes: int = 0
     late: int = 0
     untold: int = 0
+    fetch: FetchMetrics = FetchMetrics()
 
     def __add__(self, other: TaskMetrics) -> TaskMetrics:
         fields = (field.name for field in attrs.fields(TaskMetrics))

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 
 _HASH_NAMES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SaslExchange = Generator[bytes, bytes, None]
@@ -16,12 +16,14 @@ class LoginRefused(ValueError):
     """The server's answer is not that of one that knows the password."""
 
 
-def start_exchange(mechanism: str, user: str, password: str, nonce: str | None = None) -> SaslExchange:
+def start_exchange(mechanism: str, settings: Mapping[str, str], nonce: str | None = None) -> SaslExchange:
     """Return the messages to send, each after the answer to the one before was sent in.
 
     Raises:
         LoginRefused: the server does not prove that it knows the password, or refuses ours.
+        KeyError: a setting is missing.
     """
+    user, password = settings["sasl.username"], settings["sasl.password"]
     if mechanism == "PLAIN":
         return _plain_messages(user, password)
     return _scram_messages(_HASH_NAMES[mechanism], user, password, nonce or secrets.token_urlsafe(24))

@@ -1,0 +1,1 @@
+"""Brokers: connections that are negotiated and logged in, and who leads which topic-partition. On executors."""

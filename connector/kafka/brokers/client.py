@@ -1,0 +1,133 @@
+"""Which broker leads or holds a topic-partition, and connections to them. On executors, and a few on the driver.
+
+A client lives as long as its process and is used by one thread; a connection that fails is opened anew.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import attrs
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka.brokers.address import ClusterAddress, HostPort, format_host
+from connector.kafka.brokers.connection import BrokerConnection, UnresolvedHost
+from connector.kafka.brokers.login import open_connection
+from connector.kafka.protocol.error_codes import is_authorization, name_error
+from connector.kafka.protocol.requests import UNKNOWN_EPOCH, ClusterMetadata, MetadataRequest
+from connector.runtime.topic_partitions import TopicPartition
+
+_NEARER_REPLICA_S = 300.0
+"""How long a replica that a leader named is asked in its place (KIP-392), as Java's metadata.max.age.ms."""
+
+
+@attrs.frozen
+class LeaderAddress:
+    """Where the leader of a topic-partition listens, and its epoch."""
+
+    host: HostPort
+    epoch: int = UNKNOWN_EPOCH
+
+
+class BrokerClient:
+    """Connections to the brokers of one cluster, and the leaders of topic-partitions as last heard."""
+
+    def __init__(self, address: ClusterAddress) -> None:
+        """Nothing is opened before it is needed."""
+        self.address = address
+        self._open: dict[HostPort, BrokerConnection] = {}
+        self._leaders: dict[TopicPartition, LeaderAddress] = {}
+        self._replicas: dict[TopicPartition, tuple[HostPort, float]] = {}
+        self._brokers: dict[int, HostPort] = {}
+        self._advertised_by: dict[HostPort, str] = {}
+        self._failed: dict[HostPort, float] = {}
+
+    def leader(self, at: TopicPartition) -> LeaderAddress:
+        """Return the broker that leads a topic-partition.
+
+        Raises:
+            RetriableError: no broker can tell, or there is none now.
+            FatalError: we may not know.
+        """
+        if at not in self._leaders:
+            self._refresh_leaders(at[0])
+        if at not in self._leaders:
+            raise RetriableError(f"{at[0]}-{at[1]} has no leader now")
+        return self._leaders[at]
+
+    def source(self, at: TopicPartition) -> HostPort:
+        """Return the broker to read from: a nearer replica, if the leader named one, else the leader."""
+        leader = self.leader(at).host
+        host, until = self._replicas.get(at, (leader, 0.0))
+        return host if time.monotonic() < until else leader
+
+    def prefer(self, at: TopicPartition, broker: int) -> bool:
+        """Read from this replica for a while; tell whether it is known."""
+        host = self._brokers.get(broker)
+        if host is not None:
+            self._replicas[at] = host, time.monotonic() + _NEARER_REPLICA_S
+        return host is not None
+
+    def forget(self, at: TopicPartition) -> None:
+        """Ask anew who leads it, and read from the leader."""
+        self._leaders.pop(at, None)
+        self._replicas.pop(at, None)
+
+    def connection(self, host: HostPort) -> BrokerConnection:
+        """Return the connection to a broker. OSError when it is away; FatalError when it refuses us."""
+        if host in self._open and self._open[host].is_stale:
+            self.drop(host)
+        if host not in self._open:
+            try:
+                self._open[host] = open_connection(host, self.address)
+            except UnresolvedHost as error:
+                raise UnresolvedHost(f"{error}{self._advertised_by.get(host, '')}") from error
+            except OSError:
+                self._failed[host] = time.monotonic()
+                raise
+            self._failed.pop(host, None)
+        return self._open[host]
+
+    def drop(self, host: HostPort) -> None:
+        """Close a connection that failed, or that holds an answer nobody waits for."""
+        if host in self._open:
+            self._open.pop(host).close()
+
+    def refresh(self, topic: str | None) -> ClusterMetadata:
+        """Ask any broker who leads the partitions of a topic, or only where the brokers are.
+
+        Raises:
+            RetriableError: no broker answers; the message names each with its reason.
+            FatalError: a broker refuses us, or cannot be read.
+        """
+        reasons = []
+        # Those that failed last come last: one that accepts and says nothing costs a time-out.
+        hosts = dict.fromkeys([*self._open, *self.address.hosts, *self._brokers.values()])
+        for host in sorted(hosts, key=lambda one: self._failed.get(one, 0.0)):
+            try:
+                found = self.connection(host).ask(MetadataRequest(topic))
+            except OSError as error:
+                self.drop(host)
+                reason = str(error)
+                reasons.append(reason if host[0] in reason else f"{format_host(host)}: {reason}")
+                continue
+            self._brokers = dict(found.brokers)
+            told = f"; {format_host(host)} gives it out: advertised.listeners of the listener at that port says so"
+            self._advertised_by |= dict.fromkeys(found.brokers.values(), told)
+            return found
+        raise RetriableError(f"no broker answers: {'; '.join(reasons)}")
+
+    def _refresh_leaders(self, topic: str) -> None:
+        found = self.refresh(topic)
+        for at, leader in found.leaders.items():
+            if is_authorization(leader.error):
+                raise FatalError(f"topic {at[0]}: not allowed to read it: {name_error(leader.error)}")
+            if leader.broker in found.brokers:
+                self._leaders[at] = LeaderAddress(found.brokers[leader.broker], leader.epoch)
+
+
+@cache
+def broker_client_for(address: ClusterAddress) -> BrokerClient:
+    """Return the process's connections to a cluster."""
+    return BrokerClient(address)

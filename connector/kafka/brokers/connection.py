@@ -1,0 +1,197 @@
+"""One socket to one broker: connect, agree on versions, log in; then requests and their responses in order."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from connector.errors import FatalError
+from connector.kafka.brokers import tls
+from connector.kafka.brokers.address import ClusterAddress, HostPort, format_host
+from connector.kafka.protocol.api_versions import API_VERSIONS, ApiVersions, ApiVersionsRequest, UnsupportedApiVersions
+from connector.kafka.protocol.primitives import ResponseReader, encode_request
+from connector.kafka.protocol.requests import Request
+
+T = TypeVar("T")
+
+_MAX_RESPONSE_BYTES, _MAX_VERSIONS_BYTES = 1 << 30, 1 << 16
+_SIZE_FORMAT = struct.Struct(">i")
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
+"""Seconds, and probes: middle boxes see that a connection lives, and a broker that is gone is noticed."""
+
+UPGRADE_REMEDY = "Kafka 2.1 and later can be read, and services that offer as much"
+
+
+class UnsupportedBroker(FatalError):
+    """A broker that offers no version of a request that is known here; the message names request and versions."""
+
+
+class BrokerConnection:
+    """A negotiated connection; use `open_connection`, which also logs in."""
+
+    def __init__(self, host: HostPort, address: ClusterAddress) -> None:
+        """Connect and agree on versions.
+
+        Raises:
+            OSError: the broker is away, or no Kafka broker, or silent; the message names it.
+            UnsupportedBroker: nothing fits.
+        """
+        self.host, self._address = host, address
+        self._number = self._answered = 0
+        self._used_at = time.monotonic()
+        self.expires_at = float("inf")
+        self._socket = self._connect()
+        self.versions = ApiVersions({}, {})
+        try:
+            self.versions = self._negotiate()
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"BrokerConnection({format_host(self.host)})"
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it was idle for so long that somebody may have cut it, or its login ends."""
+        now = time.monotonic()
+        return now - self._used_at > self._address.seconds("connections.max.idle.ms") or now > self.expires_at
+
+    def send(self, request: Request[T]) -> None:
+        """Send a request; its response is the next that `receive` returns. UnsupportedBroker where no version fits."""
+        self._number += 1
+        version = self.find_version(request)
+        body = request.encode(version)
+        self._used_at = time.monotonic()
+        self._socket.sendall(encode_request(request.api.key, version, self._number, self._address.client_id, body))
+
+    def receive(self, request: Request[T]) -> T:
+        """Wait for the response to the oldest request, which this is. OSError when the connection fails."""
+        answer = ResponseReader(self.receive_blob(_MAX_RESPONSE_BYTES))
+        self._answered += 1
+        try:
+            if answer.number("i") != self._answered:
+                raise ConnectionError(f"{format_host(self.host)} answers another request")
+            return request.parse(self.find_version(request), answer)
+        except struct.error as error:
+            raise ConnectionError(f"{format_host(self.host)} sends a response that is none: {error}") from error
+
+    def ask(self, request: Request[T]) -> T:
+        """Send a request and wait for its response."""
+        self.send(request)
+        return self.receive(request)
+
+    def find_version(self, request: Request[T]) -> int:
+        """Return the version that a request is written in."""
+        version = self.versions.find(request.api)
+        if version is None:
+            raise UnsupportedBroker(self._explain(self.versions.name_missing([request.api])))
+        return version
+
+    def send_blob(self, data: bytes) -> None:
+        """Send bytes behind their length, and nothing else: logins of the oldest kind are no requests."""
+        self._socket.sendall(_SIZE_FORMAT.pack(len(data)) + data)
+
+    def receive_blob(self, most: int) -> memoryview:
+        """Return the next bytes that come behind their length. OSError for more than `most`, or none in time."""
+        (size,) = _SIZE_FORMAT.unpack(self._receive_exactly(_SIZE_FORMAT.size))
+        if not 0 <= size <= most:
+            raise ConnectionError(
+                f"{format_host(self.host)} sends a response of {size} bytes; is this port a Kafka broker's, and "
+                f"security.protocol={self._address.security_protocol} right?"
+            )
+        return memoryview(self._receive_exactly(size))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def use_request_timeout(self) -> None:
+        """From now on responses may take as long as `request.timeout.ms`; until then, as long as connecting may."""
+        self._socket.settimeout(self._address.seconds("socket.timeout.ms"))
+
+    def _connect(self) -> socket.socket:
+        timeout_s = self._address.seconds("socket.connection.setup.timeout.ms")
+        with _name_host(self.host):
+            found = socket.create_connection(self.host, timeout_s)
+        try:
+            _set_options(found, self._address)
+            if not self._address.security_protocol.endswith("SSL"):
+                return found
+            context = tls.build_ssl_context(self._address.by_name)
+            with _name_host(self.host):
+                return context.wrap_socket(found, server_hostname=self.host[0])
+        except BaseException:
+            found.close()
+            raise
+
+    def _negotiate(self) -> ApiVersions:
+        request = ApiVersionsRequest()
+        self._number = 1
+        head = encode_request(API_VERSIONS.key, API_VERSIONS.newest, 1, self._address.client_id, b"")
+        try:
+            self._socket.sendall(head)
+            answer = ResponseReader(self.receive_blob(_MAX_VERSIONS_BYTES))
+            self._answered = answer.number("i")
+            versions = request.parse(API_VERSIONS.newest, answer)
+        except UnsupportedApiVersions as error:
+            raise UnsupportedBroker(self._explain(str(error))) from error
+        except struct.error as error:
+            raise ConnectionError(f"{format_host(self.host)} does not answer as a Kafka broker does") from error
+        if missing := versions.name_missing():
+            raise UnsupportedBroker(self._explain(missing))
+        return versions
+
+    def _explain(self, missing: str) -> str:
+        return f"broker {format_host(self.host)} cannot be read: {missing}; {UPGRADE_REMEDY}"
+
+    def _receive_exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view, at = memoryview(data), 0
+        while at < size:
+            try:
+                got = self._socket.recv_into(view[at:])
+            except TimeoutError as error:
+                waited = self._socket.gettimeout() or 0.0
+                raise TimeoutError(f"{format_host(self.host)} says nothing for {waited:.0f} s") from error
+            if not got:
+                hint = "" if self._answered else f"; is security.protocol={self._address.security_protocol} right?"
+                raise ConnectionError(f"{format_host(self.host)} closed the connection{hint}")
+            at += got
+        self._used_at = time.monotonic()
+        return data
+
+
+@contextmanager
+def _name_host(host: HostPort) -> Iterator[None]:
+    """Name the broker in errors of connecting, which do not by themselves."""
+    try:
+        yield
+    except socket.gaierror as error:
+        raise UnresolvedHost(f"{format_host(host)}: the name does not resolve ({error.strerror})") from error
+    except ssl.SSLError:
+        raise
+    except TimeoutError as error:
+        raise TimeoutError(f"{format_host(host)} does not answer") from error
+    except OSError as error:
+        raise ConnectionError(f"{format_host(host)}: {error.strerror or error}") from error
+
+
+class UnresolvedHost(OSError):
+    """A host name that has no address here."""
+
+
+def _set_options(found: socket.socket, address: ClusterAddress) -> None:
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    for name, option in (("receive", socket.SO_RCVBUF), ("send", socket.SO_SNDBUF)):
+        if (size := int(address.by_name[f"socket.{name}.buffer.bytes"])) > 0:
+            found.setsockopt(socket.SOL_SOCKET, option, size)

@@ -1,0 +1,85 @@
+"""An offset that a broker refuses, or whose leader changed -> whether its log still has it, as the leader says.
+
+What the leader has removed, or lost, is an error that a person has to see: nothing is skipped. What only a broker on
+its way in or out of leadership says is asked again. Source: KIP-320 for leader epochs.
+"""
+
+from __future__ import annotations
+
+from connector.errors import GapError, RetriableError
+from connector.kafka.brokers.client import BrokerClient
+from connector.kafka.protocol.api_versions import OFFSET_FOR_LEADER_EPOCH
+from connector.kafka.protocol.error_codes import is_transient, name_error
+from connector.kafka.protocol.requests import EpochEndRequest, ListOffsetsRequest
+from connector.runtime.topic_partitions import TopicPartition
+
+CONFIRM_S = 5.0
+"""So long the leader has to say that its log ends too early before it is believed: it may have just begun to lead."""
+
+_RESET = "icebridge offsets reset says how to go on"
+
+
+def check_bounds(clients: BrokerClient, at: TopicPartition, offset: int, lasts_s: float) -> str:
+    """Return why an offset that is called out of range may be there on another try.
+
+    Raises:
+        GapError: the leader's log begins behind it, or has ended in front of it for `CONFIRM_S`.
+    """
+    place = f"{at[0]}-{at[1]} offset {offset}"
+    try:
+        oldest, end = _ask_bounds(clients, at)
+    except (OSError, RetriableError) as failure:
+        return f"the broker says that it is out of range, and nobody where the log begins: {failure}"
+    if oldest > offset:
+        raise GapError(f"records are gone from Kafka before they were read: {place}; it begins at {oldest} now")
+    if end < offset and lasts_s > CONFIRM_S:
+        raise GapError(
+            f"records are gone from Kafka that had been written: {place}; its leader's log ends at {end} now, as after "
+            f"an unclean leader election, or when the topic was made again; {_RESET}"
+        )
+    return f"the broker says that it is out of range, though the log begins at offset {oldest} and ends at {end}"
+
+
+def _ask_bounds(clients: BrokerClient, at: TopicPartition) -> tuple[int, int]:
+    bounds = []
+    for latest in (False, True):
+        host = clients.leader(at).host
+        try:
+            error, offset = clients.connection(host).ask(ListOffsetsRequest(at, latest=latest))
+        except OSError:
+            clients.drop(host)
+            raise
+        if error:
+            clients.forget(at)
+            raise RetriableError(name_error(error))
+        bounds.append(offset)
+    return bounds[0], bounds[1]
+
+
+def check_truncation(clients: BrokerClient, at: TopicPartition, offset: int, epoch: int) -> None:
+    """Ask the leader where the records of an epoch end, of which the one in front of `offset` was the last read.
+
+    Brokers that cannot tell, or do not let us ask, are not asked.
+
+    Raises:
+        GapError: they end in front of the offset: the log was cut, and records took the places of those that were read.
+        RetriableError, OSError: the leader cannot tell now.
+    """
+    leader = clients.leader(at)
+    try:
+        connection = clients.connection(leader.host)
+        if connection.versions.find(OFFSET_FOR_LEADER_EPOCH) is None:
+            return
+        found = connection.ask(EpochEndRequest(at, epoch, leader.epoch))
+    except OSError:
+        clients.drop(leader.host)
+        raise
+    if is_transient(found.error):
+        clients.forget(at)
+        raise RetriableError(name_error(found.error))
+    if not found.error and 0 <= found.end < offset:
+        raise GapError(
+            f"{at[0]}-{at[1]} was read up to offset {offset}, but its leader has records of that time (leader epoch "
+            f"{epoch}) up to {found.end} only: the log was cut by an unclean leader election, and what was written "
+            f"since took the places of records that were read; {_RESET}"
+        )
