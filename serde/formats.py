@@ -22,9 +22,10 @@ def make_deserializer(
     wanted: frozenset[str] | None = None,
     fetch: FetchSchema | None = None,
     text_columns: frozenset[str] = frozenset(),
+    number_columns: frozenset[str] = frozenset(),
 ) -> Deserializer:
     """Return the deserializer of a format; see `wire_format.ReadOptions`.
 
     Raises KeyError for an unknown format, ValueError for one that needs a registry without `fetch`.
     """
-    return FORMATS[name].deserializer(ReadOptions(wanted, fetch, text_columns))
+    return FORMATS[name].deserializer(ReadOptions(wanted, fetch, text_columns, number_columns))

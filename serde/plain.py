@@ -23,7 +23,11 @@ class PlainDeserializer:
     text: bool
 
     def decode(
-        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
+        self,
+        data: pa.Array | pa.ChunkedArray,
+        stage: Stage,
+        expected: pa.StructType | None = None,
+        text_columns: frozenset[str] = frozenset(),  # noqa: ARG002 - texts have no types
     ) -> DecodedMessages:
         """See `wire_format.Deserializer.decode`; a key of a table with one identifier field has that field's name."""
         texts, nulls = byte_windows(data)

@@ -38,12 +38,17 @@ class Deserializer(Protocol):
     """Decodes keys or values of one format."""
 
     def decode(
-        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
+        self,
+        data: pa.Array | pa.ChunkedArray,
+        stage: Stage,
+        expected: pa.StructType | None = None,
+        text_columns: frozenset[str] = frozenset(),
     ) -> DecodedMessages:
         """Decode an array of messages (binary or string, large or not, sliced or not; null is a tombstone).
 
         expected: columns of the row where they are known (a flattened event's, or an envelope's images), for messages
         without schema: a text column takes numbers and booleans as their text, other values of another kind are faults.
+        text_columns: more of what `ReadOptions.text_columns` names, for these messages.
         Every row ends in exactly one of a block, the tombstones or the faults; no message ever raises.
         """
 
@@ -55,12 +60,14 @@ class ReadOptions:
     wanted: fields of envelopes outside the images that will be looked at (`Unwrap.wanted`), None for all. With a schema
     the others are not read, which saves about a fifth of the time.
     fetch: writer schemas by id; formats that need a registry raise ValueError without it.
-    text_columns: columns whose dates and times become text (`connect.iso_text`).
+    text_columns: columns, or types by their schema name, whose dates and times become text (`connect.text_columns`);
+    number_columns: columns whose decimals do.
     """
 
     wanted: frozenset[str] | None = None
     fetch: FetchSchema | None = None
     text_columns: frozenset[str] = frozenset()
+    number_columns: frozenset[str] = frozenset()
 
 
 class EnvelopeSerializer(Protocol):

@@ -13,9 +13,9 @@ from serde.avro.codec import Optional
 from serde.avro.datum_reader import read_datums
 from serde.avro.writer_schema import WriterSchema, parse_writer_schema
 from serde.byte_windows import ByteWindows, byte_windows
-from serde.connect.iso_text import with_text_columns
 from serde.connect.logical_columns import to_logical_rows
 from serde.connect.primitive_keys import key_field_name, may_be_primitive
+from serde.connect.text_columns import with_text_columns
 from serde.faults import RecordError, Stage
 from serde.messages import DecodedMessages, MessageBlock, Rows
 from serde.wire_format import FetchSchema, UnknownSchema
@@ -30,15 +30,20 @@ class AvroDeserializer:
     fetch: FetchSchema
     wanted: frozenset[str] | None = None
     words: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
 
     def decode(
-        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
+        self,
+        data: pa.Array | pa.ChunkedArray,
+        stage: Stage,
+        expected: pa.StructType | None = None,
+        text_columns: frozenset[str] = frozenset(),
     ) -> DecodedMessages:
         """See `wire_format.Deserializer.decode`; what `fetch` raises besides UnknownSchema goes through."""
         # Every message has its schema; only a key that is one value takes its name from the table.
         alone = key_field_name(expected) if stage == "KEY_CONVERTER" and may_be_primitive(expected) else None
         texts, nulls = byte_windows(data)
-        work = _Decoding(self, texts, stage, alone, [], [np.flatnonzero(nulls)], [])
+        work = _Decoding(self, texts, stage, alone, self.words | text_columns, [], [np.flatnonzero(nulls)], [])
         work.run(nulls)
         tombstones = np.sort(np.concatenate(work.tombstones)).astype(np.int64)
         faults = tuple(sorted(work.faults, key=lambda fault: fault.row))
@@ -53,6 +58,7 @@ class _Decoding:
     texts: ByteWindows
     stage: Stage
     alone: str | None
+    words: frozenset[str]
     blocks: list[MessageBlock]
     tombstones: list[Rows]
     faults: list[RecordError]
@@ -87,7 +93,8 @@ class _Decoding:
             there = valid_mask(wire)
             self.tombstones.append(rows[~there])
             rows, wire = rows[there], wire.filter(pa.array(there))
-        rows, fields, unfit = to_logical_rows(rows, wire, with_text_columns(writer.schema, self.converter.words).node)
+        told = with_text_columns(writer.schema, self.words, self.converter.numbers)
+        rows, fields, unfit = to_logical_rows(rows, wire, told.node)
         for row, reason in unfit:
             self._add_fault(row, reason)
         schema = writer.schema

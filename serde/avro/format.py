@@ -35,7 +35,7 @@ class AvroSerializers:
 def _make_deserializer(options: ReadOptions) -> Deserializer:
     if options.fetch is None:
         raise ValueError("Avro needs a registry")
-    return AvroDeserializer(options.fetch, options.wanted, options.text_columns)
+    return AvroDeserializer(options.fetch, options.wanted, options.text_columns, options.number_columns)
 
 
 AVRO = WireFormat(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,6 +38,7 @@ from serde.avro.codec import (
 from serde.avro.type_names import NamedTypes, resolve_names
 from serde.connect import type_table
 from serde.connect.connect_schema import ConnectSchema, LeafTypes, narrow_schema, parse_document, unusable_schema
+from serde.connect.number_text import bytes_to_number_text
 from serde.connect.primitive_keys import is_primitive, wrap_schema
 from serde.connect.schema_node import Convert, Leaf, Node, Struct, chain
 from serde.connect.type_table import CONNECT_PREFIX, DATA_PREFIX, TIME_PREFIX, Parameters, TypeMapping
@@ -302,7 +303,8 @@ def _find_leaf(kind: str, name: str | None, parameters: Parameters) -> Leaf | No
 def _make_leaf(row: TypeMapping) -> Leaf:
     if pa.types.is_int8(row.plain) or pa.types.is_int16(row.plain):
         return Leaf(pa.int32(), row.logical, row.name, _identity, chain(_narrow_to(row.plain), row.step))
-    return Leaf(row.plain, row.logical, row.name, _identity, row.step)
+    words = None if row.scale is None else partial(bytes_to_number_text, scale=row.scale)
+    return Leaf(row.plain, row.logical, row.name, _identity, row.step, text=words)
 
 
 def _find_struct_leaf(name: str | None) -> Node | None:

@@ -12,7 +12,8 @@ from functools import lru_cache
 import orjson
 from attrs import evolve, frozen
 
-from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, is_columnar
+from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, StructValue, is_columnar
+from serde.connect.structured_times import STRUCTURED_TYPES
 from serde.connect.type_table import JSON_TEXT, Parameters
 
 _CACHED_SCHEMAS = 1024
@@ -120,14 +121,15 @@ def _parse_struct(document: Mapping[str, object], name: str | None, leaves: Leaf
     )
     if len({field.name for field in made}) != len(made):
         raise ValueError("a field name occurs twice")
-    return Struct(made, name)
+    found = STRUCTURED_TYPES.get(name or "")
+    return Struct(made, name, None if found is None else StructValue(found.logical, found.step))
 
 
 def _walk_fields(node: Struct, prefix: str) -> Iterator[tuple[str, Field]]:
     """Dotted path -> field, through structs."""
     for field in node.fields:
         yield prefix + field.name, field
-        if isinstance(field.node, Struct):
+        if isinstance(field.node, Struct) and field.node.value is None:
             yield from _walk_fields(field.node, f"{prefix}{field.name}.")
 
 

@@ -1,6 +1,7 @@
 """wire numbers of dates and times -> ISO 8601 text, for what Iceberg's types have no room for.
 
-PostgreSQL has 24:00:00, years before Christ and beyond 9999, and infinity. A column that is to hold them is text.
+PostgreSQL has 24:00:00, years before Christ and beyond 9999, and infinity; MySQL times below 0 and beyond a day. A
+column that is to hold them is text (`connect.text_columns`).
 Sources: Debezium 3.5 and 3.7 (the numbers that stand for infinity), recorded events in tests/fixtures; years are
 written as ISO 8601 and Java do: -0043 is 44 BC, years beyond 9999 have a plus sign.
 """
@@ -8,21 +9,15 @@ written as ISO 8601 and Java do: -0043 is 44 BC, years beyond 9999 have a plus s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import evolve
 
 from serde.arrays import Mask, valid_mask
 from serde.connect import temporal
-from serde.connect.connect_schema import ConnectSchema
-from serde.connect.schema_node import Convert, Field, Leaf, List, Map, Node, Struct
+from serde.connect.schema_node import Convert
 from serde.connect.type_table import CONNECT_PREFIX, TIME_PREFIX
-
-ALL_COLUMNS = "*"
-"""Stands for all columns."""
 
 _INFINITE_DAYS = {2146033979: "infinity", -2147472692: "infinity", -2147472691: "-infinity"}
 _INFINITE_TIMESTAMPS = {
@@ -33,7 +28,6 @@ _INFINITE_TIMESTAMPS = {
 }
 _DAY_S = 86_400
 _MIDNIGHT = "24:00:00"
-_IMAGES = frozenset({"before", "after"})
 Text = Callable[[int], str | None]
 """A number that is out of a type's range -> its text, None where it means nothing."""
 
@@ -69,13 +63,14 @@ def _timestamp_format(per_second: int, digits: int) -> Text:
 
 
 def _time_format(per_second: int, digits: int) -> Text:
-    day = _timestamp_format(per_second, digits)
+    """MySQL's TIME is a span of time: it may be negative, and has more hours than a day."""
 
     def text(number: int) -> str | None:
         if number == _DAY_S * per_second:
             return _MIDNIGHT
-        inside = day(number) if 0 < number < _DAY_S * per_second else None
-        return None if inside is None else inside.partition("T")[2]
+        seconds, rest = divmod(abs(number), per_second)
+        sign = "-" if number < 0 else ""
+        return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:0{digits}d}"
 
     return text
 
@@ -125,42 +120,3 @@ TEXT_CONVERSIONS: Mapping[str, Convert | None] = {
     TIME_PREFIX + "IsoTimestamp": None,
 }
 """Schema name -> how its values become text."""
-
-
-def to_text_node(node: Node) -> Node:
-    """The tree with dates and times as text."""
-    match node:
-        case Leaf():
-            if node.label not in TEXT_CONVERSIONS:
-                return node
-            return Leaf(node.wire, pa.string(), node.label, node.read, TEXT_CONVERSIONS[node.label])
-        case Struct():
-            return Struct(tuple(evolve(field, node=to_text_node(field.node)) for field in node.fields), node.name)
-        case List():
-            return List(to_text_node(node.item))
-        case Map():
-            return Map(to_text_node(node.key), to_text_node(node.value), node.text_key)
-
-
-@lru_cache(maxsize=1024)
-def with_text_columns(schema: ConnectSchema, columns: frozenset[str]) -> ConnectSchema:
-    """The schema with these columns of the row (`ALL_COLUMNS` for all) as text; images of an envelope too."""
-    if not columns:
-        return schema
-    names = {field.name for field in schema.node.fields}
-    if names >= {"op", "source"} and names & _IMAGES:
-        fields = [_image_as_text(field, columns) if field.name in _IMAGES else field for field in schema.node.fields]
-    else:
-        fields = [_column_as_text(field, columns) for field in schema.node.fields]
-    return evolve(schema, node=Struct(tuple(fields), schema.node.name))
-
-
-def _image_as_text(field: Field, columns: frozenset[str]) -> Field:
-    if not isinstance(field.node, Struct):
-        return field
-    children = tuple(_column_as_text(child, columns) for child in field.node.fields)
-    return evolve(field, node=Struct(children, field.node.name))
-
-
-def _column_as_text(field: Field, columns: frozenset[str]) -> Field:
-    return evolve(field, node=to_text_node(field.node)) if columns & {ALL_COLUMNS, field.name} else field

@@ -103,9 +103,15 @@ def _convert_struct(array: pa.Array, node: Struct, path: str, rows: Rows | None,
         to_logical(column, child.node, prefix + child.name, rows, misfits)
         for child, column in zip(node.fields, children(array), strict=True)
     ]
-    return replace_children(
+    whole = replace_children(
         array, made, [pa.field(child.name, column.type) for child, column in zip(node.fields, made, strict=True)]
     )
+    if node.value is None:
+        return whole
+    value, bad = node.value.convert(whole)
+    if bad is not None:
+        misfits.add(_top_rows(bad, rows), path, node.name or "struct")
+    return value
 
 
 def replace_children(array: pa.StructArray, columns: list[pa.Array], fields: list[pa.Field]) -> pa.StructArray:

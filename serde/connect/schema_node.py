@@ -49,6 +49,8 @@ class Leaf:
     convert: Convert | None = None
     exact: bool = False
     """Numbers of this leaf must reach `read` as Decimal, not as float."""
+    text: Convert | None = None
+    """The step to text with every digit, of decimals: instead of `convert`."""
 
 
 @frozen(eq=False)
@@ -60,12 +62,21 @@ class Field:
     optional: bool
 
 
+@frozen(eq=False)
+class StructValue:
+    """What a whole struct stands for: a value of this type, made of the converted fields."""
+
+    logical: pa.DataType
+    convert: Convert
+
+
 @define(eq=False, slots=False)
 class Struct:
-    """Fields by name; `name` is the Connect schema name."""
+    """Fields by name; `name` is the Connect schema name, `value` what it stands for if that is one value."""
 
     fields: tuple[Field, ...]
     name: str | None = None
+    value: StructValue | None = None
 
     @cached_property
     def wire(self) -> pa.StructType:
@@ -73,14 +84,16 @@ class Struct:
         return pa.struct([pa.field(field.name, field.node.wire) for field in self.fields])
 
     @cached_property
-    def logical(self) -> pa.StructType:
+    def logical(self) -> pa.DataType:
         """Type after conversion."""
+        if self.value is not None:
+            return self.value.logical
         return pa.struct([pa.field(field.name, field.node.logical) for field in self.fields])
 
     @cached_property
     def plain(self) -> bool:
         """True when nothing below needs a conversion."""
-        return all(is_plain(field.node) for field in self.fields)
+        return self.value is None and all(is_plain(field.node) for field in self.fields)
 
 
 @frozen(eq=False)

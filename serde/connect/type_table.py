@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 from serde.arrays import Mask
 from serde.connect import temporal, variable_scale_decimal
 from serde.connect.binary_values import bytes_to_decimal, text_to_uuid
+from serde.connect.number_text import bytes_to_number_text
 from serde.connect.schema_node import Convert
 
 Parameters = Mapping[str, str]
@@ -36,16 +37,19 @@ class TypeMapping:
     note: str = ""
     name: str = ""
     """The schema name that a fault tells, or the Connect type."""
+    scale: int | None = None
+    """Digits behind the point of a Connect Decimal, whatever it becomes."""
 
 
 def _widen_int8(array: pa.Array) -> tuple[pa.Array, Mask | None]:
     return array.cast(pa.int32()), None
 
 
+TEXT = pa.string()
 _INT32, _INT64, _TEXT, _BYTES = (
     TypeMapping(pa.int32(), pa.int32()),
     TypeMapping(pa.int64(), pa.int64()),
-    pa.string(),
+    TEXT,
     pa.binary(),
 )
 PRIMITIVE_TYPES: Mapping[str, TypeMapping] = {
@@ -124,6 +128,7 @@ SEMANTIC_TYPES: Mapping[tuple[str, str], TypeMapping] = {
     ("string", DATA_PREFIX + "Enum"): evolve(_WORDS, note="the label"),
     ("string", DATA_PREFIX + "EnumSet"): evolve(_WORDS, note="labels joined by commas"),
     ("string", DATA_PREFIX + "Ltree"): evolve(_WORDS, note="the path"),
+    ("string", DATA_PREFIX + "Tsvector"): evolve(_WORDS, note="as sent"),
     ("string", DATA_PREFIX + "TsVector"): evolve(_WORDS, note="as sent"),
     ("bytes", DATA_PREFIX + "Bits"): TypeMapping(_BYTES, _BYTES, None, "least significant byte first, as sent"),
 }
@@ -144,7 +149,7 @@ STRUCT_TYPES: Mapping[str, TypeMapping] = {
 def find_type(kind: str, name: str | None, parameters: Parameters) -> TypeMapping | None:
     """The row of a schema type, its semantic name and parameters; None for an unknown type.
 
-    ValueError where Arrow and Iceberg have no such decimal.
+    ValueError where the parameters are those of no decimal.
     """
     if kind == "bytes" and name == CONNECT_PREFIX + "Decimal":
         return _decimal_type(name, parameters)
@@ -156,13 +161,30 @@ def find_type(kind: str, name: str | None, parameters: Parameters) -> TypeMappin
 
 
 def _decimal_type(name: str, parameters: Parameters) -> TypeMapping:
-    """decimal128(precision or 38, scale)."""
+    """The decimal of Iceberg that has all the digits of the declared one, text where there is none."""
     scale = int(parameters.get("scale", "0"))
-    precision = int(parameters.get("connect.decimal.precision", _MAX_PRECISION))
-    if not 0 < precision <= _MAX_PRECISION or not 0 <= scale <= precision:
-        raise ValueError(f"no decimal of precision {precision} and scale {scale}")
-    kind = pa.decimal128(precision, scale)
-    return TypeMapping(_BYTES, kind, partial(bytes_to_decimal, kind=kind), DECIMAL_NOTE, name)
+    precision = int(parameters.get("connect.decimal.precision", max(_MAX_PRECISION, scale)))
+    if precision <= 0:
+        raise ValueError(f"no decimal of precision {precision}")
+    digits = max(precision, scale) if scale >= 0 else precision - scale
+    if digits > _MAX_PRECISION:
+        return TypeMapping(_BYTES, _TEXT, partial(bytes_to_number_text, scale=scale), DECIMAL_NOTE, name, scale)
+    kind = pa.decimal128(digits, max(scale, 0))
+    step: Convert = partial(bytes_to_decimal, kind=kind)
+    if scale < 0:
+        step = partial(_shift_decimal, wire=pa.decimal128(precision, scale), kind=kind)
+    return TypeMapping(_BYTES, kind, step, DECIMAL_NOTE, name, scale)
 
 
-DECIMAL_NOTE = "decimal(precision or 38, scale); a value beyond the precision is a fault"
+def _shift_decimal(
+    data: pa.BinaryArray, wire: pa.Decimal128Type, kind: pa.Decimal128Type
+) -> tuple[pa.Array, Mask | None]:
+    """Numbers that end in zeros which are not written: a negative scale."""
+    made, bad = bytes_to_decimal(data, wire)
+    return made.cast(kind), bad
+
+
+DECIMAL_NOTE = (
+    "decimal(precision or 38, scale), a value beyond the precision is a fault; string of all its digits where the "
+    "declared precision or scale is beyond 38"
+)

@@ -22,13 +22,13 @@ def to_text(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
     values: list[str | None] = [None] * len(array)
     for index in np.flatnonzero(there).tolist():
         unscaled = int.from_bytes(raw[int(starts[index]) : int(ends[index])], "big", signed=True)
-        values[index] = _format_number(unscaled, scales[index])
+        values[index] = format_number(unscaled, scales[index])
     made = pa.array(values, pa.string())
     bad = whole & ~valid_mask(made)
     return made, bad if bad.any() else None
 
 
-def _format_number(unscaled: int, scale: int) -> str | None:
+def format_number(unscaled: int, scale: int) -> str | None:
     """unscaled * 10 ** -scale without an exponent; None for a scale that no database has."""
     if abs(scale) > _MAX_SCALE or abs(unscaled) >= 1 << 3 * _MAX_SCALE:
         return None

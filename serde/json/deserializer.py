@@ -11,9 +11,9 @@ from attrs import define, evolve, field
 
 from serde.byte_windows import byte_windows
 from serde.connect.connect_schema import ConnectSchema, narrow_schema
-from serde.connect.iso_text import with_text_columns
 from serde.connect.logical_columns import to_logical_rows
 from serde.connect.schema_node import Struct, needs_exact
+from serde.connect.text_columns import with_text_columns
 from serde.events.event_kind import split_event_kinds
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.column_reader import ColumnReader, ReadResult
@@ -33,10 +33,15 @@ class JsonDeserializer:
     format: JsonMode = "auto"
     wanted: frozenset[str] | None = None
     words: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
     _bare: SchemalessReader = field(factory=SchemalessReader)
 
     def decode(
-        self, data: pa.Array | pa.ChunkedArray, stage: Stage, expected: pa.StructType | None = None
+        self,
+        data: pa.Array | pa.ChunkedArray,
+        stage: Stage,
+        expected: pa.StructType | None = None,
+        text_columns: frozenset[str] = frozenset(),
     ) -> DecodedMessages:
         """See `wire_format.Deserializer.decode`."""
         texts, nulls = byte_windows(data)
@@ -46,19 +51,18 @@ class JsonDeserializer:
         frames.sort(nulls)
         blocks: list[MessageBlock] = []
         for group in frames.groups.values():
-            blocks.extend(self._decode_group(frames, group, expected))
+            blocks.extend(self._decode_group(frames, group, expected, self.words | text_columns))
         frames.faults.sort(key=lambda fault: fault.row)
         tombstones = np.sort(np.concatenate(frames.tombstones)).astype(np.int64)
         return DecodedMessages(tuple(block for block in blocks if len(block.rows)), tombstones, tuple(frames.faults))
 
     def _decode_group(
-        self, frames: MessageFramer, group: SchemaGroup, expected: pa.StructType | None
+        self, frames: MessageFramer, group: SchemaGroup, expected: pa.StructType | None, words: frozenset[str]
     ) -> list[MessageBlock]:
         if group.schema is None:
             return self._decode_without_schema(frames, group, expected)
-        return _decode_with_schema(
-            frames, group, with_text_columns(narrow_schema(group.schema, self.wanted), self.words)
-        )
+        schema = narrow_schema(group.schema, self.wanted)
+        return _decode_with_schema(frames, group, with_text_columns(schema, words, self.numbers))
 
     def _decode_without_schema(
         self, frames: MessageFramer, group: SchemaGroup, expected: pa.StructType | None

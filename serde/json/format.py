@@ -45,7 +45,7 @@ class JsonSerializers:
 
 
 def _make_deserializer(mode: JsonMode, options: ReadOptions) -> Deserializer:
-    return JsonDeserializer(mode, options.wanted, options.text_columns)
+    return JsonDeserializer(mode, options.wanted, options.text_columns, options.number_columns)
 
 
 JSON_SCHEMA = WireFormat(

@@ -6,7 +6,7 @@ Bytes are base64 text, reals may be words, integers and texts are themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import orjson
 import pyarrow as pa
@@ -16,6 +16,7 @@ from serde.arrays import Mask
 from serde.connect import type_table
 from serde.connect.binary_values import base64_to_binary
 from serde.connect.connect_schema import ConnectSchema, LeafTypes, parse_document
+from serde.connect.number_text import bytes_to_number_text
 from serde.connect.schema_node import Field, Leaf, List, Node, Read, Struct, chain
 from serde.connect.type_table import Parameters, TypeMapping
 from serde.faults import Unfit
@@ -55,9 +56,10 @@ def _make_leaf(kind: str, row: TypeMapping) -> Leaf:
     if kind == "string":
         return Leaf(row.plain, row.logical, label, scalars.text_reader(label), row.step)
     convert = chain(base64_to_binary, row.step)
-    if pa.types.is_decimal(row.logical):
-        read = scalars.decimal_reader(label, row.logical.scale)
-        return Leaf(pa.string(), row.logical, label, read, convert, exact=True)
+    if row.scale is not None:
+        read = scalars.decimal_reader(label, row.scale)
+        words = chain(base64_to_binary, partial(bytes_to_number_text, scale=row.scale))
+        return Leaf(pa.string(), row.logical, label, read, convert, exact=True, text=words)
     return Leaf(pa.string(), row.logical, label, scalars.text_reader(label), convert)
 
 

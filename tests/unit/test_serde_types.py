@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 from uuid import UUID
 
@@ -91,7 +91,7 @@ def one(kind: str, name: str | None, value: Any, **more: Any) -> tuple[Any, pa.D
         ("string", DATA + "EnumSet", "a,b", "a,b", pa.string()),
         ("string", DATA + "Xml", "<a/>", "<a/>", pa.string()),
         ("string", DATA + "Ltree", "a.b", "a.b", pa.string()),
-        ("string", DATA + "TsVector", "'a':1", "'a':1", pa.string()),
+        ("string", DATA + "Tsvector", "'a':1", "'a':1", pa.string()),
         ("string", "my.own.Type", "v", "v", pa.string()),
     ],
 )
@@ -196,6 +196,40 @@ def test_decimal_beyond_its_precision_is_a_fault() -> None:
         "bytes", CONNECT + "Decimal", encode_unscaled(1000), parameters={"scale": "0", "connect.decimal.precision": "3"}
     )
     assert "cannot be represented" in outcome
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "text"),
+    [
+        (65, 30, "-99999999999999999999999999999999999.999999999999999999999999999999"),
+        (65, 30, "0.000000000000000000000000000001"),
+        (39, 0, "123456789012345678901234567890123456789"),
+        (None, 45, "-0." + "0" * 44 + "1"),
+        (50, -3, "12" + "0" * 48),
+    ],
+)
+def test_decimal_beyond_38_digits_is_text(precision: int | None, scale: int, text: str) -> None:
+    """Every digit arrives, as many behind the point as the scale has, and no value decides the type."""
+    with localcontext(prec=100):
+        unscaled = int(Decimal(text).scaleb(scale))
+    told = {"scale": str(scale), **({"connect.decimal.precision": str(precision)} if precision else {})}
+    assert one("bytes", CONNECT + "Decimal", encode_unscaled(unscaled), parameters=told) == (text, pa.string())
+    assert one("bytes", CONNECT + "Decimal", None, parameters=told) == (None, pa.string())
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "unscaled", "number", "arrow"),
+    [
+        (5, -2, 123, Decimal("12300"), pa.decimal128(7, 0)),
+        (3, 5, -999, Decimal("-0.00999"), pa.decimal128(5, 5)),
+    ],
+)
+def test_decimal_of_odd_scale_is_a_decimal(
+    precision: int, scale: int, unscaled: int, number: Decimal, arrow: pa.DataType
+) -> None:
+    """Oracle's NUMBER(5,-2) and NUMBER(3,5) are numbers of other digits, not text."""
+    told = {"scale": str(scale), "connect.decimal.precision": str(precision)}
+    assert one("bytes", CONNECT + "Decimal", encode_unscaled(unscaled), parameters=told) == (number, arrow)
 
 
 def test_decimal_as_json_number_is_exact() -> None:

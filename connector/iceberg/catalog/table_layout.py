@@ -76,6 +76,11 @@ class TableLayout:
         """The variant columns; what is nested below another column is told by its path."""
         return _parse_variants(self.schema_json)
 
+    @property
+    def text_columns(self) -> frozenset[str]:
+        """The columns that are text, variants not among them."""
+        return _parse_text_columns(self.schema_json)
+
     @cached_property
     def columns(self) -> pa.Schema:
         """The Arrow schema of data files, with field ids."""
@@ -230,6 +235,12 @@ def parse_schema(schema_json: str) -> Schema:
 @lru_cache(maxsize=1024)
 def _parse_variants(schema_json: str) -> frozenset[str]:
     return frozenset(name for name, field in iter_fields(orjson.loads(schema_json)) if field["type"] == VARIANT_TYPE)
+
+
+@lru_cache(maxsize=1024)
+def _parse_text_columns(schema_json: str) -> frozenset[str]:
+    columns, variants = _parse_columns(schema_json), _parse_variants(schema_json)
+    return frozenset(field.name for field in columns if pa.types.is_string(field.type)) - variants
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,7 @@ from attrs import evolve
 from connector.iceberg.types.arrow_types import to_iceberg_type
 from serde.avro.writer_schema import AVRO_LOGICAL_TYPES, AVRO_PRIMITIVES
 from serde.connect import type_table
+from serde.connect.structured_times import STRUCTURED_TYPES
 from serde.emit.row_schema import Primitive
 from serde.emit.type_mapping import LOSSES, BinaryMode, DecimalMode, HandlingModes, TimeMode, wire_type
 from serde.json.schemaless import INFERRED_TYPES
@@ -32,8 +33,21 @@ A value that cannot be represented in `before` costs the event only where `befor
 _SCHEMA_TEXT = """\
 ## With a schema (JSON with schema, Avro)
 
-The schema name decides together with the Connect type; a name that is not here counts as its Connect type. Columns in
-`debezium.sink.iceberg.temporal-as-text` hold dates and times as ISO 8601 text, infinity and 24:00:00 included.
+The schema name decides together with the Connect type; a name that is not here counts as its Connect type.
+
+What Iceberg has no type for is text with every digit, decided per column by its schema, never by a value: a column is
+text from its first event on, or never.
+
+- Decimals whose declared precision or scale is beyond 38 digits (MySQL's `decimal(65,30)`) are text; others too with
+  `debezium.sink.iceberg.decimal-as-text`.
+- MySQL's and MariaDB's TIME is a span of time from -838:59:59 to 838:59:59, and text (`-00:00:01.000000`). The schema
+  of an envelope's `source` tells the connector, and in flattened events the header `__debezium.context.connectorName`
+  (Debezium 3.5 and newer); where neither is, name the columns in `temporal-as-text`.
+- Other dates and times have Iceberg's types, and a value beyond them (infinity, 24:00:00, years before Christ) is a
+  dead letter, unless `debezium.sink.iceberg.temporal-as-text` names the column, or the schema name of its type: then
+  they are ISO 8601 text.
+- A column that the table has as text takes dates and times as that text, without any option; one that it has as `time`,
+  `timestamp`, `date` or decimal takes the values that fit.
 """
 _NESTED_TEXT = """\
 Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, among them vectors
@@ -123,6 +137,8 @@ def _render_connect() -> Iterator[str]:
         yield _render_row(kind, name, row)
     for name, row in type_table.STRUCT_TYPES.items():
         yield _render_row("struct", name, row)
+    for name, made in STRUCTURED_TYPES.items():
+        yield f"| struct | `{name}` | {_render_type(made.logical)} | {made.note} |"
 
 
 def _render_avro() -> Iterator[str]:

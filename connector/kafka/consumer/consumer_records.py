@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from connector.kafka.consumer.record_columns import RecordColumns
-from connector.kafka.consumer.record_headers import read_headers
+from connector.kafka.consumer.record_headers import read_first_header, read_headers
 from serde.arrays import Ints
+
+CONNECTOR_HEADER = "__debezium.context.connectorName"
+"""Debezium 3.5 and newer say in each event's headers which connector made it."""
 
 
 @attrs.frozen(eq=False)
@@ -19,7 +22,8 @@ class ConsumerRecords:
 
     `old_key` and `new_key` are the headers of these names (`sink.convert.key_change_headers`), where `with_headers` has
     read them, and `broken` the places of records whose headers cannot be read then. `fetched` has the bytes of all
-    headers, None for records that were not fetched.
+    headers, None for records that were not fetched. `connector` is what Debezium's header says of the first record,
+    "mysql" for example: the records of one fetch are of one connector but where another has taken over a topic.
     """
 
     topic: str
@@ -31,6 +35,7 @@ class ConsumerRecords:
     new_key: pa.Array | None = None
     broken: Ints = attrs.field(factory=lambda: np.zeros(0, np.int64))
     fetched: RecordColumns | None = None
+    connector: str | None = None
 
     @property
     def at(self) -> tuple[str, int]:
@@ -60,7 +65,9 @@ class ConsumerRecords:
     @classmethod
     def of_fetched(cls, topic: str, partition: int, fetched: RecordColumns) -> ConsumerRecords:
         """Take the columns of one fetch as they are."""
-        return cls(topic, partition, fetched.offset, fetched.key, fetched.value, fetched=fetched)
+        name = read_first_header(fetched, CONNECTOR_HEADER)
+        told = None if name is None else name.decode(errors="replace")
+        return cls(topic, partition, fetched.offset, fetched.key, fetched.value, fetched=fetched, connector=told)
 
     def with_headers(self, old_key: str | None, new_key: str | None) -> ConsumerRecords:
         """Read the headers of these names; None for one that is not asked for."""
@@ -77,9 +84,12 @@ class ConsumerRecords:
 
     @classmethod
     def of_records(
-        cls, at: tuple[str, int], records: Iterable[tuple[int, bytes | None, bytes | None]]
+        cls,
+        at: tuple[str, int],
+        records: Iterable[tuple[int, bytes | None, bytes | None]],
+        connector: str | None = None,
     ) -> ConsumerRecords:
         """Take a few records, each as (offset, key, value)."""
         offsets, keys, values = zip(*records, strict=True)
         key, value = (pa.array(column, pa.binary()) for column in (keys, values))
-        return cls(*at, np.array(offsets, np.int64), key, value)
+        return cls(*at, np.array(offsets, np.int64), key, value, connector=connector)

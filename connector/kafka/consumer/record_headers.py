@@ -61,6 +61,22 @@ def read_headers(found: RecordColumns, names: Sequence[str]) -> HeaderColumns:
     return HeaderColumns(tuple(columns), broken)
 
 
+def read_first_header(found: RecordColumns, name: str) -> bytes | None:
+    """Return the header of this name of the first record; None without it, without records, or if it cannot be read."""
+    if not len(found.offset):
+        return None
+    left, at, read = read_varints(found.data, found.headers[:1])
+    if not read[0] or not 0 < left[0] <= found.ends[0] - at[0]:
+        return None
+    step, end = _read_remaining(found, 0, int(at[0]), int(left[0]))
+    data = found.data[: int(found.ends[0])].tobytes()
+    places = zip(step.name_at, step.name_size, step.value_at, step.value_size, strict=True)
+    values = (
+        data[at_ : at_ + size] for from_, long, at_, size in places if data[from_ : from_ + long] == name.encode()
+    )
+    return None if end < 0 else next(values, None)
+
+
 def _iter_header_steps(found: RecordColumns, broken: Mask) -> Iterator[_HeaderStep]:
     """Return the headers of all records, the first of each, then the second; marks records where one cannot be read."""
     left, at, read = read_varints(found.data, found.headers)

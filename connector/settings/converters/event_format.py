@@ -103,7 +103,16 @@ TEMPORAL_AS_TEXT = Option(
     kind=LIST,
     default=(),
     importance="low",
-    doc="Columns whose dates and times are stored as ISO 8601 text, to keep 24:00:00, infinity and BC; * for all.",
+    doc="Columns, or types by schema name, whose dates and times are stored as ISO 8601 text, to keep 24:00:00, "
+    "infinity and BC; * for all.",
+)
+DECIMAL_AS_TEXT = Option(
+    name="debezium.sink.iceberg.decimal-as-text",
+    kind=LIST,
+    default=(),
+    importance="low",
+    doc="Columns whose decimals are stored as text with all their digits; * for all. Those that Iceberg has no decimal "
+    "for (more than 38 digits) always are.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
@@ -119,13 +128,14 @@ OPTIONS: tuple[Option[object], ...] = (
     ADD_FIELDS,
     ADD_FIELDS_PREFIX,
     TEMPORAL_AS_TEXT,
+    DECIMAL_AS_TEXT,
 )
 
 
 @attrs.frozen
 class EventSettings:
     """Formats of key and value (names in `serde.formats`) with the registries that they need, and what an envelope adds
-    to its row; `temporal_as_text` names columns, see `connect.iso_text`."""
+    to its row; `temporal_as_text` and `decimal_as_text` name columns, see `connect.text_columns`."""
 
     key_format: str
     value_format: str
@@ -134,6 +144,7 @@ class EventSettings:
     key_registry: RegistrySettings | None = None
     value_registry: RegistrySettings | None = None
     temporal_as_text: frozenset[str] = frozenset()
+    decimal_as_text: frozenset[str] = frozenset()
 
 
 def build(reader: ConfigReader) -> EventSettings:
@@ -148,6 +159,7 @@ def build(reader: ConfigReader) -> EventSettings:
         schema_registry.build(reader, KEY_REGISTRY, wire_format=key),
         schema_registry.build(reader, VALUE_REGISTRY, wire_format=value),
         frozenset(reader.get(TEMPORAL_AS_TEXT)),
+        frozenset(reader.get(DECIMAL_AS_TEXT)),
     )
 
 

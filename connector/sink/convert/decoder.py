@@ -34,6 +34,7 @@ from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
 from serde.arrays import children
+from serde.connect.text_columns import DURATION_CONNECTORS, DURATION_TYPES
 from serde.events.changes import DELETED_COLUMN, Changes, UnwrapSettings, extract_changes, filter_changes, split_images
 from serde.events.event_kind import is_envelope
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
@@ -58,10 +59,10 @@ class Converters:
 @lru_cache(maxsize=8)
 def _build_converters(events: EventSettings, wanted: frozenset[str]) -> Converters:
     key, value = FORMATS[events.key_format], FORMATS[events.value_format]
-    text_columns = events.temporal_as_text
+    texts = (events.temporal_as_text, events.decimal_as_text)
     return Converters(
-        key.deserializer(ReadOptions(None, _schema_fetcher(key, events.key_registry), text_columns)),
-        value.deserializer(ReadOptions(wanted, _schema_fetcher(value, events.value_registry), text_columns)),
+        key.deserializer(ReadOptions(None, _schema_fetcher(key, events.key_registry), *texts)),
+        value.deserializer(ReadOptions(wanted, _schema_fetcher(value, events.value_registry), *texts)),
     )
 
 
@@ -109,7 +110,7 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     if plan.raw_ms is not None:
         return _decode_as_text(run, table, plan)
     reading = converters(plan)
-    values = reading.value.decode(run.value, "VALUE_CONVERTER", known)
+    values = reading.value.decode(run.value, "VALUE_CONVERTER", known, _text_columns(run, table))
     if table is not None and known is not None and (table.layout.variants or not plan.evolve):
         values = decode_mismatches(values, run.value, reading.value, known)
     return _convert_values(_Decoding(run, plan, reading), table, values)
@@ -132,6 +133,12 @@ def _expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
     columns, variants = table.layout.columns, table.layout.variants
     known = [field.with_type(schemaless_type(field.type)) if plan.evolve else field for field in columns]
     return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
+
+
+def _text_columns(run: ConsumerRecords, table: TablePlan | None) -> frozenset[str]:
+    """Return the columns that the table has as text, and the types that are text for this connector."""
+    types = DURATION_TYPES if run.connector in DURATION_CONNECTORS else frozenset[str]()
+    return types if table is None else types | table.layout.text_columns
 
 
 def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:
@@ -168,7 +175,8 @@ class _Decoding:
         if place not in self._keys:
             kind = key_type(table) if place is not None else None
             reading = None if kind is None else schemaless_type(kind)
-            decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading)
+            texts = _text_columns(self.run, table if place is not None else None)
+            decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading, texts)
             self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
         return self._keys[place]
 

@@ -1,0 +1,110 @@
+"""schema -> the same with some columns as text: what Iceberg has no type for, told by the schema and never by a value.
+
+A column is text from its first event on, or never:
+- by option: columns, or types by their schema name, that are to be text;
+- by its source: MySQL's and MariaDB's TIME is a span of time from -838:59:59 to 838:59:59, and no time of day. Their
+  envelopes name the connector in the schema of `source`; flattened events do in a header, which the reader looks at.
+
+Decimals of more than 38 digits are text by the table of types itself (`connect.type_table`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from attrs import evolve
+
+from serde.connect.connect_schema import ConnectSchema
+from serde.connect.iso_text import TEXT_CONVERSIONS
+from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, StructValue
+from serde.connect.structured_times import STRUCTURED_TYPES
+from serde.connect.type_table import CONNECT_PREFIX, TEXT, TIME_PREFIX
+
+ALL_COLUMNS = "*"
+"""Stands for all columns."""
+
+DURATION_TYPES = frozenset({TIME_PREFIX + "MicroTime", TIME_PREFIX + "Time", CONNECT_PREFIX + "Time"})
+"""Types of MySQL's and MariaDB's TIME in the modes of `time.precision.mode`."""
+
+DURATION_CONNECTORS = frozenset({"mysql", "mariadb"})
+"""Connectors, as a header and `source.connector` name them, whose times are spans of time."""
+
+_DURATION_SOURCES = frozenset(f"io.debezium.connector.{name}.Source" for name in DURATION_CONNECTORS)
+_IMAGES = frozenset({"before", "after"})
+
+
+def to_text_node(node: Node, types: frozenset[str] = frozenset({ALL_COLUMNS})) -> Node:
+    """The tree with dates and times as text: all of them, or those of these types."""
+    match node:
+        case Leaf():
+            if node.label not in TEXT_CONVERSIONS or not types & {ALL_COLUMNS, node.label}:
+                return node
+            return Leaf(node.wire, TEXT, node.label, node.read, TEXT_CONVERSIONS[node.label])
+        case Struct():
+            if node.value is not None:
+                return _as_text_value(node, types)
+            fields = tuple(evolve(field, node=to_text_node(field.node, types)) for field in node.fields)
+            return Struct(fields, node.name)
+        case List():
+            return List(to_text_node(node.item, types))
+        case Map():
+            return Map(to_text_node(node.key, types), to_text_node(node.value, types), node.text_key)
+
+
+def _as_text_value(node: Struct, types: frozenset[str]) -> Struct:
+    found = STRUCTURED_TYPES.get(node.name or "")
+    if found is None or not types & {ALL_COLUMNS, node.name}:
+        return node
+    return Struct(node.fields, node.name, StructValue(TEXT, found.text))
+
+
+def _to_number_text(node: Node) -> Node:
+    """The tree with decimals as text."""
+    match node:
+        case Leaf():
+            return node if node.text is None else evolve(node, logical=TEXT, convert=node.text)
+        case Struct() if node.value is None:
+            return Struct(tuple(evolve(field, node=_to_number_text(field.node)) for field in node.fields), node.name)
+        case List():
+            return List(_to_number_text(node.item))
+        case _:
+            return node
+
+
+@lru_cache(maxsize=1024)
+def with_text_columns(
+    schema: ConnectSchema, columns: frozenset[str], numbers: frozenset[str] = frozenset()
+) -> ConnectSchema:
+    """The schema with columns of the row as text; images of an envelope too.
+
+    columns: whose dates and times are text, by name, by the schema name of their type, or `ALL_COLUMNS`; numbers:
+    whose decimals are text.
+    """
+    fields = {field.name: field for field in schema.node.fields}
+    envelope = set(fields) >= {"op", "source"} and bool(set(fields) & _IMAGES)
+    if envelope and getattr(fields["source"].node, "name", None) in _DURATION_SOURCES:
+        columns |= DURATION_TYPES
+    if not columns and not numbers:
+        return schema
+    made = [
+        (_image_as_text(field, columns, numbers) if field.name in _IMAGES else field)
+        if envelope
+        else _column_as_text(field, columns, numbers)
+        for field in schema.node.fields
+    ]
+    return evolve(schema, node=Struct(tuple(made), schema.node.name))
+
+
+def _image_as_text(field: Field, columns: frozenset[str], numbers: frozenset[str]) -> Field:
+    if not isinstance(field.node, Struct):
+        return field
+    children = tuple(_column_as_text(child, columns, numbers) for child in field.node.fields)
+    return evolve(field, node=Struct(children, field.node.name))
+
+
+def _column_as_text(field: Field, columns: frozenset[str], numbers: frozenset[str]) -> Field:
+    whole = columns & {ALL_COLUMNS, field.name}
+    node = to_text_node(field.node) if whole else to_text_node(field.node, columns)
+    if numbers & {ALL_COLUMNS, field.name}:
+        node = _to_number_text(node)
+    return evolve(field, node=node)

@@ -1,0 +1,85 @@
+"""MySQL's and MariaDB's TIME -> text columns: told by the schema of the source, a header, or the table's own column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+
+from connector.iceberg.types.schema_evolution import union_shapes
+from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER, ConsumerRecords
+from connector.kafka.consumer.record_columns import BatchSection, read_records
+from connector.sink.convert.decoder import decode
+from tests.model.record_batches import Record, written
+from tests.unit import sink_plans
+from tests.unit.test_serde_json import framed
+
+SPAN_US = -3_020_399_000_000
+TIME = {"type": "int64", "name": "io.debezium.time.MicroTime", "optional": True, "field": "t"}
+ROW = [{"type": "int64", "optional": False, "field": "id"}, TIME]
+
+
+def envelope(connector: str) -> bytes:
+    """A create of a table with a TIME column."""
+    image = {"type": "struct", "optional": True, "fields": ROW, "name": "p.d.t.Value"}
+    source = [{"type": "string", "field": "connector"}, {"type": "int64", "field": "ts_ms"}]
+    fields: list[Any] = [
+        {**image, "field": "before"},
+        {**image, "field": "after"},
+        {"type": "struct", "fields": source, "name": f"io.debezium.connector.{connector}.Source", "field": "source"},
+        {"type": "string", "field": "op"},
+    ]
+    payload = {"before": None, "after": {"id": 1, "t": SPAN_US}, "source": {"connector": connector, "ts_ms": 1}}
+    return framed(fields, {**payload, "op": "c"}, "p.d.t.Envelope")
+
+
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+def test_an_envelope_tells_by_its_source(connector: str) -> None:
+    """The column is text for each event of the connector, whatever its value is."""
+    run = sink_plans.run(envelope(connector))
+    (need,) = decode(run, sink_plans.plan()).needs
+    assert union_shapes([need.row]).field("t").type == pa.string()
+    table = sink_plans.append(0, {"id": pa.int64(), "t": pa.string(), "__deleted": pa.string()})
+    assert sink_plans.rows(decode(run, sink_plans.plan(table)))[0]["t"] == "-838:59:59.000000"
+
+
+def test_other_connectors_have_times_of_day() -> None:
+    """A value that is no time of day stays a dead letter there."""
+    assert sink_plans.dead(decode(sink_plans.run(envelope("postgresql")), sink_plans.plan())) == {
+        0: "field after.t: value cannot be represented (io.debezium.time.MicroTime)"
+    }
+
+
+def test_a_flattened_event_is_told_by_its_header() -> None:
+    """The name of the connector in the first record's headers decides before there is a table."""
+    run = sink_plans.run(framed(ROW, {"id": 1, "t": SPAN_US}))
+    assert sink_plans.dead(decode(run, sink_plans.plan()))
+    (need,) = decode(attrs.evolve(run, connector="mariadb"), sink_plans.plan()).needs
+    assert need.row.field("t").type == pa.string()
+
+
+def test_a_text_column_takes_any_time() -> None:
+    """Where the table has text nothing else has to tell; a column of times takes what fits."""
+    run = sink_plans.run(framed(ROW, {"id": 1, "t": SPAN_US}), framed(ROW, {"id": 2, "t": 1}))
+    text = sink_plans.plan(sink_plans.append(0, {"id": pa.int64(), "t": pa.string()}))
+    assert [row["t"] for row in sink_plans.rows(decode(run, text))] == ["-838:59:59.000000", "00:00:00.000001"]
+    times = sink_plans.plan(sink_plans.append(0, {"id": pa.int64(), "t": pa.time64("us")}))
+    outcome = decode(attrs.evolve(run, connector="mysql"), times)
+    assert [row["id"] for row in sink_plans.rows(outcome)] == [2]
+    assert list(sink_plans.dead(outcome)) == [0]
+
+
+def test_a_fetch_tells_the_connector_of_its_first_record() -> None:
+    """The header is found among others; a record without it, or with broken headers, tells nothing."""
+
+    def told(*headers: tuple[str, bytes | None]) -> str | None:
+        body = written(Record(0, None, b"{}", headers), 0)
+        return ConsumerRecords.of_fetched(
+            "t", 0, read_records(body, [BatchSection(0, len(body), 1, 0)], 0, 9)
+        ).connector
+
+    assert told(("a", None), (CONNECTOR_HEADER, b"mysql"), ("z", b"1")) == "mysql"
+    assert told(("a", b"b")) is None
+    assert told() is None
