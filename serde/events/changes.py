@@ -52,7 +52,8 @@ class UnwrapSettings:
         """Paths of an envelope, images apart, that `extract_changes` looks at."""
         paths = [term.partition(":")[0] for term in self.add_fields]
         origin = {f"source.{name}" for name in ORIGIN_FIELDS}
-        return _POSITION | origin | set(paths) | {f"source.{path}" for path in paths if "." not in path}
+        documents = {"updateDescription", "source.collection"}
+        return _POSITION | origin | documents | set(paths) | {f"source.{path}" for path in paths if "." not in path}
 
 
 @frozen(eq=False)

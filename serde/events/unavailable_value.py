@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import Ints, Mask, valid_mask, view_bytes
+from serde.events.document_patches import find_patches
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _PAIR_PLACEHOLDER = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
@@ -21,10 +22,14 @@ _PLACEHOLDER_SIZES = tuple(len(text) for text in _PLACEHOLDERS)
 
 
 def find_unavailable(column: pa.Array) -> Mask | None:
-    """True where a value is the placeholder, None when none is. Cost: a look at the lengths, the bytes only of hits."""
+    """True where a value is the placeholder, or a patch of a document (`events.document_patches`), None when none is.
+
+    Cost: a look at the lengths and first bytes, all bytes only of hits.
+    """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _match_texts(column)
+        found, patches = _match_texts(column), find_patches(column)
+        return found if patches is None else patches if found is None else found | patches
     if pa.types.is_list(kind):
         return _match_items(column)
     if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 import attrs
 
@@ -103,16 +104,22 @@ TEMPORAL_AS_TEXT = Option(
     kind=LIST,
     default=(),
     importance="low",
-    doc="Columns, or types by schema name, whose dates and times are stored as ISO 8601 text, to keep 24:00:00, "
-    "infinity and BC; * for all.",
+    doc="Columns, or schema names of types, whose dates and times are stored as ISO 8601 text (infinity, BC); * for all.",
 )
 DECIMAL_AS_TEXT = Option(
     name="debezium.sink.iceberg.decimal-as-text",
     kind=LIST,
     default=(),
     importance="low",
-    doc="Columns whose decimals are stored as text with all their digits; * for all. Those that Iceberg has no decimal "
-    "for (more than 38 digits) always are.",
+    doc="Columns whose decimals are stored as text; * for all. Decimals of more than 38 digits always are.",
+)
+DocumentMode = Literal["columns", "text"]
+DOCUMENTS_AS = Option(
+    name="debezium.sink.iceberg.documents-as",
+    kind=one_of("columns", "text"),
+    default="columns",
+    importance="medium",
+    doc="MongoDB's documents: a column per member, or whole in the column document, which takes partial updates too.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
@@ -129,13 +136,15 @@ OPTIONS: tuple[Option[object], ...] = (
     ADD_FIELDS_PREFIX,
     TEMPORAL_AS_TEXT,
     DECIMAL_AS_TEXT,
+    DOCUMENTS_AS,
 )
 
 
 @attrs.frozen
 class EventSettings:
     """Formats of key and value (names in `serde.formats`) with the registries that they need, and what an envelope adds
-    to its row; `temporal_as_text` and `decimal_as_text` name columns, see `connect.text_columns`."""
+    to its row; `temporal_as_text` and `decimal_as_text` name columns, see `connect.text_columns`;
+    `documents_as` says what MongoDB's become."""
 
     key_format: str
     value_format: str
@@ -145,6 +154,7 @@ class EventSettings:
     value_registry: RegistrySettings | None = None
     temporal_as_text: frozenset[str] = frozenset()
     decimal_as_text: frozenset[str] = frozenset()
+    documents_as: DocumentMode = "columns"
 
 
 def build(reader: ConfigReader) -> EventSettings:
@@ -160,6 +170,7 @@ def build(reader: ConfigReader) -> EventSettings:
         schema_registry.build(reader, VALUE_REGISTRY, wire_format=value),
         frozenset(reader.get(TEMPORAL_AS_TEXT)),
         frozenset(reader.get(DECIMAL_AS_TEXT)),
+        "text" if reader.get(DOCUMENTS_AS) == "text" else "columns",
     )
 
 

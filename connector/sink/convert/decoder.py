@@ -12,8 +12,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, is_variant_candidate
-from connector.iceberg.types.conversion import convert, schemaless_type
+from connector.iceberg.types.conversion import schemaless_type
 from connector.iceberg.types.schema_evolution import contains, evolve
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.schema_registry import schema_registry_for
@@ -21,7 +20,9 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import EventSettings, RegistrySettings
 from connector.sink.convert import icebergevents
 from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.documents import expand_documents, name_document_keys
 from connector.sink.convert.event_fields import DEFAULT_OP_FIELD, read_operations
+from connector.sink.convert.event_shapes import drop_absent_fields, drop_excluded, narrow_to_table, set_variant_types
 from connector.sink.convert.failing_records import isolate_failures
 from connector.sink.convert.field_matching import find_case_renames, match_case
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
@@ -36,6 +37,7 @@ from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, i
 from serde.arrays import children
 from serde.connect.text_columns import DURATION_CONNECTORS, DURATION_TYPES
 from serde.events.changes import DELETED_COLUMN, Changes, UnwrapSettings, extract_changes, filter_changes, split_images
+from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import is_envelope
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.faults import RecordError
@@ -166,8 +168,11 @@ class _Decoding:
         self.metrics = TaskMetrics()
         self._keys: dict[int | None, RecordKeys] = {}
 
-    def keys(self, table: TablePlan | None) -> RecordKeys | None:
-        """Return the record keys by the types of a table, decoded once; None where they are not looked at."""
+    def keys(self, table: TablePlan | None, *, documents: bool = False) -> RecordKeys | None:
+        """Return the record keys by the types of a table, decoded once; None where they are not looked at.
+
+        documents: whether they are of documents, where there is no table yet that would tell.
+        """
         if not (self.plan.record_keys if table is None else table.keyed):
             return None
         # Events that name their tables share one reading of the keys: the types are those that they have.
@@ -178,7 +183,8 @@ class _Decoding:
             texts = _text_columns(self.run, table if place is not None else None)
             decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading, texts)
             self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
-        return self._keys[place]
+        named = documents if table is None else table.layout.keys == (ID_COLUMN,)
+        return name_document_keys(self._keys[place]) if named else self._keys[place]
 
     def part(self, part: ChangeBatch, table: TablePlan) -> None:
         """Take rows of a table."""
@@ -190,7 +196,7 @@ class _Decoding:
 def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMessages) -> DecodedRecords:
     plan, run = work.plan, work.run
     work.faults.extend(values.faults)
-    for block in (part for whole in values.blocks for part in split_images(whole)):
+    for block, documents in _split_blocks(work, table, values):
         made, wrong, other = extract_changes(block, _unwrap_settings(plan, keep_before=_needs_before_image(table)))
         work.faults.extend(wrong)
         work.metrics += TaskMetrics(ignored=other)
@@ -198,9 +204,9 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
             made, unnamed = read_operations(made, plan.op_field)
             work.faults.extend(unnamed)
         if made is not None and plan.routing is not None:
-            _convert_routed(work, made, block, plan.routing)
+            _convert_routed(work, made, block, plan.routing, documents=documents)
         elif made is not None:
-            _convert_changes(work, made, table, None)
+            _convert_changes(work, made, table, None, documents=documents)
     for target in _find_tombstone_tables(plan, table) if len(values.tombstones) else ():
         keys = work.keys(target)
         if keys is not None:
@@ -218,6 +224,20 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
     )
 
 
+def _split_blocks(
+    work: _Decoding, table: TablePlan | None, values: DecodedMessages
+) -> Iterator[tuple[MessageBlock, bool]]:
+    """Give blocks whose images are rows of one shape, and whether they are of documents."""
+    for whole in values.blocks:
+        if not holds_documents(whole.fields.type):
+            yield from ((part, False) for part in split_images(whole))
+            continue
+        expected = None if table is None else _expected_types(table, work.plan)
+        blocks, wrong = expand_documents(whole, work.plan.events.documents_as, expected)
+        work.faults.extend(wrong)
+        yield from ((part, True) for part in blocks)
+
+
 def _needs_operations(plan: BatchPlan, table: TablePlan | None) -> bool:
     """Tell whether operations matter: not for a table that takes every event, unless a field for them was named."""
     upserts = plan.upserts if table is None else table.mode == "upsert"
@@ -233,7 +253,9 @@ def _find_tombstone_tables(plan: BatchPlan, table: TablePlan | None) -> list[Tab
     return [one for one in tables if one.keyed and one.tombstones == "delete"]
 
 
-def _convert_routed(work: _Decoding, change: Changes, block: MessageBlock, routes: FieldRoutes) -> None:
+def _convert_routed(
+    work: _Decoding, change: Changes, block: MessageBlock, routes: FieldRoutes, *, documents: bool
+) -> None:
     made, faults, ignored = route_changes(change, block, work.run.topic, routes)
     work.faults.extend(faults)
     work.metrics += TaskMetrics(ignored=ignored)
@@ -242,10 +264,13 @@ def _convert_routed(work: _Decoding, change: Changes, block: MessageBlock, route
             work.faults.extend(RecordError(int(row), "TASK_PUT", routes.refused[one.table]) for row in one.change.rows)
         else:
             index = routes.known.get(one.table)
-            _convert_changes(work, one.change, None if index is None else work.plan.tables[index], one.table)
+            table = None if index is None else work.plan.tables[index]
+            _convert_changes(work, one.change, table, one.table, documents=documents)
 
 
-def _convert_changes(work: _Decoding, made: Changes, table: TablePlan | None, name: str | None) -> None:
+def _convert_changes(
+    work: _Decoding, made: Changes, table: TablePlan | None, name: str | None, *, documents: bool
+) -> None:
     """Take changes of one table: as rows, as a need, or as faults."""
     plan, run = work.plan, work.run
     work.truncates.extend(_read_truncates(run, made, table))
@@ -256,7 +281,7 @@ def _convert_changes(work: _Decoding, made: Changes, table: TablePlan | None, na
         return
     if plan.case_insensitive and table is not None:
         change = match_case(change, table.layout.columns.names)
-    keys = work.keys(table)
+    keys = work.keys(table, documents=documents)
     if plan.case_insensitive and table is not None and keys is not None:
         wanted = find_case_renames(keys.columns, (*table.layout.keys, *table.layout.key_columns))
         keys = attrs.evolve(keys, columns={wanted.get(name, name): column for name, column in keys.columns.items()})
@@ -276,14 +301,6 @@ def _convert_changes(work: _Decoding, made: Changes, table: TablePlan | None, na
         if not plan.evolve:
             unknown = frozenset((table.index, field) for field in _find_unknown_fields(change, table, plan))
             work.metrics += TaskMetrics(drift=unknown)
-
-
-def _drop_absent_fields(shape: pa.StructType, change: Changes) -> pa.StructType:
-    """Give a shape without the fields that none of these changes has: events of other tables brought them."""
-    if change.optional:
-        return shape
-    empty = {f.name for f, c in zip(change.row.type, children(change.row), strict=True) if c.null_count == len(c)}
-    return pa.struct([field for field in shape if field.name not in empty])
 
 
 def _find_unknown_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> Iterator[str]:
@@ -354,18 +371,18 @@ def _keep_first_per_row(faults: Iterable[RecordError]) -> Iterator[RecordError]:
 def _find_schema_change(
     topic: str, change: Changes, keys: RecordKeys | None, table: TablePlan | None, plan: BatchPlan
 ) -> SchemaChange | None:
-    shape = _drop_excluded(change.row.type, plan.excluded_columns)
+    shape = drop_excluded(change.row.type, plan.excluded_columns)
     loose = frozenset[str]() if table is None else _find_relaxed_columns(change, table, plan)
     if table is not None and not loose and contains(table.layout.columns, shape):
         return None
     if plan.routing is not None:
-        shape = _drop_absent_fields(shape, change)
+        shape = drop_absent_fields(shape, change)
     if plan.variants:
-        shape = _set_variant_types(shape, change.documents, table)
+        shape = set_variant_types(shape, change.documents, table)
     if table is not None:
         columns = table.layout.columns
         if not change.optional:
-            shape = _narrow_to_table(change.row, shape, columns)
+            shape = narrow_to_table(change.row, shape, columns)
         if not loose and evolve(columns, shape, add=plan.evolve).equals(columns):
             return None
     key = keys.type if keys is not None and len(keys.columns) else None
@@ -391,40 +408,3 @@ def _find_relaxed_columns(change: Changes, table: TablePlan, plan: BatchPlan) ->
         if (np.asarray(columns[name].is_null()) & written).any()
     }
     return frozenset(absent | nulls)
-
-
-def _set_variant_types(shape: pa.StructType, texts: frozenset[str], table: TablePlan | None) -> pa.StructType:
-    """Return the shape with what becomes a variant: nested fields, and texts that are JSON by their schema.
-
-    Columns that the table has keep their types.
-    """
-    there = frozenset[str]() if table is None else set(table.layout.columns.names) - table.layout.variants
-    return pa.struct(
-        [
-            f.with_type(VARIANT_ARROW_TYPE)
-            if f.name not in there and (f.name in texts or is_variant_candidate(f.type))
-            else f
-            for f in shape
-        ]
-    )
-
-
-def _narrow_to_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schema) -> pa.StructType:
-    """Return the shape of events without schema block: numbers have the table's type where their values fit it.
-
-    JSON knows whole numbers and others, no widths: a narrow column is not widened before a value needs it.
-    """
-    fields = []
-    columns_of_row = dict(zip(row.type.names, children(row), strict=True))
-    for field in shape:
-        kind = columns.field(field.name).type if field.name in columns.names else field.type
-        narrow = pa.types.is_integer(kind) and pa.types.is_integer(field.type) and kind != field.type
-        if (narrow and convert(columns_of_row[field.name], kind)[1] is None) or pa.types.is_float32(kind):
-            fields.append(field.with_type(kind))
-        else:
-            fields.append(field)
-    return pa.struct(fields)
-
-
-def _drop_excluded(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:
-    return pa.struct([field for field in shape if field.name not in excluded]) if excluded else shape

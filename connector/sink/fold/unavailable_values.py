@@ -25,6 +25,7 @@ from connector.sink.model.change_rows import (
     gather,
 )
 from serde.arrays import Ints, Mask
+from serde.events.document_patches import apply_patch, find_patches
 from serde.events.unavailable_value import find_unavailable
 
 _OP_READ, _OP_DELETE = ord("r"), ord("d")
@@ -65,8 +66,13 @@ def fill_in_batch(folded: FoldedChanges, keys: Sequence[str], *, by_date: bool =
     for name in names:
         none = [np.zeros(len(part), np.bool_) for part in parts]
         unsent = np.concatenate([each.get(name, no) for each, no in zip(found, none, strict=True)])
-        source = _find_sources(unsent, giving & ~unsent, sequence, starts)
-        parts = _replace_column(parts, name, source)
+        whole = pa.concat_arrays([part.rows.column(name) for part in parts])
+        patches = find_patches(whole)
+        if patches is None:
+            made = whole.take(pa.array(_find_sources(unsent, giving & ~unsent, sequence, starts)))
+        else:
+            made = _join_patches(whole, patches & unsent, giving, sequence, starts)
+        parts = _replace_column(parts, name, made)
     return attrs.evolve(folded, parts=tuple(parts))
 
 
@@ -172,9 +178,26 @@ def _find_sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> I
     return source
 
 
-def _replace_column(parts: Sequence[ChangeBatch], name: str, source: Ints) -> list[ChangeBatch]:
-    whole = pa.concat_arrays([part.rows.column(name) for part in parts])
-    made = whole.take(pa.array(source))
+def _join_patches(column: pa.Array, patches: Mask, giving: Mask, sequence: Ints, starts: Ints) -> pa.Array:
+    """Apply each patch of a document to the change of its key before it, which may be a patch itself.
+
+    Cost: Python per patch; both are JSON texts.
+    """
+    place = np.where(giving[sequence], np.arange(len(sequence)), -1)
+    before = np.concatenate([[-1], np.maximum.accumulate(place)[:-1]])
+    made: dict[int, str] = {}
+    for at in np.flatnonzero(patches[sequence] & (before >= starts)).tolist():
+        base, own = int(sequence[before[at]]), int(sequence[at])
+        text = made.get(base) or column[base].as_py()
+        if text is not None:
+            made[own] = apply_patch(text, column[own].as_py())
+    rows = np.arange(len(column))
+    rows[list(made)] = len(column) + np.arange(len(made))
+    return pa.concat_arrays([column, pa.array(list(made.values()), pa.string())]).take(pa.array(rows))
+
+
+def _replace_column(parts: Sequence[ChangeBatch], name: str, made: pa.Array) -> list[ChangeBatch]:
+    """Give the parts a column that is theirs one after the other."""
     result, start = [], 0
     for part in parts:
         position = part.rows.schema.get_field_index(name)

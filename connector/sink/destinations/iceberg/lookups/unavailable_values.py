@@ -32,7 +32,8 @@ from connector.sink.destinations.iceberg.snapshot_rows import (
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
-from serde.arrays import valid_mask
+from serde.arrays import Mask, valid_mask
+from serde.events.document_patches import apply_patches, find_patches
 from serde.events.unavailable_value import find_unavailable
 
 FILE_LABEL = "patch"
@@ -198,5 +199,17 @@ def coalesce_unavailable(came: pa.Array, held: pa.Array) -> pa.Array:
     unsent = find_unavailable(came)
     if unsent is None:
         return came
+    patches = find_patches(came)
+    if patches is not None:
+        return fill_patches(came, held, patches)
     place = np.arange(len(came)) + np.where(unsent & valid_mask(held), len(came), 0)
     return pa.concat_arrays([came, held]).take(pa.array(place))
+
+
+def fill_patches(came: pa.Array, held: pa.Array, patches: Mask) -> pa.Array:
+    """Return a column of documents with patches applied to what is held; a patch without document stays one."""
+    places = np.flatnonzero(patches & valid_mask(held))
+    made = apply_patches(held.take(pa.array(places)), came.take(pa.array(places)))
+    where = np.arange(len(came))
+    where[places] = len(came) + np.arange(len(places))
+    return pa.concat_arrays([came, made]).take(pa.array(where))

@@ -1,0 +1,132 @@
+"""MongoDB's envelopes -> envelopes with rows for images: documents as columns, or each as one text. No I/O.
+
+The types of columns are found as for messages without schema; `_id` is a text (`events.extended_json.format_id`), so
+that the ids of one collection may be of any type. An update that tells only what it changed becomes a patch of the
+text (`events.document_patches`), which is applied to the row before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.types.conversion import convert
+from connector.settings.converters.event_format import DocumentMode
+from connector.sink.convert.record_keys import RecordKeys
+from serde.arrays import Ints, children
+from serde.events.documents import ID_COLUMN, DocumentImage, find_date_columns, find_ids, read_documents
+from serde.events.extended_json import parse_id
+from serde.faults import RecordError
+from serde.formats import make_deserializer
+from serde.messages import MessageBlock
+
+DOCUMENT_COLUMN = "document"
+PATCH_REASON = (
+    "the update tells only what it changed; capture.mode=change_streams_update_full sends whole documents, and with "
+    "debezium.sink.iceberg.documents-as=text changes are applied to the stored ones"
+)
+_REPLACED = frozenset({"before", "after", "updateDescription", "source"})
+_INSTANT = pa.timestamp("us", "UTC")
+
+
+def expand_documents(
+    block: MessageBlock, mode: DocumentMode, expected: pa.StructType | None
+) -> tuple[list[MessageBlock], list[RecordError]]:
+    """Make envelopes with rows of a block of documents, and name the events that hold none.
+
+    expected: the table's columns, for the types of documents.
+    """
+    images = read_documents(block.fields)
+    faults = [
+        RecordError(int(block.rows[at]), "VALUE_CONVERTER", reason)
+        for at, one in enumerate(images)
+        if (reason := _find_fault(one, mode)) is not None
+    ]
+    usable = np.array([_find_fault(one, mode) is None for one in images], np.bool_)
+    there = np.array([one.text is not None for one in images], np.bool_)
+    deletes = np.asarray(pc.equal(pc.struct_field(block.fields, "op"), "d").fill_null(False))
+    blocks = []
+    for image, mask in (("after", ~deletes), ("before", deletes)):
+        rows = np.flatnonzero(usable & there & mask)
+        for places, column, wrong in _read_images(images, rows, mode, expected):
+            faults += [RecordError(int(block.rows[fault.row]), fault.stage, fault.reason) for fault in wrong]
+            if len(places):
+                blocks.append(_build_block(block, places, image, column))
+    bare = np.flatnonzero(usable & ~there)
+    if len(bare):
+        blocks.append(_build_block(block, bare, "after", pa.nulls(len(bare), pa.struct([]))))
+    return blocks, faults
+
+
+def _find_fault(image: DocumentImage, mode: DocumentMode) -> str | None:
+    if image.fault is not None:
+        return image.fault
+    return PATCH_REASON if image.patch and mode == "columns" else None
+
+
+def _read_images(
+    images: list[DocumentImage], rows: Ints, mode: DocumentMode, expected: pa.StructType | None
+) -> Iterator[tuple[Ints, pa.StructArray, list[RecordError]]]:
+    """Give the rows of documents, and which events they are of."""
+    if not len(rows):
+        return
+    chosen = [images[at] for at in rows.tolist()]
+    texts = pa.array([one.text for one in chosen], pa.string())
+    if mode == "text":
+        yield rows, pa.StructArray.from_arrays([find_ids(chosen), texts], [ID_COLUMN, DOCUMENT_COLUMN]), []
+        return
+    found = make_deserializer("json").decode(texts, "VALUE_CONVERTER", expected)
+    told = [attrs.evolve(fault, row=int(rows[fault.row])) for fault in found.faults]
+    for part in found.blocks:
+        yield rows[part.rows], _set_dates(part.fields, find_date_columns([chosen[at] for at in part.rows])), told
+        told = []
+    if told:
+        yield np.zeros(0, np.int64), pa.nulls(0, pa.struct([])), told
+
+
+def _set_dates(row: pa.StructArray, names: frozenset[str]) -> pa.StructArray:
+    """Return the row with members that are dates in every document as instants; what is beyond them stays text."""
+    columns = []
+    for field, column in zip(row.type, children(row), strict=True):
+        made, bad = (
+            convert(column, _INSTANT) if field.name in names and pa.types.is_string(field.type) else (None, None)
+        )
+        columns.append(column if made is None or bad is not None else made)
+    return pa.StructArray.from_arrays(columns, names=row.type.names)
+
+
+def _build_block(block: MessageBlock, places: Ints, image: str, column: pa.StructArray) -> MessageBlock:
+    """Return some events of a block with these images; their collection counts as their table."""
+    fields = block.fields.take(pa.array(places))
+    made = {f.name: c for f, c in zip(fields.type, children(fields), strict=True) if f.name not in _REPLACED}
+    made["source"] = _name_table(pc.struct_field(fields, "source"))
+    made[image] = column
+    documents = frozenset({f"{image}.{DOCUMENT_COLUMN}"}) if DOCUMENT_COLUMN in column.type.names else frozenset[str]()
+    return MessageBlock(
+        block.rows[places],
+        pa.StructArray.from_arrays(list(made.values()), names=list(made)),
+        "",
+        None,
+        {},
+        documents,
+    )
+
+
+def _name_table(source: pa.StructArray) -> pa.StructArray:
+    columns = dict(zip(source.type.names, children(source), strict=True))
+    if "collection" in columns and "table" not in columns:
+        columns["table"] = columns["collection"]
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+
+
+def name_document_keys(keys: RecordKeys) -> RecordKeys:
+    """Return keys of documents with their `id` as the text of `_id`; keys of other fields as they are."""
+    column = keys.columns.get("id")
+    if list(keys.columns) != ["id"] or column is None or not pa.types.is_string(column.type):
+        return keys
+    texts = [None if text is None else parse_id(text) for text in column.to_pylist()]
+    return attrs.evolve(keys, columns={ID_COLUMN: pa.array(texts, pa.string())})

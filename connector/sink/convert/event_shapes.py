@@ -1,0 +1,57 @@
+"""Shapes of events -> shapes as a table would take them in (pure)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, is_variant_candidate
+from connector.iceberg.types.conversion import convert
+from connector.sink.model.plan import TablePlan
+from serde.arrays import children
+from serde.events.changes import Changes
+
+
+def drop_absent_fields(shape: pa.StructType, change: Changes) -> pa.StructType:
+    """Return a shape without the fields that none of these changes has: events of other tables brought them."""
+    if change.optional:
+        return shape
+    empty = {f.name for f, c in zip(change.row.type, children(change.row), strict=True) if c.null_count == len(c)}
+    return pa.struct([field for field in shape if field.name not in empty])
+
+
+def set_variant_types(shape: pa.StructType, texts: frozenset[str], table: TablePlan | None) -> pa.StructType:
+    """Return the shape with what becomes a variant: nested fields, and texts that are JSON by their schema.
+
+    Columns that the table has keep their types.
+    """
+    there = frozenset[str]() if table is None else set(table.layout.columns.names) - table.layout.variants
+    return pa.struct(
+        [
+            f.with_type(VARIANT_ARROW_TYPE)
+            if f.name not in there and (f.name in texts or is_variant_candidate(f.type))
+            else f
+            for f in shape
+        ]
+    )
+
+
+def narrow_to_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schema) -> pa.StructType:
+    """Return the shape of events without schema block: numbers have the table's type where their values fit it.
+
+    JSON knows whole numbers and others, no widths: a narrow column is not widened before a value needs it.
+    """
+    fields = []
+    columns_of_row = dict(zip(row.type.names, children(row), strict=True))
+    for field in shape:
+        kind = columns.field(field.name).type if field.name in columns.names else field.type
+        narrow = pa.types.is_integer(kind) and pa.types.is_integer(field.type) and kind != field.type
+        if (narrow and convert(columns_of_row[field.name], kind)[1] is None) or pa.types.is_float32(kind):
+            fields.append(field.with_type(kind))
+        else:
+            fields.append(field)
+    return pa.struct(fields)
+
+
+def drop_excluded(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:
+    """Return the shape without the columns that are left out by option."""
+    return pa.struct([field for field in shape if field.name not in excluded]) if excluded else shape
