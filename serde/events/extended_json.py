@@ -46,8 +46,8 @@ def _read_date(value: object) -> str:
 
 
 def _read_binary(value: object, kind: object = None) -> str:
-    if isinstance(value, Mapping):
-        value, kind = value.get("base64"), value.get("subType")
+    if isinstance(value, dict):
+        kind, value = value.get("subType"), value.get("base64")
     if kind in _UUID_TYPES:
         raw = base64.b64decode(str(value))
         if len(raw) == _UUID_BYTES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -24,6 +24,7 @@ class ConsumerRecords:
     read them, and `broken` the places of records whose headers cannot be read then. `fetched` has the bytes of all
     headers, None for records that were not fetched. `connector` is what Debezium's header says of the first record,
     "mysql" for example: the records of one fetch are of one connector but where another has taken over a topic.
+    `headers` are others by name, where `with_named_headers` has read them.
     """
 
     topic: str
@@ -36,6 +37,7 @@ class ConsumerRecords:
     broken: Ints = attrs.field(factory=lambda: np.zeros(0, np.int64))
     fetched: RecordColumns | None = None
     connector: str | None = None
+    headers: Mapping[str, pa.Array] = attrs.field(factory=dict)
 
     @property
     def at(self) -> tuple[str, int]:
@@ -55,6 +57,7 @@ class ConsumerRecords:
             new_key=new,
             broken=np.flatnonzero(np.isin(places, self.broken)),
             fetched=None,
+            headers={name: values.take(rows) for name, values in self.headers.items()},
         )
 
     @property
@@ -81,6 +84,14 @@ class ConsumerRecords:
             new_key=None if new_key is None else headers.columns[-1],
             broken=np.flatnonzero(headers.broken),
         )
+
+    def with_named_headers(self, names: Sequence[str]) -> ConsumerRecords:
+        """Read headers into `headers`; those of records that were not fetched are not known."""
+        if self.fetched is None:
+            return self
+        found = read_headers(self.fetched, names)
+        columns = dict(zip(names, found.columns, strict=True))
+        return attrs.evolve(self, headers=columns, broken=np.union1d(self.broken, np.flatnonzero(found.broken)))
 
     @classmethod
     def of_records(

@@ -15,7 +15,7 @@ import attrs
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, one_of
+from connector.settings.configdef.value_types import BOOLEAN, LIST, PATTERN, TEXT, one_of
 from connector.settings.converters import schema_registry
 from connector.settings.converters.converter_classes import (
     DEFAULT_CONVERTER,
@@ -104,7 +104,7 @@ TEMPORAL_AS_TEXT = Option(
     kind=LIST,
     default=(),
     importance="low",
-    doc="Columns, or schema names of types, whose dates and times are stored as ISO 8601 text (infinity, BC); * for all.",
+    doc="Columns, or schema names of types, whose dates and times are stored as ISO 8601 text (infinity); * for all.",
 )
 DECIMAL_AS_TEXT = Option(
     name="debezium.sink.iceberg.decimal-as-text",
@@ -120,6 +120,14 @@ DOCUMENTS_AS = Option(
     default="columns",
     importance="medium",
     doc="MongoDB's documents: a column per member, or whole in the column document, which takes partial updates too.",
+)
+OUTBOX_TOPICS = Option(
+    name="debezium.sink.iceberg.outbox-topics",
+    kind=PATTERN,
+    default="outbox.event.(.+)",
+    importance="medium",
+    doc="Topics of Debezium's outbox router, whose events are appended; group 1 is the aggregate type. Empty: none.",
+    empty=True,
 )
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
@@ -137,6 +145,7 @@ OPTIONS: tuple[Option[object], ...] = (
     TEMPORAL_AS_TEXT,
     DECIMAL_AS_TEXT,
     DOCUMENTS_AS,
+    OUTBOX_TOPICS,
 )
 
 
@@ -144,7 +153,7 @@ OPTIONS: tuple[Option[object], ...] = (
 class EventSettings:
     """Formats of key and value (names in `serde.formats`) with the registries that they need, and what an envelope adds
     to its row; `temporal_as_text` and `decimal_as_text` name columns, see `connect.text_columns`;
-    `documents_as` says what MongoDB's become."""
+    `documents_as` says what MongoDB's become, `outbox_topics` (a Java pattern) which topics are the outbox router's."""
 
     key_format: str
     value_format: str
@@ -155,6 +164,7 @@ class EventSettings:
     temporal_as_text: frozenset[str] = frozenset()
     decimal_as_text: frozenset[str] = frozenset()
     documents_as: DocumentMode = "columns"
+    outbox_topics: str | None = None
 
 
 def build(reader: ConfigReader) -> EventSettings:
@@ -171,6 +181,7 @@ def build(reader: ConfigReader) -> EventSettings:
         frozenset(reader.get(TEMPORAL_AS_TEXT)),
         frozenset(reader.get(DECIMAL_AS_TEXT)),
         "text" if reader.get(DOCUMENTS_AS) == "text" else "columns",
+        reader.get(OUTBOX_TOPICS) or None,
     )
 
 

@@ -25,6 +25,7 @@ from connector.sink.convert.event_fields import DEFAULT_OP_FIELD, read_operation
 from connector.sink.convert.event_shapes import drop_absent_fields, drop_excluded, narrow_to_table, set_variant_types
 from connector.sink.convert.failing_records import isolate_failures
 from connector.sink.convert.field_matching import find_case_renames, match_case
+from connector.sink.convert.outbox import Decode, build_outbox_rows, find_aggregate_type
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed, read_dedup_values, to_int64
@@ -46,6 +47,9 @@ from serde.messages import DecodedMessages, MessageBlock
 from serde.wire_format import Deserializer, FetchSchema, ReadOptions, WireFormat
 
 __all__ = ["ConsumerRecords", "DecodedRecords", "converters", "decode", "transaction_converter"]
+
+PLAIN_FORMATS = frozenset({"string", "bytes"})
+"""Formats whose messages are the values themselves."""
 
 _TRANSACTION_FIELDS = frozenset({"op", "transaction.id", "source.db", "source.schema", "source.table"})
 
@@ -112,6 +116,9 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     if plan.raw_ms is not None:
         return _decode_as_text(run, table, plan)
     reading = converters(plan)
+    aggregate = find_aggregate_type(run.topic, plan.events.outbox_topics)
+    if aggregate is not None and plan.routing is None and (table is None or table.mode == "append"):
+        return _decode_outbox(run, aggregate, table, plan)
     values = reading.value.decode(run.value, "VALUE_CONVERTER", known, _text_columns(run, table))
     if table is not None and known is not None and (table.layout.variants or not plan.evolve):
         values = decode_mismatches(values, run.value, reading.value, known)
@@ -152,6 +159,22 @@ def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPl
     return DecodedRecords(
         (part,) if len(part) else (), faults=tuple(faults), tables=(table.index,) if len(part) else ()
     )
+
+
+def _decode_outbox(run: ConsumerRecords, aggregate: str, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:
+    reading, events = converters(plan), plan.events
+    key = None if events.key_format in PLAIN_FORMATS else reading.key.decode
+    value = None if events.value_format in PLAIN_FORMATS else _decode_single(reading.value)
+    made = build_outbox_rows(run, aggregate, table, plan, key, value)
+    parts = () if made.part is None or not len(made.part) else (made.part,)
+    tables = () if table is None or not parts else (table.index,)
+    needs = () if made.need is None else (made.need,)
+    return DecodedRecords(parts, needs, tuple(_keep_first_per_row(made.faults)), tables=tables)
+
+
+def _decode_single(converter: Deserializer) -> Decode:
+    """Read values as keys are read: a single value is a field of the name that is expected."""
+    return lambda data, _stage, expected: converter.decode(data, "KEY_CONVERTER", expected)
 
 
 class _Decoding:

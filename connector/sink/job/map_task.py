@@ -21,6 +21,8 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
+from connector.sink.convert.outbox import HEADERS as OUTBOX_HEADERS
+from connector.sink.convert.outbox import find_aggregate_type
 from connector.sink.fold.document_versions import raise_winner_versions
 from connector.sink.fold.fold import find_last_deletes, fold, select_rows_to_keep
 from connector.sink.fold.late_events import split_late_candidates
@@ -54,7 +56,9 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    yield from work.take(chunk.with_headers(*headers))
+                    run = chunk.with_headers(*headers)
+                    outbox = find_aggregate_type(chunk.topic, plan.events.outbox_topics) is not None
+                    yield from work.take(run.with_named_headers(OUTBOX_HEADERS) if outbox else run)
         yield from work.finish()
 
     return task

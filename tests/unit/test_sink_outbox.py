@@ -1,0 +1,128 @@
+"""Events of Debezium's outbox router -> rows: the examples of the page "Outbox Event Router", by section."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import orjson
+import pyarrow as pa
+import pytest
+
+from connector.settings import EventSettings
+from connector.sink.convert.decoder import decode
+from connector.sink.convert.outbox import find_aggregate_type
+from connector.sink.model.plan import BatchPlan, TablePlan
+from tests.model import avro
+from tests.unit import sink_plans
+
+TOPIC, PATTERN = "outbox.event.order", r"outbox\.event\.(.+)"
+EVENT_ID = "4d47e190-0402-4048-bc2c-89dd54343cdc"
+# "Example outbox message": the payload as text; "Expanding escaped JSON String as JSON": the same as JSON.
+ORDER = (
+    b'{"id": 1, "lineItems": [{"id": 1, "item": "Debezium in Action", "totalPrice": 39.98}, '
+    b'{"id": 2, "totalPrice": 29.99}], "orderDate": "2019-01-31T12:13:01", "customerId": 123}'
+)
+TEXTS = ("id", "aggregatetype", "aggregateid", "type", "payload")
+
+
+def plan(*tables: TablePlan, **events: Any) -> BatchPlan:
+    settings = EventSettings(events.pop("key", "auto"), events.pop("value", "auto"), (), "__", outbox_topics=PATTERN)
+    routes = {TOPIC: 0} if tables else {}
+    return sink_plans.plan(*tables, events=settings, routes=routes, ranks={(TOPIC, 0): 0}, **events)
+
+
+def table(**more: pa.DataType) -> TablePlan:
+    return sink_plans.append(0, {**dict.fromkeys(TEXTS, pa.string()), **more})
+
+
+def run(value: bytes | None, key: bytes | None = b"1", **headers: bytes) -> Any:
+    found = sink_plans.run(value, keys=[key], topic=TOPIC)
+    columns: Mapping[str, pa.Array] = {name: pa.array([text], pa.binary()) for name, text in headers.items()}
+    return attrs.evolve(found, headers=columns)
+
+
+def _schema(value: Any, **schema: Any) -> bytes:
+    return orjson.dumps({"schema": schema, "payload": value})
+
+
+FORMS = {
+    "text as JSON with schema": _schema(ORDER.decode(), type="string", optional=False),
+    "text as JSON": orjson.dumps(ORDER.decode()),
+    "expanded, or by StringConverter": ORDER,
+}
+
+
+@pytest.mark.parametrize(
+    "key", [b"1", b'"1"', _schema("1", type="string", optional=False)], ids=["plain", "json", "schema"]
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_documented_event_is_a_row(form: str, key: bytes) -> None:
+    """Whatever converters wrote it, the event is a row of the documented columns, its payload the text that it was."""
+    given = run(FORMS[form], key, id=EVENT_ID.encode())
+    (need,) = decode(given, plan()).needs
+    assert (need.row, need.key) == (pa.struct([(name, pa.string()) for name in TEXTS]), None)
+    outcome = decode(given, plan(table()))
+    assert sink_plans.dead(outcome) == {}
+    (row,) = sink_plans.rows(outcome)
+    expected = {"id": EVENT_ID, "aggregatetype": "order", "aggregateid": "1", "type": None}
+    assert row == {**expected, "payload": ORDER.decode()}
+
+
+@pytest.mark.parametrize("key", [b"007", b"a-1", b"1e5", b"b7e2/x y", b"true"])
+def test_keys_are_texts_as_they_are(key: bytes) -> None:
+    """A key that StringConverter wrote is not read as JSON, which would make 7 of 007."""
+    (row,) = sink_plans.rows(decode(run(ORDER, key), plan(table())))
+    assert row["aggregateid"] == key.decode()
+
+
+def test_the_type_comes_from_a_header_or_from_beside_the_payload() -> None:
+    """ "Emitting messages with additional fields": placed in a header, or in the value beside the payload."""
+    (row,) = sink_plans.rows(decode(run(ORDER, eventType=b"OrderCreated"), plan(table())))
+    assert row["type"] == "OrderCreated"
+    value = orjson.dumps({"payload": ORDER.decode(), "type": "OrderShipped", "version": 3})
+    (need,) = decode(run(value), plan(table())).needs
+    assert need.row.field("version").type == pa.int64()
+    (row,) = sink_plans.rows(decode(run(value), plan(table(version=pa.int64()))))
+    assert (row["payload"], row["type"], row["version"]) == (ORDER.decode(), "OrderShipped", 3)
+
+
+def test_an_expanded_payload_with_schema_is_its_json() -> None:
+    """With `table.expand.json.payload` and schemas the struct is stored as JSON again."""
+    fields = [{"type": "int32", "optional": True, "field": "id"}, {"type": "string", "optional": True, "field": "s"}]
+    (row,) = sink_plans.rows(decode(run(_schema({"id": 1, "s": "x"}, type="struct", fields=fields)), plan(table())))
+    assert orjson.loads(row["payload"]) == {"id": 1, "s": "x"}
+
+
+def test_avro_values_are_read_by_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A payload that is one text, and an expanded one, both by Avro."""
+    record = {"type": "record", "name": "P", "fields": [{"name": "id", "type": "int"}]}
+    schemas = {1: ('"string"',), 2: (orjson.dumps(record).decode(),)}
+    monkeypatch.setattr("connector.sink.convert.decoder._schema_fetcher", lambda *_: schemas.__getitem__)
+    made = plan(table(), value="avro", key="string")
+    text = avro.written("string", ORDER.decode())
+    (row,) = sink_plans.rows(decode(run(b"\0\0\0\0\x01" + text), made))
+    assert row["payload"] == ORDER.decode()
+    (row,) = sink_plans.rows(decode(run(b"\0\0\0\0\x02" + avro.written(record, {"id": 5})), made))
+    assert orjson.loads(row["payload"]) == {"id": 5}
+
+
+def test_what_is_no_text_is_dead_and_an_empty_payload_is_a_row() -> None:
+    """Bytes that nothing reads are a dead letter; an event without payload is an event all the same."""
+    assert "UTF-8" in sink_plans.dead(decode(run(b"\xff\xfe"), plan(table(), value="string", key="string")))[0]
+    (row,) = sink_plans.rows(decode(run(None, id=b"x"), plan(table())))
+    assert (row["id"], row["payload"]) == ("x", None)
+
+
+def test_a_payload_may_be_a_variant() -> None:
+    """With nested values as variants the payload's column is one."""
+    (need,) = decode(run(ORDER), plan(variants=True)).needs
+    assert need.row.field("payload").type == pa.json_()
+
+
+def test_the_topic_tells_the_aggregate() -> None:
+    """The pattern's group is the aggregate type; other topics are none of the router's."""
+    assert find_aggregate_type("outbox.event.a.b", PATTERN) == "a.b"
+    assert find_aggregate_type("outbox.events", PATTERN) is None
+    assert find_aggregate_type("x", "x") == "x" and find_aggregate_type("x", None) is None
