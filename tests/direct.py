@@ -103,7 +103,7 @@ class Direct:
                 taken.append((at, found["snapshot-id"]))
         random.shuffle(taken)
         for at, snapshot_id in taken:
-            described = feed.describe(at, is_initial=False)
+            described = feed.describe(at, "false")
             reader = TableReader(self.spark, feed.table, described.schema)
             feed.publisher.publish(read_changes(reader, snapshot_id, described.key), described)
             release_reads(self.spark, feed.table)

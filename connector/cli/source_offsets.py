@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import click
 from pyspark.sql import SparkSession
@@ -22,7 +24,7 @@ from connector.source.snapshots.table_offset import TableOffset
 
 
 @attrs.frozen
-class _SourceTable:
+class SourceTable:
     """A table that the source reads, or has read: its stored standing, its id, newest snapshot and history now."""
 
     name: str
@@ -35,7 +37,7 @@ class _SourceTable:
 def show(settings: SourceSettings) -> None:
     """Print where the source stands in each table, and how many snapshots it is behind."""
     with open_session(settings) as spark:
-        seen = _read_tables(spark, settings, _open_rows(spark, settings))
+        seen = read_tables(spark, settings, _open_rows(spark, settings).by_table)
     grid = Grid(
         "table", "stored snapshot", "newest snapshot", "behind", "full read", title=f"{settings.name}: positions"
     )
@@ -54,7 +56,7 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
     """
     with open_session(settings) as spark:
         rows = _open_rows(spark, settings)
-        seen = {table.name: table for table in _read_tables(spark, settings, rows)}
+        seen = {table.name: table for table in read_tables(spark, settings, rows.by_table)}
         unknown = sorted(set(tables) - seen.keys())
         if unknown:
             raise ConfigError(f"--table {', '.join(unknown)}: not a table of this source; it has {', '.join(seen)}")
@@ -66,7 +68,7 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
             rows.put(None, {name: standing.json() for name, standing in new.items()})
 
 
-def _newest_offset(table: _SourceTable) -> TableOffset:
+def _newest_offset(table: SourceTable) -> TableOffset:
     before = None if table.standing is None else table.standing.ts_ns
     return TableOffset(SnapshotOffset(table.uuid or "", table.newest), before)
 
@@ -80,16 +82,22 @@ def _open_rows(spark: SparkSession, settings: SourceSettings) -> OffsetRows:
     return call_with_retries(opened, settings.errors)
 
 
-def _read_tables(spark: SparkSession, settings: SourceSettings, rows: OffsetRows) -> list[_SourceTable]:
+def read_tables(spark: SparkSession, settings: SourceSettings, texts: Mapping[str, str]) -> list[SourceTable]:
+    """Return the tables that the source reads, or has read; `texts` are their stored offsets.
+
+    Raises:
+        RetriableError: the catalog stayed away.
+    """
     catalog = Catalog(spark, settings.catalog, settings.errors)
-    own = catalog.full_name(settings.capture.offsets_table)
+    signals = settings.signals.table
+    own = {catalog.full_name(settings.capture.offsets_table), *([signals] if signals else [])}
     found = call_with_retries(lambda: discovery.find_tables(catalog, settings.capture, own), settings.errors)
-    stored = {name: TableOffset.parse(text) for name, text in rows.by_table.items()}
+    stored = {name: TableOffset.parse(text) for name, text in texts.items()}
     seen = []
     for name in sorted({*found, *stored}):
         table = catalog.find(*found[name]) if name in found else None
         if table is None:
-            seen.append(_SourceTable(name, stored.get(name)))
+            seen.append(SourceTable(name, stored.get(name)))
             continue
         snapshots = SnapshotHistory(spark, table, settings.capture.branch)
         try:
@@ -98,20 +106,20 @@ def _read_tables(spark: SparkSession, settings: SourceSettings, rows: OffsetRows
             click.echo(str(error))
             newest = None
         past = read_history(snapshots) if newest is not None else None
-        seen.append(_SourceTable(name, stored.get(name), table.uuid, newest, past))
+        seen.append(SourceTable(name, stored.get(name), table.uuid, newest, past))
     return seen
 
 
-def _format_row(table: _SourceTable) -> list[str]:
+def _format_row(table: SourceTable) -> list[str]:
     standing = table.standing
     at = None if standing is None else standing.position
     read = "" if at is None or at.reading is None else f"snapshot {at.reading.snapshot_id}, {at.reading.part} parts out"
     stored = "-" if at is None else _format_snapshot(at.snapshot_id)
     newest = "no such table" if table.uuid is None else _format_snapshot(table.newest)
-    return [table.name, stored, newest, _snapshots_behind(table), read]
+    return [table.name, stored, newest, snapshots_behind(table), read]
 
 
-def _snapshots_behind(table: _SourceTable) -> str:
+def snapshots_behind(table: SourceTable) -> str:
     """How many snapshots are to come; `?` where the stored one is not in the history."""
     if table.standing is None or table.history is None:
         return ""
@@ -122,7 +130,7 @@ def _snapshots_behind(table: _SourceTable) -> str:
     return str(len(ids) - 1 - ids.index(at)) if at in ids else "?"
 
 
-def _print_reset(chosen: list[_SourceTable], new: dict[str, TableOffset], *, execute: bool) -> None:
+def _print_reset(chosen: list[SourceTable], new: dict[str, TableOffset], *, execute: bool) -> None:
     title = "positions to set" if execute else "positions that would be set"
     grid = Grid("table", "stored snapshot", "new", title=title)
     for table in chosen:

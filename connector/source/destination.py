@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.source.changes.row_key import RowKey
 from connector.source.snapshots.snapshot_info import SnapshotInfo
+from serde.emit.envelope import SnapshotMarker
 from serde.emit.row_schema import RowStruct
 
 
@@ -30,7 +31,8 @@ class PublishTarget:
 class CapturedTable:
     """A table at one snapshot: its name with namespace, the snapshot, its schema, and what identifies its rows.
 
-    `row` describes the columns that are published. `is_initial` says that the rows are those of an initial snapshot.
+    `row` describes the columns that are published. `marker` says what its rows are: changes (false), those of a full
+    read (true), or of one that goes on beside changes (incremental).
     """
 
     name: str
@@ -38,7 +40,12 @@ class CapturedTable:
     schema: SnapshotSchema
     key: RowKey
     row: RowStruct
-    is_initial: bool = False
+    marker: SnapshotMarker = "false"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the rows are reads, not changes."""
+        return self.marker != "false"
 
 
 @attrs.frozen(eq=False)

@@ -11,13 +11,19 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
-from connector.runtime.monitoring.listeners import SourceListener
+from connector.runtime.monitoring.listeners import SnapshotListener, SourceListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
 from connector.source.destination import ChangePublisher
 from connector.source.destinations.registry import open_publisher
 from connector.source.envelope.json_values import configure_session
 from connector.source.poll_loop import PollLoop
+from connector.source.signals.channel import SignalChannel
+from connector.source.signals.file_channel import FileChannel
+from connector.source.signals.kafka_channel import KafkaChannel
+from connector.source.signals.processor import SignalProcessor
+from connector.source.signals.queue_channel import SignalQueue
+from connector.source.signals.table_channel import TableChannel
 from connector.source.snapshots.discovery import DiscoveredTables, find_tables
 from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.table_capture import TableCapture
@@ -33,11 +39,13 @@ class SourceTables:
     offsets: TableOffsetStore
     publisher: ChangePublisher
     listeners: Sequence[SourceListener] = ()
+    snapshot_listeners: Sequence[SnapshotListener] = ()
 
     def find(self) -> DiscoveredTables:
         """Return the tables that there are now."""
-        capture = self.settings.capture
-        return find_tables(self.catalog, capture, self.catalog.full_name(capture.offsets_table))
+        capture, signals = self.settings.capture, self.settings.signals
+        own = {self.catalog.full_name(capture.offsets_table), *([signals.table] if signals.table else [])}
+        return find_tables(self.catalog, capture, own)
 
     def open(self, namespace: tuple[str, ...], name: str) -> TableCapture:
         """Open a table.
@@ -50,17 +58,62 @@ class SourceTables:
             full = ".".join((*namespace, name))
             raise FatalError(f"table {full} is not in catalog {self.settings.catalog.name}; check table.include.list")
         snapshots = SnapshotHistory(self.spark, table, self.settings.capture.branch)
-        return TableCapture(self.spark, self.settings, table, snapshots, self.offsets, self.publisher, self.listeners)
+        return TableCapture(
+            self.spark,
+            self.settings,
+            table,
+            snapshots,
+            self.offsets,
+            self.publisher,
+            self.listeners,
+            self.snapshot_listeners,
+        )
 
 
-def build_source(spark: SparkSession, settings: SourceSettings, listeners: Sequence[SourceListener] = ()) -> PollLoop:
-    """Put a source together at its stored offsets; raises as `build_tables`."""
-    tables = build_tables(spark, settings, listeners)
-    return PollLoop(settings, tables.find, tables.open, tables.publisher)
+def build_source(
+    spark: SparkSession,
+    settings: SourceSettings,
+    listeners: Sequence[SourceListener] = (),
+    snapshot_listeners: Sequence[SnapshotListener] = (),
+    signals: SignalQueue | None = None,
+) -> PollLoop:
+    """Put a source together at its stored offsets; raises as `build_tables`.
+
+    Args:
+        spark: a session whose catalog is the settings' one; some of its settings are changed.
+        settings: everything else.
+        listeners: hear of each step of a table.
+        snapshot_listeners: hear how snapshots go.
+        signals: what other threads of this process ask for, beside the channels of the settings.
+    """
+    tables = build_tables(spark, settings, listeners, snapshot_listeners)
+    channels = open_channels(spark, tables.catalog, settings, signals)
+    interval_ms = settings.signals.poll_interval_ms
+    processor = SignalProcessor(channels, tables.offsets, interval_ms, snapshot_listeners) if channels else None
+    return PollLoop(settings, tables.find, tables.open, tables.publisher, processor)
+
+
+def open_channels(
+    spark: SparkSession, catalog: Catalog, settings: SourceSettings, signals: SignalQueue | None
+) -> list[SignalChannel]:
+    """Return the channels of signals that the settings name; nothing is asked yet."""
+    given, channels = settings.signals, list[SignalChannel]()
+    if given.table is not None:
+        channels.append(TableChannel(spark, catalog, given.table))
+    if given.topic is not None:
+        channels.append(KafkaChannel(given.topic, settings.outgoing.prefix))
+    if given.file is not None:
+        channels.append(FileChannel(given.file))
+    if signals is not None:
+        channels.append(signals)
+    return channels
 
 
 def build_tables(
-    spark: SparkSession, settings: SourceSettings, listeners: Sequence[SourceListener] = ()
+    spark: SparkSession,
+    settings: SourceSettings,
+    listeners: Sequence[SourceListener] = (),
+    snapshot_listeners: Sequence[SnapshotListener] = (),
 ) -> SourceTables:
     """Put together what reads and publishes a source's tables.
 
@@ -68,6 +121,7 @@ def build_tables(
         spark: a session whose catalog is the settings' one; some of its settings are changed.
         settings: everything else.
         listeners: hear of each step of a table.
+        snapshot_listeners: hear how snapshots go.
 
     Raises:
         RetriableError: the cluster or the catalog is away.
@@ -75,7 +129,7 @@ def build_tables(
     configure_session(spark)
     catalog = call_with_retries(lambda: Catalog(spark, settings.catalog, settings.errors), settings.errors)
     offsets = call_with_retries(lambda: open_offsets(catalog, settings), settings.errors)
-    return SourceTables(spark, settings, catalog, offsets, open_publisher(settings), listeners)
+    return SourceTables(spark, settings, catalog, offsets, open_publisher(settings), listeners, snapshot_listeners)
 
 
 def open_offsets(catalog: Catalog, settings: SourceSettings) -> TableOffsetStore:

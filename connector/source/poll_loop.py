@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 import structlog
 
-from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
 from connector.settings import SourceSettings
 from connector.source.destination import ChangePublisher, PublishTarget
 from connector.source.snapshots.discovery import DiscoveredTables
@@ -76,6 +76,16 @@ class PolledTable(Protocol):
         """Do the next thing there is to do; return False when there is nothing."""
 
 
+class Signals(Protocol):
+    """What users ask for (`signals.processor.SignalProcessor`)."""
+
+    def poll(self, tables: Collection[str]) -> None:
+        """Follow the signals that wait."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
 @attrs.define(eq=False)
 class PollLoop:
     """Polls the tables of a source; `run` returns when it is stopped.
@@ -87,6 +97,7 @@ class PollLoop:
     find_tables: Callable[[], DiscoveredTables]
     open_table: Callable[[tuple[str, ...], str], PolledTable]
     publisher: ChangePublisher
+    signals: Signals | None = None
     _names: DiscoveredTables = attrs.field(factory=dict)
     _captures: dict[str, PolledTable] = attrs.field(factory=dict)
     _schedules: dict[str, TableSchedule] = attrs.field(factory=dict)
@@ -107,8 +118,17 @@ class PollLoop:
         """
         # Opened anew: a table that is run to its snapshot of now is not run to that of an earlier run.
         self._captures.clear()
+        try:
+            self._run(once=once)
+        finally:
+            if self.signals is not None:
+                self.signals.close()
+        self._raise_failures()
+
+    def _run(self, *, once: bool) -> None:
         while not self._stopping.is_set():
             self._discover()
+            self._follow_signals()
             worked = self._poll_all(once=once)
             self._heartbeat()
             if once and not worked and not self._is_waiting():
@@ -117,7 +137,15 @@ class PollLoop:
                 break
             if not worked:
                 self._stopping.wait(self.settings.capture.poll_interval_ms / 1000)
-        self._raise_failures()
+
+    def _follow_signals(self) -> None:
+        """Follow what users ask for; what cannot be stored now is asked again in the next round."""
+        if self.signals is None:
+            return
+        try:
+            self.signals.poll(self._names.keys())
+        except (RetriableError, CommitUnknown) as error:
+            structlog.get_logger().warning("signals have to wait", reason=str(error))
 
     def _discover(self) -> None:
         now = time.monotonic()

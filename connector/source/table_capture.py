@@ -16,7 +16,15 @@ from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import is_icebridge_commit
 from connector.iceberg.read.table_reader import TableReader, release_reads
-from connector.runtime.monitoring.listeners import SourceListener, StepKind, StepReport
+from connector.runtime.monitoring.listeners import (
+    ScanStatus,
+    SnapshotListener,
+    SnapshotReport,
+    SnapshotStage,
+    SourceListener,
+    StepKind,
+    StepReport,
+)
 from connector.settings import SourceSettings
 from connector.source.changes.initial_snapshot import SnapshotParts, is_numbered, read_part
 from connector.source.changes.read_errors import translate_read_errors
@@ -25,6 +33,7 @@ from connector.source.changes.row_key import KeyKind, choose_row_key
 from connector.source.changes.snapshot_diff import read_changes
 from connector.source.destination import CapturedTable, ChangePublisher
 from connector.source.envelope.row_schema import describe_row
+from connector.source.on_demand import SnapshotOnDemand
 from connector.source.snapshots import next_step
 from connector.source.snapshots.next_step import (
     Ancestor,
@@ -39,12 +48,16 @@ from connector.source.snapshots.snapshot_info import SnapshotInfo
 from connector.source.snapshots.table_history import parse_ancestor, read_head, read_history
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.snapshots.table_warnings import log_warnings
+from serde.emit.envelope import SnapshotMarker
 from serde.emit.row_schema import RowStruct
 
 
 @attrs.define(eq=False)
 class TableCapture:
-    """Captures one table, one `step` at a time: an initial snapshot in parts, then the changes of each snapshot."""
+    """Captures one table, one `step` at a time: an initial snapshot in parts, then the changes of each snapshot.
+
+    Between them it reads the snapshots that signals asked for.
+    """
 
     spark: SparkSession
     settings: SourceSettings
@@ -53,14 +66,18 @@ class TableCapture:
     offsets: TableOffsetStore
     publisher: ChangePublisher
     listeners: Sequence[SourceListener] = ()
+    snapshot_listeners: Sequence[SnapshotListener] = ()
     _starting: bool = True
     _warned: bool = False
     _head: TableHead | None = None
+    _had_chunk: bool = False
     _parts: SnapshotParts = attrs.field(init=False)
+    _on_demand: SnapshotOnDemand = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Plan nothing yet."""
         self._parts = SnapshotParts(self.spark, self.table, self.settings.capture.max_batch_size)
+        self._on_demand = SnapshotOnDemand(self, self._tell, self._report_chunk)
 
     @property
     def name(self) -> str:
@@ -82,6 +99,8 @@ class TableCapture:
             self._head = read_head(self.table, self.snapshots)
         stored = self.offsets.of(self.name)
         decision = self._decide(stored, self._head)
+        if self._read_on_demand(stored, decision, self._head):
+            return True
         before = stored or TableOffset(SnapshotOffset(self._head.table_uuid, None))
         match decision:
             case next_step.Idle() | next_step.Completed():
@@ -102,6 +121,17 @@ class TableCapture:
         self._starting = False
         return True
 
+    def _read_on_demand(self, stored: TableOffset | None, decision: next_step.Decision, head: TableHead) -> bool:
+        """Publish a chunk of a snapshot on demand, if it has a turn; return whether it had."""
+        idle = isinstance(decision, next_step.Idle | next_step.Completed)
+        if stored is None or not (idle or isinstance(decision, next_step.StreamChanges | next_step.SkipSnapshot)):
+            return False
+        snapshot = self._on_demand.due(stored, idle=idle, had_turn=self._had_chunk)
+        self._had_chunk = snapshot is not None
+        if snapshot is not None:
+            self._on_demand.step(snapshot, stored, head.snapshot_id)
+        return snapshot is not None
+
     def reload(self, publisher: ChangePublisher, before_offset_moves: Callable[[], object]) -> StepReport:
         """Publish the newest snapshot in full to another target, and continue from there.
 
@@ -118,17 +148,17 @@ class TableCapture:
         if current is None:
             raise GapError(f"table {self.name} has no snapshot to read")
         before = self.offsets.of(self.name) or TableOffset(SnapshotOffset(self.table.uuid, None))
-        table = self.describe(self._snapshot_info(current, before), is_initial=True)
+        table = self.describe(self._snapshot_info(current, before), "true")
         reader = TableReader(self.spark, self.table, table.schema)
         parts = self._parts.plan(current, self._parts.choose_part_bytes(self._summary(current)))
         for part in parts:
-            with self._reads(current):
+            with self.reads(current):
                 publisher.publish(read_part(reader, part, table.key), table)
         before_offset_moves()
         self._store_published(attrs.evolve(before, target_id=self.publisher.target_id(table)), table)
         return StepReport(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
 
-    def describe(self, snapshot: SnapshotInfo, *, is_initial: bool) -> CapturedTable:
+    def describe(self, snapshot: SnapshotInfo, marker: SnapshotMarker) -> CapturedTable:
         """Return the table at a snapshot: its schema, its key, and the columns that are published.
 
         Raises:
@@ -148,7 +178,7 @@ class TableCapture:
             log_warnings(self.table, key)
         columns = describe_row(schema.document).members
         row = RowStruct(tuple(column for column in columns if capture.keeps(self.name, column.name)))
-        table = CapturedTable(self.name, snapshot, schema, key, row, is_initial)
+        table = CapturedTable(self.name, snapshot, schema, key, row, marker)
         self.publisher.check_columns(table)
         return table
 
@@ -168,7 +198,7 @@ class TableCapture:
         """Publish one part of an initial snapshot, and store how far it is."""
         began = time.monotonic()
         snapshot_id = read.snapshot_id
-        table = self.describe(self._snapshot_info(snapshot_id, before), is_initial=True)
+        table = self.describe(self._snapshot_info(snapshot_id, before), "true")
         part_bytes = read.part_bytes or self._parts.choose_part_bytes(self._summary(snapshot_id))
         parts = self._parts.plan(snapshot_id, part_bytes)
         if table.key.kind == KeyKind.ROW_ID and not all(map(is_numbered, parts)):
@@ -179,11 +209,12 @@ class TableCapture:
             # in which rows that are published already may be gone.
             before = attrs.evolve(before, target_id="")
             self._store(before.reading(self.table.uuid, SnapshotProgress(snapshot_id, 0, part_bytes)))
+            self._tell_initial("STARTED", 0, len(parts))
         if read.part < len(parts):
             self.publisher.check_target(table, before.target_id)
             if read.part == 0:
-                self._publish_schema(table, before)
-            with self._reads(snapshot_id):
+                self.publish_schema(table, before)
+            with self.reads(snapshot_id):
                 reader = TableReader(self.spark, self.table, table.schema)
                 self.publisher.publish(read_part(reader, parts[read.part], table.key), table)
             before = attrs.evolve(before, target_id=self.publisher.target_id(table))
@@ -193,22 +224,26 @@ class TableCapture:
         else:
             self._store_published(before, table)
             self._parts.forget()
+        rows = sum(one.rows for one in parts[:done])
+        self._tell_initial("IN_PROGRESS" if done < len(parts) else "TABLE_SCAN_COMPLETED", done, len(parts), rows)
+        if done >= len(parts):
+            self._tell_initial("COMPLETED", len(parts), len(parts), rows)
         snapshot = parse_ancestor(self.snapshots.retained()[snapshot_id])
         self._report("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
 
     def _publish_changes(self, snapshot: Ancestor, before: TableOffset) -> None:
         """Publish the changes of a snapshot, and store that they are published."""
         began = time.monotonic()
-        table = self.describe(SnapshotInfo.of(snapshot, before.ts_ns), is_initial=False)
+        table = self.describe(SnapshotInfo.of(snapshot, before.ts_ns), "false")
         self.publisher.check_target(table, before.target_id)
-        self._publish_schema(table, before)
-        with self._reads(snapshot.snapshot_id):
+        self.publish_schema(table, before)
+        with self.reads(snapshot.snapshot_id):
             reader = TableReader(self.spark, self.table, table.schema)
             self.publisher.publish(read_changes(reader, snapshot.snapshot_id, table.key), table)
         self._store_published(attrs.evolve(before, target_id=self.publisher.target_id(table)), table)
         self._report("snapshot published", snapshot, began)
 
-    def _publish_schema(self, table: CapturedTable, before: TableOffset) -> None:
+    def publish_schema(self, table: CapturedTable, before: TableOffset) -> None:
         """Publish the table's schema, where that is configured and it is another than before."""
         if self.settings.outgoing.schema_changes and table.schema.document.get("schema-id") != before.schema_id:
             self.publisher.schema_changed(table, created=before.schema_id is None)
@@ -219,6 +254,22 @@ class TableCapture:
 
     def _store(self, offset: TableOffset) -> None:
         self.offsets.put(self.name, offset)
+
+    def _report_chunk(self, number: int, of: int, seconds: float) -> None:
+        stored = self.offsets.of(self.name)
+        snapshot_id = 0 if stored is None else stored.position.snapshot_id or 0
+        report = StepReport(self.name, "chunk read", snapshot_id, seconds, part=min(number, of), parts=of)
+        for listener in self.listeners:
+            listener.on_step(report)
+
+    def _tell(self, report: SnapshotReport) -> None:
+        for listener in self.snapshot_listeners:
+            listener.on_snapshot(report)
+
+    def _tell_initial(self, stage: SnapshotStage, part: int = 0, parts: int = 0, rows: int = 0) -> None:
+        status: ScanStatus = "" if stage != "TABLE_SCAN_COMPLETED" else "SUCCEEDED" if rows else "EMPTY"
+        tables = (self.name,)
+        self._tell(SnapshotReport("Initial Snapshot", stage, "", tables, self.name, rows, status, part, parts))
 
     def _report(self, what: StepKind, snapshot: Ancestor, began: float, part: int = 0, parts: int = 0) -> None:
         seconds = time.monotonic() - began
@@ -238,7 +289,7 @@ class TableCapture:
         return is_icebridge_commit(self._summary(snapshot.snapshot_id))
 
     @contextmanager
-    def _reads(self, snapshot_id: int) -> Iterator[None]:
+    def reads(self, snapshot_id: int) -> Iterator[None]:
         """Translate what Spark raises in the block, and release what reading staged in the JVM after it."""
         try:
             with translate_read_errors(self.name, snapshot_id):

@@ -5,7 +5,7 @@ The order of fields is the one that Debezium 3.7 puts on the wire (recorded even
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from attrs import frozen
 
@@ -17,6 +17,7 @@ from serde.emit.type_mapping import HandlingModes
 CONNECTOR = "iceberg"
 SOURCE_NAME = "io.debezium.connector.iceberg.Source"
 _US, _NS = 1_000, 1_000_000
+SnapshotMarker = Literal["true", "false", "incremental"]
 _SNAPSHOT = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 
 
@@ -24,7 +25,8 @@ _SNAPSHOT = "true,first,first_in_data_collection,last_in_data_collection,last,fa
 class SourceInfo:
     """Where a snapshot's changes are from; everything about them that does not differ from row to row.
 
-    `ts_ns` is nanoseconds since 1970; `snapshot` is true for rows of a full read. `database` is the catalog's name and
+    `ts_ns` is nanoseconds since 1970; `snapshot` is true for rows of a full read, incremental
+    for those of one beside changes. `database` is the catalog's name and
     `schema` the namespace, so that topics read `<prefix>.<schema>.<table>` as with Debezium's PostgreSQL connector.
     """
 
@@ -34,7 +36,7 @@ class SourceInfo:
     schema: str
     table: str
     ts_ns: int
-    snapshot: bool
+    snapshot: SnapshotMarker
     snapshot_id: int
     parent_snapshot_id: int | None
     sequence_number: int
@@ -46,7 +48,7 @@ class SourceInfo:
             "connector": CONNECTOR,
             "name": self.server,
             "ts_ms": self.ts_ns // _NS,
-            "snapshot": "true" if self.snapshot else "false",
+            "snapshot": self.snapshot,
             "db": self.database,
             "sequence": f'["{self.sequence_number}"]',
             "ts_us": self.ts_ns // _US,

@@ -59,7 +59,7 @@ FEW = [
 """Each format, and each way to write times, once."""
 REGISTERED: dict[int, str] = {}
 """Avro schemas by id, as a registry would hold them."""
-ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, "false", 5, None, 2)
 # Kinds that JSON without schema tells apart, or that a column of the table's type reads from JSON's text.
 BARE = frozenset({"boolean", "int", "long", "float", "double", "string", "uuid", "timestamptz"})
 # Iceberg's name of a type -> its Arrow type; decimals are drawn.

@@ -30,7 +30,7 @@ from serde.emit.type_mapping import HandlingModes
 from serde.wire_format import ColumnSerializer
 
 pytestmark = pytest.mark.spark
-ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, "false", 5, None, 2)
 PLAINS = {
     "boolean": "true",
     "int": "-7",

@@ -42,7 +42,7 @@ IMAGES: list[Any] = [
     {"id": -(2**63), "name": None, "amount": None, "tags": [], "days": None, "inner": {"x": None, "on": True}},
     {"id": 2**63 - 1, "name": "", "amount": b"\xff", "tags": None, "days": [], "inner": {"x": -(2**31), "on": False}},
 ]
-ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, None, 2)
+ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, "false", 5, None, 2)
 
 
 def text(document: Any) -> str:

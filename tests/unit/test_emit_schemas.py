@@ -136,7 +136,7 @@ def test_a_type_without_form_is_refused() -> None:
 
 def test_source_block_has_what_sinks_read() -> None:
     """The source block's fields are those of its schema, in order; its times are the snapshot's."""
-    origin = SourceInfo("1", "p", "c", "a.b", "t", 1_700_000_000_123_456_789, False, 7, None, 3)
+    origin = SourceInfo("1", "p", "c", "a.b", "t", 1_700_000_000_123_456_789, "false", 7, None, 3)
     document = origin.document()
     assert list(document) == [field["field"] for field in envelope.source_schema()["fields"]]
     assert (document["ts_ms"], document["ts_us"]) == (1_700_000_000_123, 1_700_000_000_123_456)
@@ -152,7 +152,7 @@ def test_heartbeat_is_debeziums() -> None:
 
 def test_a_schema_change_names_every_column() -> None:
     """A schema change event fits its own schema, and names columns, types and key as they are."""
-    origin = SourceInfo("1", "p", "c", "a", "t", 5_000_000, False, 7, 6, 3)
+    origin = SourceInfo("1", "p", "c", "a", "t", 5_000_000, "false", 7, 6, 3)
     made = schema_change.schema_change(origin, FULL_PK, ["id"], creates=True)
     assert json_types.parse_schema_block(orjson.dumps(made.schema)).fault is None
     assert made.schema["name"].endswith(".SchemaChangeValue")

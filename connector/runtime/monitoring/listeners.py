@@ -15,7 +15,7 @@ import attrs
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.topic_partitions import nest_by_topic
 
-StepKind = Literal["part read", "snapshot published", "snapshot skipped"]
+StepKind = Literal["part read", "chunk read", "snapshot published", "snapshot skipped"]
 
 
 @attrs.frozen
@@ -57,7 +57,7 @@ class StepReport:
     """One step of a captured table.
 
     `what` happened for which snapshot, in how many seconds; `operation` is the one in the snapshot's summary. Of an
-    initial snapshot this is part `part` of `parts`.
+    initial snapshot this is part `part` of `parts`, of one on demand chunk `part` of `parts`.
     """
 
     table: str
@@ -67,6 +67,41 @@ class StepReport:
     operation: str = ""
     part: int = 0
     parts: int = 0
+
+
+SnapshotAggregate = Literal["Initial Snapshot", "Incremental Snapshot"]
+SnapshotStage = Literal[
+    "STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED", "ABORTED", "SKIPPED", "PAUSED", "RESUMED"
+]
+ScanStatus = Literal[
+    "", "SUCCEEDED", "EMPTY", "NO_PRIMARY_KEY", "SKIPPED", "SQL_EXCEPTION", "STOPPED", "UNKNOWN_SCHEMA"
+]
+
+
+@attrs.frozen
+class SnapshotReport:
+    """How a snapshot goes, in Debezium's words: which one (`id` is that of its signal), of which tables.
+
+    `table` is the one at hand, `rows` how many rows of its files are read so far, `status` how its scan ended. `chunk`
+    of `chunks` are published.
+    """
+
+    aggregate: SnapshotAggregate
+    stage: SnapshotStage
+    id: str = ""
+    tables: tuple[str, ...] = ()
+    table: str = ""
+    rows: int = 0
+    status: ScanStatus = ""
+    chunk: int = 0
+    chunks: int = 0
+
+
+class SnapshotListener(Protocol):
+    """Hears how a source's snapshots go, initial ones and those that signals asked for."""
+
+    def on_snapshot(self, report: SnapshotReport) -> None:
+        """Take note of a stage that is over; what it tells is stored."""
 
 
 class SinkListener(Protocol):

@@ -178,6 +178,13 @@ def build_producing(reader: ConfigReader, *, needed: bool = True) -> KafkaSettin
     return settings
 
 
+def read_consumer(reader: ConfigReader, prefix: Prefix) -> dict[str, str]:
+    """Read the settings of one more consumer: the security of all clients, and what the prefix has over it."""
+    given = client_overrides.normalize_case(_read_security(reader) | reader.under(prefix))
+    client_overrides.check(reader, {"consumer": given})
+    return given
+
+
 def _read_security(reader: ConfigReader) -> dict[str, str]:
     values = {prefix.name + key: text for prefix in SECURITY for key, text in reader.under(prefix).items()}
     protocol = reader.get(SECURITY_PROTOCOL)

@@ -64,6 +64,14 @@ TOPIC_HEARTBEAT = Option(
     importance="low",
     doc="First part of the heartbeat topic's name; the rest is topic.prefix.",
 )
+HEARTBEAT_TOPIC = Option(
+    name="topic.heartbeat.name",
+    kind=TOPIC_NAME,
+    default=None,
+    importance="low",
+    doc="The heartbeat topic's whole name; wins over topic.heartbeat.prefix.",
+    shown="<topic.heartbeat.prefix>.<topic.prefix>",
+)
 
 
 DECIMALS = Option(
@@ -169,6 +177,7 @@ OPTIONS: tuple[Option[object], ...] = (
     TOPIC_DELIMITER,
     TOPIC_TRANSACTION,
     TOPIC_HEARTBEAT,
+    HEARTBEAT_TOPIC,
     *serializers.KEY_SERIALIZER.all,
     *serializers.VALUE_SERIALIZER.all,
     DECIMALS,
@@ -213,7 +222,7 @@ class EventOutputSettings:
     prefix: str
     delimiter: str
     transaction_part: str
-    heartbeat_prefix: str
+    heartbeat_topic: str
     key: SerializerSettings
     value: SerializerSettings
     modes: HandlingModes
@@ -234,11 +243,6 @@ class EventOutputSettings:
         """Where BEGIN and END go."""
         return f"{self.prefix}{self.delimiter}{self.transaction_part}"
 
-    @property
-    def heartbeat_topic(self) -> str:
-        """Where heartbeats go."""
-        return f"{self.heartbeat_prefix}.{self.prefix}"
-
 
 def build(reader: ConfigReader) -> EventOutputSettings:
     """Read the part about events and topics; faults go to the reader."""
@@ -248,7 +252,7 @@ def build(reader: ConfigReader) -> EventOutputSettings:
         prefix=reader.get(TOPIC_PREFIX),
         delimiter=reader.get(TOPIC_DELIMITER),
         transaction_part=reader.get(TOPIC_TRANSACTION),
-        heartbeat_prefix=reader.get(TOPIC_HEARTBEAT),
+        heartbeat_topic=reader.get(HEARTBEAT_TOPIC) or f"{reader.get(TOPIC_HEARTBEAT)}.{reader.get(TOPIC_PREFIX)}",
         key=serializers.build(reader, serializers.KEY_SERIALIZER),
         value=serializers.build(reader, serializers.VALUE_SERIALIZER),
         modes=HandlingModes(

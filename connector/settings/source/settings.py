@@ -25,9 +25,10 @@ from connector.settings.kafka import error_handling, kafka
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
 from connector.settings.opensearch import documents
-from connector.settings.source import capture, event_output
+from connector.settings.source import capture, event_output, signals
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.event_output import EventOutputSettings
+from connector.settings.source.signals import NotificationSettings, SignalSettings
 
 SOURCE_CLASS = "io.debezium.connector.iceberg.IcebergConnector"
 _CLASS = re.compile(r"(?:[\w.]*\.)?Iceberg(?:Source)?(?:Connector)?", re.IGNORECASE)
@@ -68,6 +69,7 @@ SCOPES = (
     OptionScope("What is read", capture.OPTIONS),
     OptionScope("Events and topics", event_output.OPTIONS, event_output.PREFIXES),
     OptionScope("OpenSearch", documents.SOURCE_OPTIONS),
+    OptionScope("Signals and notifications", signals.OPTIONS, signals.PREFIXES),
     OptionScope("Errors", _RETRIES),
     OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
@@ -101,6 +103,8 @@ class SourceSettings:
     notes: tuple[str, ...]
     sink_type: str = "kafka"
     destination: object = None
+    signals: SignalSettings = SignalSettings()
+    notifications: NotificationSettings = NotificationSettings()
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
@@ -146,9 +150,12 @@ def _build(reader: ConfigReader) -> SourceSettings:
     searching = sink_type == "opensearch"
     if not searching:
         documents.check_absent(reader)
+    brokers = kafka.build_producing(reader, needed=not searching)
+    signalled = signals.build(reader, brokers)
+    notified = signals.build_notifications(reader, brokers)
     return SourceSettings(
         name=name,
-        kafka=kafka.build_producing(reader, needed=not searching),
+        kafka=brokers,
         catalog=catalog.build(reader, catalog.SOURCE_CATALOG),
         capture=capture.build(reader),
         outgoing=event_output.build(reader),
@@ -157,4 +164,6 @@ def _build(reader: ConfigReader) -> SourceSettings:
         notes=tuple(reader.notes),
         sink_type=sink_type,
         destination=documents.build(reader) if searching else None,
+        signals=signalled,
+        notifications=notified,
     )

@@ -178,7 +178,7 @@ class SnapshotDiff:
             # Rows from before an upgrade to v3 have no row id: only an equal row can be their partner.
             missing = F.col(ROW_ID_COLUMN).isNull()
             return [F.col(ROW_ID_COLUMN), F.when(missing, F.col(HIGH)), F.when(missing, F.col(LOW))]
-        return [_key_column(self.reader.schema, name) for name in self.keys.columns]
+        return [key_column(self.reader.schema, name) for name in self.keys.columns]
 
 
 def row_struct(schema: SnapshotSchema) -> Column:
@@ -186,8 +186,8 @@ def row_struct(schema: SnapshotSchema) -> Column:
     return F.struct(*(F.col(column_name(place)).alias(name) for place, name in enumerate(schema.names)))
 
 
-def _key_column(schema: SnapshotSchema, name: str) -> Column:
-    """Find a key column: a top-level one, or a field of nested structs."""
+def key_column(schema: SnapshotSchema, name: str) -> Column:
+    """Return a key column of a reader's frame: a top-level one, or a field of nested structs."""
     names = schema.names
     if name in names:
         return F.col(column_name(names.index(name)))

@@ -83,7 +83,7 @@ class KafkaPublisher:
             RetriableError: cluster, registry or store are away; some events may be published, a retry gives the same.
             FatalError: an event or its schema was refused, or a file cannot be read.
         """
-        wire, reads = self._event_format(table), table.is_initial
+        wire, reads = self._event_format(table), table.is_read
         self._create_topic(wire)
         serializers = self.subjects.serializers(wire)
         if not wire.ordered:
@@ -110,7 +110,7 @@ class KafkaPublisher:
             table.row,
             table.key,
             table.snapshot,
-            is_initial=table.is_initial,
+            marker=table.marker,
         )
 
     def _send_message(self, topic: str, key: SideMessage, value: SideMessage) -> None:

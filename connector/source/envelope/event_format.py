@@ -11,7 +11,7 @@ from connector.source.changes.row_key import RowIdentity, RowKey
 from connector.source.envelope.envelope import EventFormat
 from connector.source.envelope.row_schema import describe_row, describe_row_key
 from connector.source.snapshots.snapshot_info import SnapshotInfo
-from serde.emit.envelope import SourceInfo
+from serde.emit.envelope import SnapshotMarker, SourceInfo
 from serde.emit.row_schema import RowStruct
 
 
@@ -23,7 +23,7 @@ def build_event_format(
     key: RowKey,
     snapshot: SnapshotInfo,
     *,
-    is_initial: bool,
+    marker: SnapshotMarker,
 ) -> EventFormat:
     """Build the format of a table's events at a snapshot.
 
@@ -34,9 +34,9 @@ def build_event_format(
         row: the columns that are published.
         key: what identifies its rows.
         snapshot: the snapshot.
-        is_initial: the rows are those of an initial snapshot.
+        marker: what the rows are: changes (false), or reads of a kind.
     """
-    outgoing = settings.outgoing
+    outgoing, is_read = settings.outgoing, marker != "false"
     namespace, _, name = table.rpartition(".")
     return EventFormat(
         topic=outgoing.topic(table),
@@ -50,15 +50,15 @@ def build_event_format(
             schema=namespace,
             table=name,
             ts_ns=snapshot.ts_ns,
-            snapshot=is_initial,
+            snapshot=marker,
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_id,
             sequence_number=snapshot.sequence_number,
         ),
-        moves=key.same != RowIdentity.NOTHING and not is_initial,
+        moves=key.same != RowIdentity.NOTHING and not is_read,
         key_schemas=outgoing.key.schemas,
         value_schemas=outgoing.value.schemas,
         tombstones=outgoing.tombstones,
         skipped=outgoing.skipped,
-        ordered=outgoing.transactions and not is_initial,
+        ordered=outgoing.transactions and not is_read,
     )

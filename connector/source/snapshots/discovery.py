@@ -6,6 +6,7 @@ Plain names need no listing: then a round of polling costs one request per table
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from connector.iceberg.catalog.catalog import Catalog
 from connector.settings.source.capture import CaptureSettings
@@ -22,8 +23,8 @@ def plain_names(capture: CaptureSettings) -> tuple[str, ...] | None:
     return tuple(pattern.replace("\\", "") for pattern in capture.tables)
 
 
-def find_tables(catalog: Catalog, capture: CaptureSettings, own: str) -> DiscoveredTables:
-    """Return the tables to read; `own` is the table that holds the positions, never read unless named.
+def find_tables(catalog: Catalog, capture: CaptureSettings, own: Collection[str]) -> DiscoveredTables:
+    """Return the tables to read; `own` are tables of positions and signals, never read unless named.
 
     Raises:
         RetriableError: the catalog is away.
@@ -32,7 +33,7 @@ def find_tables(catalog: Catalog, capture: CaptureSettings, own: str) -> Discove
     if plain is not None:
         return {name: _split_name(name) for name in plain}
     listed = {".".join((*namespace, name)): (namespace, name) for namespace, name in catalog.list_tables()}
-    return {full: parts for full, parts in listed.items() if full != own and capture.takes(full)}
+    return {full: parts for full, parts in listed.items() if full not in own and capture.takes(full)}
 
 
 def _split_name(name: str) -> tuple[tuple[str, ...], str]:

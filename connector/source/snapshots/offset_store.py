@@ -1,21 +1,31 @@
-"""Offsets of a source's tables <-> the offsets table; a second source with the same name is noticed."""
+"""Offsets of a source's tables, its snapshots on demand <-> the offsets table; a second source is noticed."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from connector.errors import CommitRefused, FatalError
 from connector.iceberg.state.offset_rows import OffsetRows
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
+from connector.source.snapshots.snapshot_queue import SnapshotQueue
 from connector.source.snapshots.table_offset import TableOffset
 
 
 class TableOffsetStore:
-    """The stored offsets of one source, by table name with namespace."""
+    """The stored offsets of one source, by table name with namespace, and its snapshots on demand."""
 
     def __init__(self, rows: OffsetRows, name: str, errors: ErrorSettings) -> None:
         """Start with the rows as they were read."""
         self._rows, self._name, self._errors = rows, name, errors
         self._texts = rows.by_table
+        self._own = rows.own
+        self._queue = SnapshotQueue.parse(self._own)
+
+    @property
+    def queue(self) -> SnapshotQueue:
+        """The snapshots on demand."""
+        return self._queue
 
     def of(self, table: str) -> TableOffset | None:
         """Return the offset of a table, None when the source has not begun it."""
@@ -36,32 +46,44 @@ class TableOffsetStore:
             CommitUnknown: nobody could tell for so long whether it is stored.
             FatalError: another process with the same name moved this table.
         """
-        text = offset.json()
-        call_with_retries(lambda: self._put(table, text), self._errors)
-        self._texts[table] = text
+        self._store(None, {table: offset.json()})
 
-    def _put(self, table: str, text: str) -> None:
-        """Store one row; other tables' rows may have been stored by others meanwhile, this one's may not."""
+    def put_queue(self, queue: SnapshotQueue, offsets: Mapping[str, TableOffset] | None = None) -> None:
+        """Store the snapshots on demand, and offsets of tables with them, in one commit; raises as `put`."""
+        self._store(queue.json(), {table: offset.json() for table, offset in (offsets or {}).items()})
+        self._queue = queue
+
+    def _store(self, own: str | None, texts: Mapping[str, str]) -> None:
+        call_with_retries(lambda: self._put(own, texts), self._errors)
+        self._texts.update(texts)
+        self._own = self._own if own is None else own
+
+    def _put(self, own: str | None, texts: Mapping[str, str]) -> None:
+        """Store some rows; others' rows may have been stored by others meanwhile, these may not."""
         if self._rows.is_stale():
             self._rows.reload()
-            self._check(table, text)
+            self._check(own, texts)
         try:
-            self._rows.put(None, {table: text})
+            self._rows.put(own, texts)
         except CommitRefused:
             self._rows.reload()
-            if not self._check(table, text):
+            if not self._check(own, texts):
                 raise
 
-    def _check(self, table: str, text: str) -> bool:
-        """Whether the row is stored already.
+    def _check(self, own: str | None, texts: Mapping[str, str]) -> bool:
+        """Whether the rows are stored already.
 
         Raises:
-            FatalError: it is neither this text nor the one that this process stored before.
+            FatalError: one is neither this text nor the one that this process stored before.
         """
-        found = self._rows.by_table.get(table)
-        if found not in (text, self._texts.get(table)):
-            raise FatalError(
-                f"table {table}: its stored position is not the one that this process wrote: another source named "
-                f"{self._name} is running; stop it, or give one of them another `name`"
-            )
-        return found == text
+        stored = self._rows.by_table
+        found = {f"table {table}": (stored.get(table), self._texts.get(table), text) for table, text in texts.items()}
+        if own is not None:
+            found["snapshots on demand"] = (self._rows.own, self._own, own)
+        for what, (there, before, text) in found.items():
+            if there not in (before, text):
+                raise FatalError(
+                    f"{what}: the stored position is not the one that this process wrote: another source named "
+                    f"{self._name} is running; stop it, or give one of them another `name`"
+                )
+        return all(there == text for there, _, text in found.values())

@@ -1,0 +1,158 @@
+"""A signal's filter + a snapshot's schema -> a condition on rows, as Spark has them (see `catalog.snapshot_schema`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.expressions import BooleanExpression, BoundPredicate, BoundTerm
+from pyiceberg.expressions.literals import Literal
+from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, bind, rewrite_not, visit
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from connector.errors import ConfigError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_condition(expression: BooleanExpression, schema: Schema, row: Column) -> Column:
+    """Return a condition on a struct of a row.
+
+    Args:
+        expression: a filter, unbound.
+        schema: of the row.
+        row: a struct of the schema's columns by their names.
+
+    Raises:
+        ConfigError: a column is not there, or a value is none of its column's type.
+    """
+    try:
+        bound = bind(schema, rewrite_not(expression), case_sensitive=True)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"a filter does not fit the table: {type(error).__name__}") from error
+    return visit(bound, _ToColumn(schema, row))
+
+
+class _ToColumn(BoundBooleanExpressionVisitor[Column]):
+    """Builds the condition from the bottom up; null is neither equal nor unequal, as in SQL."""
+
+    def __init__(self, schema: Schema, row: Column) -> None:
+        self._schema, self._row = schema, row
+
+    def visit_true(self) -> Column:
+        return F.lit(True)
+
+    def visit_false(self) -> Column:
+        return F.lit(False)
+
+    def visit_not(self, child_result: Column) -> Column:
+        return ~child_result
+
+    def visit_and(self, left_result: Column, right_result: Column) -> Column:
+        return left_result & right_result
+
+    def visit_or(self, left_result: Column, right_result: Column) -> Column:
+        return left_result | right_result
+
+    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Column:
+        return self._column(term).isin(*(_value(term, one) for one in sorted(literals, key=repr)))
+
+    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Column:
+        return ~self.visit_in(term, literals)
+
+    def visit_is_nan(self, term: BoundTerm) -> Column:
+        return F.isnan(self._column(term))
+
+    def visit_not_nan(self, term: BoundTerm) -> Column:
+        return ~F.isnan(self._column(term))
+
+    def visit_is_null(self, term: BoundTerm) -> Column:
+        return self._column(term).isNull()
+
+    def visit_not_null(self, term: BoundTerm) -> Column:
+        return self._column(term).isNotNull()
+
+    def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term) == _value(term, literal)
+
+    def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term) != _value(term, literal)
+
+    def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term) >= _value(term, literal)
+
+    def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term) > _value(term, literal)
+
+    def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term) < _value(term, literal)
+
+    def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term) <= _value(term, literal)
+
+    def visit_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term).startswith(str(literal.value))
+
+    def visit_not_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return ~self.visit_starts_with(term, literal)
+
+    def visit_unbound_predicate(self, predicate: Any) -> Column:  # noqa: ARG002
+        raise TypeError("bound before")
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> Column:
+        return super().visit_bound_predicate(predicate)
+
+    def _column(self, term: BoundTerm) -> Column:
+        found, names = self._row, self._schema.find_column_name(term.ref().field.field_id)
+        for part in str(names).split("."):
+            found = found.getField(part)
+        return found
+
+
+def _value(term: BoundTerm, literal: Any) -> Column:
+    kind: IcebergType = term.ref().field.field_type
+    value = literal.value if isinstance(literal, Literal) else literal
+    make = _LITERALS.get(type(kind))
+    return F.lit(value) if make is None else make(value, kind)
+
+
+def _decimal(value: Any, kind: Any) -> Column:
+    return F.lit(str(value)).cast(f"decimal({kind.precision},{kind.scale})")
+
+
+def _uuid(value: Any, _: Any) -> Column:
+    return F.lit(str(value if isinstance(value, UUID) else UUID(bytes=bytes(value))))
+
+
+def _bytes(value: Any, _: Any) -> Column:
+    return F.lit(bytearray(value))
+
+
+_LITERALS: Mapping[type, Callable[[Any, Any], Column]] = {
+    DateType: lambda value, _: F.date_from_unix_date(F.lit(value)),
+    TimestampType: lambda value, _: F.lit(_to_iso(value)).cast("timestamp_ntz"),
+    TimestamptzType: lambda value, _: F.timestamp_micros(F.lit(value)),
+    DecimalType: _decimal,
+    UUIDType: _uuid,
+    BinaryType: _bytes,
+    FixedType: _bytes,
+}
+"""How a value is written for Spark, where it is not as Iceberg has it."""
+
+
+def _to_iso(micros: int) -> str:
+    return (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat()

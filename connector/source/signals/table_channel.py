@@ -1,0 +1,96 @@
+"""Rows that are inserted into an Iceberg table of signals -> signals. On the driver: at most some hundred at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.errors import FatalError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
+from connector.iceberg.catalog.snapshots import SnapshotHistory
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.read.scan_planning import read_file_changes
+from connector.iceberg.read.table_reader import TableReader, release_reads
+from connector.source.signals.channel import ReceivedSignals
+from connector.source.snapshots.signal import InvalidSignal, SignalText
+
+_MAX_ROWS = 500
+_COLUMNS = 3
+_NO_SNAPSHOT: dict[str, Any] = {"uuid": None, "snapshot-id": None}
+
+
+class TableChannel:
+    """The signals of a table with three text columns, whatever their names: id, type and data.
+
+    A table that is there at the first start is read from its end: what it holds was meant for others. One that is made
+    later is read from its beginning.
+    """
+
+    name = "source"
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, table: str) -> None:
+        """Remember the table's name with namespace; it need not be there yet."""
+        self._spark, self._catalog = spark, catalog
+        *self._namespace, self._name = table.split(".")
+        self._table: Table | None = None
+
+    def read(self, position: Any) -> ReceivedSignals:
+        """Return the rows of one snapshot after `{"uuid", "snapshot-id"}`; the next ones come with the next read."""
+        table = self._open()
+        if table is None:
+            return ReceivedSignals((), position or _NO_SNAPSHOT)
+        history = SnapshotHistory(self._spark, table)
+        newest = history.poll()
+        here = {"uuid": table.uuid, "snapshot-id": newest}
+        if position is None:
+            return ReceivedSignals((), here)
+        stood = position["snapshot-id"] if position["uuid"] == table.uuid else None
+        if stood == newest:
+            return ReceivedSignals((), here)
+        lineage = history.ancestors()
+        ids = [None, *(snapshot["snapshot-id"] for snapshot in lineage)]
+        if stood not in ids:
+            structlog.get_logger().warning("signals between two reads have expired with their snapshots")
+            return ReceivedSignals((), here)
+        after = lineage[ids.index(stood)]
+        found = self._inserted(table, after["snapshot-id"]) if _adds_rows(after) else ()
+        return ReceivedSignals(found, {"uuid": table.uuid, "snapshot-id": after["snapshot-id"]})
+
+    def acknowledge(self) -> None:
+        """Nothing has to be told."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _open(self) -> Table | None:
+        if self._table is None:
+            self._table = self._catalog.find(tuple(self._namespace), self._name)
+        return self._table
+
+    def _inserted(self, table: Table, snapshot_id: int) -> tuple[SignalText | InvalidSignal, ...]:
+        files = read_file_changes(self._spark, table, snapshot_id)
+        schema = load_snapshot_schema(self._spark, table, snapshot_id)
+        if len(schema.names) < _COLUMNS:
+            raise FatalError(f"table {table.name} has no three columns for id, type and data of signals")
+        reader = TableReader(self._spark, table, schema)
+        try:
+            rows = reader.live(files.added).select(*reader.columns[:_COLUMNS]).limit(_MAX_ROWS + 1).collect()
+        finally:
+            release_reads(self._spark, table)
+        if len(rows) > _MAX_ROWS:
+            structlog.get_logger().warning(f"only {_MAX_ROWS} signals of one insert are followed")
+        return tuple(_read_row(row, f"{snapshot_id}-{place}") for place, row in enumerate(rows[:_MAX_ROWS]))
+
+
+def _adds_rows(snapshot: dict[str, Any]) -> bool:
+    return snapshot.get("summary", {}).get("operation") in ("append", "overwrite")
+
+
+def _read_row(row: Any, fallback_id: str) -> SignalText | InvalidSignal:
+    signal, kind, data = row
+    if not isinstance(kind, str):
+        return InvalidSignal("its type is no text")
+    return SignalText(str(signal) if signal is not None else fallback_id, kind, data)

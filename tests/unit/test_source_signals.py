@@ -1,0 +1,373 @@
+"""Texts of signals -> what they ask for; what is none is passed over; channels are read once, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, evolve, field
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, NestedField
+
+from connector.errors import ConfigError, FatalError, RetriableError
+from connector.runtime.monitoring.listeners import SnapshotReport
+from connector.settings.source.settings import load_source
+from connector.source.changes.row_filter import to_condition
+from connector.source.signals.channel import ReceivedSignals
+from connector.source.signals.file_channel import FileChannel
+from connector.source.signals.processor import SignalProcessor
+from connector.source.signals.queue_channel import SignalQueue
+from connector.source.snapshots.chunks import ChunkProgress
+from connector.source.snapshots.signal import (
+    ExecuteSnapshot,
+    InvalidSignal,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    SignalText,
+    SnapshotKind,
+    StopSnapshot,
+    parse_filter,
+    parse_signal,
+    read_document,
+)
+from connector.source.snapshots.snapshot_queue import MAX_QUEUED, QueuedSnapshot, SnapshotQueue, apply_signal
+
+TABLES = ("db.items", "db.orders", "other.orders")
+
+
+def parsed(text: object) -> Any:
+    """What a signal's JSON asks for."""
+    return parse_signal(read_document(json.dumps(text), "made"))
+
+
+def execute(signal: str = "1", **data: Any) -> Any:
+    """A signal for snapshots of `db.orders`, unless it says otherwise."""
+    return parsed({"id": signal, "type": "execute-snapshot", "data": {"data-collections": ["db.orders"], **data}})
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        (
+            {"id": "1", "type": "execute-snapshot", "data": {"data-collections": ["db.a", r"db\..*"]}},
+            ExecuteSnapshot("1", ("db.a", r"db\..*")),
+        ),
+        (
+            {"type": "execute-snapshot", "data": {"data-collections": ["db.a"], "type": "BLOCKING"}},
+            ExecuteSnapshot("made", ("db.a",), SnapshotKind.BLOCKING),
+        ),
+        (
+            {"id": "1", "type": "execute-snapshot", "data": json.dumps({"data-collections": ["a"], "type": None})},
+            ExecuteSnapshot("1", ("a",)),
+        ),
+        (
+            {
+                "id": "1",
+                "type": "execute-snapshot",
+                "data": {
+                    "data-collections": ["a"],
+                    "additional-conditions": [
+                        {"data-collection": "a", "filter": "SELECT * FROM db.a WHERE color = 'blue'"}
+                    ],
+                },
+            },
+            ExecuteSnapshot("1", ("a",), conditions=(("a", "color = 'blue'"),)),
+        ),
+        (
+            {
+                "id": "1",
+                "type": "execute-snapshot",
+                "data": {"data-collections": ["a"], "additional-condition": "n > 3"},
+            },
+            ExecuteSnapshot("1", ("a",), conditions=((".*", "n > 3"),)),
+        ),
+        ({"id": "2", "type": "stop-snapshot"}, StopSnapshot("2")),
+        (
+            {"id": "2", "type": "stop-snapshot", "data": {"type": "incremental", "data-collections": ["a"]}},
+            StopSnapshot("2", ("a",), SnapshotKind.INCREMENTAL),
+        ),
+        ({"id": "3", "type": "pause-snapshot", "data": ""}, PauseSnapshot("3")),
+        ({"id": "4", "type": "resume-snapshot", "data": None}, ResumeSnapshot("4")),
+        ({"id": "5", "type": "log", "data": {"message": "at {}"}}, LogMessage("5", "at {}")),
+    ],
+    ids=["execute", "blocking", "text", "query", "older", "stop", "stop-some", "pause", "resume", "log"],
+)
+def test_signals_are_read_as_debezium_writes_them(text: object, asked: object) -> None:
+    """A signal's data is an object or its JSON as text; a condition is a filter, or a query that ends with one."""
+    assert parsed(text) == asked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b'"text"',
+        b"\xff\xfe",
+        b"{}",
+        b'{"type": 7}',
+        b'{"id": 7, "type": "log"}',
+        b'{"type": "drop-table"}',
+        b'{"type": "log", "data": {}}',
+        b'{"type": "log", "data": "no json"}',
+        b'{"type": "log", "data": [1]}',
+        b'{"type": "execute-snapshot"}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": []}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": "db.a"}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": [1]}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["("]}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["a"], "type": "sideways"}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["a"], "additional-conditions": "x = 1"}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["a"], "additional-conditions": [{}]}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["a"], "additional-conditions":'
+        b' [{"data-collection": "a", "filter": "x = (select 1)"}]}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["a"], "additional-conditions":'
+        b' [{"data-collection": "a", "filter": "reflect(\'java.lang.System\', \'exit\', 0) = 1"}]}}',
+        b'{"type": "stop-snapshot", "data": {"data-collections": {}}}',
+        b"[" * 100_000,
+        b'{"type": "log", "data": "' + b"x" * 2**20 + b'"}',
+    ],
+    ids=range(25),
+)
+def test_what_is_no_signal_says_why_and_shows_nothing(text: bytes) -> None:
+    """Malformed signals, functions and queries in filters are refused, with words of ours and none of the sender's."""
+    with pytest.raises(InvalidSignal) as caught:
+        parse_signal(read_document(text, "made"))
+    assert str(caught.value)
+    assert "reflect" not in str(caught.value)
+
+
+def test_names_match_whole_in_any_case() -> None:
+    """Expressions are for whole names with namespace; the tables that match are read in the order of their names."""
+    found = apply_signal(SnapshotQueue(), execute(**{"data-collections": [r"DB\..*", "orders"]}), TABLES)
+    assert [one.table for one in found.queue.snapshots] == ["db.items", "db.orders"]
+    assert found.reports == (SnapshotReport("Incremental Snapshot", "STARTED", "1", tables=("db.items", "db.orders")),)
+    assert apply_signal(SnapshotQueue(), execute(**{"data-collections": ["orders"]}), TABLES).notes
+
+
+def test_a_signal_that_comes_twice_is_followed_once_and_others_wait_their_turn() -> None:
+    """The same id while it is under way changes nothing; another id is read after it, up to a bound."""
+    once = apply_signal(SnapshotQueue(), execute("1"), TABLES).queue
+    twice = apply_signal(once, execute("1"), TABLES)
+    assert (twice.queue, twice.reports) == (once, ())
+    queue = once
+    for number in range(2, 40):
+        queue = apply_signal(queue, execute(str(number)), TABLES).queue
+    assert [one.id for one in queue.snapshots] == [str(number) for number in range(1, MAX_QUEUED + 1)]
+
+
+def test_pause_holds_incremental_snapshots_only_and_ends_with_them() -> None:
+    """A paused queue has no turn for incremental ones, blocking ones go on; nothing is paused when all are over."""
+    queue = apply_signal(SnapshotQueue(), execute("1"), TABLES).queue
+    queue = apply_signal(queue, execute("2", type="blocking", **{"data-collections": ["db.items"]}), TABLES).queue
+    paused = apply_signal(queue, PauseSnapshot("3"), TABLES)
+    assert paused.queue.first("db.orders") is None
+    assert paused.queue.first("db.items") is not None
+    assert [report.stage for report in paused.reports] == ["PAUSED"]
+    assert apply_signal(paused.queue, PauseSnapshot("3"), TABLES).notes
+    resumed = apply_signal(paused.queue, ResumeSnapshot("4"), TABLES)
+    assert resumed.queue.first("db.orders") is not None
+    over = apply_signal(paused.queue, StopSnapshot("5"), TABLES).queue
+    assert over == SnapshotQueue()
+    assert apply_signal(over, PauseSnapshot("6"), TABLES).notes
+    assert apply_signal(over, StopSnapshot("6"), TABLES).notes
+
+
+def test_stop_takes_the_tables_and_the_kind_that_it_names() -> None:
+    """Of the snapshots under way those are given up that match; each signal of theirs is told so."""
+    queue = apply_signal(SnapshotQueue(), execute("1", **{"data-collections": [".*"]}), TABLES).queue
+    queue = apply_signal(queue, execute("2", type="blocking"), TABLES).queue
+    stop = parsed(
+        {"id": "3", "type": "stop-snapshot", "data": {"data-collections": [".*orders"], "type": "incremental"}}
+    )
+    found = apply_signal(queue, stop, TABLES)
+    assert [(one.id, one.table) for one in found.queue.snapshots] == [("1", "db.items"), ("2", "db.orders")]
+    assert [(report.id, report.tables) for report in found.reports] == [("1", ("db.orders", "other.orders"))]
+
+
+def test_the_queue_is_stored_as_text() -> None:
+    """What is written is read again, with progress, filter and positions of channels."""
+    queue = SnapshotQueue(
+        (
+            QueuedSnapshot("1", "db.a", SnapshotKind.BLOCKING, "x = 1", ChunkProgress("u", 7, 3, 100, 12, 1)),
+            QueuedSnapshot("2", "db.b"),
+        ),
+        paused=True,
+        channels={"kafka": {"topic": "t", "offset": 9}},
+    )
+    assert SnapshotQueue.parse(queue.json()) == queue
+    assert SnapshotQueue.parse(None) == SnapshotQueue()
+
+
+def test_a_filter_must_fit_the_table() -> None:
+    """A column that is not there, and a value of another type, are refused when the table is known."""
+    schema = Schema(NestedField(1, "n", IntegerType(), required=False))
+    for text in ("m = 1", "n = 'x'"):
+        with pytest.raises(ConfigError, match="does not fit the table"):
+            to_condition(parse_filter(text), schema, None)  # type: ignore[arg-type]
+
+
+def test_a_file_is_followed_once(tmp_path: Path) -> None:
+    """Lines are signals; the file is gone when they are stored, and not followed again if that was cut short."""
+    path = tmp_path / "signals.txt"
+    channel = FileChannel(path)
+    assert channel.read(None) == ReceivedSignals((), None)
+    path.write_text('{"id": "1", "type": "log"}\n\nbroken\n')
+    first = channel.read(None)
+    assert [isinstance(one, SignalText) for one in first.signals] == [True, False]
+    # Killed before it was stored: read again; killed after that: not.
+    assert FileChannel(path).read(None).position == first.position
+    assert FileChannel(path).read(first.position).signals == ()
+    assert list(tmp_path.iterdir()) == []
+    # The same text written once more is meant once more.
+    path.write_text('{"id": "1", "type": "log"}\n\nbroken\n')
+    again = channel.read(first.position)
+    assert len(again.signals) == 2
+    path.write_text('{"id": "2", "type": "log"}\n')
+    channel.acknowledge()
+    assert [one.id for one in channel.read(again.position).signals if isinstance(one, SignalText)] == ["2"]
+
+
+def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    """A signal file of a size that no person writes is an error of the channel."""
+    path = tmp_path / "signals.txt"
+    with path.open("wb") as file:
+        file.truncate(2**25)
+    with pytest.raises(FatalError, match="more than"):
+        FileChannel(path).read(None)
+
+
+def test_what_a_server_puts_in_is_checked_at_once() -> None:
+    """A malformed signal is the caller's error; one that waits comes until it is stored; too many are refused."""
+    queue = SignalQueue()
+    for wrong in ({}, [], {"type": "x"}, "x", {"type": "log"}):
+        with pytest.raises(InvalidSignal):
+            queue.put(wrong)
+    assert queue.put({"id": "7", "type": "log", "data": '{"message": "m"}'}) == "7"
+    assert queue.read(None) == queue.read(None)
+    queue.acknowledge()
+    assert queue.read(None).signals == ()
+    for _ in range(1000):
+        assert queue.put('{"type": "stop-snapshot"}')
+    with pytest.raises(RetriableError):
+        queue.put({"type": "stop-snapshot"})
+
+
+@define
+class Stored:
+    """An offset store in memory."""
+
+    queue: SnapshotQueue = SnapshotQueue()
+    writes: int = 0
+    fails: bool = False
+
+    def put_queue(self, queue: SnapshotQueue) -> None:
+        if self.fails:
+            raise RetriableError("away")
+        self.queue, self.writes = queue, self.writes + 1
+
+    def tables(self) -> tuple[str, ...]:
+        return ()
+
+
+@define
+class Channel:
+    """A channel that has what it is given."""
+
+    gives: list[ReceivedSignals | Exception]
+    name: str = "kafka"
+    acknowledged: int = 0
+    seen: list[Any] = field(factory=list)
+
+    def read(self, position: Any) -> ReceivedSignals:
+        self.seen.append(position)
+        given = self.gives.pop(0) if self.gives else ReceivedSignals((), position)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    def acknowledge(self) -> None:
+        self.acknowledged += 1
+
+    def close(self) -> None:
+        pass
+
+
+@define
+class Heard:
+    """A listener that keeps what it hears."""
+
+    reports: list[SnapshotReport] = field(factory=list)
+
+    def on_snapshot(self, report: SnapshotReport) -> None:
+        self.reports.append(report)
+
+
+def signal(number: int, kind: str = "execute-snapshot") -> SignalText:
+    """A signal of a number."""
+    return SignalText(str(number), kind, {"data-collections": ["db.orders"], "message": "m"})
+
+
+def test_a_bad_signal_is_passed_over_and_those_beside_it_are_followed() -> None:
+    """One commit stores what the good ones ask for, with how far the channel was read; listeners hear of it after."""
+    given = ReceivedSignals((signal(1), InvalidSignal("no JSON"), signal(2, "nonsense"), signal(3, "log")), 4)
+    channel, stored, heard = Channel([given]), Stored(), Heard()
+    processor = SignalProcessor([channel], stored, 1, [heard])  # type: ignore[arg-type]
+    processor.poll(TABLES)
+    assert [one.id for one in stored.queue.snapshots] == ["1"]
+    assert (stored.queue.channels, stored.writes, channel.acknowledged) == ({"kafka": 4}, 1, 1)
+    assert [report.stage for report in heard.reports] == ["STARTED"]
+    processor.poll(TABLES)
+    assert channel.seen == [None, 4]
+    assert stored.writes == 1
+
+
+def test_signals_that_cannot_be_stored_are_read_again() -> None:
+    """While the catalog is away a channel is not told that its signals are stored, and nobody hears of them."""
+    channel, stored, heard = Channel([ReceivedSignals((signal(1),), 4)]), Stored(fails=True), Heard()
+    with pytest.raises(RetriableError):
+        SignalProcessor([channel], stored, 1, [heard]).poll(TABLES)  # type: ignore[arg-type]
+    assert (channel.acknowledged, heard.reports, stored.queue) == (0, [], SnapshotQueue())
+
+
+def test_a_channel_that_is_away_does_not_hold_up_the_others() -> None:
+    """An error of one channel is logged; the others are read, and it is not asked at once."""
+    away, there = Channel([RetriableError("away"), ReceivedSignals((signal(9),), 1)], "kafka"), Channel([], "file")
+    there.gives.append(ReceivedSignals((signal(1),), "x"))
+    stored = Stored()
+    processor = SignalProcessor([away, there], stored, 60_000)  # type: ignore[arg-type]
+    processor.poll(TABLES)
+    processor.poll(TABLES)
+    assert [one.id for one in stored.queue.snapshots] == ["1"]
+    assert len(away.seen) == 1
+
+
+def test_channels_are_those_of_debezium(tmp_path: Path) -> None:
+    """Channels by default are read once their own options are set; a listed one has what it needs, or a fault."""
+    common = "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
+
+    def load(text: str) -> Any:
+        file = tmp_path / "s.properties"
+        file.write_text(common + text)
+        return load_source([file], environ={})
+
+    assert (load("").signals.topic, load("").signals.table, load("").signals.file) == (None, None, None)
+    topic = load("signal.kafka.topic=t\nsignal.consumer.security.protocol=ssl\n").signals.topic
+    assert (topic.topic, topic.kafka.bootstrap_servers, topic.from_beginning) == ("t", "h:1", True)
+    assert topic.kafka.client("consumer")["security.protocol"] == "SSL"
+    listed = load("signal.enabled.channels=kafka,file\nsignal.kafka.bootstrap.servers=o:1\n").signals
+    assert (listed.topic.topic, listed.topic.kafka.bootstrap_servers) == ("p-signal", "o:1")
+    assert listed.file == Path("file-signals.txt")
+    assert load("signal.data.collection=db.s\n").signals.table == "db.s"
+    for wrong in ("signal.enabled.channels=source\n", "signal.enabled.channels=smoke\n", "signal.kafka.topics=t\n"):
+        with pytest.raises(ConfigError):
+            load(wrong)
+    with pytest.raises(ConfigError, match="sink has no topic"):
+        load("notification.enabled.channels=sink\n")
+    assert load("topic.heartbeat.name=beat\n").outgoing.heartbeat_topic == "beat"
+    assert load("").outgoing.heartbeat_topic == "__debezium-heartbeat.p"
+    assert evolve(load("").signals, chunk_rows=5).chunk_rows == 5
