@@ -23,6 +23,9 @@ FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_ty
 OVERRIDES = click.option(
     "-X", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property, overriding the files."
 )
+OUTPUT = click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Text, or one document."
+)
 EXIT_ERROR, EXIT_CONFIG = 1, 3
 
 
@@ -78,16 +81,39 @@ def validate(files: tuple[Path, ...], overrides: tuple[str, ...], connect: bool)
 @main.command()
 @FILES
 @OVERRIDES
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-def status(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:  # noqa: FBT001
-    """Show newest commit, lag and drift per table.
+@OUTPUT
+def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal["text", "json"]) -> None:
+    """Show where a sink or source stands in each table.
 
-    The sink may be running.
+    A sink's newest commit, lag and drift; a source's snapshots, how far it is behind, and snapshots on demand. The
+    connector may be running. Nothing is tried twice: what does not answer is named.
     """
     with report_errors():
-        from connector.cli.status import show
+        settings = load_settings(files, overrides)
+        if isinstance(settings, SourceSettings):
+            from connector.cli import source_status
 
-        show(load_sink_settings(files, overrides), as_json=as_json)
+            source_status.show(settings, output=output)
+        else:
+            from connector.cli.status import show
+
+            show(settings, output=output)
+
+
+@main.command()
+@FILES
+@OVERRIDES
+@OUTPUT
+def doctor(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal["text", "json"]) -> None:
+    """Check what a connector needs, and say what to do.
+
+    Java, jars, broker and rights, registry, catalog, store. Nothing is changed. Ends with code 1 if something failed.
+    """
+    with report_errors():
+        from connector.cli.doctor import examine
+
+        if not examine(load_settings(files, overrides), output=output):
+            raise SystemExit(EXIT_ERROR)
 
 
 @main.group()

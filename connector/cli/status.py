@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Literal
 
 import attrs
 import click
@@ -19,7 +20,6 @@ from connector.iceberg.commit.commit import find_newest_snapshot, snapshot_summa
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
-from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
@@ -39,19 +39,18 @@ class TableStatus:
     iceberg_schema_drift_count: int
 
 
-def show(settings: SinkSettings, *, as_json: bool) -> None:
+def show(settings: SinkSettings, *, output: Literal["text", "json"]) -> None:
     """Print a row per table that the sink has written, or all of it as one JSON document.
 
     Without Kafka it is what the tables say, and a line that tells why there is no lag.
 
     Raises:
-        RetriableError: the catalog stayed away.
+        RetriableError: the catalog is away; it is asked once.
     """
     with view_cluster(settings) as asked, open_session(settings) as spark:
         glance = asked.result()
-        ends = None if glance.unanswered else glance.seen.ends
-        found = call_with_retries(lambda: _read_statuses(spark, settings, ends), settings.errors)
-    if as_json:
+        found = _read_statuses(spark, settings, None if glance.unanswered else glance.seen.ends)
+    if output == "json":
         tables = {one.table: attrs.asdict(one, filter=lambda field, _: field.name != "table") for one in found}
         told = {"unanswered": glance.unanswered} if glance.unanswered else {}
         document = {"name": settings.name, "tables": tables, **told}

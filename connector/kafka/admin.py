@@ -27,6 +27,30 @@ class TopicInfo:
     partitions: int
 
 
+@attrs.frozen
+class ClusterInfo:
+    """A cluster as it describes itself: its id, how many brokers it has, and what this user may do with it.
+
+    `rights` are names of Kafka's operations; none where the cluster does not tell.
+    """
+
+    id: str
+    brokers: int
+    rights: frozenset[str]
+
+
+def missing_rights(
+    rights: Mapping[str, frozenset[str]], needs: Mapping[str, Iterable[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the operations that each topic needs and that are not allowed; one of no known rights has all (pure)."""
+    lacking = {}
+    for topic, operations in needs.items():
+        missing = tuple(one for one in operations if rights.get(topic) and one not in rights[topic])
+        if missing:
+            lacking[topic] = missing
+    return lacking
+
+
 @contextmanager
 def map_kafka_errors(doing: str) -> Iterator[None]:
     """Raise ours instead of librdkafka's errors.
@@ -78,6 +102,22 @@ class KafkaAdmin:
         """Return the cluster's id."""
         with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster id"):
             return str(self._admin.describe_cluster(request_timeout=self._timeout_s).result().cluster_id)
+
+    def describe(self) -> ClusterInfo:
+        """Return what the cluster tells of itself and of this user's rights."""
+        with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster"):
+            asked = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=self._timeout_s)
+            found = asked.result()
+        return ClusterInfo(str(found.cluster_id), len(found.nodes), _operations(found.authorized_operations))
+
+    def topic_rights(self, names: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return what this user may do with topics; those that do not exist, or cannot be seen, are left out."""
+        with map_kafka_errors("asking for rights on topics"):
+            futures = self._admin.describe_topics(
+                TopicCollection(list(names)), include_authorized_operations=True, request_timeout=self._timeout_s
+            )
+            found = [one for future in futures.values() if (one := _described_topic(future)) is not None]
+        return {topic.name: _operations(topic.authorized_operations) for topic in found}
 
     def names(self) -> set[str]:
         """Return the names of all topics."""
@@ -139,6 +179,10 @@ class KafkaAdmin:
         with map_kafka_errors("asking for offsets"):
             futures = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
             return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+
+
+def _operations(found: Any) -> frozenset[str]:
+    return frozenset(operation.name for operation in found or ())
 
 
 def _described_topic(future: Any) -> Any:

@@ -112,6 +112,19 @@ class SchemaRegistry:
             todo = "register it, or set auto.register.schemas=true" if not register else "check the registry's URL"
             raise FatalError(f"registry {self._where}: {doing}: it is not there; {todo}") from unknown
 
+    def ping(self) -> None:
+        """Ask the registry for its configuration.
+
+        Raises:
+            RetriableError: it is away or busy.
+            FatalError: it does not let us in, or is no registry.
+        """
+        try:
+            with self._mapped("asking for its configuration"):
+                self._client.get_config()
+        except UnknownSchema as unknown:
+            raise FatalError(f"registry {self._where}: nothing is there; check its URL") from unknown
+
     def _asked(self, number: int, schema_type: str) -> SchemaTexts:
         if number > _MAX_SCHEMA_ID:
             raise UnknownSchema("no registry has ids as great as this")

@@ -39,7 +39,8 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
     except RetriableError as error:
         if not settings.retry_timeout_ms:
             raise
-        log.warning("will try again", attempt=1, reason=str(error))
+        told = str(error)
+        log.warning("will try again", attempt=1, reason=told)
     time.sleep(_FIRST_WAIT_S)
     try:
         for attempt in stamina.retry_context(
@@ -53,8 +54,10 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
                 try:
                     return call()
                 except RetriableError as error:
-                    if _is_retriable(error):
-                        log.warning("will try again", attempt=attempt.num + 1, reason=str(error))
+                    # The same once more is no news.
+                    if _is_retriable(error) and str(error) != told:
+                        told = str(error)
+                        log.warning("will try again", attempt=attempt.num + 1, reason=told)
                     raise
     except TimeOver:
         raise

@@ -154,8 +154,8 @@ def test_drift_is_counted(runs: tuple[list[Run], Lake, list[Record]]) -> None:
 def test_status_tells_each_tables_newest_commit(
     runs: tuple[list[Run], Lake, list[Record]], space: Workspace, host: Host
 ) -> None:
-    """`icebridge status --json`: per table snapshot and time of the newest commit, lag, and schema drift."""
-    told = json.loads(_said(host, "status", "--json", str(space.file({}))))["tables"]
+    """`icebridge status --output json`: per table snapshot and time of the newest commit, lag, and schema drift."""
+    told = json.loads(_said(host, "status", "--output", "json", str(space.file({}))))["tables"]
     assert told.keys() == {"lake.orders", "lake.people", "lake.log", "other.fresh"}
     orders = told["lake.orders"]
     assert orders["snapshot_id"] == int(runs[1].java("orders", "lake").currentSnapshot().snapshotId())
@@ -172,7 +172,7 @@ def test_status_without_a_broker_tells_what_the_tables_say(
 ) -> None:
     """Snapshots and stored offsets are shown at once, with one line that Kafka gives no answer in place of the lag."""
     file = str(space.file({"bootstrap.servers": "127.0.0.1:9"}))
-    told = json.loads(_said(host, "status", "--json", file))
+    told = json.loads(_said(host, "status", "--output", "json", file))
     orders = told["tables"]["lake.orders"]
     assert orders["snapshot_id"] == int(runs[1].java("orders", "lake").currentSnapshot().snapshotId())
     assert {table["lag"] for table in told["tables"].values()} == {None}

@@ -1,0 +1,92 @@
+"""Findings of the doctor: what a broken check is, what is printed, and which rights are missing."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from connector.cli import doctor
+from connector.cli.findings import Finding
+from connector.cli.main import main
+from connector.errors import FatalError, RetriableError
+from connector.kafka.admin import missing_rights
+
+
+def closed_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A source whose broker and registry are away."""
+    path, port = tmp_path / "s.properties", closed_port()
+    path.write_text(
+        f"connector.class=IcebergSource\nname=sick\nbootstrap.servers=127.0.0.1:{port}\ntopic.prefix=p\n"
+        "iceberg.catalog.warehouse=/w\nvalue.converter=io.confluent.connect.avro.AvroConverter\n"
+        f"value.converter.schema.registry.url=http://user:secret@127.0.0.1:{port}\n"
+    )
+    return path
+
+
+def fail_jars() -> Iterator[Finding]:
+    """No jars."""
+    raise FatalError("Maven Central is out of reach")
+
+
+def test_everything_is_tried_and_what_fails_says_what_to_do(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker and registry that are away, and missing jars, are one finding each; the exit code is 1."""
+    monkeypatch.setattr(doctor, "check_jars", lambda _: fail_jars())
+    monkeypatch.setattr("connector.cli.doctor_checks._TIMEOUT_S", 0.5)
+    run = CliRunner().invoke(main, ["doctor", "--output", "json", str(file)])
+    assert run.exit_code == 1
+    document = json.loads(run.stdout)
+    states = {check["subject"]: check["state"] for check in document["checks"]}
+    assert not document["ok"]
+    assert (states["configuration"], states["python"]) == ("ok", "ok")
+    assert [states[one] for one in ("jars", "broker", "registry", "catalog")] == ["failed"] * 3 + ["skipped"]
+    assert all(check["todo"] for check in document["checks"] if check["state"] == "failed")
+    assert "secret" not in run.stdout
+
+
+def test_an_unforeseen_error_of_a_check_is_a_finding() -> None:
+    """A check that breaks tells its class and no value, and the next one is made."""
+
+    def broken() -> Iterator[Finding]:
+        yield Finding("jars", "ok", "first")
+        raise ValueError("a secret value")
+
+    found = list(doctor.guard("jars", broken))
+    assert [one.state for one in found] == ["ok", "failed"]
+    assert "secret" not in found[1].text
+    assert found[1].todo
+    (away,) = doctor.guard("broker", lambda: (_ for _ in ()).throw(RetriableError("away")))
+    assert away.text == "away"
+
+
+def test_a_configuration_that_cannot_be_used_is_told_as_by_validate(tmp_path: Path) -> None:
+    """The doctor ends with code 3 and the faults; nothing else can be tried."""
+    path = tmp_path / "s.properties"
+    path.write_text("connector.class=IcebergSource\n")
+    assert CliRunner().invoke(main, ["doctor", str(path)]).exit_code == 3
+
+
+def test_missing_rights_are_named_by_topic() -> None:
+    """Only operations that a broker says it does not allow are missing; one that tells none allows all."""
+    rights = {"a": frozenset({"READ", "DESCRIBE"}), "b": frozenset({"DESCRIBE"}), "c": frozenset[str]()}
+    needs = dict.fromkeys(("a", "b", "c", "d"), ("READ", "DESCRIBE"))
+    assert missing_rights(rights, needs) == {"b": ("READ",)}
+
+
+def test_completion_is_offered_for_each_shell() -> None:
+    """The command has click's completion."""
+    for shell in ("bash", "zsh", "fish"):
+        run = CliRunner().invoke(main, [], env={"_ICEBRIDGE_COMPLETE": f"{shell}_source"}, prog_name="icebridge")
+        assert "icebridge" in run.output
