@@ -27,6 +27,7 @@ from connector.errors import ConnectorError, FatalError
 from connector.redaction import redact
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings, SourceSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 
 _Settings = SinkSettings | SourceSettings
 _TODO = {
@@ -70,7 +71,7 @@ def _examine(settings: _Settings) -> Iterator[Finding]:
     else:
         yield Finding("broker", "skipped", "no broker is configured: there is none to ask")
     yield from guard("registry", lambda: check_registries(settings))
-    if settings.search is not None:
+    if isinstance(settings.destination, OpenSearchSettings):
         yield from guard("search", lambda: check_search(settings))
     if any(finding.state == "failed" for finding in (*java, *jars)):
         yield Finding("catalog", "skipped", "Spark cannot be started without Java and jars")

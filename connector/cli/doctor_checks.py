@@ -15,12 +15,14 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import map_java_errors
 from connector.kafka.admin import KafkaAdmin, missing_rights
+from connector.kafka.brokers.check import check_brokers
 from connector.kafka.schema_registry import schema_registry_for
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home, inspect_java
 from connector.runtime.spark.session_builder import store_jars
 from connector.settings import RegistrySettings, SinkSettings, SourceSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.snapshots.discovery import find_tables
 
 _Settings = SinkSettings | SourceSettings
@@ -57,6 +59,9 @@ def check_broker(settings: _Settings) -> Iterator[Finding]:
     seen = cluster.describe()
     yield Finding("broker", "ok", f"cluster {seen.id} with {seen.brokers} broker{'s' if seen.brokers > 1 else ''}")
     if isinstance(settings, SinkSettings):
+        brokers = check_brokers(settings.kafka.client("consumer"))
+        yield Finding("broker", "ok", brokers.summary)
+        yield from (Finding("broker", "warning", note) for note in brokers.notes)
         yield from _check_sink_topics(settings, cluster)
     elif "CREATE" not in seen.rights and seen.rights:
         yield Finding(
@@ -111,9 +116,9 @@ def _registries(settings: _Settings) -> list[RegistrySettings]:
 
 def check_search(settings: _Settings) -> Iterator[Finding]:
     """Ask OpenSearch for its version; raises RetriableError, FatalError."""
-    if settings.search is not None:
+    if isinstance(settings.destination, OpenSearchSettings):
         with map_opensearch_errors("asking for the version"):
-            told = opensearch_client(settings.search.connection).info()
+            told = opensearch_client(settings.destination.connection).info()
         yield Finding("search", "ok", f"{told['version'].get('distribution', 'search')} {told['version']['number']}")
 
 

@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 
 from connector.cli.source_offsets import SourceTable, read_tables, snapshots_behind
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.spark.session import open_session
 from connector.settings import SourceSettings
 from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
@@ -45,7 +45,7 @@ def _read(spark: SparkSession, settings: SourceSettings) -> tuple[list[SourceTab
     catalog = Catalog(spark, settings.catalog)
     if catalog.load(settings.capture.offsets_table) is None:
         return read_tables(spark, settings, {}), SnapshotQueue()
-    rows = OffsetRows(catalog, settings.capture.offsets_table, settings.name)
+    rows = OffsetRows(catalog, settings.capture.offsets_table, settings.name, SOURCE)
     return read_tables(spark, settings, rows.by_table), SnapshotQueue.parse(rows.own)
 
 

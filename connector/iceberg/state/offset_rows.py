@@ -40,14 +40,14 @@ _COLUMNS = to_arrow_schema(OFFSETS_SCHEMA)
 
 @attrs.frozen
 class ConnectorKind:
-    """A kind of connector that stores offsets, and the field that all its rows have and no other kind's has."""
+    """A kind of connector that stores offsets; each of its rows has one of the fields, which no other kind's has."""
 
     label: str
-    field: str
+    fields: tuple[str, ...]
 
 
-SINK = ConnectorKind("sink", "cluster-id")
-SOURCE = ConnectorKind("source", "table-uuid")
+SINK = ConnectorKind("sink", ("cluster-id",))
+SOURCE = ConnectorKind("source", ("table-uuid", "snapshots"))
 
 
 class OffsetRows:
@@ -131,7 +131,7 @@ class OffsetRows:
         return key == self._name or key.startswith(f"{self._name}/")
 
     def _refuse_other_kinds(self, rows: Mapping[str, str]) -> None:
-        if any(self._kind.field not in orjson.loads(text) for text in rows.values()):
+        if any(not orjson.loads(text).keys() & set(self._kind.fields) for text in rows.values()):
             raise ConfigError(
                 f"name: {self._name} is the name of another kind of connector than a {self._kind.label} in the offsets "
                 f"table {self._table.name}; give this {self._kind.label} a `name` of its own"

@@ -43,7 +43,7 @@ class LiveFiles:
 
 def read_live(reader: TableReader, tasks: Sequence[FileScanTask], key: RowKey) -> DataFrame:
     """Return the live rows of files as reads; no shuffle. `reader` is of the newest published snapshot's schema."""
-    return _to_reads(reader, reader.live(tasks, lineage=_by_row_id(key)), key)
+    return _to_reads(reader, reader.read_live_rows(tasks, lineage=_by_row_id(key)), key)
 
 
 def read_rewritten(
@@ -64,8 +64,8 @@ def read_rewritten(
     keys = [F.col(ROW_ID_COLUMN)] if lineage else [key_column(reader.schema, name) for name in key.columns]
     named = [column.alias(name) for column, name in zip(keys, names, strict=True)]
     # A broadcast of the keys would pass through the driver.
-    wanted = reader.live(gone, lineage=lineage).select(*named).hint("merge")
-    found = reader.live(newer, lineage=lineage).withColumns(dict(zip(names, keys, strict=True)))
+    wanted = reader.read_live_rows(gone, lineage=lineage).select(*named).hint("merge")
+    found = reader.read_live_rows(newer, lineage=lineage).withColumns(dict(zip(names, keys, strict=True)))
     return _to_reads(reader, found.join(wanted, names, "left_semi").drop(*names), key)
 
 

@@ -77,7 +77,7 @@ class TableChannel:
             raise FatalError(f"table {table.name} has no three columns for id, type and data of signals")
         reader = TableReader(self._spark, table, schema)
         try:
-            rows = reader.live(files.added).select(*reader.columns[:_COLUMNS]).limit(_MAX_ROWS + 1).collect()
+            rows = reader.read_live_rows(files.added).select(*reader.columns[:_COLUMNS]).limit(_MAX_ROWS + 1).collect()
         finally:
             release_reads(self._spark, table)
         if len(rows) > _MAX_ROWS:
