@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -188,9 +189,10 @@ class Brokers:
         return answer + (struct.pack(">q", self.lifetime_ms) if version >= 1 else b"")
 
     def _metadata(self, _: int, version: int, asked: _Fields) -> bytes:
-        topics = [asked.text() for _ in range(max(asked.number("i"), 0))]
+        count = asked.number("i")
+        topics = [asked.text() for _ in range(count)] if count >= 0 else sorted({topic for topic, _ in self.logs})
         if version >= 4:
-            assert asked.number("b") == 0  # no topic is created
+            assert asked.number("b") == 0 or count < 0  # no topic is created
         asked.finish()
         answer = struct.pack(">i", 0) if version >= 3 else b""
         answer += struct.pack(">i", len(self.advertised))
@@ -240,18 +242,14 @@ class Brokers:
 
     def _fetch(self, node: int, version: int, asked: _Fields) -> bytes:
         self.on_fetch(self)
-        asked.numbers("iiii")
+        _, wait_ms, _, _ = asked.numbers("iiii")
         asked.number("b")
         if version >= 7:
             asked.numbers("ii")
-        asked.number("i")
-        topic = asked.text()
-        _, partition = asked.numbers("ii")
-        epoch = asked.number("i") if version >= 9 else -1
-        offset = asked.number("q")
-        if version >= 5:
-            asked.number("q")
-        most = asked.number("i")
+        wanted: dict[str, list[tuple[int, int, int, int]]] = {}
+        for _ in range(asked.number("i")):
+            topic = asked.text()
+            wanted[topic] = [_wanted_partition(version, asked) for _ in range(asked.number("i"))]
         if version >= 7:
             assert asked.number("i") == 0
         rack = asked.text() if version >= 11 else ""
@@ -260,7 +258,21 @@ class Brokers:
         answer = struct.pack(">i", throttle) + (struct.pack(">hi", 0, 0) if version >= 7 else b"")
         if throttle:
             return answer + struct.pack(">i", 0)
-        log = self.logs[topic, partition]
+        given = {
+            topic: [self._fetch_one(node, version, rack, (topic, one[0]), one[1:]) for one in ones]
+            for topic, ones in wanted.items()
+        }
+        if not any(data for ones in given.values() for data, _ in ones):
+            time.sleep(min(wait_ms, 20) / 1000)
+        answer += struct.pack(">i", len(given))
+        for topic, ones in given.items():
+            answer += _text(topic) + struct.pack(">i", len(ones)) + b"".join(one for _, one in ones)
+        return answer
+
+    def _fetch_one(self, node: int, version: int, rack: str, at: At, asked: tuple[int, int, int]) -> tuple[bool, bytes]:
+        """What is given of a topic-partition, and whether it is worth an answer at once."""
+        epoch, offset, most = asked
+        log = self.logs[at]
         code = self._fault(1) or self._refused(node, log, offset, epoch)
         data, preferred = b"", -1
         if not code and rack and log.replica not in (-1, node) and node == log.leader:
@@ -269,11 +281,10 @@ class Brokers:
             for _, last, _, batch in log.batches:
                 if last >= offset and (not data or len(data) + len(batch) <= most):
                     data += batch
-        answer += struct.pack(">i", 1) + _text(topic) + struct.pack(">i", 1)
-        answer += struct.pack(">ihqq", partition, code, log.end, log.end)
+        answer = struct.pack(">ihqq", at[1], code, log.end, log.end)
         answer += struct.pack(">q", log.start) if version >= 5 else b""
         answer += struct.pack(">i", 0) + (struct.pack(">i", preferred) if version >= 11 else b"")
-        return answer + struct.pack(">i", len(data)) + data
+        return bool(data or code or preferred >= 0), answer + struct.pack(">i", len(data)) + data
 
     def _refused(self, node: int, log: Log, offset: int, epoch: int) -> int:
         if node not in (log.leader, log.replica):
@@ -281,6 +292,16 @@ class Brokers:
         if epoch >= 0 and epoch != log.epoch:
             return 74 if epoch < log.epoch else 75
         return 0 if log.start <= offset <= log.end else 1
+
+
+def _wanted_partition(version: int, asked: _Fields) -> tuple[int, int, int, int]:
+    """Partition, leader epoch, offset and most bytes, as a fetch asks for them."""
+    partition = asked.number("i")
+    epoch = asked.number("i") if version >= 9 else -1
+    offset = asked.number("q")
+    if version >= 5:
+        asked.number("q")
+    return partition, epoch, offset, asked.number("i")
 
 
 class _Fields:

@@ -19,6 +19,7 @@ from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.dlq.reader import DeadLetterRecord
+from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.convert.decoder import DecodedRecords, decode
@@ -74,6 +75,7 @@ class Replayer:
             for x in letters
             if x.offset >= self._batches.position.offsets.get((x.topic, x.partition), 0)
         }
+        dead |= {x.id: _BATCH_REASON for x in letters if x.stage == BATCH_STAGE}
         runs = _group_by_partition([letter for letter in letters if letter.id not in dead])
         plan, names, outcomes = self._decoded(runs, execute=execute)
         for at, outcome in outcomes.items():
@@ -181,6 +183,9 @@ class Replayer:
             )
         consumed = assign_ranges(self._settings.kafka, {at: start}, {at: end}, 1).all_records() if start < end else ()
         for run in consumed:
+            if _is_known_dead(run, known):
+                continue
+            run.check_readable()
             dead = np.isin(run.offset, [letter.offset for letter in known])
             yield decode(run.only(np.flatnonzero(~dead)) if dead.any() else run, plan)
         again = [(letter.offset, letter.key, letter.value) for letter in known if letter.replayed]
@@ -188,7 +193,14 @@ class Replayer:
             yield decode(ConsumerRecords.of_records(at, again), plan)
 
 
+_BATCH_REASON = "a record batch that cannot be read holds no record to put through; its value is the batch's bytes"
 _NOT_COMMITTED_REASON = "the sink has not committed the batch of this record yet: run it first"
+
+
+def _is_known_dead(run: ConsumerRecords, known: Iterable[DeadLetterRecord]) -> bool:
+    """Tell whether this is a record batch that cannot be read, and that is a dead letter already."""
+    batch = run.unreadable
+    return batch is not None and any(x.stage == BATCH_STAGE and batch.first <= x.offset <= batch.last for x in known)
 
 
 def _group_by_partition(letters: Iterable[DeadLetterRecord]) -> dict[TopicPartition, _PartitionLetters]:

@@ -134,9 +134,9 @@ def _headers(body: bytes, at: int) -> tuple[tuple[bytes, bytes | None], ...] | N
 
 def _field(body: bytes, at: int) -> tuple[bytes | None, int]:
     size, at = _number(body, at, 10)
-    if size < 0:
+    if size == -1:
         return None, at
-    if at + size > len(body):
+    if size < 0 or at + size > len(body):
         raise ValueError("field")
     return body[at : at + size], at + size
 

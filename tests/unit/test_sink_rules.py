@@ -32,7 +32,7 @@ from connector.sink.microbatch.start_offsets import ClusterState, find_starting_
 from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.model.change_rows import MAX_CONCAT_BYTES, ChangeBatch, ChangeOrder, concat_small, gather
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import BatchPlan, FieldRoutes
+from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.unit import sink_plans
 
@@ -142,17 +142,18 @@ def test_a_table_behind_the_offsets_table_stops() -> None:
 
 def test_limits_of_dead_letters() -> None:
     """A few are let pass, a large share of a batch or a large sum is not, and tolerance none allows not even one."""
+    letters = [DeadLetterRef("t", 0, offset, "VALUE_CONVERTER", "no JSON") for offset in range(101)]
     limits = ErrorTolerance(ERRORS)
-    limits.check(100, TaskMetrics(events=120, dead=100))
+    limits.check(letters[:100], TaskMetrics(events=120, dead=100))
     with pytest.raises(FatalError, match=r"limit\.ratio"):
-        limits.check(101, TaskMetrics(events=900, dead=101))
+        limits.check(letters, TaskMetrics(events=900, dead=101))
     for _ in range(10):
-        limits.check(95, TaskMetrics(events=1000, dead=95))
+        limits.check(letters[:95], TaskMetrics(events=1000, dead=95))
         limits.passed(95)
     with pytest.raises(FatalError, match=r"limit\.total"):
-        limits.check(51, TaskMetrics(events=100_000, dead=51))
-    with pytest.raises(FatalError, match="tolerance is none"):
-        ErrorTolerance(attrs.evolve(ERRORS, tolerance="none")).check(1, TaskMetrics(events=1, dead=1))
+        limits.check(letters[:51], TaskMetrics(events=100_000, dead=51))
+    with pytest.raises(FatalError, match="tolerance is none; t-0 offset 0: no JSON"):
+        ErrorTolerance(attrs.evolve(ERRORS, tolerance="none")).check(letters[:1], TaskMetrics(events=1, dead=1))
 
 
 def test_sizes_of_a_job() -> None:

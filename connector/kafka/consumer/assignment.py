@@ -40,6 +40,8 @@ class PartitionAssignment:
     def chunks(self, task: int, meter: FetchMeter | None = None) -> Iterator[ConsumerRecords]:
         """Return the records of one task's share, on an executor; `meter` counts what it takes.
 
+        In place of a record batch that cannot be read comes a chunk that says so (`ConsumerRecords.unreadable`).
+
         Raises:
             RetriableError, GapError, FatalError: see `consumer.fetcher.fetch_records`.
         """
@@ -47,7 +49,7 @@ class PartitionAssignment:
             yield from fetch_records(broker_client_for(self.address), wanted, self.how, meter)
 
     def all_records(self) -> Iterator[ConsumerRecords]:
-        """Return the records of all shares, one after the other; raises what `fetch_records` does."""
+        """Return the records of all shares, one after the other, as `chunks` does."""
         for task in range(len(self.shares)):
             yield from self.chunks(task)
 
@@ -72,6 +74,9 @@ def assign_ranges(
     how = FetchSettings(isolation=_ISOLATION_LEVELS[java.get("isolation.level", "read_committed").lower()])
     if mixed:
         how = attrs.evolve(how, partition_bytes=MIXED_FETCH_BYTES)
+    how = attrs.evolve(how, max_unpacked_bytes=kafka.reading.max_unpacked_bytes)
+    if "fetch.max.wait.ms" in java:
+        how = attrs.evolve(how, max_wait_ms=int(java["fetch.max.wait.ms"]))
     if "max.partition.fetch.bytes" in java:
         how = attrs.evolve(how, partition_bytes=int(java["max.partition.fetch.bytes"]))
     dealt = assign_to_tasks(ranges, count_tasks(sum(map(len, ranges)), cores))

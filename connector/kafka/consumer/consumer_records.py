@@ -8,8 +8,10 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from connector.errors import FatalError
 from connector.kafka.consumer.record_columns import RecordColumns
 from connector.kafka.consumer.record_headers import read_first_header, read_headers
+from connector.kafka.consumer.unreadable_records import UnreadableBatch
 from serde.arrays import Ints
 
 CONNECTOR_HEADER = "__debezium.context.connectorName"
@@ -25,6 +27,7 @@ class ConsumerRecords:
     headers, None for records that were not fetched. `connector` is what Debezium's header says of the first record,
     "mysql" for example: the records of one fetch are of one connector but where another has taken over a topic.
     `headers` are others by name, where `with_named_headers` has read them.
+    `unreadable` says that these, no records, stand for a record batch that cannot be read.
     """
 
     topic: str
@@ -38,6 +41,7 @@ class ConsumerRecords:
     fetched: RecordColumns | None = None
     connector: str | None = None
     headers: Mapping[str, pa.Array] = attrs.field(factory=dict)
+    unreadable: UnreadableBatch | None = None
 
     @property
     def at(self) -> tuple[str, int]:
@@ -71,6 +75,19 @@ class ConsumerRecords:
         name = read_first_header(fetched, CONNECTOR_HEADER)
         told = None if name is None else name.decode(errors="replace")
         return cls(topic, partition, fetched.offset, fetched.key, fetched.value, fetched=fetched, connector=told)
+
+    @classmethod
+    def of_unreadable(cls, topic: str, partition: int, batch: UnreadableBatch) -> ConsumerRecords:
+        """Stand for a record batch that cannot be read."""
+        none = pa.array([], pa.binary())
+        return cls(topic, partition, np.zeros(0, np.int64), none, none, unreadable=batch)
+
+    def check_readable(self) -> ConsumerRecords:
+        """Return these records, for who cannot do without any. FatalError where they stand for an unreadable batch."""
+        if self.unreadable is not None:
+            place = f"{self.topic}-{self.partition} offsets {self.unreadable.first} to {self.unreadable.last}"
+            raise FatalError(f"{place} cannot be read: {self.unreadable.reason}")
+        return self
 
     def with_headers(self, old_key: str | None, new_key: str | None) -> ConsumerRecords:
         """Read the headers of these names; None for one that is not asked for."""

@@ -16,18 +16,13 @@ from connector.kafka.brokers.address import HostPort
 from connector.kafka.brokers.backoff import pause_s
 from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.brokers.connection import BrokerConnection
+from connector.kafka.consumer.batch_reader import read_batches
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.log_bounds import check_bounds, check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.record_batches import (
-    RecordBatch,
-    UnreadableRecords,
-    decompress,
-    drop_aborted,
-    parse_batches,
-)
-from connector.kafka.consumer.record_columns import BatchSection, RecordColumns, read_records
+from connector.kafka.consumer.record_batches import RecordBatch, drop_aborted, parse_batches
+from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import (
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_ERROR,
@@ -37,27 +32,29 @@ from connector.kafka.protocol.error_codes import (
 )
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_COMMITTED
+from connector.settings.kafka.reading import DEFAULT_MAX_UNPACKED_BYTES
 
 _RETRY_TIMEOUT_S = 30.0
 _MAX_THROTTLE_S = 30.0
 
-MAX_DECOMPRESSED_BYTES = 32 * 1024**2
-"""Packed batches are handed on when they are together this large; one batch is never cut."""
+_MAX_REFETCHES = 2
+"""How often a batch that is not as it was written is fetched again, as the network or a replica may be to blame."""
 
 
 @attrs.frozen
 class FetchSettings:
-    """How to read: `partition_bytes` a fetch at most, unless one batch is larger."""
+    """How to read: `partition_bytes` a fetch at most, unless one batch is larger; it unpacks to so much at most."""
 
     isolation: int = READ_COMMITTED
     partition_bytes: int = 16 * 1024**2
     max_wait_ms: int = 500
+    max_unpacked_bytes: int = DEFAULT_MAX_UNPACKED_BYTES
 
 
 def fetch_records(
     clients: BrokerClient, wanted: OffsetRange, how: FetchSettings, meter: FetchMeter | None = None
 ) -> Iterator[ConsumerRecords]:
-    """Return the records of a range.
+    """Return the records of a range; in place of a batch that cannot be read, a chunk that says so.
 
     Raises:
         RetriableError: brokers stayed away, or stuck, for half a minute.
@@ -83,6 +80,7 @@ class _RangeFetcher:
         self._failing_since: float | None = None
         self._failures = 0
         self._checked_epoch = -1
+        self._refetches = 0
         meter.readers.add("native")
 
     def __iter__(self) -> Iterator[ConsumerRecords]:
@@ -93,12 +91,29 @@ class _RangeFetcher:
             first = self._next
             try:
                 listed = list(parse_batches(found.data))
+                if self._is_worth_refetching(listed):
+                    self._again("a record batch is not as it was written (CRC-32C)")
+                    continue
                 self._advance(listed, found)
                 self._fetch_ahead()
-                for some in self._records(self._committed(listed, found), found.data, first):
-                    yield ConsumerRecords.of_fetched(*self._at, some)
+                yield from self._read(listed, found, first)
             except UnreadableRecords as error:
                 raise FatalError(f"{self._place} from offset {first}: {error}") from error
+
+    def _read(self, listed: list[RecordBatch], found: FetchedPartition, first: int) -> Iterator[ConsumerRecords]:
+        kept, limit = self._committed(listed, found), self._how.max_unpacked_bytes
+        for some in read_batches(kept, found.data, first, self._wanted.end, limit):
+            if isinstance(some, UnreadableBatch):
+                yield ConsumerRecords.of_unreadable(*self._at, some)
+            else:
+                yield ConsumerRecords.of_fetched(*self._at, some)
+
+    def _is_worth_refetching(self, listed: list[RecordBatch]) -> bool:
+        if not any(batch.fault for batch in listed) or self._refetches >= _MAX_REFETCHES:
+            self._refetches = 0
+            return False
+        self._refetches += 1
+        return True
 
     def close(self) -> None:
         """Leave no answer behind on the connection."""
@@ -212,23 +227,6 @@ class _RangeFetcher:
     def _committed(self, listed: list[RecordBatch], found: FetchedPartition) -> list[RecordBatch]:
         aborted = found.aborted if self._how.isolation == READ_COMMITTED else ()
         return drop_aborted(listed, aborted, found.data)
-
-    def _records(self, found: list[RecordBatch], data: memoryview, first: int) -> Iterator[RecordColumns]:
-        """Read the records of batches; packed ones some at a time, as they may be much larger than the fetch."""
-        kept = [batch for batch in found if batch.last >= first and batch.base < self._wanted.end]
-        if kept and not any(batch.is_compressed for batch in kept):
-            sections = [BatchSection(b.start, b.end, b.count, b.base) for b in kept]
-            yield read_records(data, sections, first, self._wanted.end)
-            return
-        parts: list[bytes | memoryview] = []
-        sections, size = [], 0
-        for batch in kept:
-            parts.append(decompress(batch, data))
-            sections.append(BatchSection(size, size + len(parts[-1]), batch.count, batch.base))
-            size += len(parts[-1])
-            if size >= MAX_DECOMPRESSED_BYTES or batch is kept[-1]:
-                yield read_records(b"".join(parts), sections, first, self._wanted.end)
-                parts, sections, size = [], [], 0
 
 
 def _epoch_at(listed: list[RecordBatch], end: int) -> int:

@@ -6,13 +6,13 @@ Source: Kafka's protocol documentation, "Record Batch" (format version 2), "Cont
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 
 import attrs
 import google_crc32c
-import pyarrow as pa
 
+from connector.kafka.consumer.decompression import MAX_BATCH_BYTES, decompress_section
+from connector.kafka.consumer.unreadable_records import UnreadableRecords
 from connector.kafka.protocol.fetch import AbortedTransaction
 
 HEADER_BYTES = 61
@@ -26,30 +26,17 @@ _CHECKSUM_START = 21
 
 _MESSAGE_FORMAT = 2
 _CODEC_BITS, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x10, 0x20
-_GZIP, _SNAPPY = 1, 2
-_ARROW_CODECS = {3: "lz4", 4: "zstd"}
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES = 16
-_SNAPPY_MAX_RATIO, _SNAPPY_LENGTH_BITS = 64, 35
-"""Snappy cannot pack better: its copies of at most 64 bytes take two. Its length has 32 bits."""
-
-MAX_BATCH_BYTES = 2**31 - 64
-"""Most that a batch may unpack to: what a reader of records can place."""
-
 _ABORT_MARKER = 0
 _MARKER_FIELDS = 5
 _MARKER_TYPE = struct.Struct(">hh")
-
-
-class UnreadableRecords(ValueError):
-    """The bytes are not what the protocol says."""
 
 
 @attrs.frozen
 class RecordBatch:
     """One batch: its records stand in the fetched bytes from `start` to `end`, packed as `attributes` say.
 
-    `epoch` is that of the leader that took it, -1 if unknown.
+    `epoch` is that of the leader that took it, -1 if unknown. `fault` says why its records cannot be read, if it is
+    known before they are.
     """
 
     base: int
@@ -60,6 +47,7 @@ class RecordBatch:
     start: int
     end: int
     epoch: int = -1
+    fault: str = ""
 
     @property
     def is_compressed(self) -> bool:
@@ -70,8 +58,10 @@ class RecordBatch:
 def parse_batches(data: memoryview) -> Iterator[RecordBatch]:
     """Return the whole batches of fetched bytes in order; the last may have been cut off by the fetch's size.
 
+    One that is not as it was written has a fault; where the next begins is told all the same.
+
     Raises:
-        Unreadable: a batch of an older format, or bytes that are none.
+        UnreadableRecords: a batch of an older format, or bytes that are none.
     """
     at = 0
     while at + HEADER_BYTES <= len(data):
@@ -84,13 +74,13 @@ def parse_batches(data: memoryview) -> Iterator[RecordBatch]:
         if end > len(data):
             return
         _, _, epoch, _, crc, attributes, last, _, _, producer, _, _, count = _HEADER.unpack_from(data, at)
-        if last < 0 or count < 0:
-            raise UnreadableRecords(
-                f"the record batch at offset {base} says it has {count} records up to {last} behind it"
-            )
+        fault = ""
         if google_crc32c.value(bytes(data[at + _CHECKSUM_START : end])) != crc:
-            raise UnreadableRecords(f"the record batch at offset {base} is not as it was written (CRC-32C)")
-        yield RecordBatch(base, base + last, count, attributes, producer, at + HEADER_BYTES, end, epoch)
+            fault = "the record batch is not as it was written (CRC-32C)"
+        elif last < 0 or count < 0:
+            fault = f"the record batch says it has {count} records up to {last} behind its first"
+        place = (base, base + max(last, 0), max(count, 0))
+        yield RecordBatch(*place, attributes, producer, at + HEADER_BYTES, end, epoch, fault)
         at = end
 
 
@@ -134,58 +124,12 @@ def _is_abort_marker(batch: RecordBatch, data: memoryview) -> bool:
         raise UnreadableRecords(f"the marker of a transaction at offset {batch.base} is none") from error
 
 
-def decompress(batch: RecordBatch, data: memoryview) -> bytes | memoryview:
-    """Return the bytes of a batch's records.
+def decompress(batch: RecordBatch, data: memoryview, limit: int = MAX_BATCH_BYTES) -> bytes | memoryview:
+    """Return the bytes of a batch's records, up to `limit` of them.
 
     Raises:
-        Unreadable: an unknown codec, or bytes that it cannot read.
+        UnreadableRecords: the batch is not as it was written, or cannot be unpacked.
     """
-    section = data[batch.start : batch.end]
-    codec = batch.attributes & _CODEC_BITS
-    try:
-        if codec == 0:
-            return section
-        if codec == _GZIP:
-            return _check_size(zlib.decompressobj(wbits=31).decompress(section, MAX_BATCH_BYTES + 1))
-        if codec == _SNAPPY:
-            return _decompress_snappy(section)
-        if codec in _ARROW_CODECS:
-            return _check_size(
-                pa.CompressedInputStream(pa.py_buffer(section), _ARROW_CODECS[codec]).read(MAX_BATCH_BYTES + 1)
-            )
-    except (zlib.error, OSError, IndexError, MemoryError, pa.ArrowException) as error:
-        raise UnreadableRecords(f"a record batch that cannot be unpacked: {error}") from error
-    raise UnreadableRecords(f"compression {codec} of a record batch is not known")
-
-
-def _check_size(data: bytes) -> bytes:
-    if len(data) > MAX_BATCH_BYTES:
-        raise UnreadableRecords(f"a record batch that unpacks to more than {MAX_BATCH_BYTES} bytes")
-    return data
-
-
-def _decompress_snappy(section: memoryview) -> bytes:
-    """Java's clients write blocks with lengths behind a header of their own; librdkafka one bare block."""
-    if bytes(section[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(section)
-    parts, at = [], _XERIAL_HEADER_BYTES
-    while at < len(section):
-        size = int.from_bytes(section[at : at + 4], "big")
-        parts.append(_decompress_snappy_block(section[at + 4 : at + 4 + size]))
-        at += 4 + size
-    return b"".join(parts)
-
-
-def _decompress_snappy_block(block: memoryview) -> bytes:
-    size = shift = at = 0
-    while True:
-        byte = block[at]
-        size |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:  # noqa: PLR2004 - the last byte of a varint
-            break
-        if shift == _SNAPPY_LENGTH_BITS:
-            raise UnreadableRecords("a packed block whose size is no number")
-    if size > _SNAPPY_MAX_RATIO * len(block):
-        raise UnreadableRecords(f"a packed block of {len(block)} bytes that says it holds {size}")
-    return pa.decompress(pa.py_buffer(block), size, "snappy", asbytes=True)
+    if batch.fault:
+        raise UnreadableRecords(batch.fault)
+    return decompress_section(data[batch.start : batch.end], batch.attributes & _CODEC_BITS, limit)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from connector.kafka.consumer.record_batches import UnreadableRecords
+from connector.kafka.consumer.unreadable_records import UnreadableRecords
 from serde.arrays import Bytes, Ints, Mask
 
 _CONTINUATION_BIT = 0x80
@@ -39,12 +39,13 @@ _MAX_VIEW_BYTES = 2**31 - 64
 
 @attrs.frozen
 class BatchSection:
-    """Where one batch's records stand in `data`, how many they are, and the offset that theirs count from."""
+    """Where one batch's records stand in `data`, how many they are, the offset that theirs count from, and the last."""
 
     start: int
     end: int
     count: int
     base: int
+    last: int = 2**63 - 1
 
 
 @attrs.frozen(eq=False)
@@ -65,7 +66,7 @@ def read_records(data: bytes | memoryview, sections: Sequence[BatchSection], fir
     Headers are not looked at: `consumer.record_headers` does, where they are asked for.
 
     Raises:
-        Unreadable: bytes that are no records.
+        UnreadableRecords: bytes that are no records.
     """
     if len(data) > _MAX_VIEW_BYTES:
         raise UnreadableRecords(f"record batches of {len(data)} bytes; at most {_MAX_VIEW_BYTES} are read at once")
@@ -130,21 +131,23 @@ def _find_records(data: bytes | memoryview, sections: Iterable[BatchSection]) ->
 
 def _check_order(offset: Ints, sections: Sequence[BatchSection]) -> None:
     """Refuse offsets that do not rise within their batch: such records would be read twice, or never."""
-    counts = np.array([s.count for s in sections], np.int64)
-    firsts = np.cumsum(counts[counts > 0])[:-1]
+    filled = [section for section in sections if section.count]
+    behind = np.cumsum(np.array([section.count for section in filled], np.int64))
     rises = np.diff(offset) > 0
-    rises[firsts - 1] = True
-    if not rises.all():
-        raise UnreadableRecords("a record batch whose offsets do not rise")
+    rises[behind[:-1] - 1] = True
+    lasts = np.array([section.last for section in filled], np.int64)
+    if not rises.all() or (offset[behind - 1] > lasts).any():
+        raise UnreadableRecords("a record batch whose offsets do not rise, or not up to its last")
 
 
 def skip_fields(at: Ints, size: Ints, ends: Ints) -> tuple[Ints, Mask]:
-    """Go behind fields of these sizes, none for a negative one; tells which end within their record.
+    """Go behind fields of these sizes, none for -1, which is null; tells which end within their record.
 
-    One that does not stays in its place: sums with a size that was made up would reach anywhere.
+    Other negative sizes are nobody's. One that does not stays in its place: sums with a size that was made up would
+    reach anywhere.
     """
     length = np.maximum(size, 0)
-    fits: Mask = (at <= ends) & (length <= ends - at)
+    fits: Mask = (at <= ends) & (length <= ends - at) & (size >= -1)
     return (at + length if fits.all() else np.where(fits, at + length, at)), fits
 
 

@@ -113,7 +113,7 @@ def _read_remaining(found: RecordColumns, row: int, at: int, left: int) -> tuple
         name_size, name_at = _read_varint(data, at)
         value_size, value_at = _read_varint(data, name_at + name_size) if 0 <= name_size <= end - name_at else (0, -1)
         at = value_at + max(value_size, 0)
-        if value_at < 0 or at > end:
+        if value_at < 0 or value_size < -1 or at > end:
             at = -1
             break
         headers.append((name_at, name_size, value_at, value_size))

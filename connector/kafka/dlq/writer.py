@@ -1,8 +1,9 @@
 """Unusable records -> the dead letter topic: original key, value and headers, and the reason in headers. On the driver.
 
 Header names are Kafka Connect's (KIP-298); one is added: `__connect.errors.value.omitted`, the size of a value that the
-topic does not take. Letters are written and acknowledged before the batch that left them out is
-committed: a crash between the two writes them again, none is ever lost.
+topic does not take. A record batch that cannot be read is one letter, whose value is the batch's bytes. Letters are
+written and acknowledged before the batch that left them out is committed: a crash between the two writes them again,
+none is ever lost.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import KafkaAdmin, client_config, map_kafka_errors
+from connector.kafka.consumer.raw_batches import fetch_raw_batch
 from connector.kafka.record_lookup import RecordReader
 from connector.settings import ErrorSettings, KafkaSettings
 
 FLUSH_S = 60.0
 HEADER_PREFIX = "__connect.errors."
+BATCH_STAGE = "KAFKA_CONSUME"
+"""The stage of letters for a whole record batch that cannot be read: their value is the batch as it is in the log."""
+
 _MAX_MESSAGE_BYTES = 1_000_000_000
 
 
@@ -92,9 +97,15 @@ class DeadLetterWriter:
         with RecordReader(self._kafka) as records, map_kafka_errors(f"writing dead letters to {self._errors.topic}"):
             for at, group in groupby(ordered, key=lambda letter: (letter.topic, letter.partition)):
                 same = list(group)
-                found = records.read_exactly(at, [letter.offset for letter in same])
-                for letter, message in zip(same, found, strict=True):
+                whole = [letter for letter in same if letter.stage != BATCH_STAGE]
+                found = records.read_exactly(at, [letter.offset for letter in whole])
+                for letter, message in zip(whole, found, strict=True):
                     self._send(producer, letter, message)
+                for letter in same:
+                    if letter.stage == BATCH_STAGE:
+                        batch = fetch_raw_batch(self._kafka, at, letter.offset)
+                        headers = tuple(self._reasons(letter))
+                        self._produce(producer, _DeadLetterMessage(record_coordinates(letter), None, batch, headers))
         self._flush(producer)
         while self._too_large:
             self._produce(producer, self._too_large.pop().omit_value())

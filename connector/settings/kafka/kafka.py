@@ -13,7 +13,8 @@ import attrs
 from connector.settings.configdef.option import Option, Prefix, format_names
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import SERVERS, TEXT, one_of
-from connector.settings.kafka import client_overrides, security, topics, transactions
+from connector.settings.kafka import client_overrides, reading, security, topics, transactions
+from connector.settings.kafka.reading import ReadingSettings
 from connector.settings.kafka.transactions import TransactionSettings
 
 Scope = Literal["consumer", "producer", "admin"]
@@ -98,6 +99,7 @@ OPTIONS: tuple[Option[object], ...] = (
     AUTO_OFFSET_RESET,
     CONSUMER_SERVERS,
     SECURITY_PROTOCOL,
+    *reading.OPTIONS,
 )
 PREFIXES = (*SECURITY, CONSUMER, PRODUCER, ADMIN_OVERRIDE, ADMIN)
 
@@ -118,6 +120,7 @@ class KafkaSettings:
     producer: Mapping[str, str] = attrs.field(repr=format_names)
     admin: Mapping[str, str] = attrs.field(repr=format_names)
     transactions: TransactionSettings = TransactionSettings()
+    reading: ReadingSettings = ReadingSettings()
 
     def takes(self, topic: str) -> bool:
         """Whether a topic is read: it is listed, or the expression matches its whole name, or it tells transactions."""
@@ -151,6 +154,7 @@ def build(reader: ConfigReader, name: str, dead_letters: str) -> KafkaSettings:
         producer=client_overrides.normalize_case(common | reader.under(PRODUCER)),
         admin=client_overrides.normalize_case(common | reader.under(ADMIN) | reader.under(ADMIN_OVERRIDE)),
         transactions=transaction,
+        reading=reading.build(reader),
     )
     client_overrides.check(
         reader, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin}

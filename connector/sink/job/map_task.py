@@ -17,7 +17,10 @@ from pyspark import TaskContext
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.kafka.consumer.fetch_meter import FetchMeter
+from connector.kafka.consumer.unreadable_records import UnreadableBatch
+from connector.kafka.dlq.writer import BATCH_STAGE
+from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
@@ -52,14 +55,18 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
 
     def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
         work, follows = _MapTask(plan, writers), writers.follows_keys
+        meter = FetchMeter()
         headers = (OLD_KEY_HEADER if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for chunk in plan.feed.chunks(number):
+                for chunk in plan.feed.chunks(number, meter):
+                    if chunk.unreadable is not None:
+                        work.reject_batch(chunk, chunk.unreadable)
+                        continue
                     run = chunk.with_headers(*headers)
                     outbox = find_aggregate_type(chunk.topic, plan.events.outbox_topics) is not None
                     yield from work.take(run.with_named_headers(OUTBOX_HEADERS) if outbox else run)
-        yield from work.finish()
+        yield from work.finish(meter.metrics)
 
     return task
 
@@ -151,8 +158,17 @@ class _MapTask:
             if self._waiting_bytes > CHUNK_BYTES:
                 yield from self._spill()
 
-    def finish(self) -> Iterator[TaskOutput]:
-        """Hand on what is left, and the counts."""
+    def reject_batch(self, run: ConsumerRecords, batch: UnreadableBatch) -> None:
+        """Keep a dead letter of a record batch that cannot be read; it counts as one record."""
+        self._metrics += TaskMetrics(events=1, dead=1)
+        if len(self._letters) <= self._plan.max_letters:
+            reason = f"the record batch of offsets {batch.first} to {batch.last} cannot be read: {batch.reason}"
+            self._letters.append(DeadLetterRef(run.topic, run.partition, batch.first, BATCH_STAGE, reason))
+
+    def finish(self, fetch: FetchMetrics | None = None) -> Iterator[TaskOutput]:
+        """Hand on what is left, and the counts, with what reading took."""
+        if fetch is not None:
+            self._metrics += TaskMetrics(fetch=fetch)
         if not self._blocked:
             many = len(self._parts) >= MANY_TABLES
             for index, parts in list(self._parts.items()):

@@ -185,7 +185,7 @@ class BatchProcessor:
         # A batch that is tried again does not write its letters again.
         fresh = [letter for letter in result.letters if record_coordinates(letter) not in self._dead]
         try:
-            self._limits.check(len(result.letters), result.metrics)
+            self._limits.check(result.letters, result.metrics)
             self._letters.write(fresh)
         except ConnectorError:
             self._committer.discard(names, result)

@@ -259,7 +259,10 @@ def _transaction_task(plan: BatchPlan, topic: str | None) -> Task:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for chunk in plan.feed.chunks(number):
-                    yield from readable(chunk, read)
+                    if chunk.topic == topic:
+                        chunk.check_readable()
+                    if chunk.unreadable is None:
+                        yield from readable(chunk, read)
 
     return task
 

@@ -1,0 +1,89 @@
+"""Record batches of a fetch -> columns of their records, and the batches that cannot be read (pure).
+
+All batches are read in one step; only where that fails each is read by itself, so that one bad batch costs no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from connector.kafka.consumer.record_batches import RecordBatch, decompress
+from connector.kafka.consumer.record_columns import BatchSection, RecordColumns, read_records
+from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
+
+MAX_DECOMPRESSED_BYTES = 32 * 1024**2
+"""Packed batches are handed on when they are together this large; one batch is never cut."""
+
+
+@attrs.frozen(eq=False)
+class _Group:
+    """Batches that are read in one step, and where each one's records stand in `data`."""
+
+    data: bytes | memoryview
+    batches: Sequence[RecordBatch]
+    sections: Sequence[BatchSection]
+
+
+def read_batches(
+    batches: Iterable[RecordBatch], data: memoryview, first: int, end: int, limit: int
+) -> Iterator[RecordColumns | UnreadableBatch]:
+    """Return the records of batches from `first` up to, not including, `end`, in order.
+
+    Packed ones come some at a time, as they may be much larger than the fetch; one unpacks to `limit` bytes at most.
+    """
+    kept = [batch for batch in batches if batch.last >= first and batch.base < end]
+    for some in _group_batches(kept, data, limit):
+        if isinstance(some, UnreadableBatch):
+            yield _clip(some, first, end)
+            continue
+        try:
+            yield read_records(some.data, some.sections, first, end)
+        except UnreadableRecords:
+            yield from _read_apart(some, first, end)
+
+
+def _group_batches(kept: Sequence[RecordBatch], data: memoryview, limit: int) -> Iterator[_Group | UnreadableBatch]:
+    if kept and not any(batch.is_compressed or batch.fault for batch in kept):
+        yield _Group(data, kept, [BatchSection(b.start, b.end, b.count, b.base, b.last) for b in kept])
+        return
+    parts: list[tuple[RecordBatch, bytes | memoryview]] = []
+    size = 0
+    for batch in kept:
+        try:
+            parts.append((batch, decompress(batch, data, limit)))
+            size += len(parts[-1][1])
+        except UnreadableRecords as error:
+            yield from _join(parts)
+            parts, size = [], 0
+            yield UnreadableBatch(batch.base, batch.last, str(error))
+        if size >= MAX_DECOMPRESSED_BYTES:
+            yield from _join(parts)
+            parts, size = [], 0
+    yield from _join(parts)
+
+
+def _join(parts: Sequence[tuple[RecordBatch, bytes | memoryview]]) -> Iterator[_Group]:
+    sections, at = [], 0
+    for batch, part in parts:
+        sections.append(BatchSection(at, at + len(part), batch.count, batch.base, batch.last))
+        at += len(part)
+    if parts:
+        data = parts[0][1] if len(parts) == 1 else b"".join(part for _, part in parts)
+        yield _Group(data, [batch for batch, _ in parts], sections)
+
+
+def _read_apart(group: _Group, first: int, end: int) -> Iterator[RecordColumns | UnreadableBatch]:
+    whole = memoryview(group.data)
+    for batch, section in zip(group.batches, group.sections, strict=True):
+        moved = attrs.evolve(section, start=0, end=section.end - section.start)
+        try:
+            yield read_records(whole[section.start : section.end], [moved], first, end)
+        except UnreadableRecords as error:
+            yield _clip(UnreadableBatch(batch.base, batch.last, str(error)), first, end)
+
+
+def _clip(found: UnreadableBatch, first: int, end: int) -> UnreadableBatch:
+    """Leave out the offsets that were not asked for: another task has them."""
+    return attrs.evolve(found, first=max(found.first, first), last=min(found.last, end - 1))

@@ -1,0 +1,186 @@
+"""Spoilt record batches -> the records that librdkafka reads, or an error for both; never a crash.
+
+librdkafka reads them from a broker double, as a consumer does. It is looser in places that are named below; what it
+refuses we refuse, and what both read is the same. ICEBRIDGE_FUZZ_S (seconds) is how long the fuzzing goes on, with
+other examples each time; else it is one fixed round.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import google_crc32c
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from connector.kafka.consumer.batch_reader import read_batches
+from connector.kafka.consumer.record_batches import parse_batches
+from connector.kafka.consumer.record_headers import read_headers
+from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
+from tests.brokers import Brokers, Log
+from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, varint, written
+from tests.running import draws
+
+FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "0"))
+OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 18: (0, 0)}
+PARTITIONS = 60
+START_S, QUIET_S = 10.0, 0.3
+"""How long librdkafka is waited for: until it has begun, and then between what it says."""
+
+LIMIT = 1 << 20
+STRICTER = (
+    "more bytes than",
+    "fewer records than",
+    "do not rise",
+    "says it has",
+    "are said to be",
+    "fields do not end",
+    "Truncated",
+)
+"""What we refuse and librdkafka may not look at: it stops where records or packed bytes end, and at the count."""
+
+Row = tuple[int, bytes | None, bytes | None]
+SIZES = (-(2**63), -(2**31), -2, -1, 0, 1, 7, 200, 2**20, 2**30, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)
+
+
+def spoilt_batch(chance: random.Random) -> bytes:
+    """A batch at offset 0 in which some bytes are not as a client writes them; its checksum is right."""
+    count = chance.randint(1, 5)
+    body = bytearray().join(written(_record(chance, offset), 0) for offset in range(count))
+    if chance.random() < 0.6:
+        _spoil(chance, body)
+        if chance.random() < 0.4 and len(body) > 2:
+            inner = bytes(body[chance.randint(1, 2) :])
+            body, count = bytearray(varint(len(inner)) + inner), 1
+    codec = chance.choice([NONE, NONE, NONE, GZIP, SNAPPY, XERIAL, LZ4, ZSTD])
+    packed = bytearray(PACK[codec](bytes(body)))
+    if codec != NONE and chance.random() < 0.4:
+        _spoil(chance, packed)
+    if chance.random() < 0.1:
+        count = chance.choice([0, 1, count + 1, 2**31 - 1])
+    attributes = SNAPPY if codec == XERIAL else codec
+    after = struct.pack(">hiqqqhii", attributes, chance.choice([count - 1, 5, 5, 5]), 0, 0, -1, -1, -1, count) + packed
+    rest = struct.pack(">ibI", 0, 2, google_crc32c.value(bytes(after))) + after
+    return struct.pack(">qi", 0, len(rest)) + rest
+
+
+def _record(chance: random.Random, offset: int) -> Record:
+    def some() -> bytes | None:
+        return None if chance.random() < 0.2 else chance.randbytes(chance.choice([0, 1, 5, 70, 200]))
+
+    headers = tuple((f"h{i}", some()) for i in range(chance.choice([0, 0, 1, 3])))
+    return Record(offset, some(), some(), headers)
+
+
+def _spoil(chance: random.Random, body: bytearray) -> None:
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(body)) if body else 0
+        put = varint(chance.choice(SIZES)) if chance.random() < 0.5 else chance.randbytes(chance.randint(0, 3))
+        body[at : at + chance.randint(0, 3)] = put
+
+
+def _stream(codec: str) -> Callable[[bytes], bytes]:
+    def pack(body: bytes) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(body)
+        return bytes(sink.getvalue().to_pybytes())
+
+    return pack
+
+
+def _xerial(body: bytes) -> bytes:
+    block = pa.compress(body, "snappy", asbytes=True)
+    return b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(block)) + block
+
+
+PACK: dict[int, Callable[[bytes], bytes]] = {
+    NONE: lambda body: body,
+    GZIP: lambda body: gzip.compress(body, mtime=0),
+    SNAPPY: lambda body: bytes(pa.compress(body, "snappy", asbytes=True)),
+    XERIAL: _xerial,
+    LZ4: _stream("lz4"),
+    ZSTD: _stream("zstd"),
+}
+
+
+def read_here(data: bytes) -> list[Row] | str:
+    """What our reader makes of a batch: its records, or why it cannot be read."""
+    try:
+        view = memoryview(data)
+        rows: list[Row] = []
+        for some in read_batches(list(parse_batches(view)), view, 0, 2**62, LIMIT):
+            if isinstance(some, UnreadableBatch):
+                return some.reason
+            read_headers(some, ["h0", "h2"])  # whatever they hold
+            rows += zip(some.offset.tolist(), some.key.to_pylist(), some.value.to_pylist(), strict=True)
+    except UnreadableRecords as error:
+        return str(error)
+    return rows
+
+
+def read_there(batches: list[bytes]) -> list[list[Row] | None]:
+    """What librdkafka makes of each batch; None for one that it cannot read."""
+    with Brokers(OFFERED) as cluster:
+        for partition, data in enumerate(batches):
+            cluster.logs["t", partition] = Log()
+            cluster.logs["t", partition].add(data)
+        settings = {"group.id": "g", "enable.auto.commit": False, "enable.partition.eof": True, "check.crcs": True}
+        waits = {"fetch.wait.max.ms": 5, "fetch.error.backoff.ms": 1, "log_level": 0, "auto.offset.reset": "error"}
+        consumer = Consumer({"bootstrap.servers": cluster.servers, **settings, **waits})
+        consumer.assign([TopicPartition("t", partition, 0) for partition in range(len(batches))])
+        found: list[list[Row] | None] = [[] for _ in batches]
+        open_, quiet = set(range(len(batches))), time.monotonic() + START_S
+        while open_ and time.monotonic() < quiet:
+            messages = consumer.consume(500, 0.02)
+            if any(message.partition() in open_ for message in messages):
+                quiet = time.monotonic() + QUIET_S
+            for message in messages:
+                partition, error = message.partition(), message.error()
+                rows = found[partition]
+                if error is not None:
+                    if error.code() != KafkaError._PARTITION_EOF:
+                        found[partition] = None
+                    open_.discard(partition)
+                elif rows is not None and partition in open_:
+                    rows.append((message.offset(), message.key(), message.value()))
+        consumer.close()
+        # It asks again, and says nothing, where a batch seems to be cut off.
+        return [None if partition in open_ else rows for partition, rows in enumerate(found)]
+
+
+def check(seed: int, seen: Counter[str]) -> None:
+    """One round: as many batches as partitions."""
+    chance = random.Random(seed)
+    batches = [spoilt_batch(chance) for _ in range(PARTITIONS)]
+    for data, there in zip(batches, read_there(batches), strict=True):
+        here = read_here(data)
+        if isinstance(here, str):
+            loose = there is not None and not any(text in here for text in STRICTER)
+            assert not loose, f"seed {seed}: librdkafka reads what we do not ({here}): {data.hex()}"
+            seen["refused by us" if there is not None else "refused by both"] += 1
+        else:
+            assert there is not None, f"seed {seed}: we read what librdkafka does not: {data.hex()}"
+            assert here == there, f"seed {seed}: {data.hex()}"
+            seen["read"] += 1
+
+
+@pytest.mark.timeout(int(FUZZ_S) + 300)
+def test_what_librdkafka_reads_we_read_and_nothing_else() -> None:
+    """Of batches with sizes and bytes that no client writes, both read the same records, or neither does."""
+    seen: Counter[str] = Counter()
+    until = time.monotonic() + FUZZ_S
+    seed = random.SystemRandom().randrange(2**32) if FUZZ_S else 1
+    for number in range(draws(5)):
+        check(seed + number, seen)
+    while time.monotonic() < until:
+        seed += draws(5)
+        check(seed, seen)
+    assert seen["read"] > 0 < seen["refused by both"], seen

@@ -1,0 +1,188 @@
+"""Record batches that no client writes -> the records around them, and why they cannot be read: never a crash.
+
+Each stands between two good batches. Their checksums are right where nothing else says so: a producer can write them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import google_crc32c
+import pyarrow as pa
+import pytest
+
+from connector.errors import FatalError, GapError
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.client import BrokerClient
+from connector.kafka.consumer import assign_ranges
+from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
+from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.kafka.consumer.raw_batches import fetch_raw_batch
+from connector.settings import KafkaSettings
+from connector.sink.job.map_task import map_task
+from connector.sink.model import task_output
+from connector.sink.model.destination import WriterFactory
+from tests.brokers import KAFKA_4, Brokers, Log
+from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch, varint, written
+from tests.unit.sink_plans import plan
+
+LIMIT = 1 << 16
+GIB = 1 << 30
+GOOD = written(Record(1, b"k", b"v"), 1)
+
+
+def framed(body: bytes, count: int = 1, attributes: int = NONE, last: int = 0) -> bytes:
+    """A batch at offset 1 whose checksum is right, whatever else."""
+    after = struct.pack(">hiqqqhii", attributes, last, 0, 0, -1, -1, -1, count) + body
+    rest = struct.pack(">ibI", 0, 2, google_crc32c.value(after)) + after
+    return struct.pack(">qi", 1, len(rest)) + rest
+
+
+def record(fields: bytes) -> bytes:
+    """A record of these bytes."""
+    return varint(len(fields)) + fields
+
+
+def packed(codec: str, data: bytes) -> bytes:
+    """Bytes as Arrow packs them."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def broken_checksum() -> bytes:
+    """A value was changed on the way."""
+    data = bytearray(framed(GOOD))
+    data[-2] ^= 1
+    return bytes(data)
+
+
+ZEROS = bytes(1 << 22)
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "gzip": lambda: framed(gzip.compress(ZEROS), attributes=GZIP),
+    "gzip of gzips": lambda: framed(gzip.compress(ZEROS[: LIMIT // 2]) * 3, attributes=GZIP),
+    "snappy": lambda: framed(pa.compress(ZEROS, "snappy", asbytes=True), attributes=SNAPPY),
+    "lz4": lambda: framed(packed("lz4", ZEROS), attributes=LZ4),
+    "zstd": lambda: framed(packed("zstd", ZEROS), attributes=ZSTD),
+}
+CRAFTED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "checksum": (broken_checksum, "CRC-32C"),
+    "1 GiB record": (lambda: framed(varint(GIB) + GOOD), "ends behind its batch"),
+    "1 GiB key": (lambda: framed(record(b"\0\0\0" + varint(GIB) + b"kv")), "fields do not end"),
+    "1 GiB value": (lambda: framed(record(b"\0\0\0" + varint(-1) + varint(GIB) + b"v")), "fields do not end"),
+    "2^62 value": (lambda: framed(record(b"\0\0\0" + varint(-1) + varint(2**62) + b"v")), "fields do not end"),
+    "1 GiB block": (lambda: framed(b"\x80\x80\x80\x80\x04" + b"\0" * 40, attributes=SNAPPY), "says it holds"),
+    "negative record": (lambda: framed(varint(-5) + GOOD), "negative size"),
+    "truncated varint": (lambda: framed(b"\xff"), "records are said to be|fewer records"),
+    "endless varint": (lambda: framed(b"\xff" * 30), "size is no number"),
+    "endless field": (lambda: framed(record(b"\0" + b"\xff" * 20)), "fields do not end"),
+    "too many records": (lambda: framed(GOOD, count=2**31 - 1), "2147483647 records are said to be"),
+    "negative count": (lambda: framed(GOOD, count=-1), "says it has -1 records"),
+    "too few records": (lambda: framed(GOOD + GOOD, count=1), "more bytes than its records"),
+    "falling offsets": (lambda: framed(GOOD + GOOD, count=2), "do not rise"),
+    "codec 5": (lambda: framed(GOOD, attributes=5), "compression 5"),
+    "cut gzip": (lambda: framed(gzip.compress(GOOD)[:-6], attributes=GZIP), "too early"),
+    "no gzip": (lambda: framed(GOOD, attributes=GZIP), "cannot be unpacked"),
+    "no snappy": (lambda: framed(GOOD, attributes=SNAPPY), "says it holds|cannot be unpacked"),
+    "no lz4": (lambda: framed(GOOD, attributes=LZ4), "cannot be unpacked"),
+    "no zstd": (lambda: framed(GOOD, attributes=ZSTD), "cannot be unpacked"),
+    "xerial block behind the end": (
+        lambda: framed(b"\x82SNAPPY\x00" + struct.pack(">iiI", 1, 1, 2**32 - 1) + GOOD, attributes=SNAPPY),
+        "block that ends behind",
+    ),
+    **{f"bomb of {name}": (make, "consumer.batch.unpacked.max.bytes") for name, make in BOMBS.items()},
+}
+
+
+def read(crafted: bytes, start: int = 0, end: int = 3) -> tuple[list[int], list[tuple[int, int, str]]]:
+    """The offsets that are read, and what cannot be: the crafted batch has offset 1."""
+    with Brokers(KAFKA_4) as cluster:
+        log = cluster.logs["t", 0] = Log()
+        for data in (batch([Record(0, b"k", b"a")], 0, 0), crafted, batch([Record(2, b"k", b"b")], 2, 2)):
+            log.add(data)
+        settings = {"bootstrap.servers": cluster.servers, "retry.backoff.ms": "0", "retry.backoff.max.ms": "0"}
+        client = BrokerClient(ClusterAddress.of(settings))
+        chunks = list(fetch_records(client, OffsetRange("t", 0, start, end), FetchSettings(max_unpacked_bytes=LIMIT)))
+    rejected = [(x.first, x.last, x.reason) for chunk in chunks if (x := chunk.unreadable) is not None]
+    return [offset for chunk in chunks for offset in chunk.offset.tolist()], rejected
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_a_crafted_batch_costs_no_other(name: str) -> None:
+    """Records around it are read; it is told with offsets and reason, and gets no room for what it claims."""
+    make, reason = CRAFTED[name]
+    offsets, ((first, last, told),) = read(make())
+    assert (offsets, first, last) == ([0, 2], 1, 1)
+    assert re.search(reason, told), told
+
+
+def test_headers_of_any_number_cost_no_record() -> None:
+    """A record whose headers have no end is read; only who asks for its headers learns that they are broken."""
+    for headers in (varint(2**62) + b"\0\0", varint(-1), varint(1) + varint(GIB), varint(3) + b"\xff" * 10):
+        made = framed(record(b"\0\0\0" + varint(1) + b"k" + varint(1) + b"v" + headers))
+        assert read(made) == ([0, 1, 2], [])
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, XERIAL, LZ4, ZSTD])
+def test_all_codecs_are_read_up_to_the_limit(codec: int) -> None:
+    """What is packed well within the limit is read, whatever packed it."""
+    assert read(batch([Record(1, b"k", b"v" * (LIMIT - 100))], 1, 1, codec)) == ([0, 1, 2], [])
+
+
+def test_several_members_of_gzip_are_one_batch() -> None:
+    """Records in two members of gzip are all read, as gzip itself would."""
+    rows = [written(Record(offset, b"k", b"v"), 1) for offset in (1, 2, 3)]
+    body = gzip.compress(rows[0]) + gzip.compress(rows[1] + rows[2]) + b"\0\0"
+    with Brokers(KAFKA_4) as cluster:
+        cluster.logs["t", 0] = log = Log(start=1)
+        log.add(framed(body, count=3, attributes=GZIP, last=2))
+        client = BrokerClient(ClusterAddress.of({"bootstrap.servers": cluster.servers}))
+        chunks = fetch_records(client, OffsetRange("t", 0, 1, 4), FetchSettings())
+        assert [offset for chunk in chunks for offset in chunk.offset.tolist()] == [1, 2, 3]
+
+
+def test_offsets_of_others_are_not_told() -> None:
+    """Of a batch that cannot be read each task tells the offsets that it was to read."""
+    made = framed(varint(-5), last=1)
+    assert [rejected[:2] for rejected in read(made, 0, 2)[1]] == [(1, 1)]
+    assert [rejected[:2] for rejected in read(made, 2, 3)[1]] == [(2, 2)]
+
+
+def test_a_batch_whose_frame_is_broken_stops() -> None:
+    """Where nobody can tell where the next batch begins, reading stops and says why."""
+    for made, reason in ((framed(GOOD)[:8] + struct.pack(">i", 9) + framed(GOOD)[12:], "a record batch of 9 bytes"),):
+        with pytest.raises(FatalError, match=f"t-0 from offset 0: {reason}"):
+            read(made)
+    old = bytearray(framed(GOOD))
+    old[16] = 1
+    with pytest.raises((FatalError, GapError), match="message format 1"):
+        read(bytes(old))
+
+
+def test_a_batch_that_cannot_be_read_becomes_a_dead_letter() -> None:
+    """The map task goes on behind it, names it with its offsets, and counts what reading took."""
+    with Brokers(KAFKA_4) as cluster:
+        log = cluster.logs["t", 0] = Log()
+        for data in (batch([Record(0, None, b'{"id":1}')], 0, 0), broken_checksum()):
+            log.add(data)
+        log.add(batch([Record(2, None, b'{"id":2}')], 2, 2))
+        kafka = KafkaSettings(cluster.servers, (), None, "", "earliest", {}, {}, {})
+        feed = assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 3}, 1)
+        task = map_task(plan(feed=feed, routes={}), cast("WriterFactory", cast("Any", SimpleNamespace(follows_keys=0))))
+        outputs = list(task(iter([pa.record_batch({"n": pa.array([0])})])))
+        assert fetch_raw_batch(kafka, ("t", 0), 1) == broken_checksum()
+    made = {kind: payload for one in outputs for kind, _, _, payload in task_output.read_rows(one)}
+    (letter,) = task_output.unpack_value(made[task_output.DEAD_LETTERS])
+    assert (letter.topic, letter.partition, letter.offset) == ("t", 0, 1)
+    assert letter.stage == "KAFKA_CONSUME"
+    assert letter.reason.startswith("the record batch of offsets 1 to 1 cannot be read: the record batch is not as it")
+    metrics = task_output.unpack_value(made[task_output.METRICS])
+    assert (metrics.dead, metrics.events) == (1, 3)
+    assert metrics.fetch.fetches >= 1
+    assert metrics.fetch.epochs == {("t", 0): (2, 0)}
