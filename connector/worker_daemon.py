@@ -9,6 +9,7 @@ from pyspark.daemon import manager
 
 # Imported here, once, for every worker that is forked.
 import connector.sink.job.map_task
+import connector.sink.job.reduce_task
 import connector.source.changes.rewrites.file_diff  # noqa: F401
 from connector.runtime.spark.python_workers import configure_worker
 

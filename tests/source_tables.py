@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import is_delete_file
 from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.iceberg.write.table_writer import TableWriter
 from connector.source.changes.row_key import KeyKind, RowKey, choose_row_key
@@ -203,7 +202,7 @@ def upsert(table: Table, rows: Iterable[Row], deleted: Iterable[Row] = ()) -> No
     delta = table.java.newRowDelta()
     for description in writer.close():
         [file] = table.content_files([description])
-        if is_delete_file(description):
+        if not description.is_data:
             delta.addDeletes(file)
         else:
             delta.addRows(file)

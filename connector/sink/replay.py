@@ -88,7 +88,7 @@ class Replayer:
                 continue
             before = target.replayed(name)
             fresh = [(part, ids) for part, ids in by_part if not set(ids) <= before]
-            keep = self._standing(plan, table, name, fresh, runs, outcomes) if table.mode == "upsert" else None
+            keep = self._standing(plan, table, name, fresh, runs, outcomes) if table.upsert else None
             kept, gone = select_rows(fresh, keep)
             late |= gone
             written = {one for _, ids in kept for one in ids}

@@ -162,7 +162,7 @@ def test_garbage_never_raises_and_good_records_come_through(name: str, form: str
 
 def _fold(parts: Any, made: BatchPlan) -> None:
     table = made.tables[0]
-    if table.mode == "upsert":
+    if table.upsert:
         for part in select_rows_to_keep(fold(list(parts), table.identity), table.identity):
             assert len(unpack(pa.py_buffer(pack(part)), table.layout.rows)) == len(part)
 

@@ -29,12 +29,12 @@ from connector.sink.destinations.table_position import build_table_position
 from connector.sink.fold.fold import fold
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.watermarks import merge_progress
-from connector.sink.job.map_task import _MapTask
+from connector.sink.job.map_task import MapTask
 from connector.sink.job.shuffle import unpack
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
+from connector.sink.model.task_output import OutputKind
 from serde.events.source_positions import unknown_positions
 from tests.model import reference
 from tests.model.events import CLOCKS, Clock, Database, row
@@ -115,10 +115,10 @@ class Model:
         for number in range(self.partitions):
             lane = [r for r in records if r.partition == number]
             for piece in self.tasks_of(lane, self.rng, 2):
-                task = _MapTask(job, IcebergWriterFactory())
+                task = MapTask(job, IcebergWriterFactory())
                 made = [*(p for run in _cut(piece, self.rng, 2) for p in task.take(_run(run))), *task.finish()]
                 for parcel in made:
-                    if parcel.kind == task_output.CHANGES:
+                    if parcel.kind == OutputKind.CHANGES:
                         part = unpack(pa.py_buffer(parcel.payload), job.tables[0].layout.rows)
                         parts.setdefault(parcel.bucket, []).append(part)
                 seen += task._seen

@@ -32,10 +32,10 @@ from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.sink.destinations.iceberg.file_writer import write_upserts
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
+from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
 from connector.sink.fold.fold import fold
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.result import KeyLookup
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
@@ -116,7 +116,7 @@ class Written:
         plan = TablePlan(
             0,
             layout,
-            "upsert",
+            upsert=True,
             keep_deletes=False,
             base=self.table.snapshot_id,
             known_keys=self.known if case.mode == "equality-delete" else KeyBounds(),
@@ -129,7 +129,7 @@ class Written:
         files = list(writer.close())
         hits = None
         if plan.needs_row_lookup:
-            hits, more = mode.find_rows(self.spark, self.table, plan, KeyLookup.of(self.spark, handed))
+            hits, more = mode.find_rows(self.spark, self.table, plan, collect_keys(self.spark, handed))
             files += more
         pending = PendingCommit(
             files,

@@ -225,7 +225,7 @@ def _avro(schema: Document, constant: dict[str, Any]) -> AvroSerializer:
 
 def read(keys: pa.Array, messages: pa.Array, target: TableLayout, fmt: str, *, evolve: bool = False) -> DecodedRecords:
     """What the sink makes of them for a table that exists."""
-    table = TablePlan(0, target, "upsert", keep_deletes=False)
+    table = TablePlan(0, target, upsert=True, keep_deletes=False)
     plan = sink_plans.plan(table, events=EventSettings(fmt, fmt, (), "__"), evolve=evolve, max_letters=100)
     return decode(ConsumerRecords("t", 0, np.arange(len(keys)), keys, messages), plan)
 

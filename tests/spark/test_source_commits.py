@@ -21,7 +21,6 @@ from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import is_delete_file
 from connector.iceberg.commit.commit_summary import CREATED_BY, is_icebridge_commit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.truncate import truncate_table
@@ -150,7 +149,7 @@ class Commit:
     def _take(self, descriptions: Any) -> None:
         for description in descriptions:
             [file] = self.table.content_files([description])
-            if is_delete_file(description):
+            if not description.is_data:
                 self.delta.addDeletes(file)
             else:
                 self.delta.addRows(file)

@@ -39,12 +39,12 @@ def layout(columns: Columns, keys: tuple[str, ...] = (), required: Iterable[str]
 
 def append(index: int, columns: Columns, required: Iterable[str] = ()) -> TablePlan:
     """A table that is appended to."""
-    return TablePlan(index, layout(columns, (), required), "append", keep_deletes=False)
+    return TablePlan(index, layout(columns, (), required), upsert=False, keep_deletes=False)
 
 
 def upsert(index: int, columns: Columns, keys: tuple[str, ...], **more: Any) -> TablePlan:
     """A table with one row per key."""
-    return TablePlan(index, layout(columns, keys), "upsert", **{"keep_deletes": False, **more})
+    return TablePlan(index, layout(columns, keys), upsert=True, **{"keep_deletes": False, **more})
 
 
 def plan(*tables: TablePlan, **changed: Any) -> BatchPlan:

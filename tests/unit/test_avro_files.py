@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.errors import DataFault, FatalError
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
@@ -72,7 +73,7 @@ def _written(table: TableLayout, *parts: list[dict[str, Any]]) -> dict[str, Any]
     writer = TableWriter(table, "x")
     for part in parts:
         writer.write_rows(pa.RecordBatch.from_pylist(part, table.columns))
-    (made,) = (json.loads(text) for text in writer.close())
+    (made,) = (json.loads(text.json) for text in writer.close())
     return made
 
 
@@ -108,7 +109,7 @@ def test_uuids_inside_of_others(tmp_path: Path) -> None:
     made = pa.StructArray.from_arrays([ids, prices], fields=list(table.columns.field("s").type))
     writer = TableWriter(table, "x")
     writer.write_rows(pa.RecordBatch.from_arrays([made], schema=table.columns))
-    (told,) = (json.loads(text) for text in writer.close())
+    (told,) = (json.loads(text.json) for text in writer.close())
     assert [row["s"] for row in avro_files.rows(told["file-path"])] == [
         {"u": UUID(int=1).bytes, "p": Decimal("-2.50")},
         {"u": None, "p": None},
@@ -173,10 +174,10 @@ def test_a_manifest_tells_counts_and_bounds(tmp_path: Path) -> None:
 def test_keys_are_known_by_avro_files(tmp_path: Path) -> None:
     """Bounds of key columns prune look-ups; without them every key may be there."""
     keyed = evolve(layout({"id": pa.int64()}, ("id",)), location=str(tmp_path), properties={**AVRO})
-    made = json.dumps(_written(keyed, [{"id": 3}, {"id": 8}])).encode()
+    made = FileDescription.of(_written(keyed, [{"id": 3}, {"id": 8}]))
     assert widen_bounds(KeyBounds.nothing(), keyed, [made]).bounds == {"id": (3, 8)}
     blind = evolve(keyed, properties={**AVRO, "write.metadata.metrics.default": "none"})
-    made = json.dumps(_written(blind, [{"id": 3}])).encode()
+    made = FileDescription.of(_written(blind, [{"id": 3}]))
     assert not widen_bounds(KeyBounds.nothing(), keyed, [made]).is_complete
 
 
@@ -187,7 +188,7 @@ def test_delete_files_stay_parquet(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pylist([{"id": 1}], keyed.columns)
     writer.write_rows(rows)
     writer.write_equality_deletes(rows)
-    assert [json.loads(text)["file-format"] for text in writer.close()] == ["avro", "parquet"]
+    assert [json.loads(text.json)["file-format"] for text in writer.close()] == ["avro", "parquet"]
 
 
 def test_orc_is_refused(tmp_path: Path) -> None:

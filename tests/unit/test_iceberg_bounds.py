@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, VoidTransform
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.keys.key_ranges import KeyRanges
@@ -132,8 +132,8 @@ def test_bounds_that_cannot_be_read_are_not_known() -> None:
     """Others' bounds may be cut within a letter, or lie the wrong way round: then any key may be in their files."""
     keyed = evolve(_layout(STRING), id_columns=("k",))
 
-    def file(low: bytes, high: bytes) -> bytes:
-        return orjson.dumps(
+    def file(low: bytes, high: bytes) -> FileDescription:
+        return FileDescription.of(
             {
                 "file-path": "f",
                 "content": "data",
@@ -198,7 +198,7 @@ def test_only_keys_are_known() -> None:
     )
     narrow = TableLayout("d.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {}, ("b",))
     told = {"keys": [1, 2], "values": [(7).to_bytes(8, "little").hex(), (9).to_bytes(8, "little").hex()]}
-    file = orjson.dumps({"file-path": "f", "content": "data", "lower-bounds": told, "upper-bounds": told})
+    file = FileDescription.of({"file-path": "f", "content": "data", "lower-bounds": told, "upper-bounds": told})
     known = widen_bounds(KeyBounds.nothing(), narrow, [file])
     assert known.bounds == {"b": (9, 9)}
     assert may_exist({"b": pa.array([8, 9])}, known).tolist() == [False, True]

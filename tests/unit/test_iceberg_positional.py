@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.io import load_file_io
 
 from connector.errors import FatalError
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.write.position_deletes import (
     DataFileDeletes,
@@ -35,12 +36,12 @@ def _written(
 ) -> list[dict[str, Any]]:
     """Delete these places, given in batches of two, and give the descriptions."""
     writer = PositionDeleteWriter(_layout(tmp_path), "x", places, as_vectors=as_vectors)
-    found: list[bytes] = []
+    found: list[FileDescription] = []
     for start in range(0, len(rows), 2):
         files, positions = zip(*rows[start : start + 2], strict=True)
         found += writer.take(pa.array(files), pa.array(positions, pa.int64()))
     found += writer.close()
-    return [orjson.loads(description) for description in found]
+    return [orjson.loads(description.json) for description in found]
 
 
 def _positions(description: dict[str, Any]) -> list[int]:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.manifest_repair import find_misleading_bounds
@@ -113,12 +114,13 @@ def test_a_file_that_went_with_a_newer_commit() -> None:
 
 def test_rows_are_forgotten_only_for_others() -> None:
     """Rows that could not be read again stay as they were: stored again without them they would be lost."""
+    file = FileDescription("f", "data", b"")
     rows = OffsetRows.__new__(OffsetRows)
     rows._table, rows._name, rows._rows = _BROKEN, "a", {"a": "own"}
-    rows._foreign, rows._files, rows._seen = [], [b"file"], 6
+    rows._foreign, rows._files, rows._seen = [], [file], 6
     with pytest.raises(RetriableError):
         rows.reload()
-    assert (rows.own, rows._files, rows.is_stale()) == ("own", [b"file"], True)
+    assert (rows.own, rows._files, rows.is_stale()) == ("own", [file], True)
 
 
 @pytest.mark.parametrize(

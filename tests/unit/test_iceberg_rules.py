@@ -13,6 +13,7 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
@@ -187,7 +188,7 @@ def test_files_follow_the_target_size(tmp_path: Any) -> None:
     for start in (0, 100):
         file.write(_rows(layout, list(range(start, start + 100)), ["r"] * 100))
         file.flush()
-    descriptions = [orjson.loads(d) for d in file.close()]
+    descriptions = [orjson.loads(d.json) for d in file.close()]
     assert [d["record-count"] for d in descriptions] == [100, 100]
     bounds = dict(zip(descriptions[1]["lower-bounds"]["keys"], descriptions[1]["lower-bounds"]["values"], strict=True))
     assert bounds[1] == (100).to_bytes(8, "little").hex().upper()
@@ -200,7 +201,7 @@ def test_open_files_are_capped(tmp_path: Any) -> None:
     ids = list(range(MAX_OPEN_FILES * 3))
     writer.write_rows(_rows(layout, ids, ["r"] * len(ids)))
     assert len(writer._open) == MAX_OPEN_FILES
-    done = [orjson.loads(d) for d in writer.close()]
+    done = [orjson.loads(d.json) for d in writer.close()]
     assert sorted(d["partition"][0] for d in done) == ids
 
 
@@ -211,7 +212,7 @@ def test_a_delete_file_is_unpartitioned_and_holds_keys_only(tmp_path: Any) -> No
     writer.write_equality_deletes(
         pa.RecordBatch.from_arrays([pa.array([7], I64)], schema=pa.schema([layout.columns.field("id")]))
     )
-    (description,) = (orjson.loads(d) for d in writer.close())
+    (description,) = (orjson.loads(d.json) for d in writer.close())
     assert description["content"] == "equality-deletes"
     assert (description["spec-id"], description["partition"], description["equality-ids"]) == (0, [], [1])
 
@@ -224,8 +225,8 @@ def test_key_bounds_widen_with_each_commit(tmp_path: Any) -> None:
     files = list(file.close())
     known = widen_bounds(KeyBounds.nothing(), layout, files)
     assert known.bounds == {"id": (5, 9)}
-    blind = {**orjson.loads(files[0]), "lower-bounds": {"keys": [], "values": []}}
-    assert not widen_bounds(known, layout, [orjson.dumps(blind)]).is_complete
+    blind = {**orjson.loads(files[0].json), "lower-bounds": {"keys": [], "values": []}}
+    assert not widen_bounds(known, layout, [FileDescription.of(blind)]).is_complete
 
 
 def test_positions_survive_summary_and_table() -> None:

@@ -28,7 +28,7 @@ def _written(tmp_path: Path, order: str, rows: list[dict[str, object]]) -> tuple
     half = len(rows) // 2
     for some in (rows[:half], rows[half:]):
         writer.write_rows(pa.RecordBatch.from_pylist(some, table.columns))
-    (made,) = (json.loads(text) for text in writer.close())
+    (made,) = (json.loads(text.json) for text in writer.close())
     return pq.read_table(made["file-path"]).column("id").to_pylist(), made
 
 

@@ -30,19 +30,19 @@ from connector.sink.destinations.deleted_keys import DeletedKeyLog, keys_to_text
 from connector.sink.destinations.iceberg.lookups.late_events import is_older, proof
 from connector.sink.destinations.opensearch import document_writer
 from connector.sink.destinations.opensearch.document_writer import (
-    DEFERRED_PREFIX,
+    DeferredRows,
     IndexTarget,
     OpenSearchTaskWriter,
     OpenSearchWriterFactory,
 )
 from connector.sink.destinations.table_schema import with_keys
 from connector.sink.fold.watermarks import advance_watermarks, merge_progress
-from connector.sink.job.map_task import _MapTask, _ReduceTask
+from connector.sink.job.map_task import MapTask
+from connector.sink.job.reduce_task import ReduceTask
 from connector.sink.job.shuffle import pack, unpack
-from connector.sink.model import task_output
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.result import SourceProgress
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.result import JobResult, SourceProgress
+from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
 from serde.events.source_positions import unknown_positions
 from tests.model import recordings, truth
 from tests.model.events import CLOCKS, START_NS, Clock, Database, row
@@ -144,7 +144,7 @@ def _plan(
     schema = build_table_schema(columns, keys, frozenset(), nanoseconds=True).model_dump_json()
     made, deletes = TableLayout.for_rows("i", schema), "delete" if tombstones else "skip"
     kept = {"keep_deletes": False, "tombstones": deletes, "numbered": not tombstones, "remembers": remembers, **more}
-    table = TablePlan(0, made, "upsert", buckets=buckets, **kept)
+    table = TablePlan(0, made, upsert=True, buckets=buckets, **kept)
     return attrs.evolve(empty, tables=(table,), routes={runs[0].topic: 0})
 
 
@@ -163,25 +163,26 @@ def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequen
     handed: list[TaskOutput] = []
     seen: list[SourceProgress] = []
     for run in runs:
-        work = _MapTask(batch, _writers(batch))
+        work = MapTask(batch, _writers(batch))
         handed += [*work.take(run), *work.finish()]
         seen += work._seen
     (table,) = batch.tables
     told = _reduced(batch, handed, judged=False)
-    asked = [p for p in told if p.kind == task_output.LATE_CANDIDATES]
+    asked = [p for p in told if p.kind == OutputKind.LATE_CANDIDATES]
     stand = [part for p in asked for part in _standing(p, known, table)]
-    told += _reduced(batch, [*stand, *(p for p in told if p.kind == task_output.KEY_CHANGES)], judged=True)
+    told += _reduced(batch, [*stand, *(p for p in told if p.kind == OutputKind.KEY_CHANGES)], judged=True)
     writers = OpenSearchTaskWriter(_writers(batch), batch, "000001")
-    for parcel in told:
-        if parcel.payload.startswith(DEFERRED_PREFIX):
-            writers.late(batch.tables[0], parcel.payload)
+    result = JobResult().add(unpack_value(one.payload) for one in told if one.kind == OutputKind.DRIVER)
+    for rows in result.written.get(0, []):
+        if isinstance(rows, DeferredRows):
+            writers.complete_deferred(batch.tables[0], rows)
     marks = {**table.watermarks, **advance_watermarks(table.watermarks, merge_progress(seen))}
     return attrs.evolve(batch, tables=(attrs.evolve(table, watermarks=marks),))
 
 
 def _reduced(batch: BatchPlan, handed: Sequence[TaskOutput], *, judged: bool) -> list[TaskOutput]:
-    reducing = _ReduceTask(batch, _writers(batch), judged=judged)
-    kept = [p for p in handed if p.kind in (task_output.CHANGES, task_output.KEY_CHANGES)]
+    reducing = ReduceTask(batch, _writers(batch), judged=judged)
+    kept = [p for p in handed if p.kind in (OutputKind.CHANGES, OutputKind.KEY_CHANGES)]
     told: list[TaskOutput] = []
     for parcel in sorted(kept, key=lambda p: p.bucket):
         told += reducing.take(parcel.kind, parcel.table, parcel.bucket, pa.py_buffer(parcel.payload))
@@ -199,7 +200,7 @@ def _standing(asked: TaskOutput, known: Sequence[Row], table: TablePlan) -> Iter
             lost.add(keys[at])
     stands = np.flatnonzero([key not in lost for key in keys])
     if len(stands):
-        yield TaskOutput(task_output.CHANGES, pack(part.take(stands)), asked.table, asked.bucket)
+        yield TaskOutput(OutputKind.CHANGES, pack(part.take(stands)), asked.table, asked.bucket)
 
 
 def _batches(records: Sequence[Record], size: int, *, swapped: bool) -> Iterator[list[Record]]:

@@ -23,7 +23,7 @@ NOW_MS = 1_700_000_000_123
 def _table() -> TablePlan:
     spec = '{"spec-id":0,"fields":[]}'
     layout = TableLayout("d.e", "u", "/nowhere", icebergevents.SCHEMA.model_dump_json(), spec, 0, {}, {})
-    return TablePlan(0, layout, "append", keep_deletes=False, committed={("t", 0): 11})
+    return TablePlan(0, layout, upsert=False, keep_deletes=False, committed={("t", 0): 11})
 
 
 def _run(*records: tuple[bytes | None, bytes | None]) -> ConsumerRecords:

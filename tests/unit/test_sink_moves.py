@@ -34,7 +34,7 @@ def table(**keys: pa.DataType) -> TablePlan:
     columns = pa.schema([*keys.items(), ("v", pa.string())])
     schema = build_table_schema(columns, tuple(keys), frozenset(), nanoseconds=False)
     layout = TableLayout("db.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
-    return TablePlan(0, layout, "upsert", keep_deletes=False, patches=True)
+    return TablePlan(0, layout, upsert=True, keep_deletes=False, patches=True)
 
 
 def part(plan: TablePlan, ops: str, offsets: list[int]) -> ChangeBatch:

@@ -19,7 +19,8 @@ from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.fold.fold import fold
 from connector.sink.model import task_output
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.driver_output import KeysToReplace
+from connector.sink.model.task_output import OutputKind, TaskOutput
 from tests.unit.sink_plans import plan, run, upsert
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
@@ -65,7 +66,7 @@ def _write(name: str, *events: dict[str, Any] | None, known: KeyBounds) -> tuple
 
 def _keys(outputs: list[TaskOutput]) -> list[int]:
     """The keys that are to be looked up."""
-    handed = [output for output in outputs if output.kind == task_output.KEYS]
+    handed = [output for output in outputs if output.kind == OutputKind.KEYS]
     return [key for output in handed for key in task_output.unpack_keys(pa.py_buffer(output.payload))["id"].to_pylist()]
 
 
@@ -105,8 +106,10 @@ def test_what_a_task_writes(name: str, mode: WriteMode) -> None:
     assert sorted(keys) == ([1, 2, 3] if DECLARED_MODES[name].replaces_rows else [])
     assert bool(writer.deleted) is mode.writes_equality_deletes
     assert {output.kind for output in outputs} == (
-        {task_output.KEYS, task_output.KEY_RANGES} if mode.looks_up_rows else set()
+        {OutputKind.KEYS, OutputKind.DRIVER} if mode.looks_up_rows else set()
     )
+    told = [task_output.unpack_value(output.payload) for output in outputs if output.kind == OutputKind.DRIVER]
+    assert all(isinstance(value, KeysToReplace) for value in told)
 
 
 def test_an_empty_table(name: str, mode: WriteMode) -> None:

@@ -96,7 +96,7 @@ def test_a_file_says_which_column_is_a_variant(tmp_path: Path) -> None:
     file = RollingFile(layout, FileKind.data(layout), UNPARTITIONED, "x")
     file.write(batch)
     (description,) = file.close()
-    told = json.loads(description)
+    told = json.loads(description.json)
     (path,) = (tmp_path / "data").glob("*.parquet")
     assert told["file-size-in-bytes"] == path.stat().st_size
     found = pq.ParquetFile(path)

@@ -1,7 +1,4 @@
-"""A written file's JSON (Iceberg's ContentFileParser reads it) -> what the sink itself asks of it.
-
-Tasks hand the JSON to the driver as bytes; it goes to Iceberg as it is.
-"""
+"""A file that was written -> what its commit needs: Iceberg's JSON of it, and what the sink itself asks of it."""
 
 from __future__ import annotations
 
@@ -14,24 +11,29 @@ import orjson
 
 @attrs.frozen
 class FileDescription:
-    """A data or delete file. Bounds are by field id, in Iceberg's binary form; delete files tell none."""
+    """A data or delete file.
+
+    `json` is what Iceberg's ContentFileParser reads. Bounds are by field id, in Iceberg's binary form; delete files
+    tell none.
+    """
 
     path: str
     content: str
+    json: bytes
     referenced_data_file: str | None = None
     lower_bounds: Mapping[int, bytes] = attrs.field(factory=dict)
     upper_bounds: Mapping[int, bytes] = attrs.field(factory=dict)
 
     @staticmethod
-    def parse(document: bytes) -> FileDescription:
-        """Read a description."""
-        file = orjson.loads(document)
+    def of(document: Mapping[str, Any]) -> FileDescription:
+        """Describe a file by its document in Iceberg's form."""
         return FileDescription(
-            file["file-path"],
-            file["content"],
-            file.get("referenced-data-file"),
-            _decode_bounds(file.get("lower-bounds")),
-            _decode_bounds(file.get("upper-bounds")),
+            document["file-path"],
+            document["content"],
+            orjson.dumps(document),
+            document.get("referenced-data-file"),
+            _decode_bounds(document.get("lower-bounds")),
+            _decode_bounds(document.get("upper-bounds")),
         )
 
     @property

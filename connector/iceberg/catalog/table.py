@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, FatalError, RetriableError
 from connector.iceberg.catalog.credentials import renewal_time_ms
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.java import JavaTable, iterate, jvm, map_java_errors, to_dict, vended_credentials
@@ -217,12 +218,12 @@ class Table:
         parser = jvm(self.spark).org.apache.iceberg.expressions.ExpressionParser
         return parser.fromJson(where, self.java.schema())
 
-    def content_files(self, descriptions: Iterable[bytes]) -> Iterator[Any]:
+    def content_files(self, descriptions: Iterable[FileDescription]) -> Iterator[Any]:
         """Make Iceberg's content files from their JSON descriptions."""
         iceberg = jvm(self.spark).org.apache.iceberg
         parser, mapper, specs = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper(), self.java.specs()
         for description in descriptions:
-            yield parser.fromJson(mapper.readTree(description.decode()), specs)
+            yield parser.fromJson(mapper.readTree(description.json.decode()), specs)
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no snapshot refers to."""

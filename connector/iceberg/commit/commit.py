@@ -54,7 +54,7 @@ class PendingCommit:
     to the RowDelta.
     """
 
-    files: Sequence[bytes]
+    files: Sequence[FileDescription]
     position: KafkaOffsets
     expected: LastCommit
     base: int | None
@@ -124,14 +124,9 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     snapshot_id = table.snapshot_id
     if snapshot_id is None:
         raise FatalError(f"table {table.name} has no snapshot after a commit")
-    deletes = sum(is_delete_file(description) for description in pending.files)
+    deletes = sum(not description.is_data for description in pending.files)
     place = snapshot_id, int(table.java.snapshot(snapshot_id).sequenceNumber())
     return CommittedSnapshot(*place, len(pending.files) - deletes, deletes, LastCommit(pending.position, commit_id))
-
-
-def is_delete_file(description: bytes) -> bool:
-    """Tell whether a description is of a delete file."""
-    return not FileDescription.parse(description).is_data
 
 
 def _check_sole_writer(table: Table, pending: PendingCommit, name: str) -> None:
@@ -155,7 +150,7 @@ def _build_update(table: Table, pending: PendingCommit, summary: Mapping[str, st
     for key, value in summary.items():
         update.set(key, value)
     for description, file in zip(pending.files, table.content_files(pending.files), strict=True):
-        if is_delete_file(description):
+        if not description.is_data:
             update.addDeletes(file)
         elif pending.replaces:
             update.addRows(file)

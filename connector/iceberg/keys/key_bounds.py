@@ -67,11 +67,10 @@ def read_key_bounds(table: Table, layout: TableLayout) -> KeyBounds:
     return known
 
 
-def widen_bounds(known: KeyBounds, layout: TableLayout, descriptions: Iterable[bytes]) -> KeyBounds:
+def widen_bounds(known: KeyBounds, layout: TableLayout, descriptions: Iterable[FileDescription]) -> KeyBounds:
     """Return what is known after a commit of files with these descriptions (`write.rolling_file`)."""
     columns = _ordered_key_columns(layout)
-    for description in descriptions:
-        file = FileDescription.parse(description)
+    for file in descriptions:
         if file.is_data:
             known = _widen_by_file(known, columns, file.lower_bounds, file.upper_bounds)
     return known

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
@@ -100,7 +101,7 @@ class DeletedKeysTable:
     def _missing(self) -> list[str]:
         return [name for name in SOURCE_POSITION_COLUMNS if name not in self._table.layout().columns.names]
 
-    def add(self, files: Sequence[bytes]) -> None:
+    def add(self, files: Sequence[FileDescription]) -> None:
         """Commit files that executors wrote.
 
         Raises:

@@ -22,6 +22,7 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 
 from connector.errors import CommitRefused, ConfigError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.java import map_java_errors
@@ -65,7 +66,7 @@ class OffsetRows:
         self._name = name
         self._rows: dict[str, str] = {}
         self._foreign: list[dict[str, object]] = []
-        self._files: list[bytes] = []
+        self._files: list[FileDescription] = []
         self._seen: int | None = None
         self._load()
 
@@ -158,7 +159,7 @@ class OffsetRows:
             system_tables.retain_newest_snapshots(self._table)
             self._seen = self._table.snapshot_id
 
-    def _written(self) -> bytes:
+    def _written(self) -> FileDescription:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]

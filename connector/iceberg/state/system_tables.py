@@ -32,7 +32,7 @@ MAX_SNAPSHOTS = 50
 """So many are expired at once. Counted in the table: a process may end after each save."""
 
 
-def write_file(java: JavaTable, kind: FileKind, rows: pa.Table) -> bytes:
+def write_file(java: JavaTable, kind: FileKind, rows: pa.Table) -> FileDescription:
     """Write rows to a new file of an unpartitioned table; give its description (`write.rolling_file`)."""
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="zstd")
@@ -63,10 +63,10 @@ def retain_newest_snapshots(table: Table) -> None:
         structlog.get_logger().warning("snapshot expiry is postponed", table=table.name, reason=str(error))
 
 
-def delete_orphan(table: Table, description: bytes) -> None:
+def delete_orphan(table: Table, description: FileDescription) -> None:
     """Delete a file that no commit has, and none can get; one that cannot be deleted is an orphan, and harmless."""
     try:
-        table.delete_file(FileDescription.parse(description).path)
+        table.delete_file(description.path)
     except ConnectorError as error:
         structlog.get_logger().warning("a file is left behind", reason=str(error))
 
@@ -87,7 +87,7 @@ def compact_files(spark: SparkSession, table: Table, where: Any, name: str) -> N
         rewrite.filter(where).snapshotProperty(CREATED_BY, name).execute()
 
 
-def describe_uncounted(kind: FileKind, path: str, size_bytes: int, count: int) -> bytes:
+def describe_uncounted(kind: FileKind, path: str, size_bytes: int, count: int) -> FileDescription:
     """Return the description of a file of which nothing but its size and the count of its rows is known."""
     names = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     told = {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}

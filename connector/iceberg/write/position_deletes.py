@@ -12,7 +12,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyiceberg.io import FileIO, OutputStream
@@ -21,6 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 
 from connector.errors import FatalError
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import to_arrow_schema
@@ -80,7 +80,7 @@ class PositionDeleteWriter:
         self._puffin = _PuffinWriter(self._layout, self._io, label) if as_vectors else None
         self._path, self._positions = "", BitMap64()
 
-    def take(self, files: pa.Array, positions: pa.Array) -> Iterator[bytes]:
+    def take(self, files: pa.Array, positions: pa.Array) -> Iterator[FileDescription]:
         """Take places sorted by data file; gives the descriptions of files that are finished."""
         codes = files.dictionary_encode()
         which, at = np.asarray(codes.indices), np.asarray(positions)
@@ -92,13 +92,13 @@ class PositionDeleteWriter:
                 self._path = path
             self._positions |= BitMap64(at[start:stop].astype(np.uint64))
 
-    def close(self) -> Iterator[bytes]:
+    def close(self) -> Iterator[FileDescription]:
         """Write what is left and give the descriptions."""
         yield from self._written()
         if self._puffin is not None:
             yield from self._puffin.close()
 
-    def _written(self) -> Iterator[bytes]:
+    def _written(self) -> Iterator[FileDescription]:
         path, positions = self._path, self._positions
         self._path, self._positions = "", BitMap64()
         if not path:
@@ -112,7 +112,7 @@ class PositionDeleteWriter:
         else:
             yield from self._file(path, place, positions)
 
-    def _file(self, path: str, place: DataFileDeletes, positions: BitMap64) -> Iterator[bytes]:
+    def _file(self, path: str, place: DataFileDeletes, positions: BitMap64) -> Iterator[FileDescription]:
         kind = FileKind(
             "position-deletes",
             place.spec_id,
@@ -136,7 +136,7 @@ class _PuffinWriter:
         self._path, self._written_bytes = "", 0
         self._blobs: list[tuple[deletion_vectors.VectorBlob, DataFileDeletes]] = []
 
-    def add(self, path: str, place: DataFileDeletes, positions: BitMap64) -> Iterator[bytes]:
+    def add(self, path: str, place: DataFileDeletes, positions: BitMap64) -> Iterator[FileDescription]:
         """Write a vector; gives descriptions when the file is full."""
         if self._stream is None:
             self._path = f"{self._layout.data_path}/{self._label}-{uuid.uuid4().hex}-deletes.puffin"
@@ -150,7 +150,7 @@ class _PuffinWriter:
         if self._written_bytes >= self._layout.target_delete_file_size_bytes:
             yield from self.close()
 
-    def close(self) -> Iterator[bytes]:
+    def close(self) -> Iterator[FileDescription]:
         """Finish the file and describe its vectors."""
         if self._stream is None:
             return
@@ -159,7 +159,7 @@ class _PuffinWriter:
         self._stream.close()
         size_bytes = self._written_bytes + len(end)
         for blob, place in self._blobs:
-            yield orjson.dumps(
+            yield FileDescription.of(
                 {
                     "spec-id": place.spec_id,
                     "content": "position-deletes",

@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import Any
 
 import attrs
-import orjson
 import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream
 from pyiceberg.schema import Schema
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table_layout import DataFormat, TableLayout, parse_schema
 from connector.iceberg.write.formats.avro import AvroFile
@@ -91,7 +91,7 @@ class RollingFile:
         self._file: ParquetFile | AvroFile | None = None
         self._stream: OutputStream | None = None
         self._path, self._pieces = "", 0
-        self._done: list[bytes] = []
+        self._done: list[FileDescription] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch of exactly the kind's columns; written when a row group is full."""
@@ -116,7 +116,7 @@ class RollingFile:
         if self._stream.tell() >= self._kind.target_bytes:
             self._finish()
 
-    def close(self) -> Iterator[bytes]:
+    def close(self) -> Iterator[FileDescription]:
         """Finish the last file and give the descriptions of all files written."""
         self.flush()
         self._finish()
@@ -151,8 +151,8 @@ def describe_file(
     size_bytes: int,
     statistics: dict[str, Any],
     order_id: int | None = None,
-) -> bytes:
-    """Give Iceberg's JSON form of a content file (`org.apache.iceberg.ContentFileParser`)."""
+) -> FileDescription:
+    """Describe a file, in Iceberg's JSON form of a content file (`org.apache.iceberg.ContentFileParser`)."""
     description: dict[str, Any] = {
         "spec-id": kind.spec_id,
         "content": kind.content,
@@ -176,7 +176,7 @@ def describe_file(
         description["sort-order-id"] = order_id
     if kind.referenced is not None:
         description["referenced-data-file"] = kind.referenced
-    return orjson.dumps(description)
+    return FileDescription.of(description)
 
 
 @lru_cache(maxsize=1024)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.write.partitioning import Partition, split_by_partition, void_partition
 from connector.iceberg.write.rolling_file import FileKind, RollingFile
@@ -31,7 +32,7 @@ class TableWriter:
         self._layout, self._label = layout, label
         self._open: OrderedDict[Partition, RollingFile] = OrderedDict()
         self._deletes: RollingFile | None = None
-        self._done: list[bytes] = []
+        self._done: list[FileDescription] = []
 
     def write_rows(self, batch: pa.RecordBatch) -> None:
         """Write rows; the columns are the layout's, all of them, in order."""
@@ -48,7 +49,7 @@ class TableWriter:
             self._deletes = RollingFile(self._layout, kind, everywhere, self._label)
         self._deletes.write(keys)
 
-    def close(self) -> Iterator[bytes]:
+    def close(self) -> Iterator[FileDescription]:
         """Finish every file and give the descriptions."""
         for file in self._open.values():
             yield from file.close()

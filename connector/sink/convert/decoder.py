@@ -117,7 +117,7 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
         return _decode_as_text(run, table, plan)
     reading = converters(plan)
     aggregate = find_aggregate_type(run.topic, plan.events.outbox_topics)
-    if aggregate is not None and plan.routing is None and (table is None or table.mode == "append"):
+    if aggregate is not None and plan.routing is None and (table is None or not table.upsert):
         return _decode_outbox(run, aggregate, table, plan)
     values = reading.value.decode(run.value, "VALUE_CONVERTER", known, _text_columns(run, table))
     if table is not None and known is not None and (table.layout.variants or not plan.evolve):
@@ -263,7 +263,7 @@ def _split_blocks(
 
 def _needs_operations(plan: BatchPlan, table: TablePlan | None) -> bool:
     """Tell whether operations matter: not for a table that takes every event, unless a field for them was named."""
-    upserts = plan.upserts if table is None else table.mode == "upsert"
+    upserts = plan.upserts if table is None else table.upsert
     return upserts or plan.op_field != DEFAULT_OP_FIELD
 
 
@@ -336,7 +336,7 @@ def _find_unknown_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> 
 
 
 def _needs_before_image(table: TablePlan | None) -> bool:
-    return table is None or table.mode == "append" or table.keep_deletes or table.keys_from == "value"
+    return table is None or not table.upsert or table.keep_deletes or table.keys_from == "value"
 
 
 def _read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:

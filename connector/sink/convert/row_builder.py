@@ -58,12 +58,12 @@ def build_rows(
         faults += set_key_columns(columns, change.rows, keys, table)
     if table.history:
         faults += _set_valid_from(columns, change)
-    if table.mode == "upsert":
+    if table.upsert:
         _fill_deleted_column(columns, change.deleted, table)
     faults += _check_required(columns, change, image, table)
     part = _assemble_rows(columns, _build_order(run, change, plan), change.deleted, image, table)
     dropped = {fault.row for fault in faults}
-    if table.mode == "append":
+    if not table.upsert:
         dropped.update(change.rows[~image].tolist())
     keep = _mark_rows_to_write(run, change.rows, dropped, table)
     if not table.dated and not table.numbered:
@@ -148,10 +148,10 @@ def _set_valid_from(columns: dict[str, pa.Array], change: Changes) -> list[Recor
 
 def _check_required(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> list[RecordError]:
     """Return the rows that lack what the table requires; a row that is removed needs its key only."""
-    written = image & ~change.deleted if table.mode == "upsert" and not table.keep_deletes else image
+    written = image & ~change.deleted if table.upsert and not table.keep_deletes else image
     faults = []
     for field in table.layout.columns:
-        key = table.mode == "upsert" and table.keys_from == "value" and field.name in table.layout.keys
+        key = table.upsert and table.keys_from == "value" and field.name in table.layout.keys
         if (field.nullable and not key) or (table.keyed and field.name in table.layout.keys):
             continue
         if columns[field.name].null_count:
@@ -166,7 +166,7 @@ def _check_required_nested(
     columns: dict[str, pa.Array], change: Changes, written: Mask, table: TablePlan
 ) -> Iterator[RecordError]:
     """Return the rows that lack a key within a struct, or what the table requires of a struct that they have."""
-    keys = [path for path in table.layout.key_paths if len(path) > 1] if table.mode == "upsert" else []
+    keys = [path for path in table.layout.key_paths if len(path) > 1] if table.upsert else []
     for path in keys if table.keys_from == "value" else ():
         yield from _report_missing(change, path, "a key", np.asarray(read_path(columns[path[0]], path[1:]).is_null()))
     for path in table.layout.required_nested_fields:

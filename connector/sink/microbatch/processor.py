@@ -248,7 +248,7 @@ class BatchProcessor:
         found = {}
         for index, truncates in result.truncates.items():
             table, name = plan.tables[index], names[index]
-            if table.mode != "upsert" or table.history:
+            if not table.upsert or table.history:
                 self._log.warning("a truncate is ignored: the table keeps every event or version", table=name)
             elif table.cuts == TruncateScope():
                 sources = self.sources(plan, table, name, result.seen, truncates)

@@ -77,7 +77,7 @@ class TaskWriter(Protocol):
         """Write the winners of a bucket; `elsewhere` are the payloads of `KEY_CHANGES` outputs for it."""
 
     def close(self) -> Iterator[TaskOutput]:
-        """Finish, and describe what was written (`task_output.FILE`)."""
+        """Finish, and describe what was written (`driver_output.Written`)."""
 
 
 class WriterFactory(Protocol):

@@ -35,9 +35,9 @@ class TablePlan:
     (`convert.key_change_headers`). `cuts` tells what truncates in the batch emptied: of that what came before is left
     out. `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the
     reducers for one with many.
-    `write_mode` names how the rows that an upsert replaces go (`destinations.iceberg.write_modes`); with
-    `needs_row_lookup` they are looked for in the table. `history` keeps every version of a row
-    (`write_modes.scd2`).
+    `upsert` keeps one row per key; else every change becomes a row. `write_mode` names how the rows that an upsert
+    replaces go (`destinations.iceberg.write_modes`); with `needs_row_lookup` they are looked for in the table.
+    `history` keeps every version of a row (`write_modes.scd2`).
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     `dated` tells whether its rows tell how old they are; then `watermarks` tells how far each source has come
     (`fold.watermarks`), and `partitions` how many partitions topics had when the table was last written to.
@@ -50,7 +50,7 @@ class TablePlan:
 
     index: int
     layout: TableLayout
-    mode: Literal["append", "upsert"]
+    upsert: bool
     keep_deletes: bool
     tombstones: Literal["delete", "skip"] = "delete"
     base: int | None = None
@@ -80,7 +80,7 @@ class TablePlan:
     @property
     def keyed(self) -> bool:
         """Whether rows are told apart by the keys of their records."""
-        return self.mode == "upsert" and self.keys_from == "record"
+        return self.upsert and self.keys_from == "record"
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class TablePlan:
     @property
     def needs_tombstone_lookup(self) -> bool:
         """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
-        return self.mode == "upsert" and self.keep_deletes and self.tombstones == "delete" and self.base is not None
+        return self.upsert and self.keep_deletes and self.tombstones == "delete" and self.base is not None
 
 
 @attrs.frozen

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import attrs
-import orjson
 import pyarrow as pa
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.topic_partitions import TopicPartition
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.destination import Lookups, ReplayOutcome, ReplayRows, TableCommit
+from connector.sink.model.driver_output import Written
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import TaskOutput
@@ -56,7 +55,7 @@ class MemoryWriter:
     def close(self) -> Iterator[TaskOutput]:
         for table, rows, what in self._rows:
             keys = list(table.layout.keys)
-            yield TaskOutput(task_output.FILE, orjson.dumps([what, keys, rows.to_pylist()]), table.index)
+            yield TaskOutput.of(Written(table.index, (what, keys, rows.to_pylist())))
 
 
 @attrs.define(eq=False)
@@ -132,15 +131,15 @@ class MemoryDestination:
     def commit(
         self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> dict[str, TableCommit]:
-        for index, files in result.files.items():
+        for index, files in result.written.items():
             held = self.rows.setdefault(names[index], {})
-            for what, keys, rows in map(orjson.loads, files):
+            for what, keys, rows in files:
                 for row in rows:
                     key = len(held) if what == "append" else tuple(row[name] for name in keys)
                     held.pop(key, None)
                     if what != "delete":
                         held[key] = row
-        return {names[index]: TableCommit(names[index], position) for index in result.files}
+        return {names[index]: TableCommit(names[index], position) for index in result.written}
 
     def replayed(self, name: str) -> set[str]:
         return set()

@@ -20,18 +20,17 @@ from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.opensearch.bulk import document_sender
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.bulk_processor import DocumentCounts
-from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.settings.sink.sink_types import DESTINATIONS_PACKAGE, SINK_TYPES, load_sink_type
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.destinations.opensearch.document_writer import IndexTarget, OpenSearchWriterFactory
-from connector.sink.job.map_task import _MapTask, _ReduceTask
-from connector.sink.model import task_output
+from connector.sink.job.map_task import MapTask
+from connector.sink.job.reduce_task import ReduceTask
 from connector.sink.model.destination import Destination, WriterFactory
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
 from tests.unit.destinations.memory import MemoryDestination, MemoryTables
 from tests.unit.sink_plans import append, plan, run, upsert
 
@@ -81,7 +80,7 @@ class WriterContract(ABC):
         batch = plan(self.table(append(0, COLUMNS)))
         outputs = self._run(batch, [{"id": 1, "v": 1}, {"id": 1, "v": 2}, {"id": 2, "v": 3}], keys=None)
         assert [row["v"] for row in self.rows(batch, outputs)] == [1, 2, 3]
-        assert {output.table for output in outputs if output.kind == task_output.FILE} == {0}
+        assert set(_result(outputs).written) == {0}
 
     def test_the_last_change_of_a_key_wins(self) -> None:
         """Inserts, an update, a delete: each key has its last row, a deleted one none."""
@@ -89,16 +88,21 @@ class WriterContract(ABC):
         values = [{"id": 1, "v": 1}, {"id": 2, "v": 2}, {"id": 3, "v": 3}, {"id": 1, "v": 4}, None]
         outputs = self._run(batch, values, keys=[{"id": key} for key in (1, 2, 3, 1, 2)])
         assert self.rows(batch, outputs) == [{"id": 1, "v": 4}, {"id": 3, "v": 3}]
-        assert {output.table for output in outputs if output.kind == task_output.FILE} == {0}
+        assert set(_result(outputs).written) == {0}
 
     def _run(self, batch: BatchPlan, values: list[Row | None], keys: list[Row] | None) -> list[TaskOutput]:
         """One map task and one reduce task."""
-        mapping, reducing = _MapTask(batch, self.writers), _ReduceTask(batch, self.writers, judged=False)
+        mapping, reducing = MapTask(batch, self.writers), ReduceTask(batch, self.writers, judged=False)
         mapped = [*mapping.take(run(*values, keys=keys)), *mapping.finish()]
-        outputs = [output for output in mapped if output.kind != task_output.CHANGES]
-        for one in sorted((o for o in mapped if o.kind == task_output.CHANGES), key=lambda o: o.bucket):
+        outputs = [output for output in mapped if output.kind != OutputKind.CHANGES]
+        for one in sorted((o for o in mapped if o.kind == OutputKind.CHANGES), key=lambda o: o.bucket):
             outputs += reducing.take(one.kind, one.table, one.bucket, pa.py_buffer(one.payload))
         return [*outputs, *reducing.finish()]
+
+
+def _result(outputs: Sequence[TaskOutput]) -> JobResult:
+    told = (one.payload for one in outputs if one.kind == OutputKind.DRIVER)
+    return JobResult().add(map(unpack_value, told))
 
 
 def _sorted(rows: Sequence[Row]) -> list[Row]:
@@ -119,7 +123,7 @@ class TestIceberg(WriterContract):
         return attrs.evolve(table, layout=layout, known_keys=KeyBounds.nothing())
 
     def rows(self, batch: BatchPlan, outputs: Sequence[TaskOutput]) -> list[Row]:
-        files = [json.loads(output.payload)["file-path"] for output in outputs if output.kind == task_output.FILE]
+        files = [file.path for file in _result(outputs).written.get(0, [])]
         return _sorted([row for file in files for row in pq.read_table(file).to_pylist()])
 
 
@@ -167,8 +171,6 @@ class TestMemory(WriterContract):
         memory = MemoryDestination(MemoryTables({"t": batch.tables[0]}))
         destination: Destination = memory
         names = list(destination.tables.find(["t"]).values())
-        files = {0: [output.payload for output in outputs if output.kind == task_output.FILE]}
-        result = JobResult(files, [], [], TaskMetrics())
-        commits = destination.committer.commit(batch, names, result, KafkaOffsets())
+        commits = destination.committer.commit(batch, names, _result(outputs), KafkaOffsets())
         assert commits.keys() == {"t"}
         return _sorted(list(memory.rows["t"].values()))

@@ -22,6 +22,7 @@ from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
 from connector.sink.destinations.iceberg.tables import IcebergTables
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
+from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
 from connector.sink.destinations.table_position import build_table_position
 from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
@@ -67,7 +68,7 @@ class IcebergCommitter:
         refused = [index for index, error in failed if isinstance(error, CommitRefused)]
         # Only a refused commit is known to refer to no file, and to land no more; after any other error they stay.
         for index in refused:
-            self._discard(names[index], result.files.get(index, ()))
+            self._discard(names[index], result.written.get(index, ()))
         for index in refused:
             self._targets.refresh(names[index])
         if failed:
@@ -80,21 +81,21 @@ class IcebergCommitter:
 
     def asked(self, parcelled: Sequence[TaskOutput]) -> KeyLookup | None:
         """Ask for the rows of a few keys; None for none."""
-        return KeyLookup.of(self._spark, parcelled) if parcelled else None
+        return collect_keys(self._spark, parcelled) if parcelled else None
 
     def discard(self, names: list[str], result: JobResult) -> None:
         """Delete files that no commit will refer to; what cannot be deleted is an orphan, and harmless."""
-        for index, files in result.files.items():
+        for index, files in result.written.items():
             self._discard(names[index], files)
         if self._targets.deleted_keys is not None:
             self._delete_files(self._targets.deleted_keys.delete_file, result.deleted)
 
-    def _discard(self, name: str, files: Iterable[bytes]) -> None:
+    def _discard(self, name: str, files: Iterable[FileDescription]) -> None:
         self._delete_files(self._targets[name].table.delete_file, files)
 
-    def _delete_files(self, delete: Callable[[str], None], files: Iterable[bytes]) -> None:
+    def _delete_files(self, delete: Callable[[str], None], files: Iterable[FileDescription]) -> None:
         # Deletion vectors share files.
-        for path in dict.fromkeys(FileDescription.parse(description).path for description in files):
+        for path in dict.fromkeys(file.path for file in files):
             try:
                 delete(path)
             except ConnectorError as error:
@@ -130,7 +131,7 @@ class IcebergCommitter:
     ) -> TableCommit | None:
         asked = result.asked.get(table.index)
         files, often = (
-            result.files.get(table.index, []),
+            result.written.get(table.index, []),
             LOOKUP_ATTEMPTS if asked and table.index not in result.held else 1,
         )
         return self.commit_table_files(table, name, files, asked, position, often=often, always=position.dated)
@@ -139,7 +140,7 @@ class IcebergCommitter:
         self,
         table: TablePlan,
         name: str,
-        files: Sequence[bytes],
+        files: Sequence[FileDescription],
         asked: KeyLookup | None,
         position: KafkaOffsets,
         *,
@@ -160,7 +161,7 @@ class IcebergCommitter:
         """
         for left in reversed(range(often)):
             with self._targets.detect_expired_reads(name):
-                hits, replacing = self._found(name, table, asked)
+                hits, replacing = self._find_rows(name, table, asked)
             if not files and not replacing and not (hits and hits.affected_files) and not always:
                 return None
             pending = self._build_pending(name, table, [*files, *replacing], hits, position)
@@ -179,7 +180,12 @@ class IcebergCommitter:
         raise AssertionError("unreachable")
 
     def _build_pending(
-        self, name: str, table: TablePlan, files: Sequence[bytes], hits: RowsToReplace | None, position: KafkaOffsets
+        self,
+        name: str,
+        table: TablePlan,
+        files: Sequence[FileDescription],
+        hits: RowsToReplace | None,
+        position: KafkaOffsets,
     ) -> PendingCommit:
         target, drift = self._targets[name], self._targets.drift.get(name)
         return PendingCommit(
@@ -194,14 +200,16 @@ class IcebergCommitter:
             replace_rows=WRITE_MODES[table.write_mode].apply,
         )
 
-    def _landed(self, name: str, files: Sequence[bytes], done: CommittedSnapshot) -> TableCommit:
+    def _landed(self, name: str, files: Sequence[FileDescription], done: CommittedSnapshot) -> TableCommit:
         self._targets.committed(name, files, done)
         table = self._targets[name].table
         expire_snapshots(table, self._targets[name].layout.properties)
         counts = {"data_files": done.data_files, "delete_files": done.delete_files}
         return TableCommit(table.name, done.stored.position, counts, table.uuid, done.snapshot_id, done.sequence_number)
 
-    def _found(self, name: str, table: TablePlan, asked: KeyLookup | None) -> tuple[RowsToReplace | None, list[bytes]]:
+    def _find_rows(
+        self, name: str, table: TablePlan, asked: KeyLookup | None
+    ) -> tuple[RowsToReplace | None, list[FileDescription]]:
         """Look for the rows that have to go in the table as it is now; give what was found, and files without them."""
         if asked is None:
             return None, []
@@ -211,4 +219,4 @@ class IcebergCommitter:
 
 
 def _has_work(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:
-    return bool(result.files.get(table.index) or table.index in result.asked or position.dated)
+    return bool(result.written.get(table.index) or table.index in result.asked or position.dated)

@@ -38,7 +38,7 @@ class IcebergReplay:
         """Write and commit. Raises as the protocol says."""
         table, target = plan.tables[index], self.tables[name]
         writer, asked = TableWriter(table.layout, "replay"), list[TaskOutput]()
-        if table.mode == "append":
+        if not table.upsert:
             for part, _ in parts:
                 write_append(writer, part, table)
         elif table.history:

@@ -15,11 +15,11 @@ from connector.sink.destinations.iceberg.write_modes.scd2_versions import emit_f
 from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.fold.unavailable_values import find_last_rows, mark_unavailable, split_winners
 from connector.sink.job.shuffle import pack
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.destination import TaskWriter
+from connector.sink.model.driver_output import DeletedKeysWritten, UnavailableValuesSeen, Written
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class IcebergTaskWriter:
             return part, []
         part = mark_key_changes(part, run.offset, run.old_key)
         before = build_old_key_rows(part, run.offset, run.old_key, table)
-        return part, [] if before is None else [TaskOutput(task_output.OLD_KEY_ROWS, pack(before), table.index)]
+        return part, [] if before is None else [TaskOutput(OutputKind.OLD_KEY_ROWS, pack(before), table.index)]
 
     def upsert(
         self,
@@ -75,25 +75,25 @@ class IcebergTaskWriter:
         missing = mark_unavailable(folded, keep_deletes=table.keep_deletes, suspicious=not table.patches)
         if table.patches:
             for part in gather(folded.parts, find_last_rows(folded, table.layout.keys)):
-                yield TaskOutput(task_output.LAST_ROWS, pack(part), table.index)
+                yield TaskOutput(OutputKind.LAST_ROWS, pack(part), table.index)
         if missing.any() and table.patches:
             folded, rows = split_winners(folded, missing, table.layout.keys)
             for part in rows:
                 whole = attrs.evolve(part, rows=mark_deleted(part.rows, part.deleted)) if part.deleted.any() else part
-                yield TaskOutput(task_output.UNAVAILABLE_ROWS, pack(whole), table.index)
+                yield TaskOutput(OutputKind.UNAVAILABLE_ROWS, pack(whole), table.index)
         elif missing.any():
-            yield TaskOutput(task_output.UNAVAILABLE_SEEN, b"", table.index)
+            yield TaskOutput.of(UnavailableValuesSeen(table.index))
         yield from write_upserts(self._writer(table), folded, table)
         if table.needs_tombstone_lookup:
             for part in gather(folded.parts, folded.winners[folded.images < 0]):
-                yield TaskOutput(task_output.TOMBSTONES, pack(part), table.index)
+                yield TaskOutput(OutputKind.TOMBSTONES, pack(part), table.index)
 
     def close(self) -> Iterator[TaskOutput]:
         """Finish every file and describe it."""
         for index, writer in self._writers.items():
-            yield from (TaskOutput(task_output.FILE, description, index) for description in writer.close())
+            yield from (TaskOutput.of(Written(index, file)) for file in writer.close())
         if self._deleted is not None:
-            yield from (TaskOutput(task_output.DELETED_KEYS, description) for description in self._deleted.close())
+            yield from (TaskOutput.of(DeletedKeysWritten(file)) for file in self._deleted.close())
 
     def _remember(self, folded: FoldedChanges, table: TablePlan) -> None:
         """Note the keys that are gone: a change of them that comes again finds no row that tells its age."""

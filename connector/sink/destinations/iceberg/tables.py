@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
@@ -152,7 +153,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return TablePlan(
             index=index,
             layout=target.layout,
-            mode="upsert" if target.upsert else "append",
+            upsert=target.upsert,
             keep_deletes=self._settings.table.keep_deletes and not history,
             tombstones="skip" if history else self._tombstone_mode(target),
             base=target.base,
@@ -182,7 +183,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         told = target.layout.properties.get(TOMBSTONES_PROPERTY) == "delete"
         return "delete" if told or not self._settings.table.keep_deletes else "skip"
 
-    def committed(self, name: str, files: Iterable[bytes], done: CommittedSnapshot) -> None:
+    def committed(self, name: str, files: Iterable[FileDescription], done: CommittedSnapshot) -> None:
         """Take note of our own commit."""
         target = self._known[name]
         parent = target.table.java.snapshot(done.snapshot_id).parentId()

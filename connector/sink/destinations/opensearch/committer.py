@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import attrs
 import numpy as np
-import orjson
 import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, FatalError
-from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.delete_older import delete_older
@@ -22,7 +21,7 @@ from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.row_builder import DEDUP_UNITS_NS
 from connector.sink.destinations.opensearch.document_writer import (
-    DEFERRED_PREFIX,
+    DeferredRows,
     OpenSearchTaskWriter,
 )
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
@@ -57,16 +56,16 @@ class OpenSearchCommitter:
         if result.metrics.tombstones and self._search.null_values == "fail":
             raise FatalError(f"{result.metrics.tombstones} records have no value, and behavior.on.null.values is fail")
         self._remember(names, result)
-        late = {i: [x for x in told if x.startswith(DEFERRED_PREFIX)] for i, told in result.files.items()}
-        self._complete(plan, {index: payloads for index, payloads in late.items() if payloads})
+        deferred = {i: [x for x in told if isinstance(x, DeferredRows)] for i, told in result.written.items()}
+        self._complete(plan, {index: rows for index, rows in deferred.items() if rows})
         landed = {}
-        for index, told in sorted(result.files.items()):
-            counts: dict[str, int] = {}
-            for text in (text for text in told if not text.startswith(DEFERRED_PREFIX)):
-                for what, count in orjson.loads(text).items():
-                    counts[what] = counts.get(what, 0) + count
+        for index, told in sorted(result.written.items()):
+            counts = Counter[str]()
+            for each in told:
+                if not isinstance(each, DeferredRows):
+                    counts.update(each)
             stands = build_table_position(plan, plan.tables[index], result.seen, position)
-            landed[names[index]] = TableCommit(self._indices.label(names[index]), stands, counts)
+            landed[names[index]] = TableCommit(self._indices.label(names[index]), stands, dict(counts))
         ids = self._indices.confirm_indexes(landed)
         self._judge(landed)
         for name, one in landed.items():
@@ -85,7 +84,7 @@ class OpenSearchCommitter:
         if self._indices.deleted_keys is None:
             return
         # What cannot be deleted is an orphan, and harmless.
-        for path in dict.fromkeys(FileDescription.parse(file).path for file in result.deleted):
+        for path in dict.fromkeys(file.path for file in result.deleted):
             try:
                 self._indices.deleted_keys.delete_file(path)
             except ConnectorError as error:
@@ -101,14 +100,14 @@ class OpenSearchCommitter:
             self.discard(names, result)
             raise
 
-    def _complete(self, plan: BatchPlan, late: dict[int, list[bytes]]) -> None:
+    def _complete(self, plan: BatchPlan, deferred: dict[int, list[DeferredRows]]) -> None:
         """Send what waited for other tasks' documents: few rows, of keys that changed with values left out."""
-        if not late:
+        if not deferred:
             return
         writers = OpenSearchTaskWriter(self._indices.writers(), plan, plan.label)
-        for index, payloads in late.items():
-            for payload in payloads:
-                writers.late(plan.tables[index], payload)
+        for index, waiting in deferred.items():
+            for rows in waiting:
+                writers.complete_deferred(plan.tables[index], rows)
         list(writers.close())
 
     def _judge(self, landed: dict[str, TableCommit]) -> None:

@@ -34,17 +34,23 @@ from connector.sink.destinations.opensearch.timestamps import TimestampRule
 from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.fold.unavailable_values import find_last_rows, find_unavailable_columns, mark_unavailable
 from connector.sink.job.shuffle import pack, unpack
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
 from connector.sink.model.destination import TaskWriter
+from connector.sink.model.driver_output import DeadLettersFound, DeletedKeysWritten, RecordsCounted, Written
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.task_output import TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.changes import DELETED_COLUMN
 from serde.events.source_positions import NO_VALUE
 
-DEFERRED_PREFIX = b"late:"
-"""How a description begins that is rows, to be completed when the job is through."""
+
+@attrs.frozen(eq=False)
+class DeferredRows:
+    """Rows to be completed when the job is through, packed; and for each the id of the document that it had before."""
+
+    ids_before: Sequence[str]
+    rows: bytes
+
 
 _OFFSET_BITS = 44
 """A tag holds a topic-partition's rank and an offset: offsets of 44 bits last for 17 trillion records."""
@@ -194,16 +200,15 @@ class OpenSearchTaskWriter:
         """Wait until every document is settled, and tell what became of them."""
         counts = self.finish()
         if self._deleted is not None:
-            yield from (TaskOutput(task_output.DELETED_KEYS, description) for description in self._deleted.close())
+            yield from (TaskOutput.of(DeletedKeysWritten(file)) for file in self._deleted.close())
         for index in self._counts:
-            yield TaskOutput(task_output.FILE, b"{}", index)
+            yield TaskOutput.of(Written(index, {}))
         if self._counts:
-            yield TaskOutput(task_output.FILE, orjson.dumps(attrs.asdict(counts)), next(iter(self._counts)))
+            yield TaskOutput.of(Written(next(iter(self._counts)), attrs.asdict(counts)))
         if self._factory.report and self._refused:
-            yield TaskOutput.of(task_output.METRICS, TaskMetrics(dead=self._refused))
-            yield TaskOutput.of(
-                task_output.DEAD_LETTERS, [self._letter(tag, reason) for tag, reason in self.dead.items()]
-            )
+            yield TaskOutput.of(RecordsCounted(TaskMetrics(dead=self._refused)))
+            letters = (self._letter(tag, reason) for tag, reason in self.dead.items())
+            yield TaskOutput.of(DeadLettersFound(tuple(letters)))
 
     def finish(self) -> DocumentCounts:
         """Wait until every document is settled, and let go of the threads."""
@@ -241,13 +246,12 @@ class OpenSearchTaskWriter:
     def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
         return self._sender.fetch_stored(self._target(table).style, ids, fields)
 
-    def late(self, table: TablePlan, payload: bytes) -> None:
+    def complete_deferred(self, table: TablePlan, deferred: DeferredRows) -> None:
         """Complete rows that waited for the documents of their keys before: by now they are where they belong.
 
         Those are under the present keys; under the ones before where no delete tells that they are gone.
         """
-        told, _, rows = payload.removeprefix(DEFERRED_PREFIX).partition(b"\n")
-        part, before = unpack(rows, table.layout.rows), orjson.loads(told)
+        part, before = unpack(deferred.rows, table.layout.rows), deferred.ids_before
         unsent, ids = find_unavailable_columns(part), self._ids(part, table)
         own, others = (self._held(table, some, list(unsent)) for some in (ids.to_pylist(), before))
         found = [one or other for one, other in zip(own, others, strict=True)]
@@ -269,8 +273,8 @@ class OpenSearchTaskWriter:
         waiting = np.array([one is None and ids[row] in before for row, one in enumerate(found)], np.bool_)
         if waiting.any():
             rows = np.flatnonzero(waiting)
-            told = orjson.dumps([before[ids[row]] for row in rows.tolist()])
-            yield TaskOutput(task_output.FILE, DEFERRED_PREFIX + told + b"\n" + pack(part.take(rows)), table.index)
+            ids_before = [before[ids[row]] for row in rows.tolist()]
+            yield TaskOutput.of(Written(table.index, DeferredRows(ids_before, pack(part.take(rows)))))
             kept = np.flatnonzero(~waiting)
             part, found = part.take(kept), [found[row] for row in kept.tolist()]
             unsent = {name: mask[kept] for name, mask in unsent.items()}

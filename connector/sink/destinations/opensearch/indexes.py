@@ -130,7 +130,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         return TablePlan(
             index=index,
             layout=noted.layout,
-            mode="upsert" if upsert else "append",
+            upsert=upsert,
             keep_deletes=rule.keep_deletes,
             tombstones="delete" if deletes else "skip",
             keys_from=rule.keys.key_source(name),

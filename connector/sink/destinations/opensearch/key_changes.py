@@ -22,10 +22,9 @@ from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.sink.convert.key_change_headers import pair_with_other_key
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput
 
 
 @attrs.frozen
@@ -51,7 +50,7 @@ def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePl
         for bucket, piece in split_by_bucket(rows, keys, table.buckets):
             same = others.take(np.flatnonzero(np.isin(others.order.offset, piece.order.offset)))
             payload = orjson.dumps(len(pack(piece))) + b"\n" + told + pack(piece) + pack(same)
-            yield TaskOutput(task_output.KEY_CHANGES, payload, table.index, bucket)
+            yield TaskOutput(OutputKind.KEY_CHANGES, payload, table.index, bucket)
 
 
 def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Schema) -> KeyChanges:

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.sink.destinations.iceberg.lookups.late_events import drop_late_events
-from connector.sink.model import task_output
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import OutputKind
 
 
 @attrs.frozen(eq=False)
@@ -34,7 +34,7 @@ class DeletedDocumentLookup:
         """Return the changes that are not late, with the key changes of their buckets, for the reduce task."""
         until.callback(self.deleted_keys.close)
         deleted = self.deleted_keys.of(table.layout.name)
-        candidates = outputs.where(F.col("kind") == task_output.LATE_CANDIDATES)
+        candidates = outputs.where(F.col("kind") == OutputKind.LATE_CANDIDATES)
         count = result.suspects[table.index].count
         yield drop_late_events(candidates, count, self.plan, table, None, deleted)
-        yield outputs.where(F.col("kind") == task_output.KEY_CHANGES)
+        yield outputs.where(F.col("kind") == OutputKind.KEY_CHANGES)

@@ -27,7 +27,7 @@ class OpenSearchReplay:
         # No later record is about its key, so a delete need not be remembered.
         writers = OpenSearchTaskWriter(attrs.evolve(self.indexes.writers(), memory=None), plan, plan.label)
         table = plan.tables[index]
-        if table.mode == "append":
+        if not table.upsert:
             for part, _ in parts:
                 list(writers.append(table, part))
         else:

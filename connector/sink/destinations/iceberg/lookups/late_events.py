@@ -35,9 +35,10 @@ from connector.sink.destinations.iceberg.snapshot_rows import (
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
+from connector.sink.model.driver_output import RecordsCounted
 from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places, units_per_second
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.task_output import Task, TaskOutput
+from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.changes import ORIGIN_FIELDS, read_row_position
 from serde.events.source_positions import (
@@ -232,9 +233,9 @@ def _drop_late_task(table: TablePlan) -> Task:
                 if len(stands):
                     # They stay marked: a document's version must not rise for them.
                     yield task_output.to_batch(
-                        [TaskOutput(task_output.CHANGES, pack(part.take(stands)), table.index, bucket)]
+                        [TaskOutput(OutputKind.CHANGES, pack(part.take(stands)), table.index, bucket)]
                     )
-        yield task_output.to_batch([TaskOutput.of(task_output.METRICS, TaskMetrics(late=late))])
+        yield task_output.to_batch([TaskOutput.of(RecordsCounted(TaskMetrics(late=late)))])
 
     return task
 

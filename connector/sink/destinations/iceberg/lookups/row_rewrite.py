@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
+from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files
 from connector.sink.model import task_output
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.task_output import Task, TaskOutput
+from connector.sink.model.task_output import Task
 
 
 def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
@@ -25,9 +26,8 @@ def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], 
         for batch in batches:
             written = rows(batch)
             writer.write_rows(written)
-            for parcel in remove_rows(writer, written, table):
-                yield task_output.to_batch([parcel])
-        for description in writer.close():
-            yield task_output.to_batch([TaskOutput(task_output.FILE, description, table.index)])
+            for output in remove_rows(writer, written, table):
+                yield task_output.to_batch([output])
+        yield from emit_files(writer.close(), table.index)
 
     return task

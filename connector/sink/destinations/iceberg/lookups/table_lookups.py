@@ -18,11 +18,11 @@ from connector.sink.destinations.iceberg.lookups.tombstones import mark_deleted_
 from connector.sink.destinations.iceberg.lookups.unavailable_values import fill_from_table
 from connector.sink.destinations.iceberg.snapshot_rows import read_table_rows
 from connector.sink.destinations.iceberg.write_modes.scd2 import update_histories
-from connector.sink.model import task_output
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import OutputKind
 
-_MISSING_ROW_KINDS = (task_output.TOMBSTONES, task_output.UNAVAILABLE_ROWS, task_output.OLD_KEY_ROWS)
+_MISSING_ROW_KINDS = (OutputKind.TOMBSTONES, OutputKind.UNAVAILABLE_ROWS, OutputKind.OLD_KEY_ROWS)
 
 
 @attrs.frozen(eq=False)
@@ -46,7 +46,7 @@ class LateEventLookup:
             deleted = self.deleted_keys.of(table.layout.name)
         until.callback(release_reads, spark, java)
         rows = read_table_rows(spark, java, table, ranges.filter(table.layout.schema))
-        candidates = outputs.where(F.col("kind") == task_output.LATE_CANDIDATES)
+        candidates = outputs.where(F.col("kind") == OutputKind.LATE_CANDIDATES)
         yield drop_late_events(candidates, ranges.count, self.plan, table, rows, deleted)
 
 
@@ -89,8 +89,8 @@ class MissingValueLookup:
         spark, java = outputs.sparkSession, self.tables[table.index]
         until.callback(release_reads, spark, java)
         rows = read_table_rows(spark, java, table)
-        if task_output.TOMBSTONES in kinds:
-            yield mark_deleted_rows(outputs.where(F.col("kind") == task_output.TOMBSTONES), table, rows)
-        if task_output.UNAVAILABLE_ROWS in kinds:
-            moved = task_output.OLD_KEY_ROWS in kinds
+        if OutputKind.TOMBSTONES in kinds:
+            yield mark_deleted_rows(outputs.where(F.col("kind") == OutputKind.TOMBSTONES), table, rows)
+        if OutputKind.UNAVAILABLE_ROWS in kinds:
+            moved = OutputKind.OLD_KEY_ROWS in kinds
             yield fill_from_table(outputs, table, rows, moved=moved, dedup_column=self.dedup_column)

@@ -32,6 +32,7 @@ from connector.sink.destinations.iceberg.snapshot_rows import (
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
+from connector.sink.model.task_output import OutputKind
 from serde.arrays import Mask, valid_mask
 from serde.events.document_patches import apply_patches, find_patches
 from serde.events.unavailable_value import find_unavailable
@@ -118,7 +119,7 @@ def _read_incoming(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns, 
     columns, keys = table.layout.columns, sides.keys
     own = column_aliases("came", len(columns))
     made = spark_schema([*columns.types, *_PLACE_TYPES], [*own, *_PLACE_COLUMNS])
-    came = unpack_changes(_filter_kind(parcelled, task_output.UNAVAILABLE_ROWS), table, made, _encode_rows)
+    came = unpack_changes(_filter_kind(parcelled, OutputKind.UNAVAILABLE_ROWS), table, made, _encode_rows)
     alias = dict(zip(columns.names, own, strict=True))
     under = column_aliases("under", len(keys))
     if not moved:
@@ -128,7 +129,7 @@ def _read_incoming(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns, 
     old, at = column_aliases("old", len(keys)), ("_at_partition", "_at_offset", "_at_moved")
     made = spark_schema([*sides.types(keys), *_PLACE_TYPES], [*old, *at])
     before = unpack_changes(
-        _filter_kind(parcelled, task_output.OLD_KEY_ROWS), table, made, lambda part: _encode_keys(part, keys)
+        _filter_kind(parcelled, OutputKind.OLD_KEY_ROWS), table, made, lambda part: _encode_keys(part, keys)
     )
     same = (F.col("_partition") == F.col(at[0])) & (F.col("_offset") == F.col(at[1])) & F.col("_moved")
     joined = came.join(before, same, "left")
@@ -144,7 +145,7 @@ def _read_last_rows(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns)
     def columns(part: ChangeBatch) -> list[pa.Array]:
         return [to_spark(column) for column in read_columns(part.rows, names)]
 
-    return unpack_changes(_filter_kind(parcelled, task_output.LAST_ROWS), table, made, columns)
+    return unpack_changes(_filter_kind(parcelled, OutputKind.LAST_ROWS), table, made, columns)
 
 
 def _rename_columns(rows: DataFrame, side: str, held: TableRows, sides: _JoinColumns, *also: str) -> DataFrame:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.write.table_writer import TableWriter
@@ -38,7 +39,7 @@ class Append:
         table: Table,  # noqa: ARG002
         plan: TablePlan,  # noqa: ARG002
         lookup: KeyLookup,  # noqa: ARG002
-    ) -> tuple[RowsToReplace | None, list[bytes]]:
+    ) -> tuple[RowsToReplace | None, list[FileDescription]]:
         """Find nothing."""
         return None, []
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.write.table_writer import TableWriter
@@ -40,7 +41,7 @@ class WriteMode(Protocol):
 
     def find_rows(
         self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup
-    ) -> tuple[RowsToReplace | None, list[bytes]]:
+    ) -> tuple[RowsToReplace | None, list[FileDescription]]:
         """Return the rows to replace and descriptions of the files that do without them. On the driver.
 
         Raises:

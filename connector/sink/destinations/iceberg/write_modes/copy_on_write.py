@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit import RowsToReplace
@@ -43,9 +44,10 @@ from connector.sink.destinations.iceberg.write_modes.row_lookup import (
     match_rows,
 )
 from connector.sink.model import task_output
+from connector.sink.model.driver_output import KeysToReplace
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.result import KeyLookup
-from connector.sink.model.task_output import Task, TaskOutput
+from connector.sink.model.result import JobResult, KeyLookup
+from connector.sink.model.task_output import Task, TaskOutput, unpack_value
 
 
 class CopyOnWrite:
@@ -65,7 +67,7 @@ class CopyOnWrite:
 
     def find_rows(
         self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup
-    ) -> tuple[RowsToReplace | None, list[bytes]]:
+    ) -> tuple[RowsToReplace | None, list[FileDescription]]:
         """Find the data files that have such rows, and write the rest of each anew."""
         return find_rows(spark, table, plan, lookup, _rewrite_files)
 
@@ -76,7 +78,7 @@ class CopyOnWrite:
             update.removeRows(task.java().file())
 
 
-def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[bytes]]:
+def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescription]]:
     """Rewrite the data files that have rows of the keys, under the present schema and spec."""
     plan, table = scan.plan, scan.table
     hit = {row[0] for row in match_rows(scan).select(FILE_COLUMN).distinct().collect()}
@@ -93,9 +95,9 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[bytes]]:
         *names.values(), FILE_COLUMN, POSITION_COLUMN, *lineage_columns
     )
     outputs = staying.mapInArrow(_rewrite_task(plan, names, lineage_columns), task_output.OUTPUT_SCHEMA).collect()
-    files = [bytes(row.payload) for row in outputs if row.kind == task_output.FILE]
-    rewritten = (task_output.unpack_value(row.payload) for row in outputs if row.kind == task_output.KEY_RANGES)
-    ranges = KeyRanges.joined([scan.ranges, *rewritten])
+    result = JobResult().add(unpack_value(row.payload) for row in outputs)
+    files: list[FileDescription] = result.written.get(plan.index, [])
+    ranges = KeyRanges.joined([scan.ranges, *result.ranges.get(plan.index, ())])
     # A delete of any row of a file that was rewritten must not be lost, whatever its key.
     return RowsToReplace(affected, ranges.filter(plan.layout.schema)), files
 
@@ -113,7 +115,7 @@ def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Seque
             rows = pa.RecordBatch.from_arrays(columns, schema=file_layout.columns)
             writer.write_rows(rows)
             ranges = KeyRanges.joined([ranges, KeyRanges.of(read_batch(rows, layout.keys))])
-        yield task_output.to_batch([TaskOutput.of(task_output.KEY_RANGES, ranges, index)])
+        yield task_output.to_batch([TaskOutput.of(KeysToReplace(index, ranges))])
         yield from emit_files(writer.close(), index)
 
     return task

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_bounds import KeyBounds
@@ -72,7 +73,7 @@ class EqualityDelete:
         table: Table,  # noqa: ARG002
         plan: TablePlan,  # noqa: ARG002
         lookup: KeyLookup,  # noqa: ARG002
-    ) -> tuple[RowsToReplace | None, list[bytes]]:
+    ) -> tuple[RowsToReplace | None, list[FileDescription]]:
         """Find nothing: the deletes name keys."""
         return None, []
 

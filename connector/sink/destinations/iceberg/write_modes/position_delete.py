@@ -27,8 +27,8 @@ from connector.sink.destinations.iceberg.write_modes.row_lookup import (
 )
 from connector.sink.model import task_output
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.result import KeyLookup
-from connector.sink.model.task_output import Task, TaskOutput
+from connector.sink.model.result import JobResult, KeyLookup
+from connector.sink.model.task_output import Task, TaskOutput, unpack_value
 
 
 class PositionDelete:
@@ -48,7 +48,7 @@ class PositionDelete:
 
     def find_rows(
         self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup
-    ) -> tuple[RowsToReplace | None, list[bytes]]:
+    ) -> tuple[RowsToReplace | None, list[FileDescription]]:
         """Find the rows' positions by one join, and write delete files of them."""
         return find_rows(spark, table, plan, lookup, _delete_positions)
 
@@ -66,7 +66,7 @@ class PositionDelete:
                         update.removeDeletes(delete)
 
 
-def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[bytes]]:
+def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescription]]:
     places = {task.path: task.place for task in scan.files}
     task = _delete_task(scan.plan, places, as_vectors=scan.table.format_version >= V3_FORMAT_VERSION)
     written = (
@@ -75,8 +75,9 @@ def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[bytes]]:
         .sortWithinPartitions(FILE_COLUMN)
         .mapInArrow(task, task_output.OUTPUT_SCHEMA)
     )
-    files = [bytes(row.payload) for row in written.collect()]
-    affected = {FileDescription.parse(file).referenced_data_file for file in files}
+    result = JobResult().add(unpack_value(row.payload) for row in written.collect())
+    files: list[FileDescription] = result.written.get(scan.plan.index, [])
+    affected = {file.referenced_data_file for file in files}
     return RowsToReplace([task for task in scan.files if task.path in affected], scan.conflict_filter), files
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
@@ -34,9 +35,10 @@ from connector.iceberg.types.spark_types import to_spark
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.sink.destinations.iceberg.snapshot_rows import column_aliases, key_column, spark_schema
 from connector.sink.model import task_output
+from connector.sink.model.driver_output import KeysToReplace, Written
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.result import KeyLookup
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
 
 BROADCAST_KEYS, BROADCAST_BYTES = 1_000_000, 64 * 1024**2
 """Up to so many keys of a batch every executor gets them all (a broadcast join); more are joined by a shuffle."""
@@ -69,14 +71,23 @@ def emit_keys(keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput
     """Yield keys that a task came across, and their ranges, for the driver's look-up."""
     names = list(table.layout.keys)
     ranges = KeyRanges.of(pa.RecordBatch.from_arrays(list(keys), names))
-    yield TaskOutput.of(task_output.KEY_RANGES, ranges, table.index)
+    yield TaskOutput.of(KeysToReplace(table.index, ranges))
     yield TaskOutput.of_keys(pa.RecordBatch.from_arrays([to_spark(key) for key in keys], names), table.index)
 
 
-def emit_files(descriptions: Iterator[bytes], index: int) -> Iterator[pa.RecordBatch]:
+def collect_keys(spark: SparkSession, outputs: Sequence[TaskOutput]) -> KeyLookup:
+    """Return the look-up of a few keys that the driver has as outputs of `emit_keys`."""
+    told = (unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
+    ranges = KeyRanges.joined(one.ranges for one in told if isinstance(one, KeysToReplace))
+    keys = (one for one in outputs if one.kind == OutputKind.KEYS)
+    rows = [(one.kind.value, one.table, one.bucket, one.payload) for one in keys]
+    return KeyLookup([spark.createDataFrame(rows, task_output.OUTPUT_SCHEMA)], ranges)
+
+
+def emit_files(descriptions: Iterator[FileDescription], index: int) -> Iterator[pa.RecordBatch]:
     """Yield the outputs of files that a task wrote."""
     for description in descriptions:
-        yield task_output.to_batch([TaskOutput(task_output.FILE, description, index)])
+        yield task_output.to_batch([TaskOutput.of(Written(index, description))])
 
 
 def find_rows(
@@ -84,8 +95,8 @@ def find_rows(
     table: Table,
     plan: TablePlan,
     lookup: KeyLookup,
-    replace: Callable[[LookupScan], tuple[RowsToReplace, list[bytes]]],
-) -> tuple[RowsToReplace, list[bytes]]:
+    replace: Callable[[LookupScan], tuple[RowsToReplace, list[FileDescription]]],
+) -> tuple[RowsToReplace, list[FileDescription]]:
     """Look for the data files of the keys' rows, and have `replace` write what takes the rows out.
 
     Raises:
@@ -97,7 +108,7 @@ def find_rows(
             files = [] if plan.base is None else plan_files(spark, table, plan.base, conflict_filter)
             if not files:
                 return RowsToReplace((), conflict_filter), []
-            outputs = [frame.where(F.col("kind") == task_output.KEYS) for frame in lookup.parcelled]
+            outputs = [frame.where(F.col("kind") == OutputKind.KEYS) for frame in lookup.parcelled]
             keys = read_keys(reduce(DataFrame.unionAll, outputs), plan.layout, lookup.ranges)
             return replace(LookupScan(spark, table, plan, files, keys, lookup.ranges, lookup.tasks, conflict_filter))
     finally:

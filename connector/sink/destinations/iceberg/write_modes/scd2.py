@@ -29,13 +29,13 @@ from connector.sink.destinations.iceberg.snapshot_rows import (
     readable_schema,
 )
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
-from connector.sink.destinations.iceberg.write_modes.row_lookup import read_keys
+from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files, read_keys
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import VALID_FROM, VALID_TO, TablePlan
-from connector.sink.model.task_output import Task, TaskOutput
+from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 
 FILE_LABEL = "history"
 
@@ -53,7 +53,7 @@ def update_histories(
         spans: where keys and times of the changes lie.
         tasks: how many tasks write.
     """
-    coming = own.where(F.col("kind") == task_output.NEW_VERSIONS)
+    coming = own.where(F.col("kind") == OutputKind.NEW_VERSIONS)
     scanned = [] if table.base is None else plan_files(spark, java, table.base, _version_filter(spans, table))
     if scanned:
         schema = readable_schema(table.layout.schema_json)
@@ -61,7 +61,7 @@ def update_histories(
         names = {name: column_name(place) for place, name in enumerate(schema.names)}
         until = F.col(names[VALID_TO])
         rows = rows.where(until.isNull() | (until >= F.timestamp_micros(F.lit(_first_change_us(spans)))))
-        keys = read_keys(own.where(F.col("kind") == task_output.VERSION_KEYS), table.layout, spans)
+        keys = read_keys(own.where(F.col("kind") == OutputKind.VERSION_KEYS), table.layout, spans)
         condition = key_condition(names, table.layout, column_aliases("key", len(table.layout.keys)))
         live = rows.join(keys, condition, "left_semi").select(*names.values(), FILE_COLUMN, POSITION_COLUMN)
         coming = coming.unionAll(live.mapInArrow(_pack_task(table, names), task_output.OUTPUT_SCHEMA))
@@ -96,7 +96,7 @@ def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
                 arrays = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
                 part = to_changes(pa.RecordBatch.from_arrays(arrays, schema=layout.rows))
                 for bucket, piece in split_by_bucket(part, keys, table.buckets):
-                    yield task_output.to_batch([TaskOutput(task_output.TABLE_VERSIONS, pack(piece), index, bucket)])
+                    yield task_output.to_batch([TaskOutput(OutputKind.TABLE_VERSIONS, pack(piece), index, bucket)])
 
     return task
 
@@ -120,9 +120,8 @@ def _update_task(table: TablePlan) -> Task:
                 if bucket != at:
                     yield from written(writer, came, held)
                     at, came, held = bucket, [], []
-                (came if kind == task_output.NEW_VERSIONS else held).append(unpack(payload, table.layout.rows))
+                (came if kind == OutputKind.NEW_VERSIONS else held).append(unpack(payload, table.layout.rows))
         yield from written(writer, came, held)
-        for description in writer.close():
-            yield task_output.to_batch([TaskOutput(task_output.FILE, description, table.index)])
+        yield from emit_files(writer.close(), table.index)
 
     return task

@@ -21,10 +21,10 @@ from connector.iceberg.types.spark_types import to_spark
 from connector.sink.fold.unavailable_values import fill_in_batch
 from connector.sink.fold.winners import mark_run_starts
 from connector.sink.job.shuffle import pack, split_by_bucket
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
+from connector.sink.model.driver_output import VersionsWritten
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, TablePlan
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.source_positions import NO_VALUE, unknown_positions
 
@@ -36,11 +36,11 @@ def emit_for_lookup(folded: FoldedChanges, table: TablePlan) -> Iterator[TaskOut
     keys_of = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
     for part in gather(folded.parts, folded.winners):
         for bucket, piece in split_by_bucket(part, keys_of, table.buckets):
-            yield TaskOutput(task_output.NEW_VERSIONS, pack(piece), table.index, bucket)
+            yield TaskOutput(OutputKind.NEW_VERSIONS, pack(piece), table.index, bucket)
         keys = read_batch(part.rows, table.layout.keys)
         spans = KeyRanges.of(read_batch(part.rows, (*table.layout.keys, VALID_FROM)))
-        yield TaskOutput.of(task_output.VERSION_RANGES, spans, table.index)
-        yield attrs.evolve(TaskOutput.of_keys(_to_spark_batch(keys), table.index), kind=task_output.VERSION_KEYS)
+        yield TaskOutput.of(VersionsWritten(table.index, spans))
+        yield attrs.evolve(TaskOutput.of_keys(_to_spark_batch(keys), table.index), kind=OutputKind.VERSION_KEYS)
 
 
 def _to_spark_batch(keys: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,0 +1,34 @@
+"""Changes of a task -> those that a later fold, or the table, needs; what map and reduce tasks share."""
+
+from __future__ import annotations
+
+import numpy as np
+from pyspark import TaskContext
+
+from connector.sink.fold.fold import find_last_deletes, fold, select_rows_to_keep
+from connector.sink.fold.unavailable_values import fill_in_batch, find_needed_rows
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small
+from connector.sink.model.plan import BatchPlan, TablePlan
+
+
+def fold_changes(parts: list[ChangeBatch], table: TablePlan) -> FoldedChanges:
+    """Return the winners of the keys in some parts, with values that earlier changes of their keys have."""
+    return fill_in_batch(fold(parts, table.identity), table.layout.keys, by_date=table.history)
+
+
+def compact_changes(parts: list[ChangeBatch], table: TablePlan, *, last: bool = False) -> list[ChangeBatch]:
+    """Fold to the changes that a later fold needs.
+
+    `last` keeps the last row of deleted keys too, which other keys' rows may need.
+    """
+    folded = fold_changes(concat_small(parts), table)
+    also = find_last_deletes(parts) if table.tombstones == "delete" else np.zeros(0, np.int64)
+    more = table.patches or last
+    more_of = np.union1d(also, find_needed_rows(folded, table.layout.keys)) if more else also
+    return select_rows_to_keep(folded, table.identity, more_of, numbered=table.numbered)
+
+
+def task_label(plan: BatchPlan) -> str:
+    """Return what tells the files of the running task from those of others."""
+    context = TaskContext.get()
+    return f"{plan.label}-{context.partitionId():05d}" if context else plan.label

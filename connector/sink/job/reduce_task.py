@@ -1,0 +1,105 @@
+"""Reduce task: changes of a bucket -> fold -> winners to the writers; those that may be late go aside.
+
+Its memory is bounded by one bucket. Spark runs it on executors, `local_job` anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.types.nested_columns import read_batch
+from connector.runtime.spark.python_workers import forget_archives
+from connector.sink.fold.document_versions import raise_winner_versions
+from connector.sink.fold.late_events import split_late_candidates
+from connector.sink.job.compaction import fold_changes, task_label
+from connector.sink.job.shuffle import pack, unpack
+from connector.sink.model import task_output
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small
+from connector.sink.model.destination import TaskWriter, WriterFactory
+from connector.sink.model.driver_output import LateCandidatesFound
+from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.task_output import OutputKind, Task, TaskOutput
+
+
+def reduce_task(plan: BatchPlan, writers: WriterFactory, *, judged: bool = False) -> Task:
+    """Return the reduce task: outputs sorted by (table, bucket) -> what the writers tell; other outputs pass through.
+
+    `judged` tells that the changes are what stands of those that might have been late.
+    """
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from task_output.to_batches(reduced(batches))
+        forget_archives()
+
+    def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
+        work = ReduceTask(plan, writers, judged=judged)
+        for batch in batches:
+            for kind, table, bucket, payload in task_output.read_rows(batch):
+                if kind in (OutputKind.CHANGES, OutputKind.KEY_CHANGES):
+                    yield from work.take(kind, table, bucket, payload)
+                else:
+                    yield TaskOutput(kind, payload.to_pybytes(), table, bucket)
+        yield from work.finish()
+
+    return task
+
+
+def _set_late_aside(
+    folded: FoldedChanges, table: TablePlan, *, judged: bool
+) -> tuple[FoldedChanges | None, ChangeBatch | None]:
+    """Part what may be late from the rest; of documents that there are their versions tell."""
+    aside: ChangeBatch | None = None
+    rest: FoldedChanges | None = folded
+    if not judged and (table.remembers or not table.numbered):
+        rest, aside = split_late_candidates(folded, table.layout.keys)
+    return raise_winner_versions(rest, table.layout.keys) if rest is not None and table.numbered else rest, aside
+
+
+class ReduceTask:
+    """The state of one reduce task: the parts of the bucket at hand, and what is being written."""
+
+    def __init__(self, plan: BatchPlan, writers: WriterFactory, *, judged: bool) -> None:
+        self._plan, self._factory, self._is_judged = plan, writers, judged
+        self._bucket: tuple[int, int] | None = None
+        self._parts: list[ChangeBatch] = []
+        self._elsewhere: list[bytes] = []
+        self._writers: TaskWriter | None = None
+
+    def take(self, kind: OutputKind, table: int, bucket: int, payload: pa.Buffer) -> Iterator[TaskOutput]:
+        """Gather the parts of one bucket, and other keys of theirs; write the one before when the next begins."""
+        if self._bucket != (table, bucket):
+            yield from self._write()
+            self._bucket = (table, bucket)
+        if kind == OutputKind.KEY_CHANGES:
+            self._elsewhere.append(payload.to_pybytes())
+            return
+        self._parts.append(unpack(payload, self._plan.tables[table].layout.rows))
+
+    def finish(self) -> Iterator[TaskOutput]:
+        """Write the last bucket, and hand on what there is to say of all."""
+        yield from self._write()
+        if self._writers is not None:
+            yield from self._writers.close()
+
+    def _write(self) -> Iterator[TaskOutput]:
+        parts, elsewhere = self._parts, self._elsewhere
+        self._parts, self._elsewhere = [], []
+        if self._bucket is None or not parts:
+            return
+        table, bucket, parts = self._plan.tables[self._bucket[0]], self._bucket[1], concat_small(parts)
+        folded, aside = _set_late_aside(fold_changes(parts, table), table, judged=self._is_judged)
+        if aside is not None:
+            yield from (TaskOutput(OutputKind.KEY_CHANGES, payload, table.index, bucket) for payload in elsewhere)
+            yield TaskOutput(OutputKind.LATE_CANDIDATES, pack(aside), table.index, bucket)
+            suspects = aside.take(np.flatnonzero(aside.suspect))
+            ranges = KeyRanges.of(read_batch(suspects.rows, table.layout.keys))
+            yield TaskOutput.of(LateCandidatesFound(table.index, ranges))
+        if folded is None:
+            return
+        if self._writers is None:
+            self._writers = self._factory.open(self._plan, task_label(self._plan))
+        yield from self._writers.upsert(table, folded, elsewhere)

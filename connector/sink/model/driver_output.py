@@ -1,0 +1,141 @@
+"""What tasks tell the driver -> the result of their job: one class for each thing to tell, small and bounded.
+
+They are `DriverOutput`s, and travel as pickles in a `TaskOutput` of kind DRIVER.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.sink.model.plan import DeadLetterRef, SchemaChange
+from connector.sink.model.result import JobResult, SourceProgress
+from connector.sink.model.truncates import Truncate
+
+
+@attrs.frozen(eq=False)
+class Written:
+    """What a writer wrote into a table, as the destination's committer wants it: a file, counts of documents."""
+
+    table: int
+    description: object
+
+    def add_to(self, result: JobResult) -> None:
+        """Add it to the table's."""
+        result.written.setdefault(self.table, []).append(self.description)
+
+
+@attrs.frozen(eq=False)
+class DeletedKeysWritten:
+    """A file of deleted keys."""
+
+    description: object
+
+    def add_to(self, result: JobResult) -> None:
+        """Add it to the files of all tables."""
+        result.deleted.append(self.description)
+
+
+@attrs.frozen(eq=False)
+class SchemaChangeNeeded:
+    """A shape of events that a table is not ready for."""
+
+    change: SchemaChange
+
+    def add_to(self, result: JobResult) -> None:
+        """Add it: the job will run again."""
+        result.needs.append(self.change)
+
+
+@attrs.frozen(eq=False)
+class UnavailableValuesSeen:
+    """Events of a table leave values out that it may hold, and the plan did not say so."""
+
+    table: int
+
+    def add_to(self, result: JobResult) -> None:
+        """Add the table: the job will run again."""
+        result.open.add(self.table)
+
+
+@attrs.frozen(eq=False)
+class TruncatesSeen:
+    """Truncate events of a table."""
+
+    table: int
+    truncates: tuple[Truncate, ...]
+
+    def add_to(self, result: JobResult) -> None:
+        """Add them to the table's."""
+        result.truncates[self.table] = (*result.truncates.get(self.table, ()), *self.truncates)
+
+
+@attrs.frozen(eq=False)
+class DeadLettersFound:
+    """Records that cannot be used."""
+
+    letters: tuple[DeadLetterRef, ...]
+
+    def add_to(self, result: JobResult) -> None:
+        """Add them."""
+        result.letters.extend(self.letters)
+
+
+@attrs.frozen(eq=False)
+class RecordsCounted:
+    """What a task counted."""
+
+    metrics: TaskMetrics
+
+    def add_to(self, result: JobResult) -> None:
+        """Add the counts up."""
+        result.metrics += self.metrics
+
+
+@attrs.frozen(eq=False)
+class ProgressMade:
+    """How far sources came in what a map task read."""
+
+    progress: tuple[SourceProgress, ...]
+
+    def add_to(self, result: JobResult) -> None:
+        """Add it; topic-partitions that several tasks read come several times."""
+        result.seen = (*result.seen, *self.progress)
+
+
+@attrs.frozen(eq=False)
+class LateCandidatesFound:
+    """Where the keys of a table's late candidates lie."""
+
+    table: int
+    ranges: KeyRanges
+
+    def add_to(self, result: JobResult) -> None:
+        """Join the ranges with the table's."""
+        found = result.suspects.get(self.table)
+        result.suspects[self.table] = KeyRanges.joined([self.ranges] if found is None else [found, self.ranges])
+
+
+@attrs.frozen(eq=False)
+class KeysToReplace:
+    """Where keys lie whose rows have to be found in the table before the commit."""
+
+    table: int
+    ranges: KeyRanges
+
+    def add_to(self, result: JobResult) -> None:
+        """Add them to the table's."""
+        result.ranges.setdefault(self.table, []).append(self.ranges)
+
+
+@attrs.frozen(eq=False)
+class VersionsWritten:
+    """Where keys and times of new versions lie, in a table that keeps history."""
+
+    table: int
+    ranges: KeyRanges
+
+    def add_to(self, result: JobResult) -> None:
+        """Add them to the table's."""
+        result.spans.setdefault(self.table, []).append(self.ranges)
