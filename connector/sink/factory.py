@@ -21,11 +21,13 @@ from connector.runtime.retry import call_with_retries
 from connector.settings import SinkSettings
 from connector.sink.destinations.context import DestinationContext
 from connector.sink.destinations.registry import open_destination
+from connector.sink.job.spark_job import SparkJob
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.microbatch.schema_sampling import sample_schemas
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
 from connector.sink.microbatch.stream import Stream
+from connector.sink.microbatch.transactions import Transactions
 from connector.sink.model.destination import Destination, TableRegistry
 from connector.sink.model.micro_batch import MicroBatch
 
@@ -96,7 +98,11 @@ def build_sink(
         call_with_retries(lambda: offsets.save(position, {}), settings.errors)
     letters = DeadLetterWriter(settings.name, settings.kafka, settings.errors, cluster)
     group = ConsumerGroup(settings.kafka)
-    batches = BatchProcessor(spark, settings, destination, offsets, cluster, letters, group, position)
+    followed = settings.kafka.transactions
+    transactions = Transactions(spark, followed) if followed.topic else None
+    batches = BatchProcessor(
+        SparkJob(spark), settings, destination, offsets, cluster, letters, group, position, transactions
+    )
     if prime:
         _prepare_tables(settings, destination.tables, batches, position, seen)
     at_start = KafkaOffsets(position.cluster_id, position.topic_ids, {at: position.offsets[at] for at in seen.ends})

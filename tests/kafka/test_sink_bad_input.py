@@ -190,68 +190,24 @@ def test_a_record_without_key_alone_in_its_partition_is_one_dead_letter(mixed: t
     assert [h["__connect.errors.topic"] for h in lonely] == [b"bad.public.t"]
 
 
-def _change(op: str, before: Any, after: Any) -> bytes:
-    source = {"connector": "postgresql", "db": "d", "table": "t", "ts_ns": 1_700_000_000_123_456_789}
-    return _compact({"op": op, "before": before, "after": after, "source": source})
-
-
-def test_images_that_differ_in_kind_are_no_poison(
-    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
-) -> None:
-    """Without schema, `before` and `after` of different kinds for a new column, and a fraction among bigints, are
-    letters at most: the sink goes on, and every other row is there with its digits.
-    """
-    big = 2**53 + 1
-    rows = [{"id": n, "v": {"a": n}, "n": big + 2 * n} for n in range(40)]
-    values = [_change("c", None, row) for row in rows]
-    values.insert(20, _change("d", {"id": 90, "v": [1], "n": big}, None))
-    values.insert(10, _change("c", None, {"id": 91, "v": {"a": 1}, "n": 0.5}))
-    values.append(_change("u", {"id": 39, "v": "x", "n": 1}, rows[-1]))
-    keys = [_compact({"id": (json.loads(value)["after"] or {"id": 90})["id"]}) for value in values]
-    topics.replay(_records("poison.public.t", list(zip(keys, values, strict=True))))
-    space = make_workspace("poison", {"topics": "poison.public.t"})
-    run = space.run()
-    assert run.code == 0, run.text[-6000:]
-    found = {row["id"]: (row["v"]["a"], row["n"]) for row in lake(space).many("poison_public_t") if row["id"] < 90}
-    assert found == {row["id"]: (row["v"]["a"], row["n"]) for row in rows}
-    assert run.total("dead_letters") <= 2
-
-
 def test_no_content_in_the_log(mixed: tuple[Run, Lake, list[Record]]) -> None:
     """What stands in rows, good or bad, stands nowhere in the log."""
     assert SECRET not in mixed[0].text
 
 
-# A limit -> settings, how many bad and good records go beyond it.
-LIMITS: dict[str, tuple[dict[str, str], int, int]] = {
-    "ratio": ({}, 150, 150),  # more than a tenth of a batch, and more than 100
-    "total": ({"errors.deadletterqueue.limit.total": "5"}, 6, 300),
-    "tolerance": ({"errors.tolerance": "none"}, 1, 50),
-}
+def test_too_many_dead_letters_stop_the_sink(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
+    """Beyond the limit the sink stops with exit code 1 and a word about it, and commits nothing of the batch.
 
-
-# What the message must name, for a person to know what to change.
-WORDS = {
-    "ratio": "errors.deadletterqueue.limit.ratio",
-    "total": "errors.deadletterqueue.limit.total",
-    "tolerance": "errors.tolerance",
-}
-
-
-@pytest.mark.parametrize("kind", LIMITS)
-def test_too_many_dead_letters_stop_the_sink(
-    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake, kind: str
-) -> None:
-    """Beyond the limit the sink stops with exit code 1 and a word about it, and commits nothing of the batch."""
-    limit, bad, good = LIMITS[kind]
-    name = f"limit{kind}"
-    values = [(_key({"id": k}), _value(k)) for k in range(good)] + [(_key({"id": 1}), b"?")] * bad
-    topics.replay(_records(f"{name}.public.t", values))
-    space = make_workspace(name, {"topics": f"{name}.public.t", **limit})
+    The other limits: `unit/test_sink_local.py`.
+    """
+    values = [(_key({"id": k}), _value(k)) for k in range(300)] + [(_key({"id": 1}), b"?")] * 6
+    topics.replay(_records("limittotal.public.t", values))
+    limit = {"errors.deadletterqueue.limit.total": "5"}
+    space = make_workspace("limittotal", {"topics": "limittotal.public.t", **limit})
     run = space.run()
     assert run.code == 1
     assert run.batches == []
-    assert WORDS[kind] in _errors(run), run.text[-3000:]
+    assert "errors.deadletterqueue.limit.total" in _errors(run), run.text[-3000:]
     tables = lake(space)
     assert [s for t in tables.names() for s in tables.summaries(t)] == []
 

@@ -25,8 +25,8 @@ from connector.sink.convert.decoder import decode
 from connector.sink.destinations.iceberg.write_modes.equality_delete import may_exist
 from connector.sink.destinations.naming import table_name
 from connector.sink.fold.fold import fold
-from connector.sink.job.job import count_buckets, count_reducers
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
+from connector.sink.job.task_counts import count_buckets, count_reducers
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
 from connector.sink.microbatch.task_shares import TableShares

@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import attrs
 import structlog
-from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.commit.ancestry import StoredCommit
@@ -28,12 +27,13 @@ from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.fold.watermarks import GROWN_PARTITION
-from connector.sink.job.job import count_buckets, count_reducers, run_job
+from connector.sink.job.task_counts import count_buckets, count_reducers
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.microbatch.transactions import Transactions
 from connector.sink.model.destination import Destination
+from connector.sink.model.job import Job
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes, TablePlan
 from connector.sink.model.result import JobResult, SourceProgress
@@ -53,7 +53,7 @@ class BatchProcessor:
 
     def __init__(
         self,
-        spark: SparkSession,
+        job: Job,
         settings: SinkSettings,
         destination: Destination,
         offsets: OffsetsTable,
@@ -61,18 +61,17 @@ class BatchProcessor:
         letters: DeadLetterWriter,
         group: ConsumerGroup,
         position: KafkaOffsets,
+        transactions: Transactions | None = None,
     ) -> None:
         """Begin at `position`; `transactions` is None where batches may cut them."""
-        self._spark = spark
-        self._settings, self._destination, self._offsets = settings, destination, offsets
+        self._job, self._settings, self._destination, self._offsets = job, settings, destination, offsets
         self._targets, self._committer = destination.tables, destination.committer
         self._cluster, self._letters, self._group = cluster, letters, group
-        told = settings.kafka.transactions
-        self.transactions = Transactions(spark, told) if told.topic else None
+        self.transactions = transactions
         self._limits = ErrorTolerance(settings.errors)
         self._shares = TableShares()
         self._dead = set[RecordCoordinates]()
-        self._parallelism = spark.sparkContext.defaultParallelism
+        self._parallelism = job.parallelism
         self._log = structlog.get_logger()
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._settling: Future[None] | None = None
@@ -228,7 +227,7 @@ class BatchProcessor:
             plan, names = self.plan(batch, cuts)
             with self._targets.detect_expired_reads(*names):
                 destination = self._destination
-                result = run_job(self._spark, plan, destination.writers(), destination.lookups(names, plan))
+                result = self._job.run(plan, destination.writers(), destination.lookups(names, plan))
             fresh = self._find_new_truncates(plan, names, result)
             if result.ready and not fresh:
                 return plan, names, result

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from connector.kafka.consumer import PartitionAssignment, assign_ranges
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.settings import SinkSettings
-from connector.sink.job.job import run_job
+from connector.sink.job.spark_job import SparkJob
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.model.destination import TaskWriter
@@ -45,8 +45,7 @@ def warm_up(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> 
         ends = ByteLimit(min(MAX_BYTES, settings.batch.max_bytes), RecordSizeSampler(settings.kafka).at).end(
             start, ends
         )
-        run_job(
-            spark,
+        SparkJob(spark).run(
             _plan_without_tables(
                 settings, seen, assign_ranges(settings.kafka, start, ends, spark.sparkContext.defaultParallelism)
             ),

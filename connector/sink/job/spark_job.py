@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import reduce
 
+import attrs
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
@@ -21,41 +21,24 @@ from connector.sink.model.plan import BatchPlan
 from connector.sink.model.result import DriverOutput, JobResult, KeyLookup
 from connector.sink.model.task_output import OUTPUT_SCHEMA, OutputKind, unpack_value
 
-EVENTS_PER_REDUCER = 50_000
-"""Below this many events per task, a further task costs more than it gains."""
 
-EVENTS_PER_BUCKET = 200_000
-"""A reduce task holds one bucket in memory at a time."""
+@attrs.frozen(eq=False)
+class SparkJob:
+    """The job of a Spark session (`model.job.Job`)."""
 
+    spark: SparkSession
 
-def count_reducers(events: int, parallelism: int) -> int:
-    """Return how many tasks write a batch of about so many events."""
-    return max(1, min(parallelism, math.ceil(events / EVENTS_PER_REDUCER)))
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        return int(self.spark.sparkContext.defaultParallelism)
 
-
-def count_buckets(events: float, reducers: int) -> int:
-    """Give into how many parts the keys of a table with about so many events are split.
-
-    A table with few is one task's work, as files cost more than their rows then; tasks share a larger one evenly.
-    """
-    if events <= EVENTS_PER_REDUCER:
-        return 1
-    return reducers * max(1, math.ceil(events / (reducers * EVENTS_PER_BUCKET)))
-
-
-def run_job(spark: SparkSession, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
-    """Run one batch: its rows are written, nothing is committed.
-
-    Only descriptions come back to the driver: of files, schemas and unusable records, the last at most
-    `plan.max_letters` + 1 per task.
-
-    Raises:
-        RetriableError, GapError, FatalError: a task raised it (the broker, the schema registry).
-    """
-    with raise_task_errors(), ExitStack() as kept:
-        result = _run_with_lookups(spark, plan, writers, lookups or Lookups(), kept)
-        result.kept = kept.pop_all()
-        return result
+    def run(self, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
+        """Run one batch, see `model.job.Job.run`."""
+        with raise_task_errors(), ExitStack() as kept:
+            result = _run_with_lookups(self.spark, plan, writers, lookups or Lookups(), kept)
+            result.kept = kept.pop_all()
+            return result
 
 
 def _run_with_lookups(

@@ -1,0 +1,76 @@
+"""The job of a batch in this process: map and reduce tasks as plain generators, without Spark, broker or tables."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.runtime.topic_partitions import TopicPartition
+from connector.sink.fold.watermarks import merge_progress
+from connector.sink.job.map_task import map_task
+from connector.sink.job.reduce_task import reduce_task
+from connector.sink.model.destination import Lookups, WriterFactory
+from connector.sink.model.plan import BatchPlan
+from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import OutputKind, Task, TaskOutput, read_rows, to_batches, unpack_value
+
+Records = Mapping[TopicPartition, ConsumerRecords]
+
+
+@attrs.frozen(eq=False)
+class LocalRecords:
+    """What tasks read, in place of an assignment of ranges of a cluster."""
+
+    shares: tuple[tuple[OffsetRange, ...], ...]
+    records: Records
+
+    def chunks(self, task: int) -> Iterator[ConsumerRecords]:
+        """Return the records of one task's share."""
+        for wanted in self.shares[task]:
+            run = self.records[wanted.topic, wanted.partition]
+            yield run.only(np.flatnonzero((run.offset >= wanted.start) & (run.offset < wanted.end)))
+
+
+@attrs.define(eq=False)
+class LocalJob:
+    """Runs jobs over `records` (`model.job.Job`); look-ups in tables need Spark, so there are none."""
+
+    records: Records
+    parallelism: int = 2
+    plans: list[BatchPlan] = attrs.field(factory=list)
+
+    def run(self, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
+        """Run one batch, task after task; what tasks get travels as pickles, as Spark sends it."""
+        assert lookups is None or (lookups.late_events is None and not lookups.joins)
+        feed = LocalRecords(plan.feed.shares, self.records)
+        plan, writers = pickle.loads(pickle.dumps((attrs.evolve(plan, feed=feed), writers)))
+        self.plans.append(plan)
+        shares = [[pa.RecordBatch.from_pydict({"id": [share]})] for share in range(len(feed.shares))]
+        outputs = [one for share in shares for one in _run_task(map_task(plan, writers), share)]
+        if any(table.upsert for table in plan.tables):
+            outputs = list(_reduce(outputs, plan, writers))
+        assert {one.kind for one in outputs} <= {OutputKind.DRIVER}, "only a table could tell more"
+        result = JobResult().add(unpack_value(one.payload) for one in outputs)
+        result.seen = merge_progress(result.seen)
+        return result
+
+
+def _reduce(outputs: Iterable[TaskOutput], plan: BatchPlan, writers: WriterFactory) -> Iterator[TaskOutput]:
+    shuffled: dict[int, list[TaskOutput]] = {number: [] for number in range(plan.reducers)}
+    for one in outputs:
+        shuffled[(one.bucket + one.table) % plan.reducers].append(one)
+    for own in shuffled.values():
+        own.sort(key=lambda one: (one.table, one.bucket))
+        yield from _run_task(reduce_task(plan, writers), to_batches(own))
+
+
+def _run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[TaskOutput]:
+    for batch in task(iter(batches)):
+        for kind, table, bucket, payload in read_rows(batch):
+            yield TaskOutput(kind, payload.to_pybytes(), table, bucket)

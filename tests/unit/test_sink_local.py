@@ -1,0 +1,128 @@
+"""Rules of whole batches, without a JVM: map and reduce tasks run one after the other, tables are in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connector.errors import FatalError
+from tests.unit.local_sink import LocalSink, local_sink
+
+HARD = "debezium.sink.iceberg.upsert-keep-deletes=false"
+
+
+def _compact(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _flat(key: int | None, n: Any, op: str = "c", ts_ns: int = 0, **more: Any) -> tuple[bytes | None, bytes]:
+    """A flattened event without schema."""
+    row = {"id": key or 0, "n": n, "__op": op, "__deleted": str(op == "d").lower(), "__source_ts_ns": ts_ns, **more}
+    return (None if key is None else _compact({"id": key})), _compact(row)
+
+
+def _send(sink: LocalSink, topic: str, *events: tuple[bytes | None, bytes | None], partition: int = 0) -> Any:
+    return sink.process(*(((topic, partition), key, value) for key, value in events))
+
+
+def _found(sink: LocalSink, table: str) -> dict[int, Any]:
+    return {row["id"]: row["n"] for row in sink.rows(table)}
+
+
+def test_the_last_change_of_a_key_wins_whatever_task_reads_it(tmp_path: Path) -> None:
+    """Inserts, updates and deletes in several partitions and batches leave each key its last row."""
+    sink = local_sink(tmp_path, ["topics=t", HARD])
+    first = [(("t", key % 3), *_flat(key, 1, ts_ns=key)) for key in range(30)]
+    later = [(("t", key % 3), *_flat(key, 2, "u", 100 + key)) for key in range(0, 30, 2)]
+    gone = [(("t", key % 3), *_flat(key, 0, "d", 200 + key)) for key in range(0, 30, 5)]
+    assert sink.process(*first, *later).dead_letters == 0
+    sink.process(*gone)
+    assert _found(sink, "t") == {key: 1 if key % 2 else 2 for key in range(30) if key % 5}
+
+
+def test_changes_of_one_key_in_one_batch(tmp_path: Path) -> None:
+    """Deleted and inserted again in one batch or at one time, read and then created: one row, the last one."""
+    sink = local_sink(tmp_path, ["topics=t", HARD])
+    _send(sink, "t", *(_flat(key, 1, "r", 10) for key in (1, 2, 3)))
+    report = _send(
+        sink,
+        "t",
+        _flat(1, 0, "d", 20),
+        _flat(1, 2, "c", 20),
+        _flat(2, 30, "d", 30),
+        _flat(2, 31, "c", 31),
+        _flat(3, 3, "c", 10),
+        _flat(None, 4, "c", 40),
+    )
+    assert (report.dead_letters, _found(sink, "t")) == (1, {1: 2, 2: 31, 3: 3})
+
+
+def test_a_job_runs_again_for_tables_that_were_not_ready(tmp_path: Path) -> None:
+    """A table is made, and later given a column, by the batch that needs it; nothing of it is written twice."""
+    sink = local_sink(tmp_path, ["topics=t", "debezium.sink.iceberg.upsert=false"])
+    _send(sink, "t", _flat(1, 1), _flat(2, 2))
+    assert len(sink.job.plans) == 2
+    report = _send(sink, "t", _flat(3, 3, more="x"))
+    assert len(sink.job.plans) == 4
+    assert [(row["id"], row.get("more")) for row in sink.rows("t")] == [(1, None), (2, None), (3, "x")]
+    assert report.drift == {"t": 1}
+
+
+def test_images_that_differ_in_kind_are_no_poison(tmp_path: Path) -> None:
+    """Without schema, `before` and `after` of different kinds for a new column, and a fraction among bigints, are
+    letters at most: the sink goes on, and every other row is there with its digits.
+    """
+    big = 2**53 + 1
+    rows = [{"id": n, "v": {"a": n}, "n": big + 2 * n} for n in range(40)]
+
+    def change(op: str, before: Any, after: Any) -> tuple[bytes, bytes]:
+        source = {"db": "d", "schema": "public", "table": "t", "ts_ms": 1}
+        return _compact({"id": (after or before)["id"]}), _compact(
+            {"op": op, "before": before, "after": after, "source": source}
+        )
+
+    events = [change("c", None, row) for row in rows]
+    events.insert(20, change("d", {"id": 90, "v": [1], "n": big}, None))
+    events.insert(10, change("c", None, {"id": 91, "v": {"a": 1}, "n": 0.5}))
+    events.append(change("u", {"id": 39, "v": "x", "n": 1}, rows[-1]))
+    sink = local_sink(tmp_path, ["topics=t", HARD])
+    report = _send(sink, "t", *events)
+    assert {row["id"]: (row["v"]["a"], row["n"]) for row in sink.rows("t") if row["id"] < 90} == {
+        row["id"]: (row["v"]["a"], row["n"]) for row in rows
+    }
+    assert report.dead_letters <= 2
+
+
+# A limit -> settings, how many bad and good records go beyond it.
+LIMITS: dict[str, tuple[list[str], int, int]] = {
+    "errors.deadletterqueue.limit.ratio": ([], 150, 150),  # more than a tenth of a batch, and more than 100
+    "errors.deadletterqueue.limit.total": (["errors.deadletterqueue.limit.total=5"], 6, 300),
+    "errors.tolerance": (["errors.tolerance=none"], 1, 50),
+}
+
+
+@pytest.mark.parametrize("named", LIMITS)
+def test_too_many_dead_letters_stop_the_sink(tmp_path: Path, named: str) -> None:
+    """Beyond the limit the sink stops with the limit's name, and commits nothing of the batch."""
+    limit, bad, good = LIMITS[named]
+    sink = local_sink(tmp_path, ["topics=t", *limit])
+    events = [_flat(key, key) for key in range(good)] + [(_compact({"id": 1}), b"?")] * bad
+    with pytest.raises(FatalError, match=named.replace(".", r"\.")):
+        _send(sink, "t", *events)
+    assert (sink.rows("t"), sink.letters) == ([], [])
+
+
+def test_a_letter_is_the_place_of_its_record(tmp_path: Path) -> None:
+    """Bad records cost no good one; each is told by topic-partition and offset, with a reason without its content."""
+    sink = local_sink(tmp_path, ["topics=t"])
+    _send(sink, "t", _flat(1, 1), partition=2)
+    report = _send(
+        sink, "t", _flat(2, 2), (b"\xff", _flat(3, 3)[1]), _flat(4, 4), (_flat(5, 5)[0], b"s3cret"), partition=2
+    )
+    assert sorted(_found(sink, "t")) == [1, 2, 4]
+    assert sorted((one.topic, one.partition, one.offset) for one in sink.letters) == [("t", 2, 2), ("t", 2, 4)]
+    assert report.dead_letters == 2
+    assert not any("s3cret" in one.reason for one in sink.letters)
