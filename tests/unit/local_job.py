@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import merge_progress
@@ -30,8 +31,8 @@ class LocalRecords:
     shares: tuple[tuple[OffsetRange, ...], ...]
     records: Records
 
-    def chunks(self, task: int) -> Iterator[ConsumerRecords]:
-        """Return the records of one task's share."""
+    def chunks(self, task: int, meter: FetchMeter | None = None) -> Iterator[ConsumerRecords]:
+        """Return the records of one task's share; there is nothing to meter."""
         for wanted in self.shares[task]:
             run = self.records[wanted.topic, wanted.partition]
             yield run.only(np.flatnonzero((run.offset >= wanted.start) & (run.offset < wanted.end)))

@@ -27,6 +27,7 @@ from connector.settings import KafkaSettings
 from connector.sink.job.map_task import map_task
 from connector.sink.model import task_output
 from connector.sink.model.destination import WriterFactory
+from connector.sink.model.result import JobResult
 from tests.brokers import KAFKA_4, Brokers, Log
 from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch, varint, written
 from tests.unit.sink_plans import plan
@@ -177,12 +178,13 @@ def test_a_batch_that_cannot_be_read_becomes_a_dead_letter() -> None:
         task = map_task(plan(feed=feed, routes={}), cast("WriterFactory", cast("Any", SimpleNamespace(follows_keys=0))))
         outputs = list(task(iter([pa.record_batch({"n": pa.array([0])})])))
         assert fetch_raw_batch(kafka, ("t", 0), 1) == broken_checksum()
-    made = {kind: payload for one in outputs for kind, _, _, payload in task_output.read_rows(one)}
-    (letter,) = task_output.unpack_value(made[task_output.DEAD_LETTERS])
+    made = [payload for one in outputs for _, _, _, payload in task_output.read_rows(one)]
+    result = JobResult().add(task_output.unpack_value(payload.to_pybytes()) for payload in made)
+    (letter,) = result.letters
     assert (letter.topic, letter.partition, letter.offset) == ("t", 0, 1)
     assert letter.stage == "KAFKA_CONSUME"
     assert letter.reason.startswith("the record batch of offsets 1 to 1 cannot be read: the record batch is not as it")
-    metrics = task_output.unpack_value(made[task_output.METRICS])
+    metrics = result.metrics
     assert (metrics.dead, metrics.events) == (1, 3)
     assert metrics.fetch.fetches >= 1
     assert metrics.fetch.epochs == {("t", 0): (2, 0)}
