@@ -6,17 +6,28 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import structlog
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog.columns import column_lookup
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.brokers.check import check_brokers
+from connector.runtime.monitoring.exporters import open_exporters
+from connector.runtime.monitoring.lineage import (
+    Dataset,
+    DatasetNames,
+    catalog_namespace,
+    kafka_namespace,
+    no_columns,
+)
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session, stop_on_signals
 from connector.runtime.topic_partitions import nest_by_topic
 from connector.settings import SinkSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.factory import Sink, build_sink, inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.warmup import warm_up
@@ -43,11 +54,22 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
         looked = beside.submit(lambda: call_with_retries(lambda: _look_at_cluster(settings), settings.errors))
         with open_session(settings) as spark:
             seen, progress = looked.result(), SinkStatusLine(terminal=terminal)
-            listeners = (progress,)
-            with warm_up_beside(spark, settings, seen):
-                sink = build_sink(spark, settings, listeners, seen)
-            with progress:
-                _run_stream(sink, once=once)
+            names = name_datasets(spark, settings)
+            with open_exporters(settings.lineage, names, settings.name, "sink") as exporters:
+                with warm_up_beside(spark, settings, seen):
+                    sink = build_sink(spark, settings, (progress, *exporters.listeners), seen)
+                with progress:
+                    _run_stream(sink, once=once)
+
+
+def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
+    """Return how lineage names the topics that are read, and the tables or indexes that are written."""
+    topics = kafka_namespace(settings.lineage.servers or settings.kafka.bootstrap_servers)
+    if isinstance(settings.destination, OpenSearchSettings):
+        return DatasetNames(settings.destination.connection.urls[0], partial(Dataset, topics), no_columns)
+    tables = catalog_namespace(settings.catalog.name, settings.catalog.properties)
+    columns = column_lookup(spark, settings.catalog) if settings.lineage.enabled else no_columns
+    return DatasetNames(tables, partial(Dataset, topics), columns)
 
 
 def _look_at_cluster(settings: SinkSettings) -> ClusterState:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from connector.settings import lineage
 from connector.settings.configdef.common import FOREIGN_KEYS, NAME, SOURCE_KEYS, SPARK_PREFIX, OptionScope
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.unknown_keys import AllowedKeys
@@ -19,6 +20,7 @@ _LAST_SCOPES = (
     OptionScope("Events", event_format.OPTIONS),
     OptionScope("Batches", batching.OPTIONS),
     OptionScope("Errors", error_handling.OPTIONS),
+    OptionScope("Lineage", lineage.OPTIONS),
     OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 
+from connector.settings import lineage
 from connector.settings.configdef.common import NAME, SPARK_PREFIX
 from connector.settings.configdef.loader import load_settings
 from connector.settings.configdef.option import format_names
@@ -23,6 +24,7 @@ from connector.settings.kafka import batching, error_handling, kafka
 from connector.settings.kafka.batching import BatchSettings
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
+from connector.settings.lineage import LineageSettings
 from connector.settings.sink.options import collect_options
 from connector.settings.sink.sink_types import find_sink_type, load_sink_type
 
@@ -46,6 +48,7 @@ class SinkSettings:
     spark: Mapping[str, str] = attrs.field(repr=format_names)
     notes: tuple[str, ...]
     destination: object = None
+    lineage: LineageSettings = LineageSettings()
 
 
 def load(
@@ -92,4 +95,5 @@ def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
         spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},
         notes=tuple(reader.notes),
         destination=destination,
+        lineage=lineage.build(reader),
     )

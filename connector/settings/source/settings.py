@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 
+from connector.settings import lineage
 from connector.settings.configdef import common, property_files
 from connector.settings.configdef.common import FOREIGN_KEYS, SPARK_PREFIX, OptionScope
 from connector.settings.configdef.loader import load_settings
@@ -24,6 +25,7 @@ from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.kafka import error_handling, kafka
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
+from connector.settings.lineage import LineageSettings
 from connector.settings.opensearch import documents
 from connector.settings.source import capture, event_output, signals
 from connector.settings.source.capture import CaptureSettings
@@ -71,6 +73,7 @@ SCOPES = (
     OptionScope("OpenSearch", documents.SOURCE_OPTIONS),
     OptionScope("Signals and notifications", signals.OPTIONS, signals.PREFIXES),
     OptionScope("Errors", _RETRIES),
+    OptionScope("Lineage", lineage.OPTIONS),
     OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
 OPTIONS = tuple(option for scope in SCOPES for option in scope.options)
@@ -105,6 +108,7 @@ class SourceSettings:
     destination: object = None
     signals: SignalSettings = SignalSettings()
     notifications: NotificationSettings = NotificationSettings()
+    lineage: LineageSettings = LineageSettings()
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
@@ -166,4 +170,5 @@ def _build(reader: ConfigReader) -> SourceSettings:
         destination=documents.build(reader) if searching else None,
         signals=signalled,
         notifications=notified,
+        lineage=lineage.build(reader),
     )

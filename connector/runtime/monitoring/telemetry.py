@@ -1,0 +1,152 @@
+"""Reports of a run -> OpenTelemetry metrics by Debezium's names, pushed where the `OTEL_*` variables say.
+
+Off unless one of them names an endpoint; the exporter has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import attrs
+import structlog
+
+from connector.errors import ConfigError
+from connector.runtime.monitoring.listeners import BatchReport, SnapshotReport, StepReport
+
+Context = Literal["streaming", "sink"]
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+
+
+def is_enabled(environ: Mapping[str, str]) -> bool:
+    """Whether the `OTEL_*` variables ask for metrics (pure)."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_METRICS_EXPORTER") == "none":
+        return False
+    switch = environ.get("OTEL_ENABLED", "").lower()
+    return switch != "false" and (switch == "true" or any(environ.get(name) for name in _ENDPOINTS))
+
+
+@attrs.define
+class _SnapshotState:
+    """How the snapshots are, as gauges tell."""
+
+    running: set[str] = attrs.field(factory=set)
+    tables: set[str] = attrs.field(factory=set)
+    began: float | None = None
+    seconds: float = 0.0
+    paused: bool = False
+    completed: int = 0
+    aborted: int = 0
+
+
+class TelemetryListener:
+    """A `SinkListener`, `SourceListener` and `SnapshotListener` that counts by OpenTelemetry's instruments."""
+
+    def __init__(self, meter: Any, server: str, context: Context, now_s: Callable[[], float] = time.monotonic) -> None:
+        """Make the instruments.
+
+        Args:
+            meter: OpenTelemetry's.
+            server: the connector's logical name.
+            context: of its metrics, in Debezium's words.
+            now_s: a clock.
+        """
+        self._about = {"debezium.logical.name": server, "debezium.task.id": "0", "debezium.context": context}
+        self._in_snapshots = {**self._about, "debezium.context": "snapshot"}
+        self._now_s, self._last_s = now_s, now_s()
+        self._snapshots = _SnapshotState()
+        counter = meter.create_counter
+        self._events = counter("debezium.event.count", unit="{event}")
+        self._erroneous = counter("debezium.event.erroneous.count", unit="{event}")
+        self._skipped = counter("debezium.event.skipped.count", unit="{event}")
+        self._transactions = counter("debezium.transaction.committed.count", unit="{transaction}")
+        self._seconds = meter.create_histogram("icebridge.step.duration", unit="s")
+        state = self._snapshots
+        self._observe(meter, "debezium.event.time_since_last", lambda: now_s() - self._last_s, self._about, "s")
+        self._observe(meter, "debezium.connection.status", lambda: 1, self._about)
+        gauges: Mapping[str, Callable[[], float]] = {
+            "running": lambda: int(bool(state.running)),
+            "completed": lambda: int(state.completed > 0 and not state.running),
+            "aborted": lambda: int(state.aborted > 0 and not state.running),
+            "paused": lambda: int(state.paused),
+            "table.count": lambda: len(state.tables),
+            "table.remaining_count": lambda: len(state.running),
+            "duration": lambda: state.seconds if state.began is None else now_s() - state.began,
+        }
+        for name, read in gauges.items():
+            self._observe(meter, f"debezium.snapshot.{name}", read, self._in_snapshots)
+
+    def on_batch(self, report: BatchReport) -> None:
+        """Count a batch."""
+        metrics = report.metrics
+        self._count(metrics.events, report.seconds)
+        self._erroneous.add(report.dead_letters, self._about)
+        self._skipped.add(metrics.ignored + metrics.late, self._about)
+
+    def on_step(self, report: StepReport) -> None:
+        """Count a step."""
+        self._count(0, report.seconds)
+
+    def on_snapshot(self, report: SnapshotReport) -> None:
+        """Take note of how snapshots go."""
+        state, tables = self._snapshots, set(report.tables or ((report.table,) if report.table else ()))
+        match report.stage:
+            case "STARTED":
+                if not state.running:
+                    state.began, state.tables = self._now_s(), set()
+                state.running |= tables
+                state.tables |= tables
+            case "TABLE_SCAN_COMPLETED":
+                state.running.discard(report.table)
+                state.completed += 1
+            case "ABORTED":
+                state.running -= tables
+                state.aborted += 1
+            case "PAUSED" | "RESUMED":
+                state.paused = report.stage == "PAUSED"
+        if not state.running and state.began is not None:
+            state.seconds, state.began, state.paused = self._now_s() - state.began, None, False
+
+    def _count(self, events: int, seconds: float) -> None:
+        self._last_s = self._now_s()
+        self._transactions.add(1, self._about)
+        self._seconds.record(seconds, self._about)
+        if events:
+            self._events.add(events, self._about)
+
+    @staticmethod
+    def _observe(meter: Any, name: str, read: Callable[[], float], about: Mapping[str, str], unit: str = "1") -> None:
+        from opentelemetry.metrics import Observation
+
+        meter.create_observable_gauge(name, callbacks=[lambda _: [Observation(read(), about)]], unit=unit)
+
+
+@contextmanager
+def open_telemetry(environ: Mapping[str, str], server: str, context: Context) -> Iterator[TelemetryListener | None]:
+    """Give the listener that the `OTEL_*` variables ask for, None where they ask for none; flushed in the end.
+
+    Raises:
+        ConfigError: the packages are not installed.
+    """
+    if not is_enabled(environ):
+        yield None
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    except ImportError as error:
+        raise ConfigError(
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed; pip install "
+            "'icebridge[telemetry]', or set OTEL_SDK_DISABLED=true"
+        ) from error
+    provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
+    try:
+        yield TelemetryListener(provider.get_meter("icebridge"), server, context)
+    finally:
+        try:
+            provider.shutdown()
+        except Exception as error:  # noqa: BLE001 - metrics that cannot be sent end no run
+            structlog.get_logger().warning("the last metrics were not sent", reason=type(error).__name__)

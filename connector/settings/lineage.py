@@ -1,0 +1,103 @@
+"""properties -> LineageSettings: whether and how runs are told to OpenLineage. Names: Debezium's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import BOOLEAN, SERVERS, TEXT, InvalidValue, ValueType, split_list
+
+_PREFIX = "openlineage.integration."
+
+
+def _parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = tuple((key.strip(), value.strip()) for key, _, value in (item.partition("=") for item in split_list(text)))
+    if not all(key and value for key, value in pairs):
+        raise InvalidValue("{} is no list of pairs", "write key=value, several separated by commas")
+    return pairs
+
+
+_PAIRS = ValueType("list", _parse_pairs)
+
+ENABLED = Option(
+    name=f"{_PREFIX}enabled",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Tell runs to OpenLineage: start, datasets, end. Needs the extra icebridge[lineage].",
+)
+CONFIG_FILE = Option(
+    name=f"{_PREFIX}config.file.path",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Configuration of the OpenLineage client (openlineage.yml); else its own places and OPENLINEAGE_* variables.",
+)
+NAMESPACE = Option(
+    name=f"{_PREFIX}job.namespace",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Namespace of the job.",
+    shown="<topic.prefix> of a source, <name> of a sink",
+)
+DESCRIPTION = Option(
+    name=f"{_PREFIX}job.description",
+    kind=TEXT,
+    default="",
+    importance="low",
+    doc="Description of the job.",
+)
+TAGS = Option(
+    name=f"{_PREFIX}job.tags",
+    kind=_PAIRS,
+    default=(),
+    importance="low",
+    doc="Tags of the job, key=value, comma separated.",
+)
+OWNERS = Option(
+    name=f"{_PREFIX}job.owners",
+    kind=_PAIRS,
+    default=(),
+    importance="low",
+    doc="Owners of the job, name=type, comma separated.",
+)
+SERVERS_OPTION = Option(
+    name=f"{_PREFIX}dataset.kafka.bootstrap.servers",
+    kind=SERVERS,
+    default="",
+    importance="low",
+    doc="Brokers by which topics are named.",
+    shown="<bootstrap.servers>",
+)
+OPTIONS: tuple[Option[object], ...] = (ENABLED, CONFIG_FILE, NAMESPACE, DESCRIPTION, TAGS, OWNERS, SERVERS_OPTION)
+
+
+@attrs.frozen
+class LineageSettings:
+    """How runs are told; `servers` and `namespace` are empty where the connector's own are meant."""
+
+    enabled: bool = False
+    config_file: Path | None = None
+    namespace: str = ""
+    description: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    owners: tuple[tuple[str, str], ...] = ()
+    servers: str = ""
+
+
+def build(reader: ConfigReader) -> LineageSettings:
+    """Read the part about lineage; faults go to the reader."""
+    path = reader.get(CONFIG_FILE)
+    return LineageSettings(
+        enabled=reader.get(ENABLED),
+        config_file=None if path is None else Path(path),
+        namespace=reader.get(NAMESPACE) or "",
+        description=reader.get(DESCRIPTION),
+        tags=reader.get(TAGS),
+        owners=reader.get(OWNERS),
+        servers=reader.get(SERVERS_OPTION),
+    )

@@ -1,0 +1,241 @@
+"""Reports of runs -> OpenLineage's events and OpenTelemetry's metrics; what cannot be sent holds nothing up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, field
+from openlineage.client.serde import Serde
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from connector.errors import ConfigError
+from connector.runtime.monitoring.exporters import Exporters, open_exporters
+from connector.runtime.monitoring.lineage import (
+    BackgroundEmitter,
+    Dataset,
+    DatasetNames,
+    LineageEvent,
+    LineageListener,
+    catalog_namespace,
+    kafka_namespace,
+    open_client,
+    to_run_event,
+)
+from connector.runtime.monitoring.listeners import BatchReport, SnapshotReport, StepReport
+from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.runtime.monitoring.telemetry import TelemetryListener, is_enabled, open_telemetry
+from connector.settings.lineage import LineageSettings
+
+NAMES = DatasetNames(
+    "s3://lake", lambda name: Dataset("kafka://h:1", f"p.{name}"), lambda _: [("id", "long"), ("v", "string")]
+)
+
+
+@define
+class Clock:
+    """Seconds that a test sets."""
+
+    at: float = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@define
+class Told:
+    """Events as they are emitted."""
+
+    events: list[LineageEvent] = field(factory=list)
+
+    def __call__(self, event: LineageEvent) -> None:
+        self.events.append(event)
+
+    @property
+    def states(self) -> list[str]:
+        return [event.state for event in self.events]
+
+
+def test_a_run_is_told_with_its_datasets() -> None:
+    """A source's tables are inputs, their topics outputs; each is told once, and a quiet run once in a minute."""
+    told, clock = Told(), Clock()
+    with LineageListener(NAMES, told, clock) as listener:
+        for _ in range(3):
+            listener.on_step(StepReport("db.t", "part read", 1, 0.1))
+        clock.at = 61.0
+        listener.on_step(StepReport("db.t", "snapshot published", 2, 0.1))
+    assert told.states == ["START", "RUNNING", "RUNNING", "COMPLETE"]
+    assert told.events[-1].inputs == (Dataset("s3://lake", "db.t", (("id", "long"), ("v", "string"))),)
+    assert told.events[-1].outputs == (Dataset("kafka://h:1", "p.db.t"),)
+    assert len({event.run for event in told.events}) == 1
+
+
+def test_a_failed_run_tells_the_class_of_its_error_and_no_more() -> None:
+    """A sink's topics are inputs and its tables outputs; an error's text may hold anything and is not told."""
+    told = Told()
+    with pytest.raises(ValueError, match="secret"), LineageListener(NAMES, told, Clock()) as listener:
+        listener.on_batch(BatchReport(1, 0.1, {("a", 0): 1, ("a", 1): 1, ("b", 0): 3}, tables={"db.t": {"rows": 1}}))
+        raise ValueError("a secret")
+    assert told.states == ["START", "RUNNING", "FAIL"]
+    assert [one.name for one in told.events[1].inputs] == ["p.a", "p.b"]
+    assert [one.name for one in told.events[1].outputs] == ["db.t"]
+    assert told.events[2].error == "ValueError"
+
+
+def test_an_event_is_what_the_client_sends() -> None:
+    """Job facets come from the settings, schemas of tables from their columns."""
+    settings = LineageSettings(description="d", tags=(("env", "test"),), owners=(("team", "owner"),))
+    event = LineageEvent("FAIL", "2026-01-01T00:00:00.000+00:00", "0" * 8 + "-0000-4000-8000-" + "0" * 12, error="X")
+    full = LineageEvent(event.state, event.time, event.run, (NAMES.table("db.t"),), (NAMES.other("t"),), "X")
+    document: dict[str, Any] = Serde.to_dict(to_run_event(full, settings, "lake", "lake.0"))
+    assert (document["eventType"], document["job"]["namespace"], document["job"]["name"]) == ("FAIL", "lake", "lake.0")
+    assert document["job"]["facets"]["ownership"]["owners"] == [{"name": "team", "type": "owner"}]
+    assert document["run"]["facets"]["errorMessage"]["message"] == "X"
+    fields = document["inputs"][0]["facets"]["schema"]["fields"]
+    assert [(one["name"], one["type"]) for one in fields] == [("id", "long"), ("v", "string")]
+    assert (document["outputs"][0]["namespace"], document["outputs"][0]["name"]) == ("kafka://h:1", "p.t")
+
+
+def test_a_backend_that_fails_holds_nothing_up() -> None:
+    """Events are sent in order by another thread; one that fails is dropped, and the next one is sent."""
+    sent, main = list[str](), threading.get_ident()
+
+    def send(event: LineageEvent) -> None:
+        assert threading.get_ident() != main
+        if event.state == "START":
+            raise ConnectionError("a secret")
+        sent.append(event.state)
+
+    with BackgroundEmitter(send) as emitter, LineageListener(NAMES, emitter.emit, Clock()):
+        pass
+    assert sent == ["COMPLETE"]
+
+
+def test_names_of_datasets_hold_no_secret() -> None:
+    """A catalog is named by where it is, without login and parameters; topics by their first broker."""
+    assert catalog_namespace("c", {"uri": "http://u:p@rest:8181/api?token=x"}) == "http://rest:8181/api"
+    assert (
+        catalog_namespace("c", {"uri": "jdbc:postgresql://u:p@db:5432/lake?password=x"}) == "postgresql://db:5432/lake"
+    )
+    assert catalog_namespace("c", {"warehouse": "s3://bucket/lake/"}) == "s3://bucket/lake"
+    assert catalog_namespace("c", {"uri": "thrift://one:9083,thrift://two:9083"}) == "thrift://one:9083"
+    assert catalog_namespace("c", {"uri": "http://rest:port"}) == "iceberg://c"
+    assert catalog_namespace("c", {}) == "iceberg://c"
+    assert kafka_namespace("SSL://one:9092,two:9092") == "kafka://one:9092"
+
+
+def test_a_faulty_configuration_of_the_client_is_told(tmp_path: Path) -> None:
+    """A file that is not there is a fault of the configuration."""
+    with pytest.raises(ConfigError, match=r"config\.file\.path"):
+        open_client(LineageSettings(config_file=tmp_path / "none.yml"), "n", "j")
+
+
+@pytest.mark.parametrize(
+    ("environ", "enabled"),
+    [
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://h:4318"}, True),
+        ({"OTEL_ENABLED": "true"}, True),
+        ({"OTEL_ENABLED": "false", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4318"}, False),
+        ({"OTEL_SDK_DISABLED": "TRUE", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4318"}, False),
+        ({"OTEL_METRICS_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4318"}, False),
+    ],
+    ids=["nothing", "endpoint", "metrics", "enabled", "not-enabled", "disabled", "none"],
+)
+def test_metrics_are_pushed_when_the_environment_says_so(environ: dict[str, str], enabled: bool) -> None:
+    """OpenTelemetry's own variables switch it on and off."""
+    assert is_enabled(environ) == enabled
+    if not enabled:
+        with open_telemetry(environ, "p", "streaming") as listener:
+            assert listener is None
+
+
+def test_metrics_have_debeziums_names() -> None:
+    """Events, dead letters and snapshots are told by Debezium's names and attributes."""
+    reader, clock = InMemoryMetricReader(), Clock()
+    listener = TelemetryListener(MeterProvider([reader]).get_meter("test"), "lake", "sink", clock)
+    listener.on_batch(BatchReport(1, 0.5, {}, metrics=TaskMetrics(events=40, ignored=2), dead_letters=3))
+    listener.on_step(StepReport("db.t", "part read", 1, 0.5))
+    listener.on_snapshot(SnapshotReport("Initial Snapshot", "STARTED", "", ("db.t", "db.u")))
+    listener.on_snapshot(SnapshotReport("Initial Snapshot", "PAUSED", "", ("db.t", "db.u")))
+    clock.at = 7.0
+    listener.on_snapshot(SnapshotReport("Initial Snapshot", "TABLE_SCAN_COMPLETED", "", ("db.t", "db.u"), "db.t"))
+    seen = measured(reader)
+    assert seen["debezium.event.count"] == 40
+    assert seen["debezium.event.erroneous.count"] == 3
+    assert seen["debezium.event.skipped.count"] == 2
+    assert seen["debezium.transaction.committed.count"] == 2
+    assert seen["debezium.event.time_since_last"] == 7.0
+    assert (seen["debezium.snapshot.running"], seen["debezium.snapshot.paused"]) == (1, 1)
+    assert (seen["debezium.snapshot.table.count"], seen["debezium.snapshot.table.remaining_count"]) == (2, 1)
+    assert seen["debezium.snapshot.duration"] == 7.0
+    listener.on_snapshot(SnapshotReport("Initial Snapshot", "ABORTED", "", ("db.u",), "db.u"))
+    clock.at = 9.0
+    over = measured(reader)
+    assert (over["debezium.snapshot.running"], over["debezium.snapshot.aborted"]) == (0, 1)
+    assert over["debezium.snapshot.duration"] == 7.0
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    """The URL of a server that takes everything, and the paths that it was asked for."""
+    paths = list[str]()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            paths.append(self.path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{running.server_port}", paths
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+def test_a_run_reaches_real_servers(
+    server: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a configuration file and an endpoint, the clients themselves send events and metrics."""
+    url, paths = server
+    file = tmp_path / "openlineage.yml"
+    file.write_text(f"transport:\n  type: http\n  url: {url}\n")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    settings = LineageSettings(enabled=True, config_file=file)
+    with open_exporters(settings, NAMES, "lake", "streaming", {"OTEL_EXPORTER_OTLP_ENDPOINT": url}) as exporters:
+        assert len(exporters.listeners) == 2
+        for listener in exporters.listeners:
+            listener.on_step(StepReport("db.t", "part read", 1, 0.1))
+    assert paths.count("/api/v1/lineage") == 3
+    assert "/v1/metrics" in paths
+
+
+def test_nothing_is_told_by_default() -> None:
+    """Without settings and variables there are no listeners, and no package is needed."""
+    with open_exporters(LineageSettings(), NAMES, "lake", "sink", {}) as exporters:
+        assert exporters == Exporters()
+
+
+def measured(reader: InMemoryMetricReader) -> dict[str, Any]:
+    """The newest value of each metric."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = {}
+    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
+        (point,) = metric.data.data_points
+        assert point.attributes["debezium.logical.name"] == "lake"
+        found[metric.name] = getattr(point, "value", None)
+    return found
