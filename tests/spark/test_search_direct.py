@@ -5,6 +5,7 @@ ICEBRIDGE_HISTORIES (1), ICEBRIDGE_STEPS (4) and ICEBRIDGE_SEED (0) are those of
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import nullcontext
 from random import Random
@@ -358,3 +359,27 @@ def test_two_tables_whose_names_differ_by_capitals(direct: Direct) -> None:
     with pytest.raises(FatalError, match=r"has the documents of lake\.db\.Twin, and lake\.db\.twin maps to the same"):
         direct.run("db.twin")
     assert direct.search.documents("lake.db.twin") == {"1": {"id": 1, "v": "db.Twin"}}
+
+
+@pytest.mark.parametrize("kind", ["incremental", "blocking"])
+def test_a_signal_reads_a_table_into_its_index_again(direct: Direct, kind: str) -> None:
+    """Documents that were lost come back, changed and deleted rows stay as they are, also where no key was read yet."""
+    table = _table(direct, f"again_{kind}", "id BIGINT NOT NULL, v STRING")
+    signals = direct.home / f"{kind}.txt"
+    extra = {"signal.enabled.channels": "file", "signal.file": str(signals), "incremental.snapshot.chunk.size": "1"}
+    name = f"{CATALOG}.{table}"
+    direct.spark.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b')")
+    direct.spark.sql(f"INSERT INTO {name} VALUES (3, 'c'), (4, 'd')")
+    direct.run(table, extra)
+    direct.search.ask("DELETE", f"{index_of(table)}/_doc/1?refresh=true")
+    direct.spark.sql(f"UPDATE {name} SET v = 'B' WHERE id = 2")
+    direct.spark.sql(f"DELETE FROM {name} WHERE id = 3")
+    direct.run(table, extra)
+    assert sorted(direct.search.documents(index_of(table))) == ["2", "4"]
+    data = {"data-collections": [table], "type": kind}
+    signals.write_text(json.dumps({"id": kind, "type": "execute-snapshot", "data": data}) + "\n")
+    steps = direct.run(table, extra)
+    assert {step.what for step in steps} == {"chunk read"}
+    found = {i: document["v"] for i, document in direct.search.documents(index_of(table)).items()}
+    assert found == {"1": "a", "2": "B", "4": "d"}
+    assert direct.run(table, extra) == []

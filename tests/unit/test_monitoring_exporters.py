@@ -30,7 +30,11 @@ from connector.runtime.monitoring.lineage import (
 from connector.runtime.monitoring.listeners import BatchReport, SnapshotReport, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.monitoring.telemetry import TelemetryListener, is_enabled, open_telemetry
+from connector.settings import load
 from connector.settings.lineage import LineageSettings
+from connector.settings.source.settings import load_source
+from connector.sink.runner import name_datasets as sink_names
+from connector.source.runner import name_datasets as source_names
 
 NAMES = DatasetNames(
     "s3://lake", lambda name: Dataset("kafka://h:1", f"p.{name}"), lambda _: [("id", "long"), ("v", "string")]
@@ -227,6 +231,29 @@ def test_nothing_is_told_by_default() -> None:
     """Without settings and variables there are no listeners, and no package is needed."""
     with open_exporters(LineageSettings(), NAMES, "lake", "sink", {}) as exporters:
         assert exporters == Exporters()
+
+
+def test_connectors_name_their_datasets(tmp_path: Path) -> None:
+    """Topics, tables and indexes of sinks and sources are named by where they are; secrets stay out."""
+    catalog = "iceberg.catalog.uri=http://u:secret@rest:8181\niceberg.catalog.type=rest\n"
+    lineage = "openlineage.integration.dataset.kafka.bootstrap.servers=named:9092\n"
+
+    def file(text: str) -> list[Path]:
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.properties"
+        path.write_text(text)
+        return [path]
+
+    own = catalog.replace("iceberg.catalog.", "debezium.sink.iceberg.")
+    sink = load(file(f"topics=t\nbootstrap.servers=one:1,two:2\n{own}"), environ={})
+    names = sink_names(None, sink)  # type: ignore[arg-type]
+    assert (names.other("t"), names.table("db.t").namespace) == (Dataset("kafka://one:1", "t"), "http://rest:8181")
+    common = "connector.class=IcebergSource\nbootstrap.servers=one:1\ntopic.prefix=p\n" + catalog + lineage
+    names = source_names(None, load_source(file(common), environ={}))  # type: ignore[arg-type]
+    assert names.other("db.t") == Dataset("kafka://named:9092", "p.db.t")
+    assert names.table("db.t").namespace == "http://rest:8181"
+    search = "debezium.sink.type=opensearch\nconnection.url=http://h:9200\n"
+    names = source_names(None, load_source(file(common + search), environ={}))  # type: ignore[arg-type]
+    assert names.other("db.T") == Dataset("http://h:9200", "p.db.t")
 
 
 def measured(reader: InMemoryMetricReader) -> dict[str, Any]:
