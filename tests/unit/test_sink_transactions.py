@@ -9,10 +9,12 @@ import attrs
 import pyarrow as pa
 import pytest
 
+from connector.settings.iceberg.routing import RouteSettings
+from connector.sink.convert.decoder import decode
 from connector.sink.microbatch import transactions
 from connector.sink.microbatch.transactions import TRANSACTION_SCHEMA
 from connector.sink.model.plan import BatchPlan
-from tests.unit.sink_plans import append, plan, run
+from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
 LISTS = [{"data_collection": "public.t", "event_count": 2}]
 GOOD = {"status": "END", "id": "5:1", "event_count": 2, "data_collections": LISTS, "ts_ms": 5}
@@ -80,3 +82,28 @@ def test_what_nobody_foresaw_costs_those_records_only(monkeypatch: pytest.Monkey
     monkeypatch.setattr(transactions, "_read_ends", raising)
     ends = [{**GOOD, "id": name} for name in ("1", "2", "guilty", "3")]
     assert [row["id"] for row in _told(*ends)] == ["1", "2", "3"]
+
+
+NO_METADATA: list[Any] = [
+    *([1], "x", 5, b"{", {}, {"status": "END"}, {**GOOD, "status": 1}, {**GOOD, "status": ["END"]}, None),
+    *({**GOOD, "id": None}, {**GOOD, "id": {"a": 1}}, {**GOOD, "status": "DONE"}, {"id": 1, "name": "a row"}),
+    {"op": "c", "source": {"db": "d", "schema": "public", "table": "t"}, "after": {"id": 1}},
+    {"op": "t", "source": {"db": "d", "schema": "public", "table": "t"}, "before": None, "after": None},
+]
+
+
+@pytest.mark.parametrize("odd", NO_METADATA, ids=range(len(NO_METADATA)))
+@pytest.mark.parametrize("known", [False, True, None], ids=["new", "known", "routed"])
+def test_what_is_no_metadata_is_a_dead_letter(odd: Any, known: bool | None) -> None:
+    """In the transaction topic it becomes no row, no table, no truncate and no delete; the metadata beside it counts."""
+    table = upsert(0, {"id": pa.int64(), "name": pa.string()}, ("id",))
+    changed: dict[str, Any] = {"routes": {"tx": 0} if known else {}, "ranks": {("tx", 0): 0}}
+    if known is None:
+        changed["routing"] = routing(RouteSettings(tables=(("d.t", None),)), "d.t")
+    made = plan(table, **changed, transaction_topic="tx")
+    begin = {"status": "BEGIN", "id": "5:1", "event_count": None, "data_collections": None, "ts_ms": 5}
+    values = (begin, odd, GOOD, odd)
+    outcome = decode(run(*values, keys=[{"id": 1}] * len(values), topic="tx"), made)
+    assert set(dead(outcome)) == {1, 3}
+    assert (rows(outcome), outcome.needs, outcome.truncates, outcome.seen) == ([], (), (), ())
+    assert (outcome.metrics.ignored, outcome.metrics.events) == (2, len(values))

@@ -29,6 +29,7 @@ from connector.sink.convert.outbox import Decode, build_outbox_rows, find_aggreg
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed, read_dedup_values, to_int64
+from connector.sink.convert.transaction_metadata import METADATA_TYPE, check_transaction_metadata
 from connector.sink.convert.type_mismatch import decode_mismatches
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import VALID_FROM, BatchPlan, FieldRoutes, SchemaChange, TablePlan
@@ -104,6 +105,9 @@ def decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
 
 
 def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
+    if run.topic == plan.transaction_topic:
+        converter = transaction_converter(plan)
+        return check_transaction_metadata(converter.decode(run.value, "VALUE_CONVERTER", METADATA_TYPE))
     if run.topic in plan.refused:
         return DecodedRecords(
             faults=tuple(RecordError(row, "TASK_PUT", plan.refused[run.topic]) for row in range(len(run.offset)))

@@ -324,5 +324,6 @@ class BatchProcessor:
             record_keys=rule.keys.mode == "record_key",
             upserts=rule.upsert,
             variants=rule.nested_as_variant,
+            transaction_topic=self._settings.kafka.transactions.topic,
             raw_ms=time.time_ns() // 1_000_000 if self._settings.table.events_only else None,
         ), names

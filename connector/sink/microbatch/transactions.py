@@ -30,6 +30,7 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.settings.kafka.transactions import TransactionSettings
 from connector.sink.convert.decoder import transaction_converter
 from connector.sink.convert.failing_records import readable
+from connector.sink.convert.transaction_metadata import METADATA_TYPE
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import Task
@@ -53,11 +54,6 @@ TRANSACTION_SCHEMA = pa.schema(
     ]
 )
 SPARK_SCHEMA = from_arrow_schema(TRANSACTION_SCHEMA)
-_COLLECTION = pa.struct([("data_collection", pa.string()), ("event_count", pa.int64())])
-_END = pa.struct(
-    [("status", pa.string()), ("id", pa.string()), ("data_collections", pa.list_(_COLLECTION)), ("ts_ms", pa.int64())]
-)
-"""What END tells, so that a message without schema which tells something else does not change how others are read."""
 _POSTGRES_ID = r"^(\d+):\d+$"
 """PostgreSQL's ids have the event's own position behind the transaction (debezium-events, 3)."""
 
@@ -251,7 +247,7 @@ def _transaction_task(plan: BatchPlan, topic: str | None) -> Task:
 
     def read(run: ConsumerRecords) -> list[pa.RecordBatch]:
         ends = run.topic == topic
-        blocks = reading.decode(run.value, "VALUE_CONVERTER", _END if ends else None).blocks
+        blocks = reading.decode(run.value, "VALUE_CONVERTER", METADATA_TYPE if ends else None).blocks
         told = [_read_ends(run, block, topics) if ends else _count_events(run, block, plan) for block in blocks]
         return [made for made in told if made is not None]
 

@@ -130,6 +130,7 @@ class BatchPlan:
     `record_keys` tells whether new tables are keyed by the keys of records, `upserts` whether any table keeps one row
     per key.
     `variants` tells whether nested values become variants in new columns.
+    `transaction_topic` holds transaction metadata, no rows; None where no topic was named for it.
     `raw_ms` is the batch's time (epoch milliseconds) where events are kept as text (`icebergevents`), else None.
     """
 
@@ -149,6 +150,7 @@ class BatchPlan:
     routing: FieldRoutes | None = None
     case_insensitive: bool = False
     raw_ms: int | None = None
+    transaction_topic: str | None = None
     record_keys: bool = True
     upserts: bool = True
     variants: bool = False
