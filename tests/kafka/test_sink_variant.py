@@ -79,7 +79,7 @@ def test_nested_values_and_documents_are_variants(
         3: (None, None, {"k": 7}),
     }
     assert _texts(spark, f"{space.name}.default.variant_bare", "o") == {
-        1: ([{"y": 2}],),
+        1: ([{"x": None, "y": 2}],),
         2: ({"y": "z"},),
         3: ("plain",),
         4: (12,),

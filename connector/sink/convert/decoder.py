@@ -31,6 +31,7 @@ from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed, read_dedup_values, to_int64
 from connector.sink.convert.transaction_metadata import METADATA_TYPE, check_transaction_metadata
 from connector.sink.convert.type_mismatch import decode_mismatches
+from connector.sink.convert.variant_documents import VariantColumns, encode_documents, mark_documents
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import VALID_FROM, BatchPlan, FieldRoutes, SchemaChange, TablePlan
 from connector.sink.model.result import SourceProgress
@@ -123,9 +124,13 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     aggregate = find_aggregate_type(run.topic, plan.events.outbox_topics)
     if aggregate is not None and plan.routing is None and (table is None or not table.upsert):
         return _decode_outbox(run, aggregate, table, plan)
-    values = reading.value.decode(run.value, "VALUE_CONVERTER", known, _text_columns(run, table))
-    if table is not None and known is not None and (table.layout.variants or not plan.evolve):
-        values = decode_mismatches(values, run.value, reading.value, known)
+    messages, documents = run.value, frozenset[str]()
+    if variants := VariantColumns.of(plan, table):
+        messages, documents = encode_documents(messages, variants)
+    values = reading.value.decode(messages, "VALUE_CONVERTER", known, _text_columns(run, table))
+    values = mark_documents(values, documents)
+    if known is not None and not plan.evolve:
+        values = decode_mismatches(values, messages, reading.value, known)
     return _convert_values(_Decoding(run, plan, reading), table, values)
 
 
