@@ -95,7 +95,7 @@ NO_METADATA: list[Any] = [
 @pytest.mark.parametrize("odd", NO_METADATA, ids=range(len(NO_METADATA)))
 @pytest.mark.parametrize("known", [False, True, None], ids=["new", "known", "routed"])
 def test_what_is_no_metadata_is_a_dead_letter(odd: Any, known: bool | None) -> None:
-    """In the transaction topic it becomes no row, no table, no truncate and no delete; the metadata beside it counts."""
+    """In the transaction topic it makes no row, table, truncate or delete; the metadata beside it counts."""
     table = upsert(0, {"id": pa.int64(), "name": pa.string()}, ("id",))
     changed: dict[str, Any] = {"routes": {"tx": 0} if known else {}, "ranks": {("tx", 0): 0}}
     if known is None:
