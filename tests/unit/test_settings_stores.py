@@ -57,6 +57,11 @@ def test_what_a_catalog_needs_comes_by_itself(properties: dict[str, str], needed
     assert required_components({**settings.properties, **settings.table_properties}) == needed
 
 
+def test_encryption_that_is_turned_off_is_no_fault() -> None:
+    """`s3.sse.type=none` asks for nothing."""
+    assert catalog({**PG, "s3.sse.type": "None", "s3.sse.key": "k", "warehouse": "s3://b/w"}).name == "default"
+
+
 def test_components_are_in_the_lock() -> None:
     """Whatever can be needed is in the lock, and known to the search among the user's jars."""
     assert set(parse_lockfile(LOCK_FILE.read_text())) >= STORES
@@ -83,6 +88,13 @@ def test_a_rest_catalog_without_a_hint_is_worth_a_try() -> None:
         ({"type": "hadoop", "warehouse": "s3a://b/w"}, r"warehouse: is on a store \('s3a'\).*hadoop-aws.*spark\.jars"),
         ({**PG, "io-impl": AWAY, "warehouse": "gs://b/w"}, "gcs-connector"),
         ({**PG, "s3.remote-signing-enabled": "true", "warehouse": "s3://b/w"}, "remote-signing-enabled: is not supp"),
+        ({**PG, "s3.sse.type": "kms", "warehouse": "s3://b/w"}, r"s3\.sse\.type: has no effect.*default encryption"),
+        ({**PG, "s3.sse.type": "custom", "s3.sse.key": "pw", "warehouse": "s3://b/w"}, r"s3\.sse\.key: has no effect"),
+        ({**PG, "gcs.encryption-key": "pw", "warehouse": "gs://b/w"}, r"gcs\.encryption-key: has no effect"),
+        (
+            {**PG, "fs.s3a.encryption.algorithm": "SSE-KMS", "warehouse": "s3://b/w"},
+            r"fs\.s3a\.encryption\.algorithm: has no effect",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_a_fault(properties: dict[str, str], fault: str) -> None:

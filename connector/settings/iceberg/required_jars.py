@@ -42,6 +42,14 @@ _HADOOP_NAMES = {
     "fs.s3a.endpoint.region": "client.region",
     "fs.s3a.path.style.access": "s3.path-style-access",
 }
+_ENCRYPTION = (
+    "s3.sse.",
+    "gcs.encryption-key",
+    "gcs.decryption-key",
+    "fs.s3a.encryption.",
+    "fs.s3a.server-side-encryption",
+)
+"""What asks the store, request by request, to encrypt a file: only Java's clients do so."""
 OWN_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 """Where a user names jars of their own."""
 
@@ -80,6 +88,9 @@ def find_problems(properties: Mapping[str, str], *, own_jars: bool) -> Iterator[
     if needs_remote_signing(properties):
         todo = "turn it off and give keys, or let the catalog vend credentials (X-Iceberg-Access-Delegation)"
         yield PropertyProblem("s3.remote-signing-enabled", "is not supported by the writers of files", todo)
+    for key in _find_encryption(properties):
+        todo = "leave it out, and set the bucket's default encryption"
+        yield PropertyProblem(key, "has no effect on the files that Python's writers make", todo)
     driver = _jdbc_driver(properties)
     if driver and driver not in _DRIVERS | _SHIPPED_DRIVERS and not own_jars:
         yield PropertyProblem("uri", f"has no JDBC driver here for '{driver}'", _describe_todo("the driver's jar"))
@@ -96,6 +107,13 @@ def find_problems(properties: Mapping[str, str], *, own_jars: bool) -> Iterator[
             yield PropertyProblem(
                 "warehouse", f"is on a store of an unknown scheme ('{scheme}')", f"use one of {known}"
             )
+
+
+def _find_encryption(properties: Mapping[str, str]) -> Iterator[str]:
+    asked = properties.get("s3.sse.type", "").strip().lower() != "none"
+    for key in sorted(properties):
+        if key.startswith(_ENCRYPTION) and (asked or not key.startswith("s3.sse.")):
+            yield key
 
 
 def needs_remote_signing(properties: Mapping[str, str]) -> bool:
