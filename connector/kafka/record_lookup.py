@@ -36,6 +36,8 @@ class RecordReader:
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
                 "enable.partition.eof": True,
+                # A fetch that finds nothing tells the end of a topic-partition; the broker waits so long for more.
+                "fetch.wait.max.ms": _EMPTY_FETCH_MS,
             }
         )
 
@@ -63,7 +65,7 @@ class RecordReader:
             self._consumer.assign([TopicPartition(topic, partition, o) for (topic, partition), o in starts.items()])
             deadline = time.monotonic() + LOOKUP_TIMEOUT_S
             while waiting:
-                for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
+                for message in self._poll():
                     self._collect(message, found, waiting, count, most_bytes)
                 if time.monotonic() > deadline:
                     raise RetriableError(f"reading single records: no answer from {len(waiting)} topic-partitions")
@@ -83,6 +85,11 @@ class RecordReader:
             if not found or found[0].offset() != offset:
                 raise FatalError(f"{at[0]}-{at[1]} offset {offset} is no longer in the topic: retention was faster")
             yield found[0]
+
+    def _poll(self) -> list[Message]:
+        """Wait for a message, and return it with those that are here too: `consume` waits for as many as it is told."""
+        first = self._consumer.poll(_POLL_S)
+        return [] if first is None else [first, *self._consumer.consume(_POLL_RECORDS, 0)]
 
     def _collect(
         self,
@@ -109,4 +116,5 @@ class RecordReader:
 
 
 _POLL_RECORDS, _POLL_S = 500, 0.2
+_EMPTY_FETCH_MS = 10
 _PARTITION_EOF = -191
