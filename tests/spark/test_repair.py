@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from signal import SIGKILL
 from sqlite3 import connect
+from subprocess import DEVNULL, Popen
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,7 +24,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
-from tests.host import Host
+from tests.host import PROJECT, Host
 from tests.model.key_types import KEY_TYPES
 from tests.reading import Lake
 from tests.running import catalog
@@ -127,6 +135,87 @@ def test_another_writer_is_faster(spark: SparkSession, opened: Opened, misleadin
     written.table.refresh()
     assert written.table.java.currentSnapshot().operation() == "overwrite"
     _mended(spark, lake, written, case)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["equality-delete", "position-delete", "copy-on-write"])
+def test_repairs_beside_a_sink_that_goes_on(
+    spark: SparkSession, opened: Opened, misleading: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Repaired again and again while batches land, which bring such bounds in anew: no row and no delete is lost."""
+    tables, lake = opened
+    case = Case(UUID, mode, 2, "parquet", None, 321, "repairs")
+    written, rng, over = fill(spark, tables, case), Random(5), Event()
+    repairing = tables.load(case.name)
+    assert repairing is not None
+    repaired = list[int]()
+
+    def repair() -> None:
+        while not over.is_set():
+            repairing.refresh()
+            found = find_misleading_bounds(repairing)
+            with suppress(CommitRefused):
+                repaired.append(remove_misleading_bounds(spark, repairing, found) if found.manifests else 0)
+
+    with ThreadPoolExecutor(1) as beside:
+        end = beside.submit(repair)
+        try:
+            for number in range(12):
+                keys = rng.sample(sorted(written.model), 5)
+                changes = {key: None if rng.random() < 0.3 else 70_000 + number * 10 + n for n, key in enumerate(keys)}
+                _land(written, changes, rng)
+        finally:
+            over.set()
+        end.result(60)
+    assert sum(repaired) > 0
+    misleading.undo()
+    written.table.refresh()
+    if (found := find_misleading_bounds(written.table)).manifests:
+        remove_misleading_bounds(spark, written.table, found)
+    assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == sorted(written.model.values())
+
+
+def _land(written: Written, changes: dict[Any, int | None], rng: Random) -> None:
+    """Take a batch in, looked up anew where the repair was faster."""
+    for _ in range(20):
+        with suppress(CommitRefused):
+            return written.batch(changes, rng)
+        written.table.refresh()
+    raise AssertionError("the repair was faster each time")
+
+
+@pytest.mark.thorough
+def test_a_repair_that_is_killed_changes_nothing_by_half(
+    spark: SparkSession, tmp_path: Path, misleading: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL once it has begun to write: readers have the table of before or of after, and the next one ends it."""
+    (tmp_path / "warehouse").mkdir()
+    name, properties = "repair_killed", catalog(tmp_path)
+    lake = Lake(spark, name, properties)
+    tables = Catalog(spark, CatalogSettings(name, properties, ("default",), {}))
+    case = Case(UUID, "equality-delete", 3, "parquet", PartitionTerm("p", "identity"), catalog=name)
+    written = fill(spark, tables, case)
+    misleading.undo()
+    before, right = values_by_spark(spark, case), sorted(written.model.values())
+    file = tmp_path / "sink.properties"
+    lines = {f"debezium.sink.iceberg.{key}": value for key, value in properties.items()}
+    lines |= {"name": name, "bootstrap.servers": "localhost:1", "topics": "t", "debezium.sink.type": "iceberg"}
+    lines["debezium.sink.iceberg.catalog-name"] = name
+    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    command = [sys.executable, "-m", "connector", "repair", "--execute", str(file)]
+    for _ in range(2):
+        seen = len(list(tmp_path.glob("**/*-mended.avro")))
+        process = Popen(command, cwd=PROJECT, start_new_session=True, stdout=DEVNULL, stderr=DEVNULL)
+        while process.poll() is None and len(list(tmp_path.glob("**/*-mended.avro"))) == seen:
+            time.sleep(0.003)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, SIGKILL)
+        process.wait(30)
+        assert values_by_spark(spark, case) in (before, right)
+    written.table.refresh()
+    if find_misleading_bounds(written.table).manifests:
+        _mended(spark, lake, written, case)
+    assert values_by_iceberg(spark, lake, case) == sorted(written.model.values())
 
 
 @pytest.mark.parametrize("version", tiered([2, 3], [3]))
