@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import attrs
@@ -15,6 +15,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from connector.runtime.jvm.java import find_java_home
+from connector.runtime.spark.session_builder import disable_checksum_files
 from tests.host import Host
 from tests.model import recordings
 from tests.order import Stopwatch, put_in_order
@@ -27,6 +28,7 @@ from tests.topics import Topics
 
 MakeWorkspace = Callable[..., Workspace]
 OpenLake = Callable[[Workspace], Lake]
+Replay = Callable[[Iterable[tuple[str, str]]], list[str]]
 WITH_SERVERS = ("kafka", "spark", "interop")
 
 
@@ -45,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis_core.global_force_seed = SEED
 
 
+@pytest.hookimpl(trylast=True)  # after -m has left out what is not to run: that counts for no file's time
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that two processes end at about the same time."""
     addressed = [item.nodeid for item in items if " at 0x" in item.nodeid]
@@ -110,10 +113,19 @@ def topics(broker: SharedBroker) -> Topics:
 
 
 @pytest.fixture(scope="session")
-def recorded(servers: Servers, topics: Topics) -> None:
-    """Every recorded JSON topic under its own name, partition by partition as recorded; for tests that only read."""
-    cases = [(v, t) for v in recordings.ALL_VARIANTS for t in (*recordings.tables(v), *recordings.OTHERS)]
-    servers.once("recorded", lambda: topics.replay(r for case in cases for r in recordings.load(*case)))
+def recorded(servers: Servers, topics: Topics) -> Replay:
+    """recorded(cases) writes JSON topics under their own names, as recorded, for tests that only read; gives the names.
+
+    A case is a variant and a table.
+    """
+
+    def replay(cases: Iterable[tuple[str, str]]) -> list[str]:
+        names = {recordings.topic(*case): case for case in cases}
+        for name, case in sorted(names.items()):
+            servers.once(f"recorded-{name}", lambda case=case: topics.replay(recordings.load(*case)))  # type: ignore[misc]
+        return sorted(names)
+
+    return replay
 
 
 @pytest.fixture(scope="session")
@@ -143,6 +155,7 @@ def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
         **({} if THOROUGH else INTERPRETED),
     }
     session = SparkSession.builder.master("local[2]").appName("tests").config(map=dict(settings)).getOrCreate()
+    disable_checksum_files(session)
     yield session
     session.stop()
 

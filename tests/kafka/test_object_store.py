@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
-from tests.running import Run, Sink, Workspace
+from tests.running import Sink, Workspace
 from tests.sources import payload, replica
 from tests.store import SECRET, Store
 from tests.topics import Topics
@@ -35,8 +35,8 @@ def _on(store: Store, warehouse: str, prefix: str) -> dict[str, str]:
     return {f"{prefix}{key}": value for key, value in {**store.properties, "warehouse": warehouse}.items()}
 
 
-def _read(space: Workspace, store: Store, warehouse: str) -> Run:
-    """Publish the tables' changes once."""
+def _reader(space: Workspace, store: Store, warehouse: str) -> Sink:
+    """Start a source that publishes the table's changes."""
     own = {key: value for key, value in space.properties.items() if not key.startswith(("debezium.", "topics"))}
     catalog = {f"iceberg.catalog.{key}": value for key, value in space.catalog.items()}
     plain = {f"{what}.converter.schemas.enable": "false" for what in ("key", "value")}
@@ -49,11 +49,12 @@ def _read(space: Workspace, store: Store, warehouse: str) -> Run:
         "name": "reader",
         "topic.prefix": "read",
         "table.include.list": r"default\.stored_t",
+        "poll.interval.ms": "200",
         "iceberg.catalog.catalog-name": space.name,
     }
     path = space.home / f"reader-{len(list(space.home.glob('*.properties')))}.properties"
     path.write_text("".join(f"{k}={v}\n" for k, v in properties.items()).replace("\\", "\\\\"), encoding="utf-8")
-    return Sink(path, ("--once",)).wait(240)
+    return Sink(path, ())
 
 
 def _names(topics: Topics) -> dict[int, Any]:
@@ -66,21 +67,23 @@ def test_sink_and_source_work_on_s3(
 ) -> None:
     """First load, upserts, a full read and the merge-on-read changes: all of it on S3, and no secret in a log."""
     warehouse = store.make_bucket("first-load") + "/warehouse"
-    space = plain_workspace("stored", {"topics": "stored.t", **_on(store, warehouse, "debezium.sink.iceberg.")})
+    batches = {"topics": "stored.t", "debezium.sink.batch.interval-ms": "200"}
+    space = plain_workspace("stored", {**batches, **_on(store, warehouse, "debezium.sink.iceberg.")})
     names = {key: f"name {key}" for key in range(ROWS)}
     topics.replay(_events(names, 0))
-    runs = [space.start(None, "--once").wait(240)]
-    assert runs[0].code == 0, runs[0].text[-6000:]
-    runs.append(_read(space, store, warehouse))
-    assert runs[1].code == 0, runs[1].text[-6000:]
-    assert _names(topics) == names
-    changed = {key: f"changed {key}" for key in range(0, ROWS, 7)}
-    topics.replay(_events(changed, ROWS), create=False)
-    runs.append(space.start(None, "--once").wait(240))
-    assert runs[2].code == 0, runs[2].text[-6000:]
-    runs.append(_read(space, store, warehouse))
-    assert runs[3].code == 0, runs[3].text[-6000:]
-    assert _names(topics) == names | changed
+    running = [space.start()]
+    try:
+        assert running[0].wait_until(lambda: running[0].commits() > 0, 240), running[0].text()[-6000:]
+        running.append(_reader(space, store, warehouse))
+        assert running[1].wait_until(lambda: _names(topics) == names, 240, 0.5), running[1].text()[-6000:]
+        changed = {key: f"changed {key}" for key in range(0, ROWS, 7)}
+        topics.replay(_events(changed, ROWS), create=False)
+        assert running[1].wait_until(lambda: _names(topics) == names | changed, 120, 0.5), running[1].text()[-6000:]
+        runs = [one.terminate() for one in running]
+    finally:
+        for one in running:
+            one.kill()
+    assert [run.code for run in runs] == [0, 0], [run.text[-6000:] for run in runs]
     updates = [payload(r.value) for r in topics.read("read.default.stored_t") if r.value is not None]
     assert sum(event["op"] == "u" for event in updates) == len(changed)
     assert not any(SECRET in run.text for run in runs)

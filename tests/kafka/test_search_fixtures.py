@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.conftest import MakeWorkspace
+from tests.conftest import MakeWorkspace, Replay
 from tests.model import recordings, truth
-from tests.running import Run, Workspace
+from tests.running import THOROUGH, Run, Workspace
 from tests.searching import Search
 from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 
-PREFIXES = "|".join(recordings.ALL_VARIANTS.values())
-KEYED = rf"({PREFIXES})\.public\.({'|'.join(recordings.KEYED)})"
-
-
-def _few(cases: list[tuple[str, str]]) -> list[Any]:
-    """Every third in `make test`: each variant, and each table."""
-    return tiered(cases, cases[::3])
-
-
-ALL = pytest.mark.parametrize(
-    ("variant", "table"), _few([(v, t) for v in recordings.ALL_VARIANTS for t in recordings.tables(v)])
-)
+KEYED = [(v, t) for v in recordings.ALL_VARIANTS for t in recordings.tables(v)]
+FEW = recordings.diagonal(recordings.KEYED)
+"""In `make test`: each variant, and each table."""
+ALL = pytest.mark.parametrize(("variant", "table"), tiered(KEYED, FEW))
 Result = tuple[Run, Workspace]
 
 
 @pytest.fixture(scope="module")
-def done(recorded: None, make_workspace: MakeWorkspace, search: Search) -> Result:
-    """One run over every recorded topic with a key."""
+def done(recorded: Replay, make_workspace: MakeWorkspace, search: Search) -> Result:
+    """One run over the recorded topics with a key that the tests look at."""
     extra = {
         "debezium.sink.type": "opensearch",
         "connection.url": search.url,
-        "topics.regex": KEYED,
+        "topics": ",".join(recorded(KEYED if THOROUGH else FEW)),
         "truncate.enabled": "true",
         "debezium.sink.iceberg.temporal-as-text": ",".join(truth.AS_TEXT),
     }
@@ -64,7 +54,7 @@ def test_nothing_recorded_is_a_dead_letter(done: Result, topics: Topics) -> None
 
 def test_a_second_run_changes_nothing(done: Result, search: Search) -> None:
     """Run again with nothing new on the topics, the sink sends nothing."""
-    index = _index("json_schema_envelope", "customers")
+    index = _index(*FEW[0])
     before = search.versions(index)
     again = done[1].run()
     assert (again.code, again.total("events")) == (0, 0)

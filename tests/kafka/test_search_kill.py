@@ -1,7 +1,7 @@
 """a stream into an index, and SIGKILL of the sink and of the node -> every document is the source's, none is lost.
 
-Every start costs a JVM: `make test` kills the sink once, `make test-all` both a few times, `make soak` more often. The
-seed is printed; ICEBRIDGE_SEED repeats a run's plan (not its timing).
+Every start costs a JVM: `make test-all` kills both a few times, `make soak` more often. The seed is printed;
+ICEBRIDGE_SEED repeats a run's plan (not its timing).
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
 from tests.running import Sink, kills, seeded
 from tests.searching import Search
-from tests.tiers import tiered
 from tests.topics import Topics
 
 KILLS = kills(4)
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600 + 60 * KILLS)]
 
 KEYS, EVENTS = 300, 2_000
 """Events for each kill."""
 
 
-@pytest.mark.parametrize("count", tiered([1, KILLS], [1]))
+@pytest.mark.parametrize("count", [1, KILLS])
 def test_killed_again_and_again_every_document_is_the_sources(
     topics: Topics,
     make_workspace: MakeWorkspace,

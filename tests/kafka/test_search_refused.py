@@ -21,6 +21,7 @@ from tests.inside import Inside
 from tests.model.events import START_NS, Database, row
 from tests.model.recordings import Record
 from tests.searching import Search
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -82,6 +83,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     node.stop()
 
 
+@pytest.mark.thorough
 def test_a_document_that_is_too_large(
     topics: Topics, plain_workspace: MakeWorkspace, narrow: Search, spark: SparkSession
 ) -> None:
@@ -105,7 +107,7 @@ def _truncate(db: Database) -> None:
     db.log[-1] = Record(db.topic, 0, db.log[-1].offset, None, db.log[-1].value)
 
 
-@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize("rolled", tiered([False, True], [True]))
 def test_a_truncate_in_a_later_batch(
     topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession, *, rolled: bool
 ) -> None:

@@ -14,7 +14,7 @@ from tests.model.recordings import Record
 from tests.searching import Search
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(400)]
 
 
 def _life(topic: str) -> Database:

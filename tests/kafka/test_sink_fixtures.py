@@ -5,37 +5,40 @@ All variants of one mode run in one process of the sink: one stream, several top
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
-from tests.conftest import MakeWorkspace, OpenLake
+from tests.conftest import MakeWorkspace, OpenLake, Replay
 from tests.model import recordings, reference, truth, values
 from tests.reading import Lake
-from tests.running import Run, Workspace
+from tests.running import THOROUGH, Run, Workspace
 from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 
-PREFIXES = "|".join(recordings.ALL_VARIANTS.values())
-KEYED = rf"({PREFIXES})\.public\.({'|'.join(recordings.KEYED)})"
+Cases = list[tuple[str, str]]
 # The variants of which the other modes read every topic; of the others they read the tables in `recordings.TABLES`.
 WHOLE = ("json_schema_envelope", "json_envelope", "json_unwrap_rewrite")
 SOFT = ("Weird_Table", "defaults_t", "toasty")
+NAMED = ("exotic", "toasty", "Weird_Table")
 
 
-def _few(cases: list[tuple[str, str]]) -> list[Any]:
-    """Every third in `make test`: each variant, and each table."""
-    return tiered(cases, cases[::3])
+def _of(every: Cases, few: Cases) -> tuple[Cases, pytest.MarkDecorator]:
+    """What is read, and the tests of it: in `make test` each table in one variant."""
+    return every if THOROUGH else few, pytest.mark.parametrize(("variant", "table"), tiered(every, few))
 
 
-ALL = pytest.mark.parametrize(
-    ("variant", "table"), _few([(v, t) for v in recordings.ALL_VARIANTS for t in recordings.tables(v)])
+KEYED, ALL = _of(
+    [(v, t) for v in recordings.ALL_VARIANTS for t in recordings.tables(v)], recordings.diagonal(recordings.KEYED)
 )
-CASES = pytest.mark.parametrize(
-    ("variant", "table"), _few([(v, t) for v in recordings.ALL_VARIANTS for t in recordings.TABLES])
-)
+PLAIN, CASES = _of(list(product(recordings.ALL_VARIANTS, recordings.TABLES)), recordings.diagonal(recordings.TABLES, 4))
+SOFTENED, LIVE = _of(list(product(WHOLE, SOFT)), list(zip(WHOLE, SOFT, strict=True)))
+WEIRD = list(product(WHOLE, NAMED)) if THOROUGH else [(WHOLE[0], name) for name in NAMED]
+KEYLESS = list(recordings.ALL_VARIANTS)
+KEYLESS_FEW = KEYLESS[::4]
 # Values with a schema block that Iceberg's types have no room for: time 24:00:00, infinity (exotic, key 1), years
 # before Christ (key 3). `temporal-as-text` keeps them.
 UNREPRESENTABLE = {(b"js.public.exotic", b"2", offset) for offset in (b"0", b"2", b"3")}
@@ -43,33 +46,31 @@ Result = tuple[Run, Lake, Workspace]
 
 
 @pytest.fixture(scope="module")
-def hard(recorded: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
+def hard(recorded: Replay, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
     """Deleted rows go; columns whose values Iceberg's types have no room for are text."""
     extra = {"debezium.sink.iceberg.upsert-keep-deletes": "false", "truncate.enabled": "true"}
     extra |= {"debezium.sink.iceberg.temporal-as-text": ",".join(truth.AS_TEXT)}
-    return _run(make_workspace, lake, "hard", extra)
+    return _run(recorded, make_workspace, lake, "hard", [*KEYED, ("json_schema_envelope", "customers")], extra)
 
 
 @pytest.fixture(scope="module")
-def soft(recorded: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
+def soft(recorded: Replay, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
     """Deleted rows stay, marked: the default."""
-    whole = "|".join(recordings.ALL_VARIANTS[v] for v in WHOLE)
-    topics = rf"({PREFIXES})\.public\.({'|'.join(recordings.TABLES)})|({whole})\.public\.({'|'.join(SOFT)})"
-    return _run(make_workspace, lake, "soft", {"topics.regex": topics})
+    return _run(recorded, make_workspace, lake, "soft", [*PLAIN, *SOFTENED], {})
 
 
 @pytest.fixture(scope="module")
-def append(recorded: None, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
+def append(recorded: Replay, make_workspace: MakeWorkspace, lake: OpenLake) -> Result:
     """Every event is a row; here the topics without row events are read too."""
-    whole = "|".join(recordings.ALL_VARIANTS[v] for v in WHOLE)
-    named = "|".join((*recordings.TABLES, "events_nopk"))
-    topics = rf"({PREFIXES})\.(public\.({named})|transaction|message)|({whole})\.public\.(exotic|toasty|Weird_Table)"
-    extra = {"debezium.sink.iceberg.upsert": "false", "topics.regex": topics}
-    return _run(make_workspace, lake, "append", extra)
+    others = product(KEYLESS if THOROUGH else KEYLESS_FEW, recordings.OTHERS)
+    extra = {"debezium.sink.iceberg.upsert": "false"}
+    return _run(recorded, make_workspace, lake, "append", [*PLAIN, *others, *WEIRD], extra)
 
 
-def _run(make_workspace: MakeWorkspace, lake: OpenLake, name: str, extra: dict[str, str]) -> Result:
-    space = make_workspace(name, {"topics.regex": KEYED, **extra})
+def _run(
+    recorded: Replay, make_workspace: MakeWorkspace, lake: OpenLake, name: str, cases: Cases, extra: dict[str, str]
+) -> Result:
+    space = make_workspace(name, {"topics": ",".join(recorded(cases)), **extra})
     run = space.run()
     assert run.code == 0, run.text[-6000:]
     return run, lake(space), space
@@ -104,8 +105,7 @@ def test_soft_delete_keeps_the_deleted_rows_marked(soft: Result, variant: str, t
     assert {r.get("__deleted") for r in rows if truth.key_of(table, r) in bare} <= {"true"}
 
 
-@pytest.mark.parametrize("variant", WHOLE)
-@pytest.mark.parametrize("table", SOFT)
+@LIVE
 def test_live_rows_do_not_depend_on_kept_deletes(soft: Result, variant: str, table: str) -> None:
     """With deletes kept the rows that are not marked are PostgreSQL's, values that were not sent included."""
     rows = [r for r in soft[1].rows(_table(variant, table)) if r["__deleted"] != "true"]
@@ -120,7 +120,7 @@ def test_append_keeps_every_event(append: Result, variant: str, table: str) -> N
     assert values.differences(expected, rows, typed=variant in truth.TYPED) == []
 
 
-@pytest.mark.parametrize("variant", WHOLE)
+@pytest.mark.parametrize("variant", tiered(WHOLE, WHOLE[:1]))
 def test_names_are_kept(append: Result, variant: str) -> None:
     """Columns keep their names, with dots, spaces, digits in front and letters beyond ASCII, and their values."""
     expected = reference.append(recordings.load(variant, "Weird_Table"))
@@ -129,7 +129,7 @@ def test_names_are_kept(append: Result, variant: str) -> None:
     assert set(recordings.column_types("Weird_Table")) <= set(rows[0])
 
 
-@pytest.mark.parametrize("variant", recordings.ALL_VARIANTS)
+@pytest.mark.parametrize("variant", tiered(KEYLESS, KEYLESS_FEW))
 def test_a_table_without_key_gets_every_event(append: Result, variant: str) -> None:
     """Events without a key are appended, and the tombstones behind their deletes are left out."""
     expected = reference.append(recordings.load(variant, "events_nopk"))
@@ -177,16 +177,16 @@ EXACT_TYPES = {
 }
 
 
-@pytest.mark.parametrize("table", recordings.KEYED)
-def test_identifier_fields_come_from_the_key(hard: Result, table: str) -> None:
+@pytest.mark.parametrize(("variant", "table"), recordings.diagonal(recordings.KEYED))
+def test_identifier_fields_come_from_the_key(hard: Result, variant: str, table: str) -> None:
     """A table made by the sink has the fields of the record key as its identifier fields."""
-    assert hard[1].identifiers(_table("json_schema_envelope", table)) == set(truth.KEYS[table])
+    assert hard[1].identifiers(_table(variant, table)) == set(truth.KEYS[table])
 
 
 def test_a_second_run_changes_nothing(hard: Result) -> None:
     """Run again with nothing new on the topics, the sink commits nothing."""
     _, tables, space = hard
-    names = [_table(v, "customers") for v in recordings.ALL_VARIANTS]
+    names = [_table(*case) for case in KEYED if case[1] == "customers"]
     before = [len(tables.summaries(name)) for name in names]
     again = space.run()
     assert (again.code, again.total("events")) == (0, 0)

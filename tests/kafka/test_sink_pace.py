@@ -6,9 +6,12 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
 
+from connector.runtime.monitoring.listeners import BatchReport
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.host import Host
+from tests.inside import Inside, run_until
 from tests.model.recordings import Record
 from tests.topics import Topics
 
@@ -22,10 +25,10 @@ def _more(topics: Topics, first: int, count: int, *, create: bool = False) -> No
     topics.replay(records, create=create)
 
 
-def test_max_batch_size_wait(topics: Topics, make_workspace: MakeWorkspace) -> None:
+def test_max_batch_size_wait(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> None:
     """MaxBatchSizeWait: fewer events than max.batch.size wait, as many begin a batch at the next look."""
     _more(topics, 0, 10, create=True)
-    space = make_workspace(
+    space = plain_workspace(
         "pace",
         {
             "topics": TOPIC,
@@ -35,18 +38,20 @@ def test_max_batch_size_wait(topics: Topics, make_workspace: MakeWorkspace) -> N
             "debezium.sink.batch.batch-size-wait.wait-interval-ms": "300",
         },
     )
-    sink = space.start()
-    try:
-        assert sink.wait_until(lambda: sink.commits() == 1, 120), sink.text()[-4000:]
-        _more(topics, 10, 60)
-        time.sleep(4)
-        assert sink.commits() == 1
-        _more(topics, 70, 60)
-        assert sink.wait_until(lambda: sink.commits() == 2, 60), sink.text()[-4000:]
-        run = sink.terminate()
-    finally:
-        sink.kill()
-    assert [line["events"] for line in run.batches] == [10, 120]
+    reports, since = list[BatchReport](), list[float]()
+
+    def through() -> bool:
+        if len(reports) == 1 and not since:
+            _more(topics, 10, 60)
+            since.append(time.monotonic())
+        elif len(since) == 1 and time.monotonic() - since[0] > 5 * 0.3:
+            assert len(reports) == 1
+            _more(topics, 70, 60)
+            since.append(time.monotonic())
+        return len(reports) == 2
+
+    run_until(Inside(spark, space).sink(told=reports.append), through)
+    assert [report.metrics.events for report in reports] == [10, 120]
 
 
 def test_going_on_where_another_connector_stood(

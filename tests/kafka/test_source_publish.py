@@ -90,7 +90,7 @@ def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_spring: M
     source = make_spring("replay", {"provide.transaction.metadata": "true"})
     source.sql(
         "CREATE TABLE T.t (id BIGINT NOT NULL, v DOUBLE, m MAP<INT, STRING>) USING iceberg",
-        "INSERT INTO T.t SELECT id, id / 3, map(cast(id AS INT), 'ä\"\n') FROM range(2000)",
+        "INSERT INTO T.t SELECT id, id / 3, map(cast(id AS INT), 'ä\"\n') FROM range(200)",
     )
     source.identify("t", "id")
     settings = source.settings()
@@ -124,15 +124,15 @@ def test_transactions_are_numbered_and_counted(make_spring: MakeSpring) -> None:
     source = make_spring("bounds", {"provide.transaction.metadata": "true", "snapshot.mode": "no_data"})
     source.sql("CREATE TABLE T.t (id BIGINT, v INT) USING iceberg")
     source.publish()
-    source.sql("INSERT INTO T.t SELECT id, 0 FROM range(500)")
+    source.sql("INSERT INTO T.t SELECT id, 0 FROM range(100)")
     source.publish()
     events = source.events("t")
-    assert sorted(e["transaction"]["total_order"] for e in events) == list(range(1, 501))
+    assert sorted(e["transaction"]["total_order"] for e in events) == list(range(1, 101))
     idents = {e["transaction"]["id"] for e in events}
     bounds = [payload(r.value) for r in source.topics.read("bounds.transaction")]
-    assert [(b["status"], b["event_count"]) for b in bounds] == [("BEGIN", None), ("END", 500)]
+    assert [(b["status"], b["event_count"]) for b in bounds] == [("BEGIN", None), ("END", 100)]
     assert {b["id"] for b in bounds} == idents
-    assert bounds[1]["data_collections"] == [{"data_collection": "db.t", "event_count": 500}]
+    assert bounds[1]["data_collections"] == [{"data_collection": "db.t", "event_count": 100}]
 
 
 def test_own_commits_replaced_files_and_other_branches_are_not_read(make_spring: MakeSpring) -> None:
@@ -250,7 +250,7 @@ def test_the_sink_makes_a_replica_that_equals_the_source(
             f"CREATE TABLE T.{table} (id BIGINT NOT NULL, name STRING, amount DECIMAL(20, 3), at TIMESTAMP, day DATE, "
             f"l ARRAY<INT>, d DOUBLE) USING iceberg PARTITIONED BY (bucket(4, id)) TBLPROPERTIES ({properties})",
             f"INSERT INTO T.{table} SELECT id, concat('n', id), id / 7, timestamp_micros(id * 1000001 - 5000), "
-            f"date_from_unix_date(id - 100), array(cast(id AS INT)), id / 3 FROM range(1000)",
+            f"date_from_unix_date(id - 100), array(cast(id AS INT)), id / 3 FROM range(200)",
         )
         source.identify(table, "id")
     source.publish()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,12 @@ def _lines(name: str) -> list[str]:
 def tables(variant: str) -> tuple[str, ...]:
     """The tables with a key that were recorded in a variant."""
     return tuple(t for t in KEYED if variant != DUPLICATES or t != "debezium_signal")
+
+
+def diagonal(names: Sequence[str], shift: int = 0) -> list[tuple[str, str]]:
+    """Each table in one variant, the variants in turn, from the one at `shift` on."""
+    variants = list(ALL_VARIANTS)
+    return [(variants[(place + shift) % len(variants)], name) for place, name in enumerate(names)]
 
 
 def topic(variant: str, table: str) -> str:

@@ -44,9 +44,7 @@ from tests.tiers import tiered
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 ERRORS = ErrorSettings("all", "", -1, 0.0, 0, 30_000, 200)
-FATES = pytest.mark.parametrize(
-    "fate", tiered(Fate, [Fate.SILENT, Fate.REFUSED_BUT_LANDED], lambda fate: fate.name.lower())
-)
+FATES = pytest.mark.parametrize("fate", tiered(Fate, [Fate.REFUSED_BUT_LANDED], lambda fate: fate.name.lower()))
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """Tables that change, and SIGKILL of the source that indexes them and of the node -> each index is its table.
 
-Every start costs a JVM: `make test` kills the source once, `make test-all` both a few times, `make soak` more often.
-The seed is printed; ICEBRIDGE_SEED repeats a run's plan (not its timing).
+Every start costs a JVM: `make test-all` kills both a few times, `make soak` more often. The seed is printed;
+ICEBRIDGE_SEED repeats a run's plan (not its timing).
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from tests.running import Line, Sink, kills, seeded
 from tests.searching import Search
 from tests.source_tables import Kind, Subject, use_catalog
 from tests.stories import FLAT, NESTED, Crowded
-from tests.tiers import tiered
 
 KILLS = kills(4)
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]
+pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600 + 60 * KILLS)]
 
 KINDS = {
     Kind(2, "copy-on-write", partitioned=True, identifiers=True, nested=True): NESTED,
@@ -178,7 +177,7 @@ class Struck:
         return int(stats.get("_all", {}).get("total", {}).get("indexing", {}).get("index_total", 0))
 
 
-@pytest.mark.parametrize("count", tiered([1, KILLS], [1]))
+@pytest.mark.parametrize("count", [1, KILLS])
 def test_killed_again_and_again_each_index_is_its_table(
     spark: SparkSession, search: Search, quick: dict[str, str], tmp_path_factory: pytest.TempPathFactory, count: int
 ) -> None:

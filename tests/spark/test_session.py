@@ -115,6 +115,7 @@ def no_java(tmp_path: Path) -> Iterator[str]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.thorough
 def test_session_writes_and_reads_iceberg(tmp_path: Path) -> None:
     """A local session far from the checkout makes, fills and reads a table, also through Python, without a warning."""
     result = _run(_TABLE, tmp_path / "lake", {"spark.master": "local[2]"})

@@ -82,7 +82,7 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("table", tiered(TABLES, ["cow-partitioned", "mor-nested"]))
+@pytest.mark.parametrize("table", tiered(TABLES, ["mor-nested"]))
 def test_row_ids_tell_of_a_change_of_key(session: SparkSession, table: str) -> None:
     """On v3 tables an updated identifier column is one change, also into another partition; a key has one event."""
     kind, columns = TABLES[table]

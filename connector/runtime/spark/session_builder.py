@@ -163,14 +163,14 @@ def build_session(app: str, catalog: CatalogProperties, spark: Mapping[str, str]
         SparkContext._ensure_initialized(gateway=launch_jvm(conf))  # noqa: SLF001
     pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     session = SparkSession.builder.config(conf=pairs).getOrCreate()
-    _disable_checksum_files(session)
+    disable_checksum_files(session)
     _ignore_sigterm(session)
     if not is_local(conf["spark.master"]):
         _ship_packages(session)
     return session
 
 
-def _disable_checksum_files(session: SparkSession) -> None:
+def disable_checksum_files(session: SparkSession) -> None:
     """Have the driver's JVM write no `.crc` file beside each local file of metadata.
 
     Hadoop starts a process (chmod) for every local file that it makes: that halves what a commit costs.
