@@ -21,6 +21,7 @@ from tests.inside import Inside, run_until
 from tests.model.events import START_NS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
+from tests.running import THOROUGH
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -65,7 +66,8 @@ def test_commits_hold_whole_transactions(
     """
     source, rng = Source(), random.Random(5)
     topics.create({TOPIC: 3, ENDS: 2})
-    for _ in range(40):
+    count = 40 if THOROUGH else 20
+    for _ in range(count):
         topics.replay(source.transaction(*LIFE.steps(rng, set(source.db.rows), 8)), create=False)
     extra = {"topics": TOPIC, "transaction.topic": ENDS, "debezium.sink.batch.max-events": "45"}
     inside = Inside(spark, plain_workspace("whole", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"}))
@@ -77,22 +79,22 @@ def test_commits_hold_whole_transactions(
             assert _found(inside) == source.after[named[-1]]
 
     _run(inside, told)
-    assert named[-1] == "40"
+    assert named[-1] == str(count)
     assert len(named) > 3
-    assert inside.lake.summaries("whole_public_t")[-1]["icebridge.transaction"] == "40"
+    assert inside.lake.summaries("whole_public_t")[-1]["icebridge.transaction"] == str(count)
     # The end of the next one is late, and half of the one behind it is there.
     *events, end = source.transaction(*(("c", row(100 + key, "c", key)) for key in range(6)))
     topics.replay(events, create=False)
     topics.replay(source.transaction(("c", row(200, "c", 1)))[-1:], create=False)
     _run(inside, told)
-    assert _found(inside) == source.after["40"]
+    assert _found(inside) == source.after[str(count)]
     topics.replay([end], create=False)
     _run(inside, told)
-    assert _found(inside) == source.after["41"]
+    assert _found(inside) == source.after[str(count + 1)]
     # What never becomes whole is not waited for without end.
     _run(inside, told, {"transaction.wait.ms": "0"})
     topics.replay(source.transaction(("c", row(300, "c", 1)))[:1], create=False)
-    assert _found(inside) == source.after["41"]
+    assert _found(inside) == source.after[str(count + 1)]
     overdue = inside.sink({"transaction.wait.ms": "0"})
     try:
         overdue.stream.run(once=True)

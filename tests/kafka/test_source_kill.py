@@ -1,7 +1,7 @@
 """A source, and SIGKILL again and again, in full read and changes -> a consumer still ends with the table's rows.
 
-Every start costs a JVM: `make test` has one kill, `make test-all` a few, `make soak` more. The seed is printed;
-ICEBRIDGE_SEED repeats a run's plan (not its timing).
+Every start costs a JVM: `make test-all` has a few kills, `make soak` more. The seed is printed; ICEBRIDGE_SEED repeats
+a run's plan (not its timing).
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from pyspark.sql import SparkSession
 
 from tests.running import Sink, kills, seeded
 from tests.sources import Spring, in_order, payload, replica, spring
-from tests.tiers import tiered
 from tests.topics import Topics
 
 KILLS = kills(4)
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600 + 60 * KILLS)]
 
 FILES, ROWS = 6, 400
 """Files for each kill, and rows of a file."""
@@ -34,7 +33,7 @@ PROPERTIES = {
 }
 
 
-@pytest.mark.parametrize("count", tiered([1, KILLS], [1]))
+@pytest.mark.parametrize("count", [1, KILLS])
 def test_killed_again_and_again_the_replica_equals_the_source(
     spark: SparkSession,
     topics: Topics,
@@ -113,7 +112,6 @@ def _assert_repeats_are_equal(source: Spring) -> None:
     assert all(len(values) == 1 for values in seen.values())
 
 
-@pytest.mark.thorough
 def test_sigterm_ends_after_the_step_at_hand(
     spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

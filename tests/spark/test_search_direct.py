@@ -1,6 +1,7 @@
 """Iceberg tables -> documents with no Kafka between: the documented topology and rules, on a real node.
 
-ICEBRIDGE_HISTORIES (1), ICEBRIDGE_STEPS (4) and ICEBRIDGE_SEED (0) are those of the source's histories.
+ICEBRIDGE_HISTORIES (1), ICEBRIDGE_STEPS (4, in `make test` 2) and ICEBRIDGE_SEED (0) are those of the source's
+histories.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
 from tests.direct import Direct, index_of
-from tests.running import seeded
+from tests.running import THOROUGH, seeded
 from tests.searching import Search
 from tests.source_tables import CATALOG, Kind, Subject, use_catalog
 from tests.stories import FLAT, NESTED, Unique
@@ -30,7 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = seeded()
-STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "4"))
+STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "4" if THOROUGH else "2"))
 KINDS = [
     Kind(2, "copy-on-write", partitioned=True, identifiers=True, nested=True),
     Kind(3, "merge-on-read", partitioned=False, identifiers=True),
@@ -76,6 +77,7 @@ def _table(direct: Direct, name: str, columns: str, *, keys: bool = True, versio
     return full
 
 
+@pytest.mark.thorough
 def test_event_metadata_as_fields(direct: Direct) -> None:
     """Operation, table, snapshot id, document id and bulk action, where they are asked for."""
     table = _table(direct, "told", "id BIGINT NOT NULL, v STRING")
@@ -199,12 +201,15 @@ def _names(direct: Direct, table: str) -> list[str]:
     return sorted(direct.search.documents(index_of(table))) if direct.search.exists(index_of(table)) else []
 
 
+HOLES = [
+    ("holed", "k", "('a', 1, 1.0), (NULL, 2, 1.0), ('c', 3, 1.0)", {"a", "c"}),
+    ("half", "k,n", "('a', 1, 1.0), ('b', NULL, 1.0), (NULL, 3, 1.0)", {"a-1"}),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "keys", "rows", "fit"),
-    [
-        ("holed", "k", "('a', 1, 1.0), (NULL, 2, 1.0), ('c', 3, 1.0)", {"a", "c"}),
-        ("half", "k,n", "('a', 1, 1.0), ('b', NULL, 1.0), (NULL, 3, 1.0)", {"a-1"}),
-    ],
+    tiered(HOLES, HOLES[1:], lambda case: case[0]),
 )
 def test_a_row_with_a_null_in_its_key_stops_the_table(
     direct: Direct, name: str, keys: str, rows: str, fit: set[str]
@@ -230,6 +235,7 @@ def test_a_key_that_becomes_null_stops_the_table(direct: Direct) -> None:
     assert {i: d["v"] for i, d in direct.search.documents(index_of(table)).items()} == {"a": "x", "b": "y"}
 
 
+@pytest.mark.thorough
 def test_odd_keys_name_documents_of_their_own(direct: Direct) -> None:
     """NaN, infinities, empty texts and texts of any length are values: each has a document."""
     table = _table(direct, "odd", "k STRING, d DOUBLE, v INT", keys=False)
@@ -259,6 +265,7 @@ def test_rows_from_before_an_upgrade_have_no_row_id_and_stop_the_table(direct: D
     assert sorted(d["v"] for d in direct.search.documents(index_of(table)).values()) == ["a", "b", "c"]
 
 
+@pytest.mark.thorough
 def test_a_row_that_was_never_numbered_stops_the_table_when_it_is_deleted(direct: Direct) -> None:
     """Changes of rows from before the upgrade, made before anything numbered them, are not sent under one name."""
     table = _table(direct, "late_upgrade", "v STRING", keys=False)
@@ -324,6 +331,7 @@ def test_an_index_that_is_deleted_while_documents_are_sent_stops_the_table(
         direct.run(table)
 
 
+@pytest.mark.thorough
 def test_a_name_that_a_column_had_is_anothers(direct: Direct) -> None:
     """After two renames and a new column of the name in between every document is taken, and names lead to columns."""
     table = _table(direct, "thrice", "id BIGINT NOT NULL, v STRING")

@@ -1,7 +1,7 @@
 """Random histories: every kind of table is followed exactly, and copy-on-write agrees with Spark's changelog view.
 
-ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (3) how long each is, ICEBRIDGE_SEED (0)
-where they start.
+ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (3, in `make test` 2) how long each is,
+ICEBRIDGE_SEED (0) where they start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from connector.source.changes.rewrites import file_diff
 from connector.source.changes.row_key import KeyKind
-from tests.running import seeded
+from tests.running import THOROUGH, seeded
 from tests.source_tables import CATALOG, Event, Kind, Plain, Subject, plain, use_catalog
 from tests.stories import FLAT, NESTED, Story
 from tests.tiers import tiered
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = seeded()
-STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "3"))
+STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "3" if THOROUGH else "2"))
 COW, MOR = "copy-on-write", "merge-on-read"
 KINDS = [
     Kind(2, COW, partitioned=False, identifiers=True),
