@@ -242,6 +242,13 @@ def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog,
         assert read_key_bounds(written.table, written.layout) == written.known
     for key in sorted(rows)[:: max(1, len(rows) // ASKED)] if case.kind.in_filters else ():
         assert values_by_iceberg(spark, lake, case, _where(written, key)) == [rows[key]]
-        if case.mode == "copy-on-write" and case.format == "parquet" and case.kind.name in _IN_PYICEBERG:
+        if case.mode == "copy-on-write" and case.format == "parquet" and _is_planned_by_pyiceberg(case):
             value = uuid.UUID(bytes=key) if case.kind.name == "uuid" else key
             assert list(written.table.metadata().scan(row_filter=EqualTo("k", value)).plan_files())
+
+
+def _is_planned_by_pyiceberg(case: Case) -> bool:
+    """PyIceberg 0.12 compares a uuid partition's value, a UUID, with a filter's, which are bytes: it finds no file."""
+    by = case.partition
+    by_uuid = case.kind.name == "uuid" and by is not None and (by.column, by.transform) == ("k", "identity")
+    return case.kind.name in _IN_PYICEBERG and not by_uuid
