@@ -66,6 +66,7 @@ def test_batches_that_come_again_in_another_order_change_nothing(
     assert all(after[key] >= before[key] for key in before)
 
 
+@pytest.mark.thorough
 def test_dates_that_go_to_and_fro(topics: Topics, make_workspace: MakeWorkspace, search: Search) -> None:
     """A clock like MySQL's, reads in between, restarts: in many batches the documents end as the source's rows."""
     rng, name = random.Random(5), "clocks.public.t"

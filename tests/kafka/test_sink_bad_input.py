@@ -220,7 +220,7 @@ AWAY = {
 
 
 # A broker that is away is waited for 15 s, whatever the options say.
-@pytest.mark.parametrize("kind", tiered(AWAY, ["rest", "place"]))
+@pytest.mark.parametrize("kind", tiered(AWAY, ["rest"]))
 def test_a_server_that_is_away_is_retried_then_named(topics: Topics, make_workspace: MakeWorkspace, kind: str) -> None:
     """A broker, catalog or place that cannot be had is tried again for the time set, then the sink names it."""
     away, word = AWAY[kind]

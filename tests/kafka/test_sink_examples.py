@@ -11,6 +11,7 @@ from tests.conftest import MakeWorkspace
 from tests.host import Host
 from tests.model import recordings
 from tests.running import Run
+from tests.tiers import tiered
 from tests.topics import Topics
 from tests.unit.test_settings_peers import EXAMPLES
 
@@ -30,7 +31,7 @@ def waiting(topics: Topics) -> dict[str, int]:
     return {topic: len(records) for topic, records in made.items()}
 
 
-@pytest.mark.parametrize("section", EXAMPLES)
+@pytest.mark.parametrize("section", tiered(EXAMPLES, ["Debezium Event Flattening", "Without Event Flattening"]))
 def test_the_seeds_example_runs_as_it_is(
     section: str, waiting: dict[str, int], make_workspace: MakeWorkspace, host: Host, tmp_path: Path
 ) -> None:

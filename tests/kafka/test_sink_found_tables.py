@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -56,7 +57,7 @@ def _made(sink: Inside) -> None:
             java.updateProperties().set("format-version", "2").commit()
 
 
-@pytest.mark.parametrize("mode", ["equality-delete", "copy-on-write"])
+@pytest.mark.parametrize("mode", tiered(["equality-delete", "copy-on-write"], ["equality-delete"]))
 def test_they_are_taken_as_they_are(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, mode: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.events import COLUMNS, Database, row
 from tests.reading import Lake
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 TERMS = {"2": {"several": "region, bucket(id, 4)", "truncated": "truncate(name, 1)"}, "3": {"single": "region"}}
 
 
-@pytest.mark.parametrize("version", TERMS)
+@pytest.mark.parametrize("version", tiered(TERMS, ["2"]))
 def test_a_row_that_moves_partition_leaves_no_ghost(
     topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake, version: str
 ) -> None:

@@ -14,6 +14,7 @@ from tests.model import recordings
 from tests.model.events import START_NS
 from tests.model.recordings import Record
 from tests.running import Run
+from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -96,7 +97,7 @@ _SHARED = {
 }
 
 
-@pytest.mark.parametrize("way", _SHARED)
+@pytest.mark.parametrize("way", tiered(_SHARED, ["several topics", "not told apart"]))
 def test_a_truncate_of_one_of_several_sources(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, way: str
 ) -> None:

@@ -228,7 +228,7 @@ def _cases() -> Iterator[Case]:
 CASES = list(_cases())
 
 
-@pytest.mark.parametrize("case", tiered(CASES, CASES[::3], lambda case: case.name))
+@pytest.mark.parametrize("case", tiered(CASES, CASES[::6], lambda case: case.name))
 def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog, Lake], case: Case) -> None:
     """Whatever the type of the key and its values, and however rows are replaced: readers give the model's rows, all
     of them, and each where it is asked for."""
