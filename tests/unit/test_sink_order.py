@@ -307,12 +307,12 @@ def test_a_long_call_is_tried_again() -> None:
 
 
 def test_a_retry_is_logged_once_and_not_begun_anew() -> None:
-    """One line per retry; what was tried for as long as one may is not tried again by whoever asked for it."""
+    """One line per reason; what was tried for as long as one may is not tried again by whoever asked for it."""
     calls = list[int]()
 
     def fails() -> None:
         calls.append(1)
-        raise RetriableError("away")
+        raise RetriableError(f"away {len(calls)}")
 
     settings = ErrorSettings("all", "t", -1, 0.1, 1, 1, 10)
     with structlog.testing.capture_logs() as lines, pytest.raises(TimeOver):
