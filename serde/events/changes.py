@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from serde.arrays import Bytes, Ints, Mask, children, column_at, valid_mask, view_bytes
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.event_kind import is_envelope, is_other_event
-from serde.events.source_positions import POSITION_FIELDS, FindColumn, LogPositions, read_positions
+from serde.events.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS, FindColumn, LogPositions, read_positions
 from serde.faults import RecordError
 from serde.messages import MessageBlock, Rows
 
@@ -31,6 +31,7 @@ _POSITION = frozenset(
         "source.ts_ms",
         "transaction.total_order",
         *(f"source.{n}" for n in POSITION_FIELDS),
+        *TRANSACTION_FIELDS,
     }
 )
 ORIGIN_FIELDS = ("name", "db", "schema", "table")
@@ -107,10 +108,14 @@ def _flatten_envelopes(
     row, optional = _add_fields(block, image, op, unwrap)
     origin = _join_origin([column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
     order = _to_int64(column_at(block.fields, "transaction.total_order"), len(op))
-    place, origin = read_positions(lambda name: column_at(block.fields, f"source.{name}"), order, origin)
+    place, origin = read_positions(lambda name: _envelope_position(block.fields, name), order, origin)
     ts_ns, rest = _read_ts_ns(block.fields, "source."), (optional, origin, _image_documents(block, row))
     made = Changes(block.rows, row, op, op == _DELETE, ts_ns, place, order, *rest)
     return (made if keep.all() else filter_changes(made, keep)), told, int(message.sum())
+
+
+def _envelope_position(fields: pa.StructArray, name: str) -> pa.Array | None:
+    return column_at(fields, name if name in TRANSACTION_FIELDS else f"source.{name}")
 
 
 def _encode_ops(op: pa.StringArray) -> Ops:
@@ -340,6 +345,8 @@ def _find_added(fields: pa.StructArray, prefix: str) -> FindColumn:
 
 
 def _find_text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
+    if name in TRANSACTION_FIELDS:
+        return column_at(fields, prefix + name.replace(".", "_"))
     # Without a prefix a bare name is the row's own.
     names = (f"source_{name}", name) if prefix else (f"source_{name}",)
     columns = (column_at(fields, prefix + path) for path in names)

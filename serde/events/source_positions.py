@@ -7,9 +7,15 @@ Each connector says it in fields of its own (`source` of an envelope, or the col
                         and server, whoever's log holds it
     MySQL, MariaDB      file, pos; comparable within one server and one series of files
     SQL Server, Db2     commit_lsn, change_lsn, event_serial_no (hexadecimal texts)
+    Informix            commit_lsn, change_lsn (texts of digits)
     Oracle              commit_scn, scn (texts or numbers)
     MongoDB             ts_ms, ord
+    Vitess              transaction_epoch, transaction_rank of the transaction, then the place in it; comparable within
+                        one shard (with `VitessOrderedTransactionMetadataFactory`; without it nothing is told)
     Iceberg (ours)      sequence_number, then the place in the transaction
+
+Spanner tells none: its commit time is given in milliseconds, and its record sequence counts anew in each transaction.
+Nor does Cassandra: each replica has commit logs of its own, and events do not say which node they are of.
 """
 
 from __future__ import annotations
@@ -42,8 +48,12 @@ POSITION_FIELDS = (
     "scn",
     "ord",
     "sequence_number",
+    "shard",
 )
 """What a source says of its position; besides `ts_ms` and the place in the transaction."""
+
+TRANSACTION_FIELDS = ("transaction.transaction_epoch", "transaction.transaction_rank")
+"""What an envelope's transaction says of it, by path."""
 
 LogPositions = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 """A row per event: a number that names the source, and three that rise with its log, in order of their weight.
@@ -81,7 +91,7 @@ def read_positions(
     """The place of each event, and who it is of: `origin`, and the server and files where only those compare.
 
     Args:
-        column: gives a field of the source, None where no event has it.
+        column: gives a field of the source, or one of `TRANSACTION_FIELDS`, None where no event has it.
         order: the place in the transaction.
         origin: who the events are of.
     """
@@ -97,7 +107,7 @@ def _read_log_position(column: FindColumn, order: Ints, count: int) -> tuple[Log
     """Take the first kind of position that an event has, and tell which server and files it is of."""
     result: LogPositions | None = None
     series: pa.Array | None = None
-    for read in (_read_postgres, _gtids, _read_binlog, _read_lsns, _read_scns, _read_mongo, _read_sequence):
+    for read in _READERS:
         made = read(column, order, count)
         if made is None:
             continue
@@ -173,8 +183,9 @@ def _read_lsns(column: FindColumn, order: Ints, count: int) -> PositionNumbers |
     if commit is None or not pa.types.is_string(commit.type):
         return None
     top, slot = _parse_hex_lsns(commit)
-    if change is not None and pa.types.is_string(change.type):
-        high, low = _parse_hex_lsns(change)
+    if change is not None and (pa.types.is_string(change.type) or pa.types.is_null(change.type)):
+        # Snapshots have none.
+        high, low = _parse_hex_lsns(change.cast(pa.string()))
     else:
         high, low = np.zeros(count, np.int64), np.zeros(count, np.int64)
     serial = np.minimum(_or_zero(_to_int64(column("event_serial_no"), count)), _SERIALS)
@@ -226,6 +237,28 @@ def _read_mongo(column: FindColumn, order: Ints, count: int) -> PositionNumbers 
     return PositionNumbers((np.where(known, first, NO_VALUE), then), known)
 
 
+def _read_decimal_lsns(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
+    commit, change = column("commit_lsn"), column("change_lsn")
+    if commit is None or change is None or not pa.types.is_string(commit.type):
+        return None
+    first, then = _to_int64(commit, count), _to_int64(change, count)
+    # Snapshots have 0.
+    known = (first > 0) & (then > 0)
+    return PositionNumbers((np.where(known, first, NO_VALUE), then), known)
+
+
+def _read_vitess(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
+    epoch, rank = (column(name) for name in TRANSACTION_FIELDS)
+    if epoch is None or rank is None:
+        return None
+    first, then = _to_int64(epoch, count), _to_int64(rank, count)
+    known = (first >= 0) & (then >= 0)
+    shard = column("shard")
+    text = shard.fill_null("") if shard is not None and pa.types.is_string(shard.type) else pa.array([""] * count)
+    series = pc.binary_join_element_wise(LOG_SEPARATOR, text, "")
+    return PositionNumbers((np.where(known, first, NO_VALUE), then, _or_zero(order)), known, series)
+
+
 def _read_sequence(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
     number = column("sequence_number")
     if number is None or not pa.types.is_integer(number.type):
@@ -234,10 +267,25 @@ def _read_sequence(column: FindColumn, order: Ints, count: int) -> PositionNumbe
     return PositionNumbers((first, _or_zero(order)), first != NO_VALUE)
 
 
+_READERS = (
+    _read_vitess,
+    _read_postgres,
+    _gtids,
+    _read_binlog,
+    _read_lsns,
+    _read_decimal_lsns,
+    _read_scns,
+    _read_mongo,
+    _read_sequence,
+)
+
+
 def _to_int64(column: pa.Array | None, count: int) -> Ints:
-    """Whole numbers, also as texts of digits; `NO_VALUE` for what is none."""
+    """Whole numbers, also as texts of digits or decimals; `NO_VALUE` for what is none."""
     if column is None:
         return np.full(count, NO_VALUE, np.int64)
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())
     if pa.types.is_string(column.type):
         digits = pc.match_substring_regex(column, r"^\d{1,18}$").fill_null(False)
         column = pc.if_else(digits, column, pa.scalar(None, pa.string())).cast(pa.int64())

@@ -75,6 +75,11 @@ RISING: dict[str, list[dict[str, Any]]] = {
         {"name": "s", "ts_ms": 1000, "ord": 10},
         {"name": "s", "ts_ms": 2000, "ord": 1},
     ],
+    "informix": [
+        {"name": "s", "commit_lsn": "999", "change_lsn": "98"},
+        {"name": "s", "commit_lsn": "627404540760620", "change_lsn": "627404540372400"},
+        {"name": "s", "commit_lsn": "627404540760620", "change_lsn": "627404540485812"},
+    ],
     "iceberg": [{"name": "s", "sequence_number": 9}, {"name": "s", "sequence_number": 10}],
 }
 
@@ -158,7 +163,9 @@ def test_a_number_of_a_transaction_may_be_anything(gtid: Any, flattened: bool) -
         {"file": "CommitLog-6-17.log", "pos": 3},
         {"file": "bin.000001", "pos": None},
         {"file": "bin.000001", "pos": 2**32},
-        {"commit_lsn": "94491402412032", "change_lsn": "1"},
+        {"commit_lsn": "94491402412032", "change_lsn": None},
+        {"commit_lsn": "0", "change_lsn": "0"},
+        {"commit_lsn": "NULL", "change_lsn": "NULL"},
         {"commit_lsn": "0000002g:00000001:0001", "change_lsn": "00000027:00000a00:0001"},
         {"commit_lsn": "f0000027:00000001:0001", "change_lsn": "00000027:00000a00:0001"},
         {"commit_scn": "many", "scn": "1"},

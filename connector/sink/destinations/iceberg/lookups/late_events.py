@@ -46,6 +46,7 @@ from serde.events.source_positions import (
     NO_VALUE,
     POSITION_FIELDS,
     SOURCE_COLUMN,
+    TRANSACTION_FIELDS,
     LogPositions,
     unknown_positions,
 )
@@ -105,7 +106,8 @@ def drop_late_events(
 def _find_age_columns(layout: TableLayout, plan: BatchPlan) -> frozenset[str]:
     """Return the columns of a table that tell how old its rows are."""
     prefix = plan.events.add_fields_prefix
-    names = (*POSITION_FIELDS, *ORIGIN_FIELDS, "ts_ms", "transaction_total_order", "total_order")
+    transaction = (path.replace(".", "_") for path in TRANSACTION_FIELDS)
+    names = (*POSITION_FIELDS, *ORIGIN_FIELDS, "ts_ms", "transaction_total_order", "total_order", *transaction)
     known = {f"{prefix}{start}{name}" for name in names for start in ("source_", "")} if prefix else set[str]()
     known |= {f"source_{name}" for name in names} if not prefix else set()
     wanted = known | {plan.dedup_column, plan.op_field}
