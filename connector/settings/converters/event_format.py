@@ -15,7 +15,15 @@ import attrs
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import BOOLEAN, LIST, PATTERN, TEXT, one_of
+from connector.settings.configdef.value_types import (
+    BOOLEAN,
+    LIST,
+    PATTERN,
+    TEXT,
+    InvalidValue,
+    ValueType,
+    one_of,
+)
 from connector.settings.converters import schema_registry
 from connector.settings.converters.converter_classes import (
     DEFAULT_CONVERTER,
@@ -25,6 +33,7 @@ from connector.settings.converters.converter_classes import (
     short_names,
 )
 from connector.settings.converters.schema_registry import RegistrySettings
+from serde.events.unavailable_value import PLACEHOLDER, parse_placeholder
 from serde.formats import FORMATS
 from serde.wire_format import WireFormat
 
@@ -32,6 +41,16 @@ _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
 
 _FIRST_NAMES = [name.removesuffix("Converter") for name in short_names(FORMATS_BY_CLASS)]
 _CONVERTERS = f"{'-, '.join(_FIRST_NAMES[:-1])}- or {_FIRST_NAMES[-1]}Converter"
+
+
+def _parse_placeholder(text: str) -> str:
+    try:
+        word = parse_placeholder(text)
+    except ValueError:
+        raise InvalidValue("{} has no UTF-8 text behind hex:", "write two hexadecimal digits per byte") from None
+    if not word:
+        raise InvalidValue("{} is empty", "write the word, or leave the option out")
+    return word
 
 
 def _converter_option(side: str) -> Option[str | None]:
@@ -129,6 +148,14 @@ OUTBOX_TOPICS = Option(
     doc="Topics of Debezium's outbox router, whose events are appended; group 1 is the aggregate type. Empty: none.",
     empty=True,
 )
+UNAVAILABLE_PLACEHOLDER = Option(
+    name="unavailable.value.placeholder",
+    kind=ValueType("string", _parse_placeholder),
+    default=PLACEHOLDER,
+    importance="low",
+    doc="Debezium's word for values that it did not send, as the source connector has it; hex: before bytes.",
+    aliases=("debezium.source.unavailable.value.placeholder",),
+)
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
     KEY_SCHEMAS,
@@ -146,6 +173,7 @@ OPTIONS: tuple[Option[object], ...] = (
     DECIMAL_AS_TEXT,
     DOCUMENTS_AS,
     OUTBOX_TOPICS,
+    UNAVAILABLE_PLACEHOLDER,
 )
 
 
@@ -153,7 +181,8 @@ OPTIONS: tuple[Option[object], ...] = (
 class EventSettings:
     """Formats of key and value (names in `serde.formats`) with the registries that they need, and what an envelope adds
     to its row; `temporal_as_text` and `decimal_as_text` name columns, see `connect.text_columns`;
-    `documents_as` says what MongoDB's become, `outbox_topics` (a Java pattern) which topics are the outbox router's."""
+    `documents_as` says what MongoDB's become, `outbox_topics` (a Java pattern) which topics are the outbox router's,
+    `placeholder` is the source's word for values that it did not send."""
 
     key_format: str
     value_format: str
@@ -165,6 +194,7 @@ class EventSettings:
     decimal_as_text: frozenset[str] = frozenset()
     documents_as: DocumentMode = "columns"
     outbox_topics: str | None = None
+    placeholder: str = PLACEHOLDER
 
 
 def build(reader: ConfigReader) -> EventSettings:
@@ -182,6 +212,7 @@ def build(reader: ConfigReader) -> EventSettings:
         frozenset(reader.get(DECIMAL_AS_TEXT)),
         "text" if reader.get(DOCUMENTS_AS) == "text" else "columns",
         reader.get(OUTBOX_TOPICS) or None,
+        reader.get(UNAVAILABLE_PLACEHOLDER),
     )
 
 

@@ -43,6 +43,7 @@ from serde.events.changes import DELETED_COLUMN, Changes, UnwrapSettings, extrac
 from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import is_envelope
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
+from serde.events.unavailable_value import PLACEHOLDER, use_known_placeholder
 from serde.faults import RecordError
 from serde.formats import FORMATS
 from serde.messages import DecodedMessages, MessageBlock
@@ -230,6 +231,8 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
     work.faults.extend(values.faults)
     for block, documents in _split_blocks(work, table, values):
         made, wrong, other = extract_changes(block, _unwrap_settings(plan, keep_before=_needs_before_image(table)))
+        if made is not None and plan.events.placeholder != PLACEHOLDER:
+            made = attrs.evolve(made, row=_use_known_placeholder(made.row, plan.events.placeholder))
         work.faults.extend(wrong)
         work.metrics += TaskMetrics(ignored=other)
         if made is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
@@ -254,6 +257,12 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
         tuple(work.seen),
         work.metrics + TaskMetrics(tombstones=len(values.tombstones)),
     )
+
+
+def _use_known_placeholder(row: pa.StructArray, word: str) -> pa.StructArray:
+    columns = [use_known_placeholder(column, word) for column in children(row)]
+    gone = row.is_null() if row.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(row.type), mask=gone) if columns else row
 
 
 def _split_blocks(
