@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
 
@@ -156,6 +156,14 @@ UNAVAILABLE_PLACEHOLDER = Option(
     doc="Debezium's word for values that it did not send, as the source connector has it; hex: before bytes.",
     aliases=("debezium.source.unavailable.value.placeholder",),
 )
+TypeChangeMode = Literal["dead-letter", "stop", "new-column"]
+TYPE_CHANGES = Option(
+    name="debezium.sink.iceberg.type-changes",
+    kind=one_of("dead-letter", "stop", "new-column"),
+    default="dead-letter",
+    importance="medium",
+    doc="If a source column gets another type: dead-letter values that do not fit, stop, or fill column a__<type>.",
+)
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
     KEY_SCHEMAS,
@@ -174,6 +182,7 @@ OPTIONS: tuple[Option[object], ...] = (
     DOCUMENTS_AS,
     OUTBOX_TOPICS,
     UNAVAILABLE_PLACEHOLDER,
+    TYPE_CHANGES,
 )
 
 
@@ -195,6 +204,7 @@ class EventSettings:
     documents_as: DocumentMode = "columns"
     outbox_topics: str | None = None
     placeholder: str = PLACEHOLDER
+    type_changes: TypeChangeMode = "dead-letter"
 
 
 def build(reader: ConfigReader) -> EventSettings:
@@ -213,6 +223,7 @@ def build(reader: ConfigReader) -> EventSettings:
         "text" if reader.get(DOCUMENTS_AS) == "text" else "columns",
         reader.get(OUTBOX_TOPICS) or None,
         reader.get(UNAVAILABLE_PLACEHOLDER),
+        next(mode for mode in get_args(TypeChangeMode) if mode == reader.get(TYPE_CHANGES)),
     )
 
 

@@ -30,6 +30,7 @@ from connector.sink.convert.record_keys import RecordKeys, align_record_keys, ke
 from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed, read_dedup_values, to_int64
 from connector.sink.convert.transaction_metadata import METADATA_TYPE, check_transaction_metadata
+from connector.sink.convert.type_changes import follow_type_changes
 from connector.sink.convert.type_mismatch import decode_mismatches
 from connector.sink.convert.variant_documents import VariantColumns, encode_documents, mark_documents
 from connector.sink.model.change_rows import ChangeBatch
@@ -322,6 +323,8 @@ def _convert_changes(
         return
     if plan.case_insensitive and table is not None:
         change = match_case(change, table.layout.columns.names)
+    if table is not None and plan.evolve:
+        change = follow_type_changes(change, table.layout, plan.events.type_changes)
     keys = work.keys(table, documents=documents)
     if plan.case_insensitive and table is not None and keys is not None:
         wanted = find_case_renames(keys.columns, (*table.layout.keys, *table.layout.key_columns))

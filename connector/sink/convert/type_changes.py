@@ -1,0 +1,100 @@
+"""Columns of events whose type is another one than the table's -> columns beside them, or a stop, by option (pure).
+
+Told by the schemas of both, never by a value: a column moves for all events of a schema or for none. A type that the
+table's column grows to, or whose every value it holds, is no change. Messages without schema have no types.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.errors import FatalError
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.types.arrow_types import is_storable, to_iceberg_type
+from connector.iceberg.types.schema_evolution import evolve
+from connector.settings.converters.event_format import TypeChangeMode
+from serde.arrays import children
+from serde.events.changes import Changes
+
+_MAX_DIGITS = {32: 10, 64: 19}
+"""Digits of whole numbers, by their bits."""
+_EXACT_BITS = {32: 24, 64: 53}
+"""Bits of whole numbers that floating ones hold, by their own."""
+
+
+def follow_type_changes(change: Changes, layout: TableLayout, mode: TypeChangeMode) -> Changes:
+    """Return the changes with fields of another type under the names of columns of their own.
+
+    Raises:
+        FatalError: `mode` is to stop, and a field has another type.
+    """
+    if mode == "dead-letter" or not change.optional:
+        return change
+    columns, fixed = layout.columns, layout.variants | set(layout.keys) | set(layout.key_columns)
+    moved = {
+        field.name: name_column(field.name, field.type)
+        for field in change.row.type
+        if field.name in columns.names and field.name not in fixed
+        if is_storable(field.type) and not holds_all(columns.field(field.name).type, field.type)
+    }
+    if not moved:
+        return change
+    if mode == "stop":
+        types = [(name, columns.field(name).type, change.row.type.field(name).type) for name in moved]
+        told = ", ".join(f"{name} ({before}, now {now})" for name, before, now in types)
+        todo = "change the table, or set debezium.sink.iceberg.type-changes to dead-letter or new-column"
+        raise FatalError(f"table {layout.name}: events have other types in columns {told}; {todo}")
+    fields = [field.with_name(moved.get(field.name, field.name)) for field in change.row.type]
+    gone = pc.is_null(change.row) if change.row.null_count else None
+    row = pa.StructArray.from_arrays(children(change.row), fields=fields, mask=gone)
+    optional = {moved.get(name, name): flag or name in moved for name, flag in change.optional.items()}
+    # The column before is not in these events, which says nothing of whether it may be null.
+    optional |= dict.fromkeys(moved, True)
+    return attrs.evolve(change, row=row, optional=optional)
+
+
+def name_column(name: str, kind: pa.DataType) -> str:
+    """Return the name of the column beside another one that holds values of this type: a__decimal_12_4."""
+    told = str(to_iceberg_type(kind, count(1), nanoseconds=True)).partition("<")[0]
+    return f"{name}__{re.sub('[^a-z0-9]+', '_', told).strip('_')}"
+
+
+def holds_all(column: pa.DataType, event: pa.DataType) -> bool:
+    """Tell whether a column of this type holds every value of an event's, or grows to."""
+    types = pa.types
+    if column.equals(event) or types.is_null(event):
+        return True
+    if types.is_nested(column) or types.is_nested(event):
+        return column.id == event.id
+    if types.is_string(column):
+        return not types.is_binary(event) and not types.is_fixed_size_binary(event)
+    grown = evolve(pa.schema([("c", column)]), pa.struct([("c", event)]), add=True).field(0).type
+    return _holds_number(grown, event) or _holds_moment(grown, event) or grown.equals(event)
+
+
+def _holds_number(column: pa.DataType, event: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_integer(event):
+        if types.is_integer(column):
+            return bool(column.bit_width >= event.bit_width)
+        if types.is_decimal(column):
+            return bool(column.precision - column.scale >= _MAX_DIGITS[event.bit_width])
+        return bool(types.is_floating(column) and _EXACT_BITS[column.bit_width] >= event.bit_width)
+    if types.is_floating(event):
+        return bool(types.is_floating(column) and column.bit_width >= event.bit_width)
+    if types.is_decimal(event) and types.is_decimal(column):
+        whole = event.precision - event.scale
+        return bool(column.scale >= event.scale and column.precision - column.scale >= whole)
+    return False
+
+
+def _holds_moment(column: pa.DataType, event: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_timestamp(column) and types.is_timestamp(event):
+        return (column.tz is None) == (event.tz is None) and column.unit == event.unit
+    return bool(types.is_timestamp(column) and column.tz is None and types.is_date(event))
