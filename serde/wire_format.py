@@ -61,13 +61,14 @@ class ReadOptions:
     the others are not read, which saves about a fifth of the time.
     fetch: writer schemas by id; formats that need a registry raise ValueError without it.
     text_columns: columns, or types by their schema name, whose dates and times become text (`connect.text_columns`);
-    number_columns: columns whose decimals do.
+    number_columns: columns whose decimals do; id_bytes: of the schema id behind a frame's first byte.
     """
 
     wanted: frozenset[str] | None = None
     fetch: FetchSchema | None = None
     text_columns: frozenset[str] = frozenset()
     number_columns: frozenset[str] = frozenset()
+    id_bytes: int = 4
 
 
 class EnvelopeSerializer(Protocol):

@@ -1,4 +1,7 @@
-"""Avro bytes -> blocks: Confluent's frame (0, four bytes of schema id, datum), one block per schema id."""
+"""Avro bytes -> blocks: Confluent's frame (0, four bytes of schema id, datum), one block per schema id.
+
+Apicurio's own frame has eight bytes of id.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from serde.faults import RecordError, Stage
 from serde.messages import DecodedMessages, MessageBlock, Rows
 from serde.wire_format import FetchSchema, UnknownSchema
 
-_FRAME_BYTES = 5
+_WORDS = {5: "five", 9: "nine"}
 
 
 @define(eq=False)
@@ -31,6 +34,7 @@ class AvroDeserializer:
     wanted: frozenset[str] | None = None
     words: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
+    id_bytes: int = 4
 
     def decode(
         self,
@@ -66,18 +70,21 @@ class _Decoding:
     def run(self, nulls: Mask) -> None:
         rows = np.flatnonzero(~nulls)
         framed = self._is_framed(rows)
-        for number, same in _group_by_id(self.texts, rows[framed]):
+        for number, same in _group_by_id(self.texts, rows[framed], self.converter.id_bytes):
             self._decode_block(number, same)
 
     def _is_framed(self, rows: Rows) -> Mask:
         """True where a message has a frame; the others are faults."""
         texts = self.texts.pick(rows)
         magic = (texts.sizes > 0) & (texts.first() == 0)
-        framed: Mask = magic & (texts.sizes >= _FRAME_BYTES)
+        framed: Mask = magic & (texts.sizes > self.converter.id_bytes)
         if not framed.all():
             for index in np.flatnonzero(~framed).tolist():
                 self._add_fault(
-                    int(rows[index]), _describe_frame_error(int(texts.sizes[index]), magic=bool(magic[index]))
+                    int(rows[index]),
+                    _describe_frame_error(
+                        int(texts.sizes[index]), self.converter.id_bytes + 1, magic=bool(magic[index])
+                    ),
                 )
         return framed
 
@@ -85,7 +92,7 @@ class _Decoding:
         writer = self._writer_schema(number, rows)
         if writer is None:
             return
-        where, wire, faults = read_datums(self.texts.pick(rows).cut(_FRAME_BYTES, 0), writer.codec)
+        where, wire, faults = read_datums(self.texts.pick(rows).cut(self.converter.id_bytes + 1, 0), writer.codec)
         for index, reason in faults.items():
             self._add_fault(int(rows[index]), f"Avro datum of schema id {number} {reason}")
         rows = rows[where]
@@ -117,21 +124,21 @@ class _Decoding:
         self.faults.append(RecordError(row, self.stage, reason))
 
 
-def _describe_frame_error(size: int, *, magic: bool) -> str:
+def _describe_frame_error(size: int, frame_bytes: int, *, magic: bool) -> str:
     if not size:
         return "empty message"
     if not magic:
         return "no Avro of a schema registry: its first byte is not 0"
-    return "shorter than the five bytes in front of an Avro datum"
+    return f"shorter than the {_WORDS[frame_bytes]} bytes in front of an Avro datum"
 
 
-def _group_by_id(texts: ByteWindows, rows: Rows) -> Iterator[tuple[int, Rows]]:
+def _group_by_id(texts: ByteWindows, rows: Rows, id_bytes: int) -> Iterator[tuple[int, Rows]]:
     """Schema ids and the rows that have them, ascending."""
     if not len(rows):
         return
     starts, view = texts.starts[rows], texts.view
     ids = np.zeros(len(rows), np.int64)
-    for index in range(1, _FRAME_BYTES):
+    for index in range(1, id_bytes + 1):
         ids = ids << 8 | view[starts + index]
     if (ids == ids[0]).all():
         yield int(ids[0]), rows

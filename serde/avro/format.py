@@ -35,12 +35,13 @@ class AvroSerializers:
 def _make_deserializer(options: ReadOptions) -> Deserializer:
     if options.fetch is None:
         raise ValueError("Avro needs a registry")
-    return AvroDeserializer(options.fetch, options.wanted, options.text_columns, options.number_columns)
+    texts = (options.text_columns, options.number_columns)
+    return AvroDeserializer(options.fetch, options.wanted, *texts, options.id_bytes)
 
 
 AVRO = WireFormat(
     "avro",
-    ("io.confluent.connect.avro.AvroConverter",),
+    ("io.confluent.connect.avro.AvroConverter", "io.apicurio.registry.utils.converter.AvroConverter"),
     _make_deserializer,
     AvroSerializers(),
     registry_type="AVRO",

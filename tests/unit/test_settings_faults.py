@@ -214,7 +214,7 @@ def test_near_miss_among_debezium_keys() -> None:
         (
             "value.converter",
             "io.apicurio.registry.utils.converter.AvroConverter",
-            "is Apicurio's own converter; use io.confluent.connect.avro.AvroConverter with the registry's Confluent",
+            "value.converter.apicurio.registry.url: is missing, and Apicurio's AvroConverter needs it; add the URL",
         ),
         (
             "value.converter",

@@ -29,7 +29,7 @@ _TRIES = 3
 _PAUSE_S = 2.0
 STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
 """Components that only some catalogs need."""
-ON_DEMAND = frozenset({"connect", "jdbc-sink", "registry"}) | STORES
+ON_DEMAND = frozenset({"connect", "jdbc-sink", "mariadb-source", "registry"}) | STORES
 """Components of the interop tests and of some catalogs: fetched when named or asked for by `fetch_jars`.
 """
 

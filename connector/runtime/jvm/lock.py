@@ -50,6 +50,7 @@ ROOTS = {
     "mariadb": ("org.mariadb.jdbc:mariadb-java-client:3.5.6",),
     # 3.6.0 lacks a module here. With ExtractNewRecordState (debezium-connect-plugins) and PostgreSQL's driver.
     "jdbc-sink": ("io.debezium:debezium-connector-jdbc:3.5.0.Final",),
+    "mariadb-source": ("io.debezium:debezium-connector-mariadb:3.5.0.Final",),
 }
 _ARCHIVE_COLONS = 4
 
@@ -152,6 +153,7 @@ def main() -> None:
         "spark": shipped_by_pyspark(),
         "search": LEFT_OUT_OF_NODE,
         "jdbc-sink": PROVIDED_BY_WORKER | OTHER_DRIVERS,
+        "mariadb-source": PROVIDED_BY_WORKER,
         "postgresql": LEFT_OUT_OF_DRIVERS,
         "mysql": LEFT_OUT_OF_DRIVERS,
     }

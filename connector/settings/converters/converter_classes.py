@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from connector.settings.configdef import unknown_keys
 from connector.settings.configdef.property_files import Entry
@@ -10,19 +10,25 @@ from connector.settings.configdef.reader import ConfigReader
 from serde.formats import FORMATS
 from serde.wire_format import WireFormat
 
-FORMATS_BY_CLASS: Mapping[str, WireFormat] = {
+FORMATS_BY_CLASS: dict[str, WireFormat] = {
     name: wire_format for wire_format in FORMATS.values() for name in wire_format.converter_classes
 }
-WRITING_CONVERTERS = tuple(name for name, wire_format in FORMATS_BY_CLASS.items() if wire_format.serializer)
+WRITING_CONVERTERS = tuple(
+    name
+    for name, wire_format in FORMATS_BY_CLASS.items()
+    if wire_format.serializer and not name.startswith("io.apicurio.")
+)
+"""Messages are written in Confluent's frame only."""
 DEFAULT_CONVERTER = WRITING_CONVERTERS[0]
-_BY_SHORT_NAME = {name.rpartition(".")[2]: name for name in FORMATS_BY_CLASS}
+_BY_SHORT_NAME = {name.rpartition(".")[2]: name for name in reversed(FORMATS_BY_CLASS)}
+"""Of several classes of one name the first."""
 _APICURIO = ("io.apicurio.registry.utils.converter.", "io.debezium.converters.")
 _UNSUPPORTED = frozenset({"JsonSchemaConverter", "ProtobufConverter"})
 
 
 def short_names(classes: Iterable[str]) -> list[str]:
-    """Return the names of classes without their packages."""
-    return [name.rpartition(".")[2] for name in classes]
+    """Return the names of classes without their packages, each once."""
+    return list(dict.fromkeys(name.rpartition(".")[2] for name in classes))
 
 
 def format_of(reader: ConfigReader, entry: Entry, name: str) -> WireFormat | None:

@@ -24,7 +24,8 @@ from connector.settings.configdef.value_types import (
     ValueType,
     one_of,
 )
-from connector.settings.converters import schema_registry
+from connector.settings.converters import apicurio, schema_registry
+from connector.settings.converters.apicurio import ApicurioSettings
 from connector.settings.converters.converter_classes import (
     DEFAULT_CONVERTER,
     FORMATS_BY_CLASS,
@@ -97,6 +98,7 @@ def _format_schemas_option(side: str) -> Option[bool]:
 
 KEY_CONVERTER, VALUE_CONVERTER = _converter_option("key"), _converter_option("value")
 KEY_SCHEMAS, VALUE_SCHEMAS = _converter_schemas_option("key"), _converter_schemas_option("value")
+KEY_APICURIO, VALUE_APICURIO = apicurio.declare_options("key"), apicurio.declare_options("value")
 KEY_REGISTRY, VALUE_REGISTRY = schema_registry.declare_options("key"), schema_registry.declare_options("value")
 KEY_FORMAT, VALUE_FORMAT = _format_option("key"), _format_option("value")
 KEY_FORMAT_SCHEMAS, VALUE_FORMAT_SCHEMAS = _format_schemas_option("key"), _format_schemas_option("value")
@@ -168,9 +170,11 @@ OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
     KEY_SCHEMAS,
     *KEY_REGISTRY.all,
+    *KEY_APICURIO.all,
     VALUE_CONVERTER,
     VALUE_SCHEMAS,
     *VALUE_REGISTRY.all,
+    *VALUE_APICURIO.all,
     KEY_FORMAT,
     KEY_FORMAT_SCHEMAS,
     VALUE_FORMAT,
@@ -205,25 +209,30 @@ class EventSettings:
     outbox_topics: str | None = None
     placeholder: str = PLACEHOLDER
     type_changes: TypeChangeMode = "dead-letter"
+    key_apicurio: ApicurioSettings | None = None
+    value_apicurio: ApicurioSettings | None = None
 
 
 def build(reader: ConfigReader) -> EventSettings:
     """Read the events' part; faults go to the reader."""
     key = _read_format(reader, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
     value = _read_format(reader, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
+    own = [reader.get(option) == apicurio.AVRO_CONVERTER for option in (KEY_CONVERTER, VALUE_CONVERTER)]
     return EventSettings(
         key.name,
         value.name,
         reader.get(ADD_FIELDS),
         reader.get(ADD_FIELDS_PREFIX),
-        schema_registry.build(reader, KEY_REGISTRY, wire_format=key),
-        schema_registry.build(reader, VALUE_REGISTRY, wire_format=value),
+        schema_registry.build(reader, KEY_REGISTRY, wire_format=None if own[0] else key),
+        schema_registry.build(reader, VALUE_REGISTRY, wire_format=None if own[1] else value),
         frozenset(reader.get(TEMPORAL_AS_TEXT)),
         frozenset(reader.get(DECIMAL_AS_TEXT)),
         "text" if reader.get(DOCUMENTS_AS) == "text" else "columns",
         reader.get(OUTBOX_TOPICS) or None,
         reader.get(UNAVAILABLE_PLACEHOLDER),
         next(mode for mode in get_args(TypeChangeMode) if mode == reader.get(TYPE_CHANGES)),
+        apicurio.build(reader, "key", KEY_APICURIO, wanted=own[0]),
+        apicurio.build(reader, "value", VALUE_APICURIO, wanted=own[1]),
     )
 
 

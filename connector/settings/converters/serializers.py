@@ -13,6 +13,7 @@ from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType
 from connector.settings.converters import schema_registry
+from connector.settings.converters.apicurio import AVRO_CONVERTER
 from connector.settings.converters.converter_classes import (
     DEFAULT_CONVERTER,
     FORMATS_BY_CLASS,
@@ -117,6 +118,10 @@ def build(reader: ConfigReader, side: SerializerOptions) -> SerializerSettings:
     entry, name = reader.entry(side.converter), reader.get(side.converter)
     default = FORMATS_BY_CLASS[DEFAULT_CONVERTER]
     wire_format = default if entry is None else format_of(reader, entry, name)
+    if entry is not None and name == AVRO_CONVERTER:
+        todo = f"use {WRITING_CONVERTERS[1]} with the registry's Confluent API (.../apis/ccompat/v7)"
+        reader.add_fault(entry, "is Apicurio's own converter", f"{todo} as its schema.registry.url")
+        wire_format = None
     if entry is not None and wire_format is not None and wire_format.serializer is None:
         reader.add_fault(entry, f"{name} cannot write events", f"use {' or '.join(WRITING_CONVERTERS)}")
     client = schema_registry.build(reader, side.registry, wire_format=wire_format)

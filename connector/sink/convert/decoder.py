@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from connector.iceberg.types.conversion import schemaless_type
 from connector.iceberg.types.schema_evolution import contains, evolve
+from connector.kafka.apicurio_registry import apicurio_registry_for
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.schema_registry import schema_registry_for
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import EventSettings, RegistrySettings
+from connector.settings.converters.apicurio import ApicurioSettings
 from connector.sink.convert import icebergevents
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.documents import expand_documents, name_document_keys
@@ -25,6 +27,7 @@ from connector.sink.convert.event_fields import DEFAULT_OP_FIELD, read_operation
 from connector.sink.convert.event_shapes import drop_absent_fields, drop_excluded, narrow_to_table, set_variant_types
 from connector.sink.convert.failing_records import isolate_failures
 from connector.sink.convert.field_matching import find_case_renames, match_case
+from connector.sink.convert.header_ids import frame_by_headers
 from connector.sink.convert.outbox import Decode, build_outbox_rows, find_aggregate_type
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
@@ -71,12 +74,28 @@ def _build_converters(events: EventSettings, wanted: frozenset[str]) -> Converte
     key, value = FORMATS[events.key_format], FORMATS[events.value_format]
     texts = (events.temporal_as_text, events.decimal_as_text)
     return Converters(
-        key.deserializer(ReadOptions(None, _schema_fetcher(key, events.key_registry), *texts)),
-        value.deserializer(ReadOptions(wanted, _schema_fetcher(value, events.value_registry), *texts)),
+        key.deserializer(ReadOptions(None, _key_fetcher(events), *texts, _id_bytes(events.key_apicurio))),
+        value.deserializer(ReadOptions(wanted, _value_fetcher(events), *texts, _id_bytes(events.value_apicurio))),
     )
 
 
-def _schema_fetcher(wire_format: WireFormat, settings: RegistrySettings | None) -> FetchSchema | None:
+def _key_fetcher(events: EventSettings) -> FetchSchema | None:
+    return _schema_fetcher(FORMATS[events.key_format], events.key_registry, events.key_apicurio)
+
+
+def _value_fetcher(events: EventSettings) -> FetchSchema | None:
+    return _schema_fetcher(FORMATS[events.value_format], events.value_registry, events.value_apicurio)
+
+
+def _id_bytes(settings: ApicurioSettings | None) -> int:
+    return ReadOptions().id_bytes if settings is None else settings.id_bytes
+
+
+def _schema_fetcher(
+    wire_format: WireFormat, settings: RegistrySettings | None, apicurio: ApicurioSettings | None
+) -> FetchSchema | None:
+    if apicurio is not None:
+        return apicurio_registry_for(apicurio).fetch_schema
     if settings is None or wire_format.registry_type is None:
         return None
     return partial(schema_registry_for(settings).fetch_schema, schema_type=wire_format.registry_type)
@@ -122,7 +141,7 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     known = None if table is None else _expected_types(table, plan)
     if plan.raw_ms is not None:
         return _decode_as_text(run, table, plan)
-    reading = converters(plan)
+    reading, run = converters(plan), frame_by_headers(run, plan.events)
     aggregate = find_aggregate_type(run.topic, plan.events.outbox_topics)
     if aggregate is not None and plan.routing is None and (table is None or not table.upsert):
         return _decode_outbox(run, aggregate, table, plan)

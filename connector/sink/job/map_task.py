@@ -16,9 +16,8 @@ from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives
 from connector.sink.convert.decoder import decode
+from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
-from connector.sink.convert.outbox import HEADERS as OUTBOX_HEADERS
-from connector.sink.convert.outbox import find_aggregate_type
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.compaction import compact_changes, task_label
 from connector.sink.job.shuffle import pack, split_by_bucket
@@ -61,8 +60,8 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
                         work.reject_batch(chunk, chunk.unreadable)
                         continue
                     run = chunk.with_headers(*headers)
-                    outbox = find_aggregate_type(chunk.topic, plan.events.outbox_topics) is not None
-                    yield from work.take(run.with_named_headers(OUTBOX_HEADERS) if outbox else run)
+                    wanted = find_wanted_headers(chunk.topic, plan.events)
+                    yield from work.take(run.with_named_headers(wanted) if wanted else run)
         yield from work.finish(meter.metrics)
 
     return task

@@ -1,0 +1,134 @@
+"""properties -> ApicurioSettings: what Apicurio's own converters were told, by which their messages are read.
+
+Names and defaults: Apicurio Registry 2.6, "Kafka client serializers/deserializers"; its converters write global ids of
+eight bytes, unless they are told otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import attrs
+
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType, one_of
+
+AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+IdKind = Literal["globalId", "contentId"]
+_URL = re.compile(r"https?://[^/\s]+\S*")
+_API = "/apis/registry/v2"
+_CONFLUENT_BYTES, _OWN_BYTES = 4, 8
+
+
+def _parse_url(text: str) -> str:
+    url = text.strip().rstrip("/")
+    if not _URL.fullmatch(url):
+        raise InvalidValue("{} is no URL", "write http://host:port/apis/registry/v2")
+    return url if "/apis/" in url else url + _API
+
+
+@attrs.frozen
+class ApicurioOptions:
+    """The options of one side, key or value."""
+
+    url: Option[str | None]
+    use_id: Option[str]
+    confluent: Option[bool]
+    handler: Option[str | None]
+    headers: Option[bool]
+    user: Option[str | None]
+    password: Option[str | None]
+
+    @property
+    def all(self) -> tuple[Option[object], ...]:
+        """Every option, in the order documents show them."""
+        return (self.url, self.use_id, self.confluent, self.handler, self.headers, self.user, self.password)
+
+
+def declare_options(side: str) -> ApicurioOptions:
+    """Declare the options of a side."""
+    prefix = f"{side}.converter.apicurio."
+    return ApicurioOptions(
+        url=Option(
+            name=f"{prefix}registry.url",
+            kind=ValueType("string", _parse_url),
+            default=None,
+            importance="medium",
+            doc=f"With Apicurio's AvroConverter: URL of the registry's own API for the {side}s.",
+        ),
+        use_id=Option(
+            name=f"{prefix}registry.use-id",
+            kind=one_of("globalId", "contentId"),
+            default="globalId",
+            importance="low",
+            doc=f"Which id the {side}s have; Apicurio 3 writes contentId unless told otherwise.",
+        ),
+        confluent=Option(
+            name=f"{prefix}registry.as-confluent",
+            kind=BOOLEAN,
+            default=False,
+            importance="low",
+            doc=f"Whether ids of {side}s have four bytes, as Confluent's, and not eight.",
+        ),
+        handler=Option(
+            name=f"{prefix}registry.id-handler",
+            kind=TEXT,
+            default=None,
+            importance="low",
+            doc=f"Class that wrote the ids of {side}s: with Confluent or 4Byte in its name they have four bytes.",
+        ),
+        headers=Option(
+            name=f"{prefix}registry.headers.enabled",
+            kind=BOOLEAN,
+            default=False,
+            importance="low",
+            doc=f"Whether the ids of {side}s are in the records' headers (apicurio.{side}.globalId).",
+        ),
+        user=Option(
+            name=f"{prefix}auth.username",
+            kind=TEXT,
+            default=None,
+            importance="low",
+            doc=f"User for the registry of the {side}s.",
+        ),
+        password=Option(
+            name=f"{prefix}auth.password",
+            kind=TEXT,
+            default=None,
+            importance="low",
+            doc=f"Password for the registry of the {side}s.",
+            secret=True,
+        ),
+    )
+
+
+@attrs.frozen
+class ApicurioSettings:
+    """Where the registry is, and how messages tell their schema: which id, its bytes in front, or a header's name."""
+
+    url: str
+    use_id: IdKind
+    id_bytes: int
+    header: str | None
+    user: str | None = None
+    password: str | None = attrs.field(default=None, repr=False)
+
+
+def build(reader: ConfigReader, side: str, options: ApicurioOptions, *, wanted: bool) -> ApicurioSettings | None:
+    """Read a side's registry; faults go to the reader. None where its converter is another's."""
+    url, handler = reader.get(options.url), reader.get(options.handler) or ""
+    use_id: IdKind = "contentId" if reader.get(options.use_id) == "contentId" else "globalId"
+    short = reader.get(options.confluent) or "Confluent" in handler or "4Byte" in handler
+    headers, user, password = reader.get(options.headers), reader.get(options.user), reader.get(options.password)
+    if not wanted:
+        return None
+    if url is None:
+        if reader.entry(options.url) is None:
+            todo = "add the URL of the registry's own API (http://host:port/apis/registry/v2)"
+            reader.add_missing(options.url.name, "is missing, and Apicurio's AvroConverter needs it", todo)
+        return None
+    header = f"apicurio.{side}.{use_id}" if headers else None
+    size = _CONFLUENT_BYTES if short and not headers else _OWN_BYTES
+    return ApicurioSettings(url, use_id, size, header, user, password)

@@ -1,0 +1,44 @@
+"""Records whose headers name their schema -> the same with the id in front of key and value, as the frame has it."""
+
+from __future__ import annotations
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.settings import EventSettings
+from connector.settings.converters.apicurio import ApicurioSettings
+from connector.sink.convert.outbox import HEADERS as OUTBOX_HEADERS
+from connector.sink.convert.outbox import find_aggregate_type
+
+_MAGIC = pa.scalar(b"\0", pa.binary())
+_NOTHING = pa.scalar(b"", pa.binary())
+
+
+def find_wanted_headers(topic: str, events: EventSettings) -> tuple[str, ...]:
+    """Return the headers that decoding the records of a topic needs; few topics need any."""
+    outbox = OUTBOX_HEADERS if find_aggregate_type(topic, events.outbox_topics) is not None else ()
+    sides = (events.key_apicurio, events.value_apicurio)
+    return (*outbox, *(one.header for one in sides if one is not None and one.header is not None))
+
+
+def frame_by_headers(run: ConsumerRecords, events: EventSettings) -> ConsumerRecords:
+    """Return the records with a frame around what a header tells the schema of; the others as they are.
+
+    Cost: a copy of the bytes, where ids are in headers.
+    """
+    key = _frame(run.key, run, events.key_apicurio)
+    value = _frame(run.value, run, events.value_apicurio)
+    return run if key is run.key and value is run.value else attrs.evolve(run, key=key, value=value)
+
+
+def _frame(data: pa.Array, run: ConsumerRecords, settings: ApicurioSettings | None) -> pa.Array:
+    header = None if settings is None or settings.header is None else run.headers.get(settings.header)
+    if header is None:
+        return data
+    usable = pc.equal(pc.binary_length(header), settings.id_bytes if settings is not None else 0).fill_null(False)
+    framed = pc.binary_join_element_wise(
+        _MAGIC, pc.if_else(usable, header, _NOTHING).cast(pa.binary()), data.cast(pa.binary()), _NOTHING
+    )
+    return pc.if_else(usable, framed, data.cast(pa.binary()))

@@ -1,0 +1,125 @@
+"""Apicurio's own frames and registry: ids of eight bytes, ids in headers, schemas by global or content id."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka.apicurio_registry import ApicurioRegistry
+from connector.settings import EventSettings
+from connector.settings.converters.apicurio import ApicurioSettings
+from connector.sink.convert.decoder import decode
+from connector.sink.convert.header_ids import find_wanted_headers
+from serde.wire_format import UnknownSchema
+from tests.model import avro
+from tests.unit import sink_plans
+
+INNER = {"type": "record", "name": "Inner", "namespace": "t", "fields": [{"name": "x", "type": "int"}]}
+ROW: dict[str, Any] = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "t",
+    "fields": [{"name": "id", "type": "long"}, {"name": "inner", "type": ["null", "t.Inner"]}],
+}
+REFERENCE = [{"groupId": "g", "artifactId": "t Inner", "version": "1", "name": "t.Inner"}]
+ID = 2**33 + 5
+API = "/apis/registry/v2"
+PAGES = {
+    f"{API}/ids/globalIds/{ID}": json.dumps(ROW),
+    f"{API}/ids/globalIds/{ID}/references": json.dumps(REFERENCE),
+    f"{API}/groups/g/artifacts/t%20Inner/versions/1": json.dumps(INNER),
+    f"{API}/groups/g/artifacts/t%20Inner/versions/1/references": "[]",
+    f"{API}/ids/contentIds/7": json.dumps(INNER),
+}
+STATUS = {f"{API}/ids/globalIds/1": 503, f"{API}/ids/globalIds/2": 401}
+
+
+class _Pages(BaseHTTPRequestHandler):
+    asked: list[str] = []  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        """Answer with the page, or its status."""
+        self.asked.append(self.path)
+        text = PAGES.get(self.path)
+        self.send_response(STATUS.get(self.path, 404) if text is None else 200)
+        self.end_headers()
+        self.wfile.write((text or "").encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """The URL of a registry that has the pages."""
+    _Pages.asked.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}{API}"
+    server.shutdown()
+    server.server_close()
+
+
+def settings(url: str, **more: Any) -> ApicurioSettings:
+    return ApicurioSettings(**{"url": url, "use_id": "globalId", "id_bytes": 8, "header": None, **more})
+
+
+def test_schemas_come_with_their_references_and_once(registry: str) -> None:
+    """What a schema refers to stands before it; an id is asked for once, a missing one not again at once."""
+    one = ApicurioRegistry(settings(registry))
+    assert [json.loads(text)["name"] for text in one.fetch_schema(ID)] == ["Inner", "Value"]
+    asked = len(_Pages.asked)
+    one.fetch_schema(ID)
+    for _ in range(2):
+        with pytest.raises(UnknownSchema):
+            one.fetch_schema(404)
+    assert len(_Pages.asked) == asked + 1
+    assert json.loads(*ApicurioRegistry(settings(registry, use_id="contentId")).fetch_schema(7)) == INNER
+
+
+def test_a_registry_that_is_away_or_closed_is_told_apart(registry: str) -> None:
+    """Busy and away are tried again, refusals are not; no password is shown."""
+    one = ApicurioRegistry(settings(registry, user="u", password="s3cret"))
+    with pytest.raises(RetriableError):
+        one.fetch_schema(1)
+    with pytest.raises(FatalError) as refused:
+        one.fetch_schema(2)
+    assert "s3cret" not in str(refused.value) + repr(settings(registry, password="s3cret"))
+    with pytest.raises(RetriableError):
+        ApicurioRegistry(settings("http://127.0.0.1:9/apis/registry/v2")).fetch_schema(1)
+
+
+def _plan(made: ApicurioSettings) -> Any:
+    table = sink_plans.append(0, {"id": pa.int64(), "inner": pa.struct([("x", pa.int32())])})
+    return sink_plans.plan(table, events=EventSettings("string", "avro", (), "__", value_apicurio=made))
+
+
+_WHOLE = {**ROW, "fields": [ROW["fields"][0], {"name": "inner", "type": ["null", INNER]}]}
+DATUM = avro.written(_WHOLE, {"id": 5, "inner": {"x": 6}})
+
+
+def test_frames_of_eight_bytes_are_read(registry: str) -> None:
+    """A frame is a zero byte, eight bytes of id and the datum; another frame is a dead letter that says so."""
+    good, short = b"\0" + ID.to_bytes(8, "big") + DATUM, b"\0\0\0\0\x05"
+    outcome = decode(sink_plans.run(good, short, b"{}"), _plan(settings(registry)))
+    assert sink_plans.rows(outcome) == [{"id": 5, "inner": {"x": 6}}]
+    assert "nine bytes" in sink_plans.dead(outcome)[1] and 2 in sink_plans.dead(outcome)
+
+
+def test_ids_may_be_in_headers(registry: str) -> None:
+    """Then the value is the datum alone; a record without the header is a dead letter."""
+    made = settings(registry, header="apicurio.value.globalId")
+    plan = _plan(made)
+    assert find_wanted_headers("t", plan.events) == ("apicurio.value.globalId",)
+    ids = pa.array([ID.to_bytes(8, "big"), None], pa.binary())
+    run = attrs.evolve(sink_plans.run(DATUM, DATUM), headers={"apicurio.value.globalId": ids})
+    outcome = decode(run, plan)
+    assert sink_plans.rows(outcome) == [{"id": 5, "inner": {"x": 6}}] and list(sink_plans.dead(outcome)) == [1]
