@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import attrs
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -12,8 +13,8 @@ import pytest
 
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
-from connector.sink.fold.fold import fold
-from connector.sink.fold.unavailable_values import fill_in_batch, mark_unavailable
+from connector.sink.fold.fold import fold, select_rows_to_keep
+from connector.sink.fold.unavailable_values import fill_in_batch, find_needed_rows, mark_unavailable
 from serde.events.document_patches import PATCH_MARK, apply_patch, format_patch
 from serde.events.extended_json import format_id, parse_id, read_plain
 from tests.unit import sink_plans
@@ -219,3 +220,56 @@ def test_what_is_no_document_is_a_dead_letter() -> None:
     run = sink_plans.run(*({**CREATE, "after": text} for text in ("{", "[1]", AFTER)), keys=[KEY] * 3)
     outcome = decode(run, sink_plans.plan(columns_table()))
     assert sorted(sink_plans.dead(outcome)) == [0, 1] and len(sink_plans.rows(outcome)) == 1
+
+
+def test_documents_end_the_same_however_the_events_are_cut() -> None:
+    """Folded in any parts, of several tasks and then together, partial updates end in the document that MongoDB has."""
+    dice = np.random.default_rng(2020)
+    types = {"_id": pa.string(), "document": pa.string(), "__deleted": pa.string()}
+    plan = sink_plans.plan(sink_plans.upsert(0, types, ("_id",)), events=TEXTS)
+    for _ in range(30):
+        events, truth = _story(dice, 24)
+        cuts = sorted(dice.choice(np.arange(1, 24), int(dice.integers(1, 6)), replace=False).tolist())
+        folded = []
+        for start, stop in zip([0, *cuts], [*cuts, 24], strict=True):
+            run = sink_plans.run(
+                *(value for _, value in events[start:stop]), keys=[key for key, _ in events[start:stop]]
+            )
+            parts = decode(attrs.evolve(run, offset=run.offset + start), plan).parts
+            some = fill_in_batch(fold(list(parts), ("_id",)), ("_id",))
+            folded += select_rows_to_keep(some, ("_id",), find_needed_rows(some, ("_id",)))
+        made = fill_in_batch(fold(folded, ("_id",)), ("_id",))
+        rows = pa.concat_tables([pa.Table.from_batches([part.rows]) for part in made.parts]).to_pylist()
+        deleted = np.concatenate([part.deleted for part in made.parts])
+        found = {
+            rows[int(image)]["_id"]: orjson.loads(rows[int(image)]["document"])
+            for winner, image in zip(made.winners, made.images, strict=True)
+            if not deleted[int(winner)]
+        }
+        assert found == truth
+
+
+def _story(dice: np.random.Generator, count: int) -> tuple[list[tuple[Any, Any]], dict[str, Any]]:
+    """Random creates, partial updates and deletes of three documents, and what is there at the end."""
+    truth: dict[str, Any] = {}
+    events: list[tuple[Any, Any]] = []
+    for now in range(count):
+        number = str(int(dice.integers(3)))
+        source = {**SOURCE, "ts_ms": 1000 * now, "ts_ns": now * 10**9}
+        if number not in truth:
+            document = {"_id": {"$numberInt": number}, "n": now, "l": [now]}
+            truth[number] = {"_id": number, "n": now, "l": [now]}
+            event = {**CREATE, "source": source, "after": orjson.dumps(document).decode()}
+        elif dice.random() < 0.2:
+            del truth[number]
+            event = {**DELETE, "source": source}
+        else:
+            name = str(dice.choice(["n", "m", "l.1"]))
+            told = {"updatedFields": orjson.dumps({name: now}).decode(), "removedFields": ["m"] if name == "n" else []}
+            text = apply_patch(
+                orjson.dumps(truth[number]).decode(), format_patch({name: now}, told["removedFields"], [])
+            )
+            truth[number] = orjson.loads(text)
+            event = {**PATCH_ONLY, "source": source, "updateDescription": {**told, "truncatedArrays": []}}
+        events.append(({"id": number}, event))
+    return events, truth
