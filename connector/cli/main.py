@@ -206,6 +206,43 @@ def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[st
         repair_tables(load_sink_settings(files, overrides), tables=tables, execute=execute)
 
 
+@main.command()
+@FILES
+@OVERRIDES
+@click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
+@click.option(
+    "--task", "tasks", default="", metavar="TASK,...", help="Only these: convert, rewrite, manifests, expire, orphans."
+)
+@click.option("--once", is_flag=True, help="One round, of whatever there is to do (the default).")
+@click.option("--every", default=None, metavar="10m", help="A round so often, of what is due by its schedule.")
+@click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each round.")
+def maintain(
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    tables: tuple[str, ...],
+    tasks: str,
+    once: bool,  # noqa: FBT001
+    every: str | None,
+    execute: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Convert deletes, merge files, expire snapshots.
+
+    Dry run unless --execute is given. Shows files, bytes and deletes of each partition, and does what is to be done, in
+    this order: equality deletes become deletion vectors, small files are merged, manifests are merged, snapshots that
+    no source has to read any more expire, files that no snapshot has are deleted. The sink may be running.
+    """
+    with report_errors():
+        from connector.cli.maintain import Round, maintain_tables, parse_duration, parse_tasks
+
+        if once and every is not None:
+            raise ConfigError("--once and --every: give one of them")
+        asked = Round(tables, parse_tasks(tasks), by_triggers=every is not None, execute=execute)
+        every_s = None if every is None else parse_duration(every)
+        maintain_tables(load_sink_settings(files, overrides), asked, every_s=every_s, as_json=as_json)
+
+
 @main.group()
 def dlq() -> None:
     """List, show and replay a sink's dead letters."""

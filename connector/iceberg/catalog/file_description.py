@@ -21,6 +21,7 @@ class FileDescription:
     content: str
     json: bytes
     referenced_data_file: str | None = None
+    size_bytes: int = 0
     lower_bounds: Mapping[int, bytes] = attrs.field(factory=dict)
     upper_bounds: Mapping[int, bytes] = attrs.field(factory=dict)
 
@@ -32,6 +33,7 @@ class FileDescription:
             document["content"],
             orjson.dumps(document),
             document.get("referenced-data-file"),
+            document.get("file-size-in-bytes", 0),
             _decode_bounds(document.get("lower-bounds")),
             _decode_bounds(document.get("upper-bounds")),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import orjson
@@ -33,7 +33,10 @@ from connector.settings.kafka.error_handling import NO_RETRIES
 
 
 class Table:
-    """A loaded table; `refresh` brings it up to date."""
+    """A loaded table; `refresh` brings it up to date.
+
+    `turn` is held during a commit: those of one process to one table take turns where they share it.
+    """
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class Table:
         self._load, self._loaded_ms = load, _now_ms()
         self._renewal_ms: int | None = None
         self.branch = MAIN_BRANCH
+        self.turn: AbstractContextManager[object] = nullcontext()
 
     def follow(self, branch: str) -> None:
         """Look at, and commit to, this branch from now on; a table without snapshots gets it with its first commit.

@@ -55,7 +55,8 @@ def commit_exactly_once(
         FatalError: the commit is impossible.
     """
     start_callback_server(table.spark)
-    _CommitAttempts(table, commit_id, update, rule).settle()
+    with table.turn:
+        _CommitAttempts(table, commit_id, update, rule).settle()
 
 
 def start_callback_server(spark: SparkSession) -> None:

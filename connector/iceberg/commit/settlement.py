@@ -9,7 +9,7 @@ deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 from connector.errors import CommitUnknown, ConnectorError, RetriableError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS, start_callback_server
-from connector.iceberg.java import JavaTable, iterate, java_exception_name, jvm, map_java_errors
+from connector.iceberg.java import JavaTable, iterate, java_exception_name, jvm, map_java_errors, to_dict
 from connector.runtime.retry import call_with_retries
 
 JavaMetadata = Any
@@ -28,12 +28,15 @@ JavaMetadata = Any
 
 
 @contextmanager
-def settle_commits(table: Table, doing: str) -> Iterator[JavaTable]:
+def settle_commits(
+    table: Table, doing: str, accepts: Callable[[Mapping[str, str]], bool] | None = None
+) -> Iterator[JavaTable]:
     """Give Java's table with commits that are settled; `table` is up to date afterwards.
 
     Args:
         table: whose table it is.
         doing: what is done to it, for messages.
+        accepts: tells by a new snapshot's summary whether it may be committed; all may by default.
 
     Raises:
         CommitUnknown: nobody could tell until `errors.retry.timeout`; nothing was deleted.
@@ -42,7 +45,7 @@ def settle_commits(table: Table, doing: str) -> Iterator[JavaTable]:
     """
     start_callback_server(table.spark)
     table.refresh()
-    operations = _SettlingOperations(table, doing)
+    operations = _SettlingOperations(table, doing, accepts)
     try:
         yield jvm(table.spark).org.apache.iceberg.BaseTable(operations, str(table.java.name()))
     except Exception as error:
@@ -76,21 +79,42 @@ class _CommitAttempt:
 class _SettlingOperations:
     """Iceberg's `TableOperations`: the table's own, but for `commit`."""
 
-    def __init__(self, table: Table, doing: str) -> None:
-        self._table, self._doing, self._own = table, doing, table.java.operations()
+    def __init__(self, table: Table, doing: str, accepts: Callable[[Mapping[str, str]], bool] | None) -> None:
+        self._table, self._doing, self._own, self._accepts = table, doing, table.java.operations(), accepts
         self.failure: ConnectorError | None = None
 
     def commit(self, base: JavaMetadata, metadata: JavaMetadata) -> None:
         """Commit; Java's exception says that it is refused for good, or that nobody knows."""
         one, self.failure = _CommitAttempt(base, metadata), None
+        self._check(one)
         try:
-            refusal = call_with_retries(partial(self._attempt, one), self._table.errors)
+            with self._table.turn:
+                refusal = call_with_retries(partial(self._attempt, one), self._table.errors)
         except ConnectorError as error:
             raise self._unknown(error) from error
         if refusal is not None:
             # Iceberg may try again; where it gives up, its own error seldom says so.
             self.failure = RetriableError(f"{self._doing}: {refusal.java_exception.getMessage()}")
             raise refusal
+
+    def _check(self, one: _CommitAttempt) -> None:
+        """Refuse, as Iceberg's own validation does, what is not to be committed: Iceberg then cleans up."""
+        if self._accepts is None:
+            return
+        for snapshot in iterate(one.made.snapshots()):
+            if one.base.snapshot(snapshot.snapshotId()) is None and not self._accepts(to_dict(snapshot.summary())):
+                told = f"{self._doing}: it would take deletes along that came since it began"
+                self.failure = RetriableError(told)
+                java = jvm(self._table.spark)
+                raise Py4JJavaError(
+                    told, java.org.apache.iceberg.exceptions.ValidationException(told, self._no_values())
+                )
+
+    def _no_values(self) -> Any:
+        """Give Java's empty array of format arguments."""
+        gateway = self._table.spark.sparkContext._gateway  # noqa: SLF001 - arrays are made by the gateway
+        assert gateway is not None
+        return gateway.new_array(jvm(self._table.spark).java.lang.Object, 0)
 
     def _attempt(self, one: _CommitAttempt) -> Py4JJavaError | None:
         """Return the refusal, None when it is in. Raises RetriableError while neither is known."""

@@ -7,7 +7,7 @@ tables that others made are left alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 import structlog
@@ -63,8 +63,13 @@ class SnapshotRetention:
         return count > self.least * EXPIRY_SLACK and now_ms - oldest_ms > self.age_ms * EXPIRY_SLACK
 
 
-def expire_snapshots(table: Table, properties: Mapping[str, str]) -> bool:
+def expire_snapshots(
+    table: Table, properties: Mapping[str, str], needed_since_ms: Callable[[], int] | None = None
+) -> bool:
     """Expire what the table's properties do not keep, if it is time; True when it was done.
+
+    `needed_since_ms` gives the date (epoch milliseconds) of the oldest snapshot that somebody has still to read: it,
+    and younger ones, stay.
 
     What fails is left for the next time.
     """
@@ -77,12 +82,20 @@ def expire_snapshots(table: Table, properties: Mapping[str, str]) -> bool:
         with map_java_errors(doing):
             snapshots = table.java.operations().current().snapshots()
             count = int(snapshots.size())
-            if count <= keeping.least or not keeping.is_due(count, int(snapshots.get(0).timestampMillis()), now_ms):
+            if count <= keeping.least:
+                return False
+            oldest_ms = int(snapshots.get(0).timestampMillis())
+            if not keeping.is_due(count, oldest_ms, now_ms):
+                return False
+        limit_ms = now_ms - keeping.age_ms
+        if needed_since_ms is not None:
+            limit_ms = min(limit_ms, needed_since_ms())
+            if oldest_ms >= limit_ms:
                 return False
         with map_java_errors(doing), settle_commits(table, doing) as java:
             pool = jvm(table.spark).java.util.concurrent.Executors.newFixedThreadPool(DELETE_THREADS)
             try:
-                old = java.expireSnapshots().expireOlderThan(now_ms - keeping.age_ms).retainLast(keeping.least)
+                old = java.expireSnapshots().expireOlderThan(limit_ms).retainLast(keeping.least)
                 old.executeDeleteWith(pool).commit()
             finally:
                 pool.shutdown()

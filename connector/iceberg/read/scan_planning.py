@@ -204,7 +204,7 @@ def _read_changed_files(spark: SparkSession, table: Table, snapshot: Any) -> _Ch
     builder = jvm(spark).org.apache.iceberg.SnapshotChanges.builderFor(table.java)
     found = builder.snapshot(snapshot).build()
     added, removed = (
-        _tasks_without_deletes(spark, table, files) for files in (found.addedDataFiles(), found.removedDataFiles())
+        tasks_without_deletes(spark, table, files) for files in (found.addedDataFiles(), found.removedDataFiles())
     )
     gone = {task.path for task in removed}
     lifted = (file for file in found.removedDeleteFiles() if str(file.referencedDataFile()) not in gone)
@@ -213,7 +213,8 @@ def _read_changed_files(spark: SparkSession, table: Table, snapshot: Any) -> _Ch
     )
 
 
-def _tasks_without_deletes(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple[FileScanTask, ...]:
+def tasks_without_deletes(spark: SparkSession, table: Table, files: Iterable[JavaFile]) -> tuple[FileScanTask, ...]:
+    """Return tasks that read data files whole, whatever was deleted of them."""
     tasks = jvm(spark).java.util.ArrayList()
     build = _TaskBuilder(spark)
     specs: dict[int, tuple[str, str]] = {}

@@ -23,7 +23,7 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 from connector.errors import CommitRefused, ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
-from connector.iceberg.commit.commit_attempts import commit_exactly_once
+from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state import system_tables
@@ -41,14 +41,19 @@ _COLUMNS = to_arrow_schema(OFFSETS_SCHEMA)
 
 @attrs.frozen
 class ConnectorKind:
-    """A kind of connector that stores offsets; each of its rows has one of the fields, which no other kind's has."""
+    """A kind of connector that stores offsets; each of its rows has one of the fields, which no other kind's has.
+
+    `exclusive`: nothing is stored where another process of the name stored something since the rows were read.
+    """
 
     label: str
     fields: tuple[str, ...]
+    exclusive: bool = False
 
 
 SINK = ConnectorKind("sink", ("cluster-id",))
 SOURCE = ConnectorKind("source", ("table-uuid", "snapshots"))
+MAINTAINER = ConnectorKind("maintainer", ("until-ms",), exclusive=True)
 
 
 class OffsetRows:
@@ -149,7 +154,9 @@ class OffsetRows:
             return made.addFile(new)
 
         try:
-            commit_exactly_once(self._table, uuid.uuid4().hex, update)
+            commit_exactly_once(
+                self._table, uuid.uuid4().hex, update, self._is_unchanged if self._kind.exclusive else None
+            )
         except CommitRefused:
             system_tables.delete_orphan(self._table, description)
             raise
@@ -159,12 +166,38 @@ class OffsetRows:
             system_tables.retain_newest_snapshots(self._table)
             self._seen = self._table.snapshot_id
 
+    def _is_unchanged(self, ancestors: Ancestors) -> bool:
+        """Tell whether all snapshots since the rows were read are of other connectors."""
+        for snapshot in ancestors:
+            if int(snapshot.snapshotId()) == self._seen:
+                return True
+            if snapshot.summary().get(CREATED_BY) == self._name:
+                return False
+        return self._seen is None
+
     def _written(self) -> FileDescription:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
         with map_java_errors(f"writing offsets of {self._table.name}"):
             return write_file(self._table.java, _FILE_KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
+
+
+def read_all_rows(catalog: Catalog, table: str) -> dict[str, str]:
+    """Return the rows of every connector in an offsets table, by id; none if there is no such table.
+
+    Raises:
+        RetriableError: the catalog or the store is away.
+    """
+    found = catalog.load(table)
+    if found is None:
+        return {}
+    metadata = found.metadata()
+    if metadata.current_snapshot() is None:
+        return {}
+    with found.reading("the rows"):
+        tasks = list(metadata.scan().plan_files())
+        return {row["id"]: row["offset_data"] for task in tasks for row in _read_rows(metadata.io, task.file.file_path)}
 
 
 def _read_rows(io: FileIO, path: str) -> list[dict[str, Any]]:

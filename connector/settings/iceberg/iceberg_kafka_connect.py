@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import ForeignKeys
+from connector.settings.iceberg.maintenance import TABLE_INFIX
 
 _PREFIX = "debezium.sink.iceberg."
 _RENAMED = {
@@ -112,9 +113,11 @@ def check(reader: ConfigReader) -> None:
     for key, entry in reader.entries.items():
         if key in REFUSED and entry.text.strip():
             reader.add_fault(entry, "is not supported", REFUSED[key])
-        if key.startswith("iceberg.table.") and not key.endswith(_OF_ONE_TABLE):
+        if key.startswith("iceberg.table.") and not key.endswith(_OF_ONE_TABLE) and TABLE_INFIX not in key:
             reader.add_fault(
-                entry, "is not a known key", f"write {', '.join(_OF_ONE_TABLE)} or .partition-by after the table"
+                entry,
+                "is not a known key",
+                f"write {', '.join(_OF_ONE_TABLE)}, .partition-by or .maintenance.* after the table",
             )
         if _TRANSFORM.fullmatch(key) and not entry.text.strip().endswith(_KNOWN_TRANSFORMS):
             what = "is a transform that is not applied here"

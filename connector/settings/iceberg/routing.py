@@ -71,7 +71,7 @@ ROUTE_REGEX = Prefix(
     name="iceberg.table.",
     target="one table",
     importance="medium",
-    doc="<table>.route-regex, .id-columns, .partition-by, .commit-branch, .write-mode or .scd-type: for one table.",
+    doc="<table>.route-regex, .id-columns, .partition-by, .commit-branch, .write-mode, .scd-type, .maintenance.*.",
 )
 OPTIONS: tuple[Option[object], ...] = (
     TABLES,

@@ -27,12 +27,14 @@ from connector.settings.iceberg import (
     deleted_keys,
     file_formats,
     iceberg_kafka_connect,
+    maintenance,
     primary_key,
     routing,
     write_mode,
 )
 from connector.settings.iceberg.declared_schema import DeclaredColumn
 from connector.settings.iceberg.deleted_keys import DeletedKeySettings
+from connector.settings.iceberg.maintenance import MaintenanceSettings
 from connector.settings.iceberg.partition_spec import PARTITION_TERMS
 from connector.settings.iceberg.primary_key import KeySettings
 from connector.settings.iceberg.routing import RouteSettings
@@ -314,6 +316,7 @@ class TableSettings:
     deleted_keys: DeletedKeySettings = DeletedKeySettings()
     events_only: bool = False
     writes: WriteModeSettings = WriteModeSettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
 
 
 def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
@@ -360,6 +363,7 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
         history_table=reader.get(HISTORY_TABLE),
         deleted_keys=deleted_keys.build(reader),
         writes=written,
+        maintenance=MaintenanceSettings() if indexes else maintenance.build(reader),
     )
 
 

@@ -17,7 +17,7 @@ from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.converters import event_format
 from connector.settings.converters.event_format import EventSettings
-from connector.settings.iceberg import catalog, iceberg_kafka_connect
+from connector.settings.iceberg import catalog, iceberg_kafka_connect, maintenance
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.tables import TableSettings
 from connector.settings.kafka import batching, error_handling, kafka
@@ -73,8 +73,8 @@ def load(
 
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return the entries under the names they have here: Iceberg Kafka Connect's keys, and the unwrap transform's."""
-    return event_format.rename_unwrap(iceberg_kafka_connect.rename_entries(entries))
+    """Return the entries under the names they have here: Iceberg Kafka Connect's, the unwrap transform's, Flink's."""
+    return event_format.rename_unwrap(iceberg_kafka_connect.rename_entries(maintenance.rename_entries(entries)))
 
 
 def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:

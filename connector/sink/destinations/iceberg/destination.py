@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.maintenance.lease import LeaseTable, owner_name
+from connector.maintenance.maintainer import Maintainer
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.lookups.table_lookups import (
@@ -14,6 +16,7 @@ from connector.sink.destinations.iceberg.lookups.table_lookups import (
     LateEventLookup,
     MissingValueLookup,
 )
+from connector.sink.destinations.iceberg.maintenance import SinkMaintenance
 from connector.sink.destinations.iceberg.replay import IcebergReplay
 from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.destinations.iceberg.tables import IcebergTables
@@ -28,6 +31,7 @@ class IcebergDestination:
     tables: IcebergTables
     committer: IcebergCommitter
     offsets: Mapping[str, KafkaOffsets]
+    maintenance: SinkMaintenance | None = None
     target_kind: str = "table"
 
     def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
@@ -51,7 +55,9 @@ class IcebergDestination:
         return IcebergReplay(self.tables, self.committer)
 
     def clean_up(self) -> None:
-        """Remove old rows from the table of deleted keys."""
+        """Begin with the maintenance that is due; remove old rows from the table of deleted keys."""
+        if self.maintenance is not None:
+            self.maintenance.begin()
         if self.tables.deleted_keys is not None:
             self.tables.deleted_keys.clean_up()
 
@@ -67,4 +73,13 @@ def open_destination(context: DestinationContext) -> IcebergDestination:
     tables = IcebergTables(settings, context.catalog, context.offsets.tables, open_deleted_keys(context))
     loaded = [tables[name] for name in tables.find_existing(context.topics)]
     offsets = {target.table.name: target.stored.position for target in loaded}
-    return IcebergDestination(tables, IcebergCommitter(context.spark, tables, settings.name), offsets)
+    committer = IcebergCommitter(context.spark, tables, settings.name)
+    return IcebergDestination(tables, committer, offsets, _open_maintenance(context, tables))
+
+
+def _open_maintenance(context: DestinationContext, tables: IcebergTables) -> SinkMaintenance | None:
+    settings = context.settings
+    if not settings.table.maintenance.in_sink:
+        return None
+    leases = LeaseTable.open(context.catalog, settings.table.offsets_table, owner_name())
+    return SinkMaintenance(Maintainer(context.spark, context.catalog, settings.table, settings.name, leases), tables)

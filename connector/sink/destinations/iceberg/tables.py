@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Mapping
+from threading import RLock
 from typing import Literal
 
 import attrs
@@ -21,6 +24,7 @@ from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
 from connector.iceberg.types.schema_evolution import evolve, make_optional
+from connector.maintenance.expiry import find_needed_since_ms
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.iceberg.partition_spec import parse_partition_term
@@ -41,6 +45,11 @@ from connector.sink.destinations.table_schema import (
 from connector.sink.model.plan import SchemaChange, TablePlan
 
 VARIANTS_VERSION = 3
+
+_REPLACE = "replace"
+"""The operation of snapshots that change no row."""
+
+_NEEDED_INTERVAL_S = 60.0
 
 
 @attrs.define(eq=False)
@@ -82,6 +91,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         self.deleted_keys = deleted_keys
         self._creator = TableCreator(settings, catalog)
         self._patched: set[str] = set()
+        self._turns: dict[str, RLock] = {}
+        self._needed: dict[str, tuple[float, int]] = {}
         self._changed: set[str] = set()
         history = settings.table.history_table
         self._history = SchemaHistoryTable(catalog, history, settings.name) if history else None
@@ -96,6 +107,30 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def label(self, name: str) -> str:
         """Give a table's name with its namespace."""
         return self._known[name].table.name
+
+    def needed_since_ms(self, name: str) -> int:
+        """Return the date of the oldest snapshot of a table that a source has still to read; now without one.
+
+        Looked up once in a while: it only moves on.
+
+        Raises:
+            RetriableError: the offsets cannot be read.
+        """
+        seen_s, known_ms = self._needed.get(name, (-_NEEDED_INTERVAL_S, 0))
+        if time.monotonic() - seen_s >= _NEEDED_INTERVAL_S:
+            known_ms = self._read_needed_since_ms(name)
+            self._needed[name] = time.monotonic(), known_ms
+        return known_ms
+
+    def _read_needed_since_ms(self, name: str) -> int:
+        table = self._known[name].table
+        policy = self._settings.table.maintenance.of(name, table.name).expire
+        tables = (self._settings.table.offsets_table, *policy.offset_tables)
+        return find_needed_since_ms(self._catalog, tables, table)
+
+    def turn(self, full_name: str) -> RLock:
+        """Return what commits to a table hold, by its full name."""
+        return self._turns.setdefault(full_name, threading.RLock())
 
     def tables(self, names: Iterable[str]) -> list[Table]:
         """Return the tables of these names."""
@@ -186,8 +221,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def committed(self, name: str, files: Iterable[FileDescription], done: CommittedSnapshot) -> None:
         """Take note of our own commit."""
         target = self._known[name]
-        parent = target.table.java.snapshot(done.snapshot_id).parentId()
-        ours = parent is None if target.base is None else parent is not None and int(parent) == target.base
+        ours = _is_based_on(target.table, done.snapshot_id, target.base)
         # After another writer's commit the bounds that we kept are not those of the whole table.
         keys = widen_bounds(target.known_keys, target.layout, files) if ours else KeyBounds()
         target.known_keys = keys if target.upsert else KeyBounds()
@@ -225,6 +259,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         """See a table as it is; `alone` until another writer was met."""
         options = self._options(name)
         table.follow(options.branch)
+        table.turn = self.turn(table.name)
         layout = options.layout(table)
         mode_name = options.write_mode_name(has_key=bool(layout.keys))
         upsert, mode = options.upserts(has_key=bool(layout.keys)), WRITE_MODES[mode_name]
@@ -296,3 +331,14 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
 
     def _options(self, name: str) -> TableOptions:
         return TableOptions(self._settings.table, (name, self._catalog.full_name(name)))
+
+
+def _is_based_on(table: Table, snapshot_id: int, base: int | None) -> bool:
+    """Tell whether a commit came right after a snapshot; those that replace files, and leave the rows, do not count."""
+    parent = table.java.snapshot(snapshot_id).parentId()
+    while parent is not None and parent != base:
+        snapshot = table.java.snapshot(parent)
+        if snapshot is None or str(snapshot.operation()) != _REPLACE:
+            return False
+        parent = snapshot.parentId()
+    return bool(parent == base)

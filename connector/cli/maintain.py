@@ -1,0 +1,213 @@
+"""Tables of a sink -> what maintenance finds to do in them, shown or done (`icebridge maintain`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import attrs
+import click
+import orjson
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table as Grid
+
+from connector.errors import ConfigError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.maintenance.lease import LeaseTable, owner_name
+from connector.maintenance.maintainer import Maintainer, TaskOutcome
+from connector.maintenance.partitions import PartitionFiles, count_partitions
+from connector.maintenance.spark_actions import delete_orphan_files
+from connector.maintenance.table_state import TableState
+from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
+from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.session import open_session, stop_on_signals
+from connector.settings import SinkSettings
+
+
+@attrs.frozen
+class Round:
+    """What is asked for: which tables and tasks (none: all), by their triggers or whatever there is to do."""
+
+    tables: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    by_triggers: bool = False
+    execute: bool = False
+
+
+@attrs.frozen
+class TableReport:
+    """One table: its state, which tasks have something to do and why, what was done, and its partitions."""
+
+    table: str
+    state: TableState
+    due: dict[str, str]
+    done: Sequence[TaskOutcome]
+    partitions: Sequence[PartitionFiles]
+
+
+def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None, as_json: bool) -> None:
+    """Look at tables, and maintain them if told; once, or again and again until a signal.
+
+    Args:
+        settings: a sink's: its catalog, tables, and policies.
+        asked: what is to be done.
+        every_s: seconds from one round to the next; None for one round.
+        as_json: print one JSON document for each round.
+
+    Raises:
+        ConfigError: there is no such table.
+        RetriableError: the catalog stayed away.
+    """
+    waiting = _Waiting()
+    with open_session(settings) as spark, stop_on_signals(waiting):
+        catalog = Catalog(spark, settings.catalog, settings.errors)
+        leases = call_with_retries(
+            lambda: LeaseTable.open(catalog, settings.table.offsets_table, owner_name()), settings.errors
+        )
+        maintainer = Maintainer(spark, catalog, settings.table, settings.name, leases)
+        while True:
+            tables = _find_tables(settings, catalog, maintainer, asked)
+            reports = [_do_table(spark, maintainer, table, asked) for table in tables]
+            _print_reports(reports, asked, as_json=as_json)
+            if every_s is None or waiting.wait(every_s):
+                return
+
+
+class _Waiting:
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def wait(self, seconds: float) -> bool:
+        return self._stopping.wait(seconds)
+
+
+def _find_tables(settings: SinkSettings, catalog: Catalog, maintainer: Maintainer, asked: Round) -> list[Table]:
+    def find() -> list[Table]:
+        names = asked.tables or tuple(sorted(OffsetsTable(catalog, settings.table.offsets_table, settings.name).tables))
+        found = {name: maintainer.load(catalog.full_name(name)) for name in names}
+        missing = sorted(name for name, table in found.items() if table is None)
+        if missing and asked.tables:
+            raise ConfigError(f"maintain: no table {', '.join(missing)}; add its namespace if it is in another one")
+        return [table for table in found.values() if table is not None]
+
+    return call_with_retries(find, settings.errors)
+
+
+def _do_table(spark: SparkSession, maintainer: Maintainer, table: Table, asked: Round) -> TableReport:
+    table.refresh()
+    state = maintainer.read_state(table)
+    due = maintainer.find_due(table, state) if asked.by_triggers else _find_work(spark, maintainer, table, state, asked)
+    due = {task: reason for task, reason in due.items() if task in (asked.tasks or TASKS)}
+    done: Sequence[TaskOutcome] = ()
+    if asked.execute and due:
+        done = maintainer.run(table, tuple(due))
+        table.refresh()
+        state = maintainer.read_state(table)
+    return TableReport(table.name, state, due, done, count_partitions(table))
+
+
+def _find_work(
+    spark: SparkSession, maintainer: Maintainer, table: Table, state: TableState, asked: Round
+) -> dict[str, str]:
+    """Return the tasks that have something to do now, whether or not they are due by their triggers."""
+    policy = maintainer.policy_of(table.name)
+    found: dict[str, str] = {}
+    if _is_wanted(asked, CONVERT, enabled=policy.convert.enabled) and state.equality_deletes:
+        found[CONVERT] = f"{state.equality_deletes} equality deletes"
+    if _is_wanted(asked, REWRITE, enabled=policy.rewrite.enabled) and state.since(REWRITE).commits:
+        found[REWRITE] = f"{state.data_files} data files, {state.since(REWRITE).commits} commits since the last time"
+    if _is_wanted(asked, MANIFESTS, enabled=policy.manifests.enabled) and state.since(MANIFESTS).commits > 1:
+        found[MANIFESTS] = f"{state.since(MANIFESTS).commits} commits since the last time"
+    if _is_wanted(asked, EXPIRE, enabled=policy.expire.enabled):
+        expiry = maintainer.find_expiry(table)
+        if expiry is not None and expiry.snapshots:
+            found[EXPIRE] = f"{expiry.snapshots} of {state.snapshots} snapshots may go"
+    if _is_wanted(asked, ORPHANS, enabled=policy.orphans.enabled):
+        count = 1 if asked.execute else delete_orphan_files(spark, table, policy.orphans, execute=False)["removed"]
+        if count:
+            found[ORPHANS] = f"files older than {policy.orphans.min_age_s} s that no snapshot has"
+    return found
+
+
+def _is_wanted(asked: Round, task: str, *, enabled: bool) -> bool:
+    return task in asked.tasks if asked.tasks else enabled
+
+
+def _print_reports(reports: Sequence[TableReport], asked: Round, *, as_json: bool) -> None:
+    if as_json:
+        document = {report.table: _to_json(report) for report in reports}
+        click.echo(orjson.dumps({"executed": asked.execute, "tables": document}).decode())
+        return
+    console = Console()
+    columns = ("table", "partition", "data files", "small", "bytes", "equality deletes", "position deletes")
+    grid = Grid(*columns, title="partitions")
+    for report in reports:
+        for each in report.partitions:
+            deletes = f"{each.equality_deletes} in {each.equality_delete_files}"
+            positions = f"{each.position_deletes} in {each.position_delete_files + each.deletion_vectors}"
+            grid.add_row(
+                report.table,
+                each.partition,
+                *(str(count) for count in (each.data_files, each.small_files, each.data_bytes)),
+                deletes,
+                positions,
+            )
+    console.print(grid)
+    for report in reports:
+        done = {outcome.task: outcome for outcome in report.done}
+        for task, reason in report.due.items():
+            click.echo(f"{report.table}: {task}: {reason}{_format_outcome(done.get(task), execute=asked.execute)}")
+        if not report.due:
+            click.echo(f"{report.table}: nothing to do")
+    if not asked.execute:
+        click.echo("nothing was changed; use --execute")
+
+
+def _format_outcome(outcome: TaskOutcome | None, *, execute: bool) -> str:
+    if outcome is None:
+        return "; another process maintains the table" if execute else ""
+    if outcome.failure is not None:
+        return f"; failed: {outcome.failure}"
+    return "; " + ", ".join(f"{name} {count}" for name, count in outcome.counts.items())
+
+
+def _to_json(report: TableReport) -> dict[str, object]:
+    state = attrs.asdict(report.state, filter=lambda field, _: field.name != "progress")
+    return {
+        "state": state,
+        "due": report.due,
+        "done": {outcome.task: attrs.asdict(outcome) for outcome in report.done},
+        "partitions": [attrs.asdict(each) for each in report.partitions],
+    }
+
+
+def parse_duration(text: str) -> int:
+    """Read seconds from a text such as 30s, 10m, 2h or 1d.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+    number, unit = text[:-1], text[-1:]
+    if unit not in units or not number.isascii() or not number.isdigit() or not int(number):
+        raise ConfigError(f"--every {text}: is not a duration; write 30s, 10m, 2h or 1d")
+    return int(number) * units[unit]
+
+
+def parse_tasks(text: str) -> tuple[str, ...]:
+    """Read the names of tasks from a list with commas.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    wrong = [name for name in names if name not in TASKS]
+    if wrong:
+        raise ConfigError(f"--task {', '.join(wrong)}: is not known; write {', '.join(TASKS)}")
+    return names

@@ -1,0 +1,1 @@
+"""equality deletes -> deletion vectors or position deletes, in one commit that changes no row."""

@@ -1,0 +1,277 @@
+"""A table with equality deletes -> the same rows without: planned, written, committed. On the driver."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitRefused, ConnectorError
+from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
+from connector.iceberg.commit.commit_summary import COMMIT_ID, CREATED_BY
+from connector.iceberg.java import iterate, jvm, to_dict
+from connector.iceberg.keys.intervals import ORDERED_TYPES, parse_interval
+from connector.iceberg.keys.key_ranges import KeyRange, KeyRanges
+from connector.iceberg.read.scan_planning import FileScanTask, plan_files
+from connector.iceberg.read.table_reader import release_reads
+from connector.maintenance.conversion.delete_manifests import read_equality_deletes, scope_of
+from connector.maintenance.conversion.plan import (
+    AffectedDataFile,
+    EqualityDeleteFile,
+    JoinGroup,
+    find_unconvertible,
+    group_deletes,
+)
+from connector.maintenance.conversion.position_files import write_position_deletes
+from connector.maintenance.conversion.position_search import PositionSearch, read_top_level_fields
+from connector.maintenance.conversion.validation import LaterSnapshot, find_conflict
+from connector.maintenance.tasks import CONVERT, CONVERTED_SEQUENCE, MAINTENANCE_TASK
+from connector.runtime.spark.task_errors import raise_task_errors
+
+_V3_FORMAT_VERSION = 3
+
+
+@attrs.frozen(eq=False)
+class Conversion:
+    """What a conversion of one snapshot writes: for the commit.
+
+    `equality_deletes` leave the table, those of `kept` do not (with the reason); `files` are the data files of which
+    `written` has positions.
+    """
+
+    base: int
+    equality_deletes: tuple[EqualityDeleteFile, ...]
+    files: tuple[FileScanTask, ...] = ()
+    written: tuple[FileDescription, ...] = ()
+    kept: tuple[tuple[str, int], ...] = ()
+
+
+@attrs.frozen
+class ConversionResult:
+    """What became of a table's equality deletes; counts are of files, `rows` of keys that were deleted by them."""
+
+    converted: int = 0
+    rows: int = 0
+    data_files: int = 0
+    written_bytes: int = 0
+    kept: tuple[tuple[str, int], ...] = ()
+    seconds: float = 0.0
+
+
+def convert_deletes(
+    spark: SparkSession, table: Table, name: str, *, layout: TableLayout | None = None, max_bytes: int | None = None
+) -> ConversionResult:
+    """Convert the equality deletes of a table's branch; nothing happens where there are none.
+
+    Args:
+        spark: the session with the catalog.
+        table: up to date afterwards.
+        name: who does it, for the snapshot's summary.
+        layout: how delete files are written; the table's own by default.
+        max_bytes: about how many bytes of delete files at most, the oldest first; all by default.
+
+    Raises:
+        CommitRefused: another writer changed the same data files; nothing is left behind, it may be done again.
+        CommitUnknown, RetriableError: as `commit.commit_attempts.commit_exactly_once`.
+        FatalError: the table's metadata or files cannot be read.
+    """
+    started = time.monotonic()
+    table.refresh()
+    made = write_conversion(spark, table, layout or table.layout(), max_bytes)
+    if made is None or not made.equality_deletes:
+        return ConversionResult(kept=() if made is None else made.kept)
+    try:
+        commit_conversion(spark, table, made, name)
+    except CommitRefused:
+        discard_files(table, made.written)
+        raise
+    return ConversionResult(
+        len(made.equality_deletes),
+        sum(file.records for file in made.equality_deletes),
+        len(made.files),
+        _count_bytes(made.written),
+        made.kept,
+        time.monotonic() - started,
+    )
+
+
+def discard_files(table: Table, descriptions: Iterable[FileDescription]) -> None:
+    """Delete files that no commit refers to; what cannot be deleted is an orphan, and harmless."""
+    for path in dict.fromkeys(description.path for description in descriptions):
+        try:
+            table.delete_file(path)
+        except ConnectorError as error:
+            structlog.get_logger().warning("a file is left behind", reason=str(error))
+
+
+def write_conversion(
+    spark: SparkSession, table: Table, layout: TableLayout, max_bytes: int | None = None
+) -> Conversion | None:
+    """Find and write the positions that a table's equality deletes hit, as it was last read; None without a snapshot.
+
+    Args:
+        spark: the session with the catalog.
+        table: the table.
+        layout: how delete files are written.
+        max_bytes: as in `convert_deletes`.
+
+    Raises:
+        FatalError, RetriableError: the table's metadata or files cannot be read.
+    """
+    base = table.snapshot_id
+    if base is None:
+        return None
+    found, kept = _split_convertible(spark, table, read_equality_deletes(spark, table, base))
+    chosen = tuple(_take_oldest(found, max_bytes))
+    if not chosen:
+        return Conversion(base, (), kept=kept)
+    tasks = {task.path: task for task in plan_files(spark, table, base, _filter_of(layout, chosen))}
+    groups = group_deletes(chosen, [_describe_task(task) for task in tasks.values() if task.equality_ids])
+    if not groups:
+        return Conversion(base, chosen, kept=kept)
+    files, written = _write_positions(spark, table, layout, tasks, groups)
+    return Conversion(base, chosen, files, written, kept)
+
+
+def _split_convertible(
+    spark: SparkSession, table: Table, found: Sequence[EqualityDeleteFile]
+) -> tuple[list[EqualityDeleteFile], tuple[tuple[str, int], ...]]:
+    fields = read_top_level_fields(spark, table) if found else {}
+    types = {n: f["type"] if isinstance(f["type"], str) else str(f["type"]["type"]) for n, f in fields.items()}
+    reasons = {ids: find_unconvertible(ids, types) for ids in {file.equality_ids for file in found}}
+    counts: dict[str, int] = {}
+    for file in found:
+        reason = reasons[file.equality_ids]
+        if reason is not None:
+            counts[reason] = counts.get(reason, 0) + 1
+    return [file for file in found if reasons[file.equality_ids] is None], tuple(sorted(counts.items()))
+
+
+def _take_oldest(files: Sequence[EqualityDeleteFile], max_bytes: int | None) -> Iterable[EqualityDeleteFile]:
+    """Yield files until there are so many bytes, those of the last one included."""
+    taken = 0
+    for file in files:
+        if max_bytes is not None and taken >= max_bytes:
+            return
+        taken += file.size_bytes
+        yield file
+
+
+def _describe_task(task: FileScanTask) -> AffectedDataFile:
+    scope = scope_of(task.place.spec_id, list(task.place.partition))
+    return AffectedDataFile(task.path, scope, task.deletes)
+
+
+def _filter_of(layout: TableLayout, deletes: Sequence[EqualityDeleteFile]) -> str | None:
+    """Return Iceberg's filter (JSON) of the rows that may be hit; None where that is not known for each delete file."""
+    ranges = [_range_of(layout, file) for file in deletes]
+    known = [each for each in ranges if each]
+    columns = {frozenset(each) for each in known}
+    if len(known) < len(ranges) or len(columns) != 1:
+        return None
+    return KeyRanges.joined(KeyRanges(1, 0, (each,)) for each in known).filter(layout.schema)
+
+
+def _range_of(layout: TableLayout, file: EqualityDeleteFile) -> KeyRange:
+    found = {}
+    for number in file.equality_ids:
+        field = next((each for each in layout.schema.fields if each.field_id == number), None)
+        if field is not None and isinstance(field.field_type, ORDERED_TYPES) and number in file.bounds:
+            span = parse_interval(field.field_type, *file.bounds[number])
+            if span is not None:
+                found[field.name] = span
+    return found
+
+
+def _write_positions(
+    spark: SparkSession,
+    table: Table,
+    layout: TableLayout,
+    tasks: dict[str, FileScanTask],
+    groups: Sequence[JoinGroup],
+) -> tuple[tuple[FileScanTask, ...], tuple[FileDescription, ...]]:
+    """Find and write the positions; give the data files that have some, and what was written."""
+    paths = sorted({file.path for group in groups for file in group.data_files})
+    touched = [tasks[path] for path in paths]
+    try:
+        with raise_task_errors():
+            search = PositionSearch(spark, table, tasks)
+            positions = search.find(groups, {path: place for place, path in enumerate(paths)})
+            vectors = table.format_version >= _V3_FORMAT_VERSION
+            writers = min(len(paths), spark.sparkContext.defaultParallelism)
+            written = write_position_deletes(positions, layout, touched, writers, as_vectors=vectors)
+    finally:
+        release_reads(spark, table)
+    referenced = {description.referenced_data_file for description in written}
+    return tuple(task for task in touched if task.path in referenced), tuple(written)
+
+
+def commit_conversion(spark: SparkSession, table: Table, made: Conversion, name: str) -> None:
+    """Bring a conversion into the table: the equality deletes and the merged delete files leave, the new ones come.
+
+    Raises:
+        CommitRefused: another writer changed the same data files; what was written may be deleted.
+        CommitUnknown, RetriableError: as `commit.commit_attempts.commit_exactly_once`.
+    """
+    commit_id = uuid.uuid4().hex
+    summary = {
+        CREATED_BY: name,
+        MAINTENANCE_TASK: CONVERT,
+        CONVERTED_SEQUENCE: str(max(file.sequence_number for file in made.equality_deletes)),
+    }
+
+    def update() -> Any:
+        rewrite = table.java.newRewrite().toBranch(table.branch).validateFromSnapshot(made.base)
+        for key, value in summary.items():
+            rewrite.set(key, value)
+        for file in table.content_files(
+            file.description for file in made.equality_deletes if file.description is not None
+        ):
+            rewrite.deleteFile(file)
+        for task in made.files:
+            for file in _merged_deletes(task):
+                rewrite.deleteFile(file)
+        for file in table.content_files(made.written):
+            rewrite.addFile(file)
+        return rewrite
+
+    referenced = frozenset(task.path for task in made.files)
+
+    def rule(ancestors: Ancestors) -> bool:
+        found = (_later_snapshot(spark, table, snapshot, commit_id) for snapshot in ancestors)
+        return find_conflict(found, made.base, referenced) is None
+
+    commit_exactly_once(table, commit_id, update, rule)
+
+
+def _merged_deletes(task: FileScanTask) -> list[Any]:
+    """Return the position deletes that are about this data file alone: the new ones stand for them."""
+    if not any(delete.alone for delete in task.place.deletes):
+        return []
+    return [file for file in task.java().deletes() if file.referencedDataFile() is not None]
+
+
+def _later_snapshot(spark: SparkSession, table: Table, snapshot: Any, commit_id: str) -> LaterSnapshot:
+    summary = to_dict(snapshot.summary())
+
+    def files() -> Iterable[str]:
+        changes = jvm(spark).org.apache.iceberg.SnapshotChanges.builderFor(table.java).snapshot(snapshot).build()
+        gone = (str(file.location()) for file in iterate(changes.removedDataFiles()))
+        hit = (str(file.referencedDataFile()) for file in iterate(changes.addedDeleteFiles()))
+        return {*gone, *hit}
+
+    own = summary.get(COMMIT_ID) == commit_id
+    return LaterSnapshot(int(snapshot.snapshotId()), str(snapshot.operation()), summary, files, own)
+
+
+def _count_bytes(descriptions: Iterable[FileDescription]) -> int:
+    """Count the bytes of files once each; vectors share files."""
+    return sum({description.path: description.size_bytes for description in descriptions}.values())

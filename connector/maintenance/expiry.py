@@ -1,0 +1,122 @@
+"""A table with old snapshots -> the same without those that nobody needs any more. On the driver; files by Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
+from connector.iceberg.commit.settlement import settle_commits
+from connector.iceberg.commit.snapshot_expiry import DELETE_THREADS, MAX_AGE_PROPERTY, MIN_SNAPSHOTS_PROPERTY
+from connector.iceberg.java import jvm, map_java_errors, to_dict
+from connector.iceberg.state.offset_rows import read_all_rows
+from connector.maintenance.expiry_rules import (
+    IN_FLIGHT_MS,
+    Expiry,
+    ReaderPosition,
+    newest_commits,
+    parse_reader_positions,
+    plan_expiry,
+)
+from connector.maintenance.spark_actions import activate_session
+from connector.maintenance.table_history import read_history
+from connector.settings.iceberg.maintenance import ExpiryPolicy
+
+_DEFAULT_AGE_MS, _DEFAULT_LAST = 5 * 24 * 3600 * 1000, 1
+"""Iceberg's own defaults."""
+
+
+def read_reader_positions(catalog: Catalog, offset_tables: Iterable[str], table: Table) -> list[ReaderPosition]:
+    """Return where sources stand in a table.
+
+    Raises:
+        RetriableError: the catalog or the store is away: then nothing may expire.
+    """
+    found = [read_all_rows(catalog, name) for name in dict.fromkeys(offset_tables)]
+    return [each for rows in found for each in parse_reader_positions(rows, table.name, table.uuid)]
+
+
+def find_needed_since_ms(catalog: Catalog, offset_tables: Iterable[str], table: Table) -> int:
+    """Return the date (epoch milliseconds) of the oldest snapshot that a source has still to read; now without one.
+
+    Raises:
+        RetriableError: the catalog or the store is away.
+    """
+    readers = read_reader_positions(catalog, offset_tables, table)
+    now_ms = time.time_ns() // 1_000_000
+    return plan_expiry(
+        read_history(table), readers, (), now_ms=now_ms, age_ms=0, retain_last=1, in_flight_ms=0
+    ).older_than_ms
+
+
+def find_expiry(
+    table: Table,
+    policy: ExpiryPolicy,
+    readers: Iterable[ReaderPosition],
+    *,
+    in_flight: Iterable[int] = (),
+    in_flight_ms: int = IN_FLIGHT_MS,
+) -> Expiry | None:
+    """Return what may expire of a table as it was last read; None where its snapshots are not to be deleted.
+
+    `in_flight` are snapshots that a batch at hand reads.
+    """
+    properties = to_dict(table.java.properties())
+    if properties.get("gc.enabled") == "false":
+        return None
+    ancestors = read_history(table)
+    age_ms = policy.age_s * 1000 or _read_number(properties, MAX_AGE_PROPERTY, _DEFAULT_AGE_MS)
+    least = policy.retain_last or _read_number(properties, MIN_SNAPSHOTS_PROPERTY, _DEFAULT_LAST)
+    writers = (*newest_commits(ancestors, CONNECTOR_NAME), *in_flight)
+    now_ms = time.time_ns() // 1_000_000
+    found = plan_expiry(
+        ancestors, readers, writers, now_ms=now_ms, age_ms=age_ms, retain_last=least, in_flight_ms=in_flight_ms
+    )
+    if found.lag_s > policy.max_reader_lag_s:
+        structlog.get_logger().warning(
+            "a source that is behind holds up the expiry of snapshots",
+            table=table.name,
+            source=found.held_by,
+            lag_s=found.lag_s,
+        )
+    return found
+
+
+def expire_snapshots(spark: SparkSession, table: Table, expiry: Expiry) -> int:
+    """Expire what may go, with its files; tags and branches stay, with what they have. Gives how many files went.
+
+    Raises:
+        CommitUnknown: nobody could tell until `errors.retry.timeout`.
+        RetriableError: another writer was faster each time.
+    """
+    doing = f"expiring snapshots of {table.name}"
+    activate_session(spark)
+    with map_java_errors(doing), settle_commits(table, doing) as java:
+        pool = jvm(spark).java.util.concurrent.Executors.newFixedThreadPool(DELETE_THREADS)
+        try:
+            session = spark._jsparkSession  # noqa: SLF001 - Iceberg takes Java's session
+            action = jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(session).expireSnapshots(java)
+            action = action.expireOlderThan(expiry.older_than_ms).retainLast(expiry.retain_last)
+            done = action.executeDeleteWith(pool).option("stream-results", "true").execute()
+            return sum(
+                int(count)
+                for count in (
+                    done.deletedDataFilesCount(),
+                    done.deletedEqualityDeleteFilesCount(),
+                    done.deletedPositionDeleteFilesCount(),
+                    done.deletedManifestsCount(),
+                    done.deletedManifestListsCount(),
+                )
+            )
+        finally:
+            pool.shutdown()
+
+
+def _read_number(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name, "")
+    return int(text) if text.isdigit() else default

@@ -1,0 +1,110 @@
+"""Snapshots + positions of those that read and write a table -> which snapshots may expire. Pure.
+
+All that a reader has still to read stays, and the snapshot it has come to, against which the next one is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+import orjson
+
+from connector.maintenance.table_state import SnapshotSummary
+
+IN_FLIGHT_MS = 600_000
+"""Snapshots of the last minutes stay in any case: batches and queries read them."""
+
+
+@attrs.frozen
+class ReaderPosition:
+    """Up to where a source has read a table; `name` is the source's."""
+
+    name: str
+    snapshot_id: int
+
+
+@attrs.frozen
+class Expiry:
+    """What may go: snapshots older than `older_than_ms`, but for the newest `retain_last`.
+
+    `snapshots` counts those of the branch. `held_by` names the reader that holds up expiry longest, with how long it
+    is behind (seconds); empty for none.
+    """
+
+    older_than_ms: int
+    retain_last: int
+    snapshots: int
+    held_by: str = ""
+    lag_s: int = 0
+
+
+def parse_reader_positions(rows: Mapping[str, str], table: str, table_uuid: str) -> Iterator[ReaderPosition]:
+    """Yield where sources stand in a table, from the rows of an offsets table.
+
+    A row's id is `<connector>/<table>`. Sources tell the snapshot at the top, and the one that they read in full.
+    """
+    for key, text in rows.items():
+        name, _, of = key.partition("/")
+        if of != table or not text:
+            continue
+        document = orjson.loads(text)
+        if not isinstance(document, dict) or document.get("table-uuid") != table_uuid:
+            continue
+        places = (document.get("snapshot-id"), (document.get("full-read") or {}).get("snapshot-id"))
+        yield from (ReaderPosition(name, int(place)) for place in places if place is not None)
+
+
+def plan_expiry(
+    ancestors: Sequence[SnapshotSummary],
+    readers: Iterable[ReaderPosition],
+    writers: Iterable[int],
+    *,
+    now_ms: int,
+    age_ms: int,
+    retain_last: int,
+    in_flight_ms: int = IN_FLIGHT_MS,
+) -> Expiry:
+    """Return which snapshots may go.
+
+    Args:
+        ancestors: the branch's snapshots, newest first.
+        readers: where sources stand; a position that is no ancestor any more holds nothing up.
+        writers: snapshots that sinks have to find again: their newest commits, the base of a batch in flight.
+        now_ms: the time.
+        age_ms: younger ones stay.
+        retain_last: so many stay.
+        in_flight_ms: how long a batch or query may read a snapshot.
+    """
+    by_id = {snapshot.snapshot_id: place for place, snapshot in enumerate(ancestors)}
+    limit = now_ms - max(age_ms, in_flight_ms)
+    held_by, lag_ms = "", 0
+    for reader in readers:
+        place = by_id.get(reader.snapshot_id)
+        if place is None:
+            continue
+        limit = min(limit, _oldest_ms(ancestors[: place + 1]))
+        # A source that has read everything is not late, however old the newest snapshot is.
+        behind = now_ms - ancestors[place - 1].timestamp_ms if place else 0
+        if behind > lag_ms:
+            held_by, lag_ms = reader.name, behind
+    for snapshot_id in writers:
+        if snapshot_id in by_id:
+            limit = min(limit, ancestors[by_id[snapshot_id]].timestamp_ms)
+    going = sum(snapshot.timestamp_ms < limit for snapshot in ancestors[max(1, retain_last) :])
+    return Expiry(limit, max(1, retain_last), going, held_by, lag_ms // 1000)
+
+
+def newest_commits(ancestors: Sequence[SnapshotSummary], name_key: str) -> Iterator[int]:
+    """Yield the newest commit of each sink that wrote to the table; `name_key` is where summaries name it."""
+    seen: set[str] = set()
+    for snapshot in ancestors:
+        name = snapshot.summary.get(name_key)
+        if name is not None and name not in seen:
+            seen.add(name)
+            yield snapshot.snapshot_id
+
+
+def _oldest_ms(snapshots: Sequence[SnapshotSummary]) -> int:
+    """Clocks of several writers differ: what is needed may be dated before what it followed."""
+    return min(snapshot.timestamp_ms for snapshot in snapshots)

@@ -1,0 +1,122 @@
+"""A lease of a table's maintenance <-> a row of the offsets table, renewed while work goes on. On the driver."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import attrs
+import structlog
+
+from connector.errors import CommitRefused, ConnectorError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.state.offset_rows import MAINTAINER, OffsetRows
+from connector.maintenance.lease_rules import LEASE_MS, Lease
+
+_ROWS_NAME = "_maintenance"
+"""The connector by whose name leases are stored."""
+
+_ATTEMPTS = 3
+
+
+def owner_name() -> str:
+    """Return a name for this process that no other has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+@attrs.define(eq=False)
+class LeaseTable:
+    """The leases of one process, which has a name that no other has."""
+
+    _rows: OffsetRows
+    _owner: str
+    _now_ms: Callable[[], int]
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+    @staticmethod
+    def open(catalog: Catalog, offsets_table: str, owner: str) -> LeaseTable:
+        """Open the rows.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        rows = OffsetRows(catalog, offsets_table, _ROWS_NAME, MAINTAINER)
+        return LeaseTable(rows, owner, lambda: time.time_ns() // 1_000_000)
+
+    def read(self, table: str) -> Lease:
+        """Return a table's lease as it is stored now."""
+        with self._lock:
+            if self._rows.is_stale():
+                self._rows.reload()
+            return Lease.parse(self._rows.by_table.get(table))
+
+    def take(self, table: str) -> bool:
+        """Take a table's lease, or renew it; tell whether this process has it.
+
+        Raises:
+            RetriableError, CommitUnknown: the catalog is away.
+        """
+        return self._change(table, lambda lease: lease.taken(self._owner, self._now_ms()))
+
+    def release(self, table: str) -> None:
+        """Give a table's lease back; where that fails it ends by itself."""
+        try:
+            self._change(table, Lease.released)
+        except ConnectorError as error:
+            structlog.get_logger().warning("a lease is left to end by itself", table=table, reason=str(error))
+
+    def hand_over(self, table: str, task: str) -> None:
+        """Ask the sink to do a task of a table."""
+        self._change(table, lambda lease: attrs.evolve(lease, handed=tuple(sorted({*lease.handed, task}))))
+
+    def accept(self, table: str, task: str) -> None:
+        """Note that a task that was handed over is done."""
+        if task in self.read(table).handed:
+            left = [name for name in self.read(table).handed if name != task]
+            self._change(table, lambda lease: attrs.evolve(lease, handed=tuple(left)))
+
+    @contextmanager
+    def held(self, table: str) -> Iterator[bool]:
+        """Hold a table's lease meanwhile, if it is free; gives whether it is held."""
+        if not self.take(table):
+            yield False
+            return
+        stop = threading.Event()
+        renewing = threading.Thread(target=self._renew, args=(table, stop), daemon=True)
+        renewing.start()
+        try:
+            yield True
+        finally:
+            stop.set()
+            renewing.join()
+            self.release(table)
+
+    def _renew(self, table: str, stop: threading.Event) -> None:
+        while not stop.wait(LEASE_MS / 3000):
+            try:
+                self.take(table)
+            except ConnectorError as error:
+                structlog.get_logger().warning("a lease could not be renewed", table=table, reason=str(error))
+
+    def _change(self, table: str, change: Callable[[Lease], Lease]) -> bool:
+        with self._lock:
+            for left in reversed(range(_ATTEMPTS)):
+                if self._rows.is_stale():
+                    self._rows.reload()
+                lease = Lease.parse(self._rows.by_table.get(table))
+                if not lease.is_free(self._owner, self._now_ms()):
+                    return False
+                try:
+                    self._rows.put(None, {table: change(lease).json()})
+                except CommitRefused:
+                    self._rows.reload()
+                    if not left:
+                        raise
+                else:
+                    return True
+        return False

@@ -1,0 +1,162 @@
+"""Tables of a catalog -> the tasks that are due, shown or done, one table after the other. On the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import attrs
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitRefused, ConnectorError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.maintenance.conversion.conversion import ConversionResult, convert_deletes
+from connector.maintenance.expiry import expire_snapshots, find_expiry, read_reader_positions
+from connector.maintenance.expiry_rules import IN_FLIGHT_MS, Expiry
+from connector.maintenance.lease import LeaseTable
+from connector.maintenance.lease_rules import LOST_RACES
+from connector.maintenance.spark_actions import delete_orphan_files, rewrite_data_files, rewrite_manifests
+from connector.maintenance.table_history import read_history
+from connector.maintenance.table_state import TableState, summarize
+from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
+from connector.maintenance.triggers import find_due_tasks
+from connector.settings import TableSettings
+from connector.settings.iceberg.maintenance import MaintenancePolicy
+
+
+@attrs.frozen
+class TaskOutcome:
+    """What became of a task: what was counted, or why it was not done."""
+
+    task: str
+    counts: Mapping[str, int] = attrs.field(factory=dict)
+    failure: str | None = None
+    seconds: float = 0.0
+
+
+@attrs.define(eq=False)
+class Maintainer:
+    """Does the tasks of maintenance for one connector.
+
+    `name` goes into summaries; `in_flight` gives snapshots that a batch at hand reads; `in_flight_ms` is how long
+    batches and queries of others may read a snapshot.
+    """
+
+    spark: SparkSession
+    catalog: Catalog
+    settings: TableSettings
+    name: str
+    leases: LeaseTable
+    in_flight_ms: int = IN_FLIGHT_MS
+    _done_ms: dict[tuple[str, str], int] = attrs.field(factory=dict)
+
+    def policy_of(self, table: str) -> MaintenancePolicy:
+        """Return the policy of a table, by its full name."""
+        return self.settings.maintenance.of(table.rpartition(".")[2], table)
+
+    def load(self, name: str) -> Table | None:
+        """Return a table at its branch; None if there is none.
+
+        Raises:
+            RetriableError: the catalog is away.
+            FatalError: it has no such branch.
+        """
+        table = self.catalog.load(name)
+        if table is not None:
+            table.follow(self.settings.writes.branch_of(name.rpartition(".")[2], name))
+        return table
+
+    def read_state(self, table: Table) -> TableState:
+        """Return a table's state as it was last read; reads the metadata file."""
+        return summarize(read_history(table))
+
+    def find_due(self, table: Table, state: TableState) -> dict[str, str]:
+        """Return which tasks are due, and why."""
+        done = {task: self._done_ms.get((table.name, task), 0) for task in TASKS}
+        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done)
+
+    def find_expiry(self, table: Table, in_flight: Collection[int] = ()) -> Expiry | None:
+        """Return what may expire, with regard to where sources stand.
+
+        Raises:
+            RetriableError: offsets cannot be read: then nothing may expire.
+        """
+        policy = self.policy_of(table.name).expire
+        tables = (self.settings.offsets_table, *policy.offset_tables)
+        readers = read_reader_positions(self.catalog, tables, table)
+        return find_expiry(table, policy, readers, in_flight=in_flight, in_flight_ms=self.in_flight_ms)
+
+    def run(self, table: Table, tasks: Sequence[str], in_flight: Collection[int] = ()) -> list[TaskOutcome]:
+        """Do tasks of a table under its lease, in their order; a task that fails does not keep the next from its turn.
+
+        Returns:
+            What became of each; nothing where another process has the lease.
+        """
+        with self.leases.held(table.name) as held:
+            if not held:
+                structlog.get_logger().info("another process maintains this table", table=table.name)
+                return []
+            return [self._run_task(table, task, in_flight) for task in TASKS if task in tasks]
+
+    def _run_task(self, table: Table, task: str, in_flight: Collection[int]) -> TaskOutcome:
+        started = time.monotonic()
+        try:
+            counts = self._races(table, task, lambda: self._do(table, task, in_flight))
+        except ConnectorError as error:
+            structlog.get_logger().warning("maintenance failed", table=table.name, task=task, reason=str(error))
+            return TaskOutcome(task, failure=str(error), seconds=time.monotonic() - started)
+        self._done_ms[table.name, task] = _now_ms()
+        done = TaskOutcome(task, counts, seconds=time.monotonic() - started)
+        structlog.get_logger().info(
+            "maintenance", table=table.name, task=task, **counts, seconds=round(done.seconds, 3)
+        )
+        return done
+
+    def _races(self, table: Table, task: str, do: Callable[[], Mapping[str, int]]) -> Mapping[str, int]:
+        """Do a task again that lost against another writer; after some losses it is the sink's."""
+        for left in reversed(range(LOST_RACES)):
+            try:
+                return do()
+            except CommitRefused as error:
+                structlog.get_logger().warning("another writer was faster", table=table.name, reason=str(error))
+                if not left:
+                    self.leases.hand_over(table.name, task)
+                    raise
+        raise AssertionError("unreachable")
+
+    def _do(self, table: Table, task: str, in_flight: Collection[int]) -> Mapping[str, int]:
+        policy = self.policy_of(table.name)
+        table.refresh()
+        if task == CONVERT:
+            return _count_conversion(convert_deletes(self.spark, table, self.name, max_bytes=policy.convert.max_bytes))
+        if task == REWRITE:
+            return rewrite_data_files(self.spark, table, policy.rewrite, self.read_state(table), self.name)
+        if task == MANIFESTS:
+            return rewrite_manifests(self.spark, table, self.name)
+        if task == EXPIRE:
+            return self._expire(table, in_flight)
+        if task == ORPHANS:
+            return delete_orphan_files(self.spark, table, policy.orphans, execute=True)
+        raise ValueError(task)
+
+    def _expire(self, table: Table, in_flight: Collection[int]) -> Mapping[str, int]:
+        found = self.find_expiry(table, in_flight)
+        if found is None or not found.snapshots:
+            return {"snapshots": 0, "files": 0}
+        return {"snapshots": found.snapshots, "files": expire_snapshots(self.spark, table, found)}
+
+
+def _count_conversion(done: ConversionResult) -> dict[str, int]:
+    return {
+        "delete_files": done.converted,
+        "deletes": done.rows,
+        "data_files": done.data_files,
+        "bytes": done.written_bytes,
+        "left": sum(count for _, count in done.kept),
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,53 @@
+"""Policy + state of a table -> options of Iceberg's rewrite, and which of its commits are let in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from connector.maintenance.table_state import TableState
+from connector.settings.iceberg.maintenance import RewritePolicy
+
+_REMOVED = ("removed-equality-delete-files", "removed-equality-deletes")
+
+
+def rewrite_options(policy: RewritePolicy, state: TableState, *, keeps_number: bool) -> dict[str, str]:
+    """Return Iceberg's options of `rewrite_data_files`.
+
+    Args:
+        policy: the table's.
+        state: the table before it.
+        keeps_number: new files keep the sequence number that the table has now, so that deletes which come meanwhile
+            apply to them. Without it any such delete refuses the commit.
+    """
+    options = {
+        "use-starting-sequence-number": str(keeps_number).lower(),
+        "partial-progress.enabled": str(policy.partial_progress).lower(),
+        "min-input-files": str(policy.min_input_files),
+        "delete-ratio-threshold": str(policy.delete_ratio),
+        "max-file-group-size-bytes": str(policy.max_bytes),
+        "max-files-to-rewrite": str(count_files(policy.max_bytes, state)),
+        "rewrite-job-order": "files-desc",
+    }
+    if policy.partial_progress:
+        options["partial-progress.max-commits"] = str(policy.max_commits)
+        options["partial-progress.max-failed-commits"] = str(policy.max_commits)
+    if policy.target_bytes:
+        options["target-file-size-bytes"] = str(policy.target_bytes)
+    if policy.delete_files:
+        options["delete-file-threshold"] = str(policy.delete_files)
+    return options
+
+
+def count_files(max_bytes: int, state: TableState) -> int:
+    """Return how many files of the table's mean size there are in so many bytes; two at least."""
+    mean_bytes = max(1, state.size_bytes // max(1, state.data_files + state.delete_files))
+    return min(max(2, max_bytes // mean_bytes), 2**31 - 1)
+
+
+def keeps_later_deletes(summary: Mapping[str, str]) -> bool:
+    """Tell whether a rewrite of a table that had no equality deletes leaves all in that came since.
+
+    Iceberg takes out deletes that are older than every data file, and does not count the rewritten ones, which are as
+    old as the rewrite's start: their rows would live again.
+    """
+    return all(summary.get(name, "0") == "0" for name in _REMOVED)

@@ -1,0 +1,83 @@
+"""Snapshot summaries of a table -> what maintenance has to know of it: sizes, deletes, what was done when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from connector.maintenance.tasks import MAINTENANCE_TASK, TASKS
+
+
+@attrs.frozen
+class SnapshotSummary:
+    """One snapshot: when it was made (epoch milliseconds), which operation it was, and what its summary says."""
+
+    snapshot_id: int
+    timestamp_ms: int
+    operation: str
+    summary: Mapping[str, str]
+
+    def count(self, name: str) -> int:
+        """Return a count of the summary; 0 where it says nothing."""
+        text = self.summary.get(name, "")
+        return int(text) if text.isdigit() else 0
+
+
+@attrs.frozen
+class Progress:
+    """What came since a task was last done, as far back as snapshots are left; `since_ms` None: never seen."""
+
+    since_ms: int | None = None
+    commits: int = 0
+    data_files: int = 0
+    equality_delete_files: int = 0
+
+
+@attrs.frozen
+class TableState:
+    """A table as its newest snapshot's summary tells it; `progress` by task."""
+
+    data_files: int = 0
+    size_bytes: int = 0
+    delete_files: int = 0
+    equality_deletes: int = 0
+    position_deletes: int = 0
+    snapshots: int = 0
+    oldest_ms: int = 0
+    newest_ms: int = 0
+    progress: Mapping[str, Progress] = attrs.field(factory=dict)
+
+    def since(self, task: str) -> Progress:
+        """Return what came since a task was last done."""
+        return self.progress.get(task, Progress())
+
+
+def summarize(ancestors: Sequence[SnapshotSummary]) -> TableState:
+    """Return the state of a table by its snapshots, the newest first."""
+    if not ancestors:
+        return TableState()
+    newest = ancestors[0]
+    return TableState(
+        data_files=newest.count("total-data-files"),
+        size_bytes=newest.count("total-files-size"),
+        delete_files=newest.count("total-delete-files"),
+        equality_deletes=newest.count("total-equality-deletes"),
+        position_deletes=newest.count("total-position-deletes"),
+        snapshots=len(ancestors),
+        oldest_ms=ancestors[-1].timestamp_ms,
+        newest_ms=newest.timestamp_ms,
+        progress={task: _measure_progress(ancestors, task) for task in TASKS},
+    )
+
+
+def _measure_progress(ancestors: Sequence[SnapshotSummary], task: str) -> Progress:
+    commits = data_files = deletes = 0
+    for snapshot in ancestors:
+        if snapshot.summary.get(MAINTENANCE_TASK) == task:
+            return Progress(snapshot.timestamp_ms, commits, data_files, deletes)
+        if MAINTENANCE_TASK not in snapshot.summary:
+            commits += 1
+            data_files += snapshot.count("added-data-files")
+            deletes += snapshot.count("added-equality-delete-files")
+    return Progress(None, commits, data_files, deletes)

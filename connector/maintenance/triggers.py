@@ -1,0 +1,100 @@
+"""Policy + state of a table -> which tasks are due, and why. Pure: nothing is scanned where nothing is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from connector.maintenance.table_state import Progress, TableState
+from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
+from connector.settings.iceberg.maintenance import MaintenancePolicy
+
+_S = 1000
+_EXPIRY_PAUSE_S = 600
+
+
+def find_due_tasks(
+    policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: Mapping[str, int] | None = None
+) -> dict[str, str]:
+    """Return the tasks that are due with the reason, in the order in which they are done.
+
+    Args:
+        policy: the table's.
+        state: as its snapshots tell it.
+        now_ms: the time.
+        done_ms: when this process did tasks that leave no snapshot, or found nothing to do.
+    """
+    return dict(_iter_due(policy, state, now_ms, done_ms or {}))
+
+
+def _iter_due(
+    policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: Mapping[str, int]
+) -> Iterator[tuple[str, str]]:
+    reasons = {
+        CONVERT: _convert_reason(policy, state, now_ms, done_ms.get(CONVERT, 0)),
+        REWRITE: _rewrite_reason(policy, state, now_ms, done_ms.get(REWRITE, 0)),
+        MANIFESTS: _manifest_reason(policy, state, done_ms.get(MANIFESTS, 0)),
+        EXPIRE: _expire_reason(policy, state, now_ms, done_ms.get(EXPIRE, 0)),
+        ORPHANS: _orphan_reason(policy, now_ms, done_ms.get(ORPHANS, 0)),
+    }
+    for task, reason in reasons.items():
+        if reason is not None:
+            yield task, reason
+
+
+def _convert_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int) -> str | None:
+    rule, since = policy.convert, state.since(CONVERT)
+    if not rule.enabled or not state.equality_deletes:
+        return None
+    if since.equality_delete_files >= rule.files:
+        return f"{since.equality_delete_files} equality delete files since the last conversion"
+    if state.equality_deletes >= rule.records:
+        return f"{state.equality_deletes} equality deletes"
+    if _waited_s(since, state, now_ms, done_ms) >= rule.interval_s:
+        return f"equality deletes for {_waited_s(since, state, now_ms, done_ms)} s"
+    return None
+
+
+def _rewrite_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int) -> str | None:
+    rule, since = policy.rewrite, state.since(REWRITE)
+    if not rule.enabled or not since.commits or state.data_files < min(rule.min_input_files, rule.files):
+        return None
+    if since.data_files >= rule.files:
+        return f"{since.data_files} data files since the last rewrite"
+    if rule.commits and since.commits >= rule.commits:
+        return f"{since.commits} commits since the last rewrite"
+    if _waited_s(since, state, now_ms, done_ms) >= rule.interval_s:
+        return f"{since.commits} commits in {_waited_s(since, state, now_ms, done_ms)} s"
+    return None
+
+
+def _manifest_reason(policy: MaintenancePolicy, state: TableState, done_ms: int) -> str | None:
+    """Commits make manifests, which Iceberg merges by itself where it may; how many there are is looked at then."""
+    rule, since = policy.manifests, state.since(MANIFESTS)
+    if rule.enabled and since.commits >= rule.count and state.newest_ms > done_ms:
+        return f"{since.commits} commits since the last time"
+    return None
+
+
+def _expire_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int) -> str | None:
+    rule = policy.expire
+    if not rule.enabled or state.snapshots <= max(1, rule.retain_last):
+        return None
+    # Which of them may go is looked up then: not each time where a source holds them all.
+    waited_s = (now_ms - done_ms) // _S
+    many = state.snapshots >= rule.retain_last + rule.commits
+    if waited_s >= rule.interval_s or (many and waited_s >= min(_EXPIRY_PAUSE_S, rule.interval_s)):
+        return f"{state.snapshots} snapshots"
+    return None
+
+
+def _orphan_reason(policy: MaintenancePolicy, now_ms: int, done_ms: int) -> str | None:
+    rule = policy.orphans
+    if rule.enabled and now_ms - done_ms >= rule.interval_s * _S:
+        return f"not looked for in the last {rule.interval_s} s"
+    return None
+
+
+def _waited_s(since: Progress, state: TableState, now_ms: int, done_ms: int) -> int:
+    """Return how long ago a task was done; as long as the table's snapshots tell where it never was."""
+    last = max(done_ms, state.oldest_ms if since.since_ms is None else since.since_ms)
+    return max(0, now_ms - last) // _S

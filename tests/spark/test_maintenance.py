@@ -1,0 +1,235 @@
+"""Tables of many small commits -> maintenance -> the same rows, and what others need is still there."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitRefused, RetriableError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.settlement import settle_commits
+from connector.iceberg.java import map_java_errors
+from connector.iceberg.state.offset_rows import MAINTAINER, SOURCE, OffsetRows
+from connector.maintenance.lease import LeaseTable
+from connector.maintenance.lease_rules import Lease
+from connector.maintenance.maintainer import Maintainer, TaskOutcome
+from connector.maintenance.partitions import count_partitions
+from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
+from connector.settings import load
+from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.table_offset import TableOffset
+from tests.host import Host
+from tests.model.key_types import KEY_TYPES
+from tests.reading import Lake
+from tests.spark.test_conversion import check_rows, summary_of
+from tests.spark.test_key_types import Case, Written, fill, values_by_spark
+from tests.tiers import tiered
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+LONG = next(kind for kind in KEY_TYPES if kind.name == "long")
+OFFSETS = "_debezium_offset_storage"
+
+
+class Workshop:
+    """A catalog with tables, and maintainers of them."""
+
+    def __init__(self, spark: SparkSession, home: Path) -> None:
+        """Make an empty catalog."""
+        self.spark, self.home = spark, home
+        properties = {"type": "hadoop", "warehouse": str(home)}
+        self.lake = Lake(spark, "maintained", properties)
+        self.catalog = Catalog(spark, CatalogSettings("maintained", properties, ("default",), {}))
+        file = home / "sink.properties"
+        file.write_text(
+            "bootstrap.servers=h:1\ntopics=t\niceberg.maintenance.rewrite.min-input-files=2\n"
+            f"debezium.sink.iceberg.type=hadoop\ndebezium.sink.iceberg.warehouse={home}\n"
+            "debezium.sink.iceberg.catalog-name=maintained\ndebezium.sink.iceberg.table-namespace=default\n"
+        )
+        self.settings = load([file]).table
+
+    def maintainer(self, owner: str = "one") -> Maintainer:
+        """A maintainer of its own."""
+        leases = LeaseTable.open(self.catalog, OFFSETS, owner)
+        return Maintainer(self.spark, self.catalog, self.settings, "test", leases, in_flight_ms=0)
+
+    def written(self, seed: int, version: int = 3, by: PartitionTerm | None = None) -> Written:
+        """A table after some batches, of which every snapshot may expire at once but the newest."""
+        case = Case(LONG, "equality-delete", version, "parquet", by, seed, "maintained")
+        written = fill(self.spark, self.catalog, case)
+        written.table.java.updateProperties().set("history.expire.max-snapshot-age-ms", "1").commit()
+        written.table.refresh()
+        return written
+
+
+@pytest.fixture(scope="module")
+def workshop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """One for all tests; each has a table of its own."""
+    return Workshop(spark, tmp_path_factory.mktemp("maintained"))
+
+
+def _by_task(outcomes: list[TaskOutcome]) -> dict[str, TaskOutcome]:
+    assert [one for one in outcomes if one.failure] == []
+    return {one.task: one for one in outcomes}
+
+
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
+def test_files_and_manifests_are_merged(spark: SparkSession, workshop: Workshop, version: int) -> None:
+    """Deletes are converted, then files and manifests merged; rows and their ids stay."""
+    written = workshop.written(1, version, PartitionTerm("p", "identity"))
+    ids = f"SELECT v, {'_row_id' if version == 3 else 'v'} FROM {written.case.table}"
+    before = dict(map(tuple, spark.sql(ids).collect()))
+    counted = count_partitions(written.table)
+    assert sum(each.equality_delete_files for each in counted) > 0
+    assert {each.partition for each in counted} == {"p=0", "p=1", "(all partitions)"}
+    done = _by_task(workshop.maintainer().run(written.table, [CONVERT, REWRITE, MANIFESTS]))
+    assert list(done) == [CONVERT, REWRITE, MANIFESTS]
+    assert done[CONVERT].counts["delete_files"] > 0
+    assert done[REWRITE].counts["removed"] > done[REWRITE].counts["added"] > 0
+    written.table.refresh()
+    after = count_partitions(written.table)
+    assert {each.partition: (each.data_files, each.equality_deletes, each.position_deletes) for each in after} == {
+        "p=0": (1, 0, 0),
+        "p=1": (1, 0, 0),
+    }
+    check_rows(spark, workshop.lake, written)
+    assert dict(map(tuple, spark.sql(ids).collect())) == before
+    written.batch(dict.fromkeys(sorted(written.model)[::2]), Random(1))
+    assert values_by_spark(spark, written.case) == sorted(written.model.values())
+
+
+def test_expiry_leaves_what_a_source_has_to_read(spark: SparkSession, workshop: Workshop) -> None:
+    """Snapshots from a source's position on stay, as do tags; when the source has moved on, the others go."""
+    written = workshop.written(2)
+    table = written.table
+    snapshots = [one.snapshot_id for one in table.ancestors()][::-1]
+    source = OffsetRows(workshop.catalog, OFFSETS, "src", SOURCE)
+    source.put(None, {table.name: TableOffset(SnapshotOffset(table.uuid, snapshots[1])).json()})
+    maintainer = workshop.maintainer()
+    found = maintainer.find_expiry(table)
+    assert found is not None and found.held_by == "src"
+    done = _by_task(maintainer.run(table, [EXPIRE]))
+    assert done[EXPIRE].counts["snapshots"] == 1
+    table.refresh()
+    assert [one.snapshot_id for one in table.ancestors()][::-1] == snapshots[1:]
+    check_rows(spark, workshop.lake, written)
+    table.java.manageSnapshots().createTag("kept", snapshots[1]).commit()
+    for number in (5, 6):
+        written.batch(
+            {key: 1000 * number + turn for turn, key in enumerate(sorted(written.model)[::2])}, Random(number)
+        )
+    newest_commit = table.snapshot_id
+    _by_task(maintainer.run(table, [CONVERT]))
+    source.reload()
+    source.put(None, {table.name: TableOffset(SnapshotOffset(table.uuid, table.snapshot_id)).json()})
+    _by_task(maintainer.run(table, [EXPIRE]))
+    table.refresh()
+    left = {int(one.snapshotId()) for one in table.java.operations().current().snapshots()}
+    # The sink finds its newest commit again at its start.
+    assert left == {snapshots[1], newest_commit, table.snapshot_id}
+    check_rows(spark, workshop.lake, written)
+
+
+def test_orphans_go_when_they_are_old(spark: SparkSession, workshop: Workshop) -> None:
+    """Old files below the table's location that no snapshot has go; young ones, and those of the table, stay."""
+    written = workshop.written(3)
+    folder = Path(str(written.table.java.location()).removeprefix("file:")) / "data"
+    old, young = folder / "maintain-old.parquet", folder / "maintain-young.parquet"
+    for file in (old, young):
+        file.write_bytes(b"left behind")
+    long_ago = time.time() - 4 * 24 * 3600
+    for file in folder.rglob("*"):
+        if file != young:
+            os.utime(file, (long_ago, long_ago))
+    done = _by_task(workshop.maintainer().run(written.table, [ORPHANS]))
+    assert done[ORPHANS].counts["removed"] >= 1
+    assert not old.exists() and young.exists()
+    check_rows(spark, workshop.lake, written)
+
+
+def test_one_maintainer_at_a_time(workshop: Workshop) -> None:
+    """Who comes second finds the table maintained; two that reach for a lease at once do not both get it."""
+    written = workshop.written(4)
+    first, second = workshop.maintainer("first"), workshop.maintainer("second")
+    name = written.table.name
+    with first.leases.held(name) as held:
+        assert held
+        assert second.run(written.table, [CONVERT]) == []
+        assert int(summary_of(written)["total-equality-deletes"]) > 0
+    assert second.leases.take(name)
+    assert not first.leases.take(name)
+    second.leases.release(name)
+    first.leases.hand_over(name, CONVERT)
+    assert second.leases.read(name).handed == (CONVERT,)
+    second.leases.accept(name, CONVERT)
+    assert first.leases.read(name).handed == ()
+
+
+def test_rows_of_two_processes_that_read_the_same(workshop: Workshop) -> None:
+    """A row that another process of the same name stored since is not overwritten."""
+    first, second = (OffsetRows(workshop.catalog, OFFSETS, "raced", MAINTAINER) for _ in range(2))
+    first.put(None, {"t": Lease("first").json()})
+    with pytest.raises(CommitRefused):
+        second.put(None, {"t": Lease("second").json()})
+    second.reload()
+    assert second.by_table == {"t": Lease("first").json()}
+
+
+def test_a_commit_that_is_not_accepted(spark: SparkSession, workshop: Workshop) -> None:
+    """Iceberg's own code is refused a commit by its summary, as by a conflict, and the table stays as it is."""
+    written = workshop.written(5)
+    before = written.table.snapshot_id
+    with (
+        pytest.raises(RetriableError),
+        map_java_errors("a test"),
+        settle_commits(written.table, "a test", lambda summary: "deleted-records" not in summary) as java,
+    ):
+        java.newDelete().deleteFromRowFilter(written.table.expression("true")).commit()
+    written.table.refresh()
+    assert written.table.snapshot_id == before
+    check_rows(spark, workshop.lake, written)
+
+
+def test_a_lost_race_is_handed_over(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that lost three times is left for the sink, and the next task is done."""
+    written = workshop.written(6)
+
+    def lose(*_: object, **__: object) -> None:
+        raise CommitRefused("another writer was faster")
+
+    monkeypatch.setattr("connector.maintenance.maintainer.convert_deletes", lose)
+    maintainer = workshop.maintainer()
+    convert, manifests = maintainer.run(written.table, [CONVERT, MANIFESTS])
+    assert convert.failure and not manifests.failure
+    assert maintainer.leases.read(written.table.name).handed == (CONVERT,)
+
+
+@pytest.mark.thorough
+def test_the_command(workshop: Workshop, host: Host) -> None:
+    """`icebridge maintain` shows what there is to do and changes nothing; with --execute it is done."""
+    written = workshop.written(7)
+    file, name = str(workshop.home / "sink.properties"), written.case.name
+
+    def told(*arguments: str) -> dict[str, Any]:
+        said = host.call("maintain", "--json", "--table", name, *arguments, file)
+        assert said.code == 0, said.log
+        return json.loads(said.out.strip().splitlines()[-1])["tables"][written.table.name]
+
+    shown = told()
+    # Snapshots of the last minutes may be read by a batch.
+    assert shown["due"].keys() == {CONVERT, REWRITE, MANIFESTS}
+    assert shown["done"] == {}
+    assert sum(each["equality_deletes"] for each in shown["partitions"]) == shown["state"]["equality_deletes"] > 0
+    done = told("--task", "convert,rewrite", "--execute")
+    assert {task: one["failure"] for task, one in done["done"].items()} == {CONVERT: None, REWRITE: None}
+    assert done["state"]["equality_deletes"] == 0
+    check_rows(workshop.spark, workshop.lake, written)

@@ -1,0 +1,107 @@
+"""Rules of conversions: which deletes meet which data files, and what may come between plan and commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from connector.maintenance.conversion.plan import (
+    AffectedDataFile,
+    EqualityDeleteFile,
+    Scope,
+    find_unconvertible,
+    group_deletes,
+)
+from connector.maintenance.conversion.validation import LaterSnapshot, find_conflict, may_conflict
+
+pytestmark = pytest.mark.unit
+
+NORTH, SOUTH = (1, "[1]"), (1, "[2]")
+TYPES = {1: "long", 2: "string", 3: "double", 4: "fixed[8]", 5: "struct", 6: "decimal(9, 2)"}
+
+
+def _delete(path: str, sequence: int, ids: tuple[int, ...] = (1,), scope: Scope | None = None) -> EqualityDeleteFile:
+    return EqualityDeleteFile(path, sequence, ids, 10, 100, scope)
+
+
+def _file(path: str, *deletes: str, scope: Scope = NORTH) -> AffectedDataFile:
+    return AffectedDataFile(path, scope, frozenset(deletes))
+
+
+def test_a_data_file_meets_its_oldest_delete() -> None:
+    """Each data file has the sequence number of the oldest delete that applies to it; untouched files are left out."""
+    groups = group_deletes(
+        [_delete("d2", 2), _delete("d5", 5), _delete("d9", 9)],
+        [_file("a", "d2", "d5", "vector"), _file("b", "d5"), _file("c", "vector")],
+    )
+    (group,) = groups
+    assert [file.path for file in group.data_files] == ["a", "b"]
+    assert group.oldest == (2, 5)
+    assert [file.path for file in group.deletes] == ["d2", "d5"]
+    assert group.scopes is None and group.records == 20
+
+
+def test_deletes_by_other_columns_are_joined_apart() -> None:
+    """Deletes by other columns, and those of a partition, are groups of their own."""
+    groups = group_deletes(
+        [
+            _delete("by1", 2),
+            _delete("by12", 3, (1, 2)),
+            _delete("north", 4, (1,), NORTH),
+            _delete("south", 5, (1,), SOUTH),
+        ],
+        [_file("a", "by1", "by12", "north"), _file("b", "by1", "south", scope=SOUTH)],
+    )
+    assert [(group.equality_ids, group.scopes is None, group.oldest) for group in groups] == [
+        ((1,), False, (4, 5)),
+        ((1,), True, (2, 2)),
+        ((1, 2), True, (3,)),
+    ]
+    assert groups[0].scopes == {NORTH: 0, SOUTH: 1}
+
+
+def test_deletes_that_apply_to_nothing_need_no_join() -> None:
+    """Deletes without a data file are in no group."""
+    assert group_deletes([_delete("d", 2)], [_file("a", "vector")]) == ()
+
+
+@pytest.mark.parametrize(
+    ("ids", "convertible"), [((1, 2), True), ((6,), True), ((1, 3), False), ((4,), False), ((5,), False), ((7,), False)]
+)
+def test_which_keys_can_be_converted(ids: Iterable[int], convertible: bool) -> None:
+    """Keys of floating point, fixed length or within structs stay as they are, with a reason."""
+    assert (find_unconvertible(ids, TYPES) is None) == convertible
+
+
+@pytest.mark.parametrize(
+    ("operation", "summary", "wanted"),
+    [
+        ("append", {"deleted-data-files": "1"}, False),
+        ("overwrite", {"added-data-files": "2", "added-delete-files": "1", "added-equality-delete-files": "1"}, False),
+        ("delete", {"added-delete-files": "1", "added-equality-delete-files": "1"}, False),
+        ("overwrite", {"added-data-files": "2", "added-position-delete-files": "1"}, True),
+        ("delete", {"added-delete-files": "1", "added-dvs": "1"}, True),
+        ("replace", {"added-data-files": "1", "deleted-data-files": "2"}, True),
+        ("overwrite", {"added-data-files": "1", "deleted-data-files": "many"}, True),
+        ("replace", {}, True),
+    ],
+)
+def test_which_snapshots_are_looked_at(operation: str, summary: dict[str, str], wanted: bool) -> None:
+    """A summary tells whether data files went or rows were deleted by position; one that tells nothing is looked at."""
+    assert may_conflict(operation, summary) == wanted
+
+
+def _later(snapshot_id: int, *files: str, operation: str = "replace", own: bool = False) -> LaterSnapshot:
+    return LaterSnapshot(snapshot_id, operation, {}, lambda: files, own)
+
+
+def test_what_is_in_the_way() -> None:
+    """A conversion lands on its base, and where nobody touched its data files; not beside a rollback or itself."""
+    ours = frozenset({"a", "b"})
+    assert find_conflict([_later(1)], 1, ours) is None
+    assert find_conflict([_later(3, "c"), _later(2, operation="append"), _later(1, "a")], 1, ours) is None
+    assert "3" in (find_conflict([_later(3, "c", "b"), _later(1)], 1, ours) or "")
+    assert "already" in (find_conflict([_later(3, own=True), _later(1)], 1, ours) or "")
+    assert "ancestor" in (find_conflict([_later(7, "c")], 1, ours) or "")
+    assert "ancestor" in (find_conflict([], 1, ours) or "")

@@ -1,0 +1,231 @@
+"""Rules of maintenance: what is due, what may expire, who has the lease, which rewrites are let in."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from attrs import evolve
+
+from connector.cli.maintain import parse_duration, parse_tasks
+from connector.errors import ConfigError
+from connector.maintenance.expiry_rules import ReaderPosition, newest_commits, parse_reader_positions, plan_expiry
+from connector.maintenance.lease_rules import LEASE_MS, Lease
+from connector.maintenance.rewrite_rules import count_files, keeps_later_deletes, rewrite_options
+from connector.maintenance.table_state import SnapshotSummary, TableState, summarize
+from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
+from connector.maintenance.triggers import find_due_tasks
+from connector.settings.iceberg.maintenance import (
+    ConvertPolicy,
+    ExpiryPolicy,
+    MaintenancePolicy,
+    OrphanPolicy,
+    RewritePolicy,
+)
+
+pytestmark = pytest.mark.unit
+
+S = 1000
+NOW_MS = 10_000_000 * S
+POLICY = MaintenancePolicy()
+
+
+def _snapshot(number: int, at_s: int, **counts: str) -> SnapshotSummary:
+    summary = {name.replace("_", "-"): text for name, text in counts.items()}
+    return SnapshotSummary(number, at_s * S, "overwrite", summary)
+
+
+def _done(number: int, at_s: int, task: str) -> SnapshotSummary:
+    return SnapshotSummary(number, at_s * S, "replace", {MAINTENANCE_TASK: task})
+
+
+def _history(*snapshots: SnapshotSummary) -> list[SnapshotSummary]:
+    return sorted(snapshots, key=lambda each: -each.snapshot_id)
+
+
+def test_a_state_is_what_summaries_say() -> None:
+    """Totals are the newest snapshot's; what came since a task is counted back to the snapshot that the task made."""
+    state = summarize(
+        _history(
+            _snapshot(1, 10, added_data_files="5", added_equality_delete_files="7"),
+            _done(2, 20, CONVERT),
+            _snapshot(3, 30, added_data_files="2", added_equality_delete_files="1"),
+            _snapshot(
+                4, 40, added_data_files="1", total_equality_deletes="9", total_data_files="8", total_files_size="x"
+            ),
+        )
+    )
+    assert (state.equality_deletes, state.data_files, state.size_bytes, state.snapshots) == (9, 8, 0, 4)
+    since = state.since(CONVERT)
+    assert (since.since_ms, since.commits, since.data_files, since.equality_delete_files) == (20 * S, 2, 3, 1)
+    assert (state.since(REWRITE).since_ms, state.since(REWRITE).data_files) == (None, 8)
+    assert summarize([]) == TableState()
+
+
+def _due(policy: MaintenancePolicy, *snapshots: SnapshotSummary, done: dict[str, int] | None = None) -> set[str]:
+    now_ms = (max(each.timestamp_ms for each in snapshots) if snapshots else 0) + 5 * S
+    return set(find_due_tasks(policy, summarize(_history(*snapshots)), now_ms, {ORPHANS: now_ms, **(done or {})}))
+
+
+def test_nothing_is_due_in_a_quiet_table() -> None:
+    """A table without snapshots, and one that just began, have nothing to do."""
+    assert _due(POLICY) == set()
+    assert _due(POLICY, _snapshot(1, 10, total_data_files="1"), done={EXPIRE: 14 * S}) == set()
+
+
+@pytest.mark.parametrize(
+    ("rule", "snapshots", "wanted"),
+    [
+        (ConvertPolicy(files=3), [_snapshot(1, 10, added_equality_delete_files="3", total_equality_deletes="3")], True),
+        (
+            ConvertPolicy(files=4),
+            [_snapshot(1, 10, added_equality_delete_files="3", total_equality_deletes="3")],
+            False,
+        ),
+        (ConvertPolicy(records=3), [_snapshot(1, 10, total_equality_deletes="3")], True),
+        (ConvertPolicy(interval_s=9), [_snapshot(1, 10), _snapshot(2, 14, total_equality_deletes="1")], True),
+        (ConvertPolicy(interval_s=10), [_snapshot(1, 10), _snapshot(2, 14, total_equality_deletes="1")], False),
+        (ConvertPolicy(interval_s=1), [_snapshot(1, 10, total_equality_deletes="0")], False),
+        (ConvertPolicy(enabled=False, records=1), [_snapshot(1, 10, total_equality_deletes="3")], False),
+    ],
+)
+def test_when_conversions_are_due(rule: ConvertPolicy, snapshots: list[SnapshotSummary], wanted: bool) -> None:
+    """By number of files, of keys, or by time; never without equality deletes."""
+    assert (CONVERT in _due(evolve(POLICY, convert=rule), *snapshots)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("rule", "snapshots", "wanted"),
+    [
+        (RewritePolicy(files=6), [_snapshot(1, 10, added_data_files="6", total_data_files="6")], True),
+        (RewritePolicy(files=7), [_snapshot(1, 10, added_data_files="6", total_data_files="6")], False),
+        (RewritePolicy(commits=1), [_snapshot(1, 10, added_data_files="6", total_data_files="6")], True),
+        (RewritePolicy(interval_s=5), [_snapshot(1, 10, added_data_files="6", total_data_files="6")], True),
+        (RewritePolicy(files=1), [_done(1, 10, REWRITE)], False),
+        (RewritePolicy(enabled=False, files=1), [_snapshot(1, 10, added_data_files="6", total_data_files="6")], False),
+    ],
+)
+def test_when_rewrites_are_due(rule: RewritePolicy, snapshots: list[SnapshotSummary], wanted: bool) -> None:
+    """By files or commits since the last one, or by time; never without a commit since."""
+    assert (REWRITE in _due(evolve(POLICY, rewrite=rule), *snapshots)) == wanted
+
+
+def test_when_the_rest_is_due() -> None:
+    """Manifests by commits, expiry by snapshots or time, orphans by time and only if enabled."""
+    many = [_snapshot(number, number) for number in range(1, 121)]
+    assert {MANIFESTS, EXPIRE} <= _due(POLICY, *many, done={EXPIRE: -3600 * S})
+    assert MANIFESTS not in _due(POLICY, *many, done={MANIFESTS: 121 * S})
+    assert EXPIRE not in _due(evolve(POLICY, expire=ExpiryPolicy(retain_last=200)), *many)
+    rule = evolve(POLICY, expire=ExpiryPolicy(commits=50, interval_s=5000))
+    old = [_snapshot(number, 4000 + number) for number in range(1, 121)]
+    assert EXPIRE in _due(rule, *old, done={EXPIRE: 3000 * S})
+    assert EXPIRE not in _due(rule, *old, done={EXPIRE: 4000 * S})
+    assert ORPHANS not in _due(POLICY, *many, done={ORPHANS: 0})
+    assert ORPHANS in _due(evolve(POLICY, orphans=OrphanPolicy(enabled=True, interval_s=60)), *many, done={ORPHANS: 0})
+
+
+TEN = _history(*(_snapshot(number, 1000 * number) for number in range(1, 11)))
+
+
+def _plan(
+    readers: dict[str, int], writers: tuple[int, ...] = (), age_s: int = 0, last: int = 1
+) -> tuple[int, int, str]:
+    found = plan_expiry(
+        TEN,
+        [ReaderPosition(name, place) for name, place in readers.items()],
+        writers,
+        now_ms=20_000 * S,
+        age_ms=age_s * S,
+        retain_last=last,
+    )
+    return found.older_than_ms // S, found.snapshots, found.held_by
+
+
+def test_expiry_stops_at_what_somebody_needs() -> None:
+    """Age, number, a source's position, a sink's commit and the last minutes each hold expiry up; a source that has
+    read all, or whose position is gone, does not."""
+    assert _plan({}) == (19_400, 9, "")
+    assert _plan({}, age_s=14_000) == (6_000, 5, "")
+    assert _plan({}, last=4) == (19_400, 6, "")
+    assert _plan({"a": 4, "b": 7}) == (4_000, 3, "a")
+    assert _plan({"a": 10}) == (10_000, 9, "")
+    assert _plan({"gone": 99}) == (19_400, 9, "")
+    assert _plan({}, writers=(3, 99)) == (3_000, 2, "")
+
+
+def test_expiry_knows_clocks_that_differ() -> None:
+    """A snapshot that follows a position, and is dated before it, stays."""
+    odd = [_snapshot(3, 5), _snapshot(2, 4), _snapshot(1, 9)]
+    found = plan_expiry(odd, [ReaderPosition("a", 1)], (), now_ms=NOW_MS, age_ms=0, retain_last=1)
+    assert found.older_than_ms == 4 * S
+
+
+def test_expiry_tells_how_late_a_source_is() -> None:
+    """A source is as late as the first snapshot that it has not read."""
+    found = plan_expiry(TEN, [ReaderPosition("a", 4)], (), now_ms=20_000 * S, age_ms=0, retain_last=1)
+    assert (found.held_by, found.lag_s) == ("a", 15_000)
+
+
+def test_positions_of_sources_in_offset_rows() -> None:
+    """Of an offsets table, rows of sources on this very table count: what they read, and what they read in full."""
+    source = {"table-uuid": "u", "snapshot-id": 5, "full-read": {"snapshot-id": 7, "part": 1, "part-bytes": 2}}
+    rows = {
+        "s/db.t": orjson.dumps(source).decode(),
+        "fresh/db.t": orjson.dumps({"table-uuid": "u", "snapshot-id": None}).decode(),
+        "old/db.t": orjson.dumps({**source, "table-uuid": "of another"}).decode(),
+        "s/db.others": orjson.dumps(source).decode(),
+        "sink/db.t": orjson.dumps({"offsets": {}, "table": {"uuid": "u", "snapshot-id": 9}}).decode(),
+        "sink": "{}",
+        "empty/db.t": "",
+    }
+    found = {(one.name, one.snapshot_id) for one in parse_reader_positions(rows, "db.t", "u")}
+    assert found == {("s", 5), ("s", 7)}
+
+
+def test_newest_commits_of_each_sink() -> None:
+    """Each sink finds its newest commit again, however many others came since."""
+    told = [
+        SnapshotSummary(9, 9, "append", {}),
+        *(SnapshotSummary(n, n, "append", {"c": c}) for n, c in ((8, "a"), (7, "b"), (6, "a"))),
+    ]
+    assert list(newest_commits(told, "c")) == [8, 7]
+
+
+def test_a_lease_is_one_owners_until_it_ends() -> None:
+    """A lease is free for its owner, and for others when it has ended or was given back; what was handed stays."""
+    lease = Lease(handed=("convert",)).taken("a", 100)
+    assert Lease.parse(lease.json()) == lease
+    assert lease.is_free("a", 101) and not lease.is_free("b", 101)
+    assert lease.is_free("b", 100 + LEASE_MS)
+    assert lease.released().is_free("b", 101) and lease.released().handed == ("convert",)
+    assert Lease.parse(None).is_free("b", 0)
+
+
+def test_rewrites_stay_within_their_bytes() -> None:
+    """A budget of bytes is so many files of the mean size; numbers are kept only where nothing is to be lost."""
+    state = TableState(data_files=8, delete_files=2, size_bytes=1000)
+    assert count_files(500, state) == 5
+    assert count_files(1, state) == 2
+    options = rewrite_options(RewritePolicy(max_bytes=500, target_bytes=9, delete_files=3), state, keeps_number=True)
+    assert options["max-files-to-rewrite"] == "5"
+    assert options["use-starting-sequence-number"] == "true"
+    assert (options["target-file-size-bytes"], options["delete-file-threshold"]) == ("9", "3")
+    plain = rewrite_options(RewritePolicy(partial_progress=False), state, keeps_number=False)
+    assert plain["use-starting-sequence-number"] == "false"
+    assert not {"target-file-size-bytes", "partial-progress.max-commits"} & plain.keys()
+
+
+def test_rewrites_that_take_deletes_along_are_refused() -> None:
+    """A rewrite of a table without equality deletes has none to remove: those it would remove came meanwhile."""
+    assert keeps_later_deletes({"added-data-files": "1"})
+    assert not keeps_later_deletes({"removed-equality-delete-files": "1"})
+
+
+def test_what_the_command_line_reads() -> None:
+    """Durations and names of tasks; anything else is a configuration error that says what to write."""
+    assert [parse_duration(text) for text in ("30s", "10m", "2h", "1d")] == [30, 600, 7200, 86_400]
+    assert parse_tasks(" convert, expire,") == (CONVERT, EXPIRE)
+    for wrong in ("10", "m", "0m", "-1m", "10 m", "1w"):
+        with pytest.raises(ConfigError):
+            parse_duration(wrong)
+    with pytest.raises(ConfigError, match="compact"):
+        parse_tasks("convert,compact")
