@@ -56,7 +56,7 @@ class Record:
 
 def load(variant: str, table: str) -> tuple[Record, ...]:
     """The records of one topic, sorted by partition and offset, as recorded."""
-    return tuple(_record(json.loads(line)) for line in _lines(f"{variant}/{topic(variant, table)}.jsonl"))
+    return tuple(parse_line(json.loads(line)) for line in _lines(f"{variant}/{topic(variant, table)}.jsonl"))
 
 
 def _lines(name: str) -> list[str]:
@@ -112,7 +112,8 @@ def partitions(records: Iterable[Record]) -> int:
     return 1 + max((r.partition for r in records), default=0)
 
 
-def _record(line: dict[str, Any]) -> Record:
+def parse_line(line: dict[str, Any]) -> Record:
+    """The record that a line of a recording, parsed, is."""
     headers = tuple((name, _bytes(value)) for name, value in line["headers"] or ())
     return Record(
         topic=line["topic"],

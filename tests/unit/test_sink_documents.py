@@ -273,3 +273,17 @@ def _story(dice: np.random.Generator, count: int) -> tuple[list[tuple[Any, Any]]
             event = {**PATCH_ONLY, "source": source, "updateDescription": {**told, "truncatedArrays": []}}
         events.append(({"id": number}, event))
     return events, truth
+
+
+@pytest.mark.parametrize("written", [with_schema, dict], ids=["schema", "bare"])
+def test_a_document_may_be_a_variant(written: Any) -> None:
+    """With nested values as variants the document is one; on its way it is text, patches included."""
+    run = sink_plans.run(written(CREATE), written(PATCH_ONLY), keys=[KEY] * 2)
+    (need,) = decode(run, sink_plans.plan(events=TEXTS, variants=True)).needs
+    assert need.row.field("document").type == pa.json_()
+    types = {"_id": pa.string(), "document": pa.json_(), "__deleted": pa.string()}
+    table = sink_plans.upsert(0, types, ("_id",))
+    outcome = decode(run, sink_plans.plan(table, events=TEXTS, variants=True))
+    assert sink_plans.dead(outcome) == {} and not outcome.needs
+    whole, patch = (row["document"] for row in sink_plans.rows(outcome))
+    assert orjson.loads(apply_patch(whole, patch)) == {**ROW, "first_name": "Anne Marie"}
