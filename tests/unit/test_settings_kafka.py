@@ -107,6 +107,13 @@ def test_prefix_leaves_side_topics(topic: str) -> None:
     assert not derived(side).fullmatch(topic)
 
 
+def test_a_heartbeat_topic_that_is_named_whole_is_not_read() -> None:
+    """The whole name of the heartbeat topic wins over its prefix, as in Debezium."""
+    pattern = derived({"debezium.source.topic.heartbeat.name": "testc.beat"})
+    assert not pattern.fullmatch("testc.beat")
+    assert pattern.fullmatch("testc.inventory.beat")
+
+
 def test_prefix_with_own_delimiter_and_transaction_topic() -> None:
     """Debezium's delimiter and the name of its transaction topic are followed."""
     pattern = derived({"debezium.source.topic.delimiter": "-", "debezium.source.topic.transaction": "tx"})

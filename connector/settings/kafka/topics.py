@@ -56,6 +56,13 @@ HEARTBEAT_PREFIX = Option(
     importance="low",
     doc="First part of Debezium's heartbeat topic, which is not read.",
 )
+HEARTBEAT_TOPIC = Option(
+    name="debezium.source.topic.heartbeat.name",
+    kind=TOPIC_NAME,
+    default=None,
+    importance="low",
+    doc="Debezium's heartbeat topic by its whole name, which is not read; wins over the prefix.",
+)
 HISTORY_TOPIC = Option(
     name="debezium.source.schema.history.internal.kafka.topic",
     kind=TOPIC_NAME,
@@ -87,6 +94,7 @@ OPTIONS: tuple[Option[object], ...] = (
     TOPIC_DELIMITER,
     TOPIC_TRANSACTION,
     HEARTBEAT_PREFIX,
+    HEARTBEAT_TOPIC,
     HISTORY_TOPIC,
     SIGNAL_TOPIC,
     NOTIFICATION_TOPIC,
@@ -110,7 +118,7 @@ def _derive_regex(reader: ConfigReader, prefix: str, dead_letters: str) -> str:
     side = [
         start + reader.get(TOPIC_TRANSACTION),
         start + "message",
-        f"{reader.get(HEARTBEAT_PREFIX)}.{prefix}",
+        reader.get(HEARTBEAT_TOPIC) or f"{reader.get(HEARTBEAT_PREFIX)}.{prefix}",
         dead_letters,
         *(topic for option in named if (topic := reader.get(option))),
     ]
