@@ -79,8 +79,8 @@ class PolledTable(Protocol):
 class Signals(Protocol):
     """What users ask for (`signals.processor.SignalProcessor`)."""
 
-    def poll(self, tables: Collection[str]) -> None:
-        """Follow the signals that wait."""
+    def poll(self, tables: Collection[str]) -> bool:
+        """Follow the signals that wait; return whether there may be more at once."""
 
     def close(self) -> None:
         """Let go of connections."""
@@ -128,8 +128,8 @@ class PollLoop:
     def _run(self, *, once: bool) -> None:
         while not self._stopping.is_set():
             self._discover()
-            self._follow_signals()
-            worked = self._poll_all(once=once)
+            signalled = self._follow_signals()
+            worked = self._poll_all(once=once) or signalled
             self._heartbeat()
             if once and not worked and not self._is_waiting():
                 break
@@ -138,14 +138,15 @@ class PollLoop:
             if not worked:
                 self._stopping.wait(self.settings.capture.poll_interval_ms / 1000)
 
-    def _follow_signals(self) -> None:
+    def _follow_signals(self) -> bool:
         """Follow what users ask for; what cannot be stored now is asked again in the next round."""
         if self.signals is None:
-            return
+            return False
         try:
-            self.signals.poll(self._names.keys())
+            return self.signals.poll(self._names.keys())
         except (RetriableError, CommitUnknown) as error:
             structlog.get_logger().warning("signals have to wait", reason=str(error))
+            return False
 
     def _discover(self) -> None:
         now = time.monotonic()

@@ -128,10 +128,11 @@ def test_signals_are_read_as_debezium_writes_them(text: object, asked: object) -
         b'{"type": "execute-snapshot", "data": {"data-collections": ["a"], "additional-conditions":'
         b' [{"data-collection": "a", "filter": "reflect(\'java.lang.System\', \'exit\', 0) = 1"}]}}',
         b'{"type": "stop-snapshot", "data": {"data-collections": {}}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["a{99999999999999999999}"]}}',
         b"[" * 100_000,
         b'{"type": "log", "data": "' + b"x" * 2**20 + b'"}',
     ],
-    ids=range(25),
+    ids=range(26),
 )
 def test_what_is_no_signal_says_why_and_shows_nothing(text: bytes) -> None:
     """Malformed signals, functions and queries in filters are refused, with words of ours and none of the sender's."""
@@ -174,6 +175,9 @@ def test_pause_holds_incremental_snapshots_only_and_ends_with_them() -> None:
     over = apply_signal(paused.queue, StopSnapshot("5"), TABLES).queue
     assert over == SnapshotQueue()
     assert apply_signal(over, PauseSnapshot("6"), TABLES).notes
+    kind = {"type": "incremental"}
+    left = apply_signal(paused.queue, parsed({"type": "stop-snapshot", "data": kind}), TABLES).queue
+    assert ([one.id for one in left.snapshots], left.paused) == (["2"], False)
     assert apply_signal(over, StopSnapshot("6"), TABLES).notes
 
 
@@ -317,11 +321,11 @@ def test_a_bad_signal_is_passed_over_and_those_beside_it_are_followed() -> None:
     given = ReceivedSignals((signal(1), InvalidSignal("no JSON"), signal(2, "nonsense"), signal(3, "log")), 4)
     channel, stored, heard = Channel([given]), Stored(), Heard()
     processor = SignalProcessor([channel], stored, 1, [heard])  # type: ignore[arg-type]
-    processor.poll(TABLES)
+    assert processor.poll(TABLES)
     assert [one.id for one in stored.queue.snapshots] == ["1"]
     assert (stored.queue.channels, stored.writes, channel.acknowledged) == ({"kafka": 4}, 1, 1)
     assert [report.stage for report in heard.reports] == ["STARTED"]
-    processor.poll(TABLES)
+    assert not processor.poll(TABLES)
     assert channel.seen == [None, 4]
     assert stored.writes == 1
 

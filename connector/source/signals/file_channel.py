@@ -9,6 +9,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from connector.errors import FatalError
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.snapshots.signal import InvalidSignal, SignalText, read_document
@@ -47,8 +49,11 @@ class FileChannel:
         return ReceivedSignals(tuple(_read_line(line, f"{digest[:16]}-{n}") for n, line in enumerate(lines)), digest)
 
     def acknowledge(self) -> None:
-        """Remove the file that was read."""
-        self._taken.unlink(missing_ok=True)
+        """Remove the file that was read; one that stays is known by its position."""
+        try:
+            self._taken.unlink(missing_ok=True)
+        except OSError as error:
+            structlog.get_logger().warning("a signal file stays", file=str(self._taken), reason=error.strerror)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from connector.errors import FatalError
+from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import client_config, map_kafka_errors
 from connector.settings.source.signals import KafkaSignals
 from connector.source.signals.channel import ReceivedSignals
@@ -36,7 +36,7 @@ class KafkaChannel:
         try:
             with map_kafka_errors(f"reading signals of {self._settings.topic}"):
                 return self._read(stored)
-        except FatalError as error:
+        except (FatalError, RetriableError) as error:
             cause = error.__cause__
             unknown = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
             if not isinstance(cause, KafkaException) or cause.args[0].code() not in unknown:

@@ -40,8 +40,8 @@ class SignalProcessor:
     listeners: Sequence[SnapshotListener] = ()
     _turns: dict[str, _Turn] = attrs.field(factory=dict)
 
-    def poll(self, tables: Collection[str]) -> None:
-        """Follow the signals that wait, in the channels that are due.
+    def poll(self, tables: Collection[str]) -> bool:
+        """Follow the signals that wait, in the channels that are due; return whether there may be more at once.
 
         Args:
             tables: the tables that the source reads.
@@ -50,6 +50,7 @@ class SignalProcessor:
             RetriableError: the catalog, which stores what was asked for, is away.
             FatalError: another process stored the source's offsets.
         """
+        moved = False
         for channel in self.channels:
             turn = self._turns.setdefault(channel.name, _Turn())
             if time.monotonic() < turn.at:
@@ -57,6 +58,8 @@ class SignalProcessor:
             received = self._read(channel, turn)
             if received is not None:
                 self._follow(channel, received, tables)
+                moved |= not turn.at
+        return moved
 
     def close(self) -> None:
         """Let go of the channels."""
@@ -65,8 +68,9 @@ class SignalProcessor:
 
     def _read(self, channel: SignalChannel, turn: _Turn) -> ReceivedSignals | None:
         interval_s = self.poll_interval_ms / 1000
+        before = self.offsets.queue.channels.get(channel.name)
         try:
-            found = channel.read(self.offsets.queue.channels.get(channel.name))
+            found = channel.read(before)
         except (RetriableError, FatalError) as error:
             turn.failures += 1
             turn.at = time.monotonic() + min(interval_s * 2**turn.failures, max(_LONGEST_WAIT_S, interval_s))
@@ -75,7 +79,7 @@ class SignalProcessor:
             return None
         turn.failures = 0
         # Where there was something there may be more: no wait before the next look.
-        turn.at = 0.0 if found.signals else time.monotonic() + interval_s
+        turn.at = 0.0 if found.signals or found.position != before else time.monotonic() + interval_s
         return found
 
     def _follow(self, channel: SignalChannel, received: ReceivedSignals, tables: Collection[str]) -> None:
@@ -106,6 +110,9 @@ class SignalProcessor:
             signal = parse_signal(text)
         except InvalidSignal as error:
             log.warning("signal passed over", reason=str(error))
+            return None
+        except Exception as error:  # noqa: BLE001 - a signal may be anything, and must not stop the source
+            log.warning("signal passed over", reason=f"it cannot be read: {type(error).__name__}")
             return None
         log.info("signal", type=text.type, id=signal.id)
         if isinstance(signal, LogMessage):

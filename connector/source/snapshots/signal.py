@@ -229,7 +229,7 @@ def _read_pattern(pattern: object) -> str:
         raise InvalidSignal("the name of a table is no text")
     try:
         regexps.compile_java(pattern, ignore_case=True)
-    except ValueError:
+    except (ValueError, OverflowError, RecursionError):
         raise InvalidSignal("the name of a table is no regular expression") from None
     return pattern.strip()
 

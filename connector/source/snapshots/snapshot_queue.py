@@ -65,7 +65,8 @@ class SnapshotQueue:
     def without(self, snapshot: QueuedSnapshot) -> SnapshotQueue:
         """Return the queue when a snapshot is over."""
         kept = tuple(one for one in self.snapshots if not one.is_same(snapshot))
-        return attrs.evolve(self, snapshots=kept, paused=self.paused and bool(kept))
+        held = any(one.kind == SnapshotKind.INCREMENTAL for one in kept)
+        return attrs.evolve(self, snapshots=kept, paused=self.paused and held)
 
     def tables_of(self, snapshot: QueuedSnapshot) -> tuple[str, ...]:
         """Return the tables that a snapshot's signal asked for and that are not done."""
