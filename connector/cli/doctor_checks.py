@@ -60,7 +60,7 @@ def check_broker(settings: _Settings) -> Iterator[Finding]:
     yield Finding("broker", "ok", f"cluster {seen.id} with {seen.brokers} broker{'s' if seen.brokers > 1 else ''}")
     if isinstance(settings, SinkSettings):
         brokers = check_brokers(settings.kafka.client("consumer"))
-        yield Finding("broker", "ok", brokers.summary)
+        yield Finding("broker", "ok", f"versions in common: {brokers.summary}")
         yield from (Finding("broker", "warning", note) for note in brokers.notes)
         yield from _check_sink_topics(settings, cluster)
     elif "CREATE" not in seen.rights and seen.rights:

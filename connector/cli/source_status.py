@@ -9,6 +9,7 @@ import click
 import orjson
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.table import Column
 from rich.table import Table as Grid
 
 from connector.cli.source_offsets import SourceTable, read_tables, snapshots_behind
@@ -31,7 +32,8 @@ def show(settings: SourceSettings, *, output: Literal["text", "json"]) -> None:
     if output == "json":
         click.echo(orjson.dumps(_to_document(settings.name, tables, queue), option=orjson.OPT_INDENT_2).decode())
         return
-    grid = Grid("table", "published snapshot", "newest snapshot", "behind", title=f"{settings.name}: status")
+    names = ("table", "published snapshot", "newest snapshot", "behind")
+    grid = Grid(*(Column(name, overflow="fold") for name in names), title=f"{settings.name}: status")
     for table in tables:
         one = _describe_table(table)
         cells = (table.name, one["published_snapshot"], one["newest_snapshot"], one["snapshots_behind"])

@@ -11,6 +11,7 @@ import click
 import orjson
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.table import Column
 from rich.table import Table as Grid
 
 from connector.cli.cluster_view import view_cluster
@@ -56,7 +57,9 @@ def show(settings: SinkSettings, *, output: Literal["text", "json"]) -> None:
         document = {"name": settings.name, "tables": tables, **told}
         click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
         return
-    grid = Grid("table", "snapshot", "committed", "lag", "iceberg_schema_drift_count", title=f"{settings.name}: status")
+    names = ("table", "snapshot", "committed", "lag", "iceberg_schema_drift_count")
+    # In a narrow window, or none, a number that is cut off is worse than one on two lines.
+    grid = Grid(*(Column(name, overflow="fold") for name in names), title=f"{settings.name}: status")
     for one in found:
         row = (one.table, one.snapshot_id, one.committed_at, one.lag, one.iceberg_schema_drift_count)
         grid.add_row(*("-" if value is None else str(value) for value in row))

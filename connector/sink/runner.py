@@ -69,7 +69,7 @@ def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
         return DatasetNames(settings.destination.connection.urls[0], partial(Dataset, topics), no_columns)
     tables = catalog_namespace(settings.catalog.name, settings.catalog.properties)
     columns = column_lookup(spark, settings.catalog) if settings.lineage.enabled else no_columns
-    return DatasetNames(tables, partial(Dataset, topics), columns)
+    return DatasetNames(tables, partial(Dataset, topics), columns, settings.catalog.namespace)
 
 
 def _look_at_cluster(settings: SinkSettings) -> ClusterState:

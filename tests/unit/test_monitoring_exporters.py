@@ -247,6 +247,7 @@ def test_connectors_name_their_datasets(tmp_path: Path) -> None:
     sink = load(file(f"topics=t\nbootstrap.servers=one:1,two:2\n{own}"), environ={})
     names = sink_names(None, sink)  # type: ignore[arg-type]
     assert (names.other("t"), names.table("db.t").namespace) == (Dataset("kafka://one:1", "t"), "http://rest:8181")
+    assert (names.table("t").name, names.table("db.t").name) == ("default.t", "db.t")
     common = "connector.class=IcebergSource\nbootstrap.servers=one:1\ntopic.prefix=p\n" + catalog + lineage
     names = source_names(None, load_source(file(common), environ={}))  # type: ignore[arg-type]
     assert names.other("db.t") == Dataset("kafka://named:9092", "p.db.t")

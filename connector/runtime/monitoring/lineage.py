@@ -62,15 +62,21 @@ class LineageEvent:
 
 @attrs.frozen
 class DatasetNames:
-    """How a connector's tables and their counterparts are named: a table's namespace, and what stands for it."""
+    """How a connector's tables and their counterparts are named.
+
+    `tables` is OpenLineage's namespace of all tables, `other` gives what a table comes from or goes to; `own` is the
+    catalog's namespace of tables that are told without one.
+    """
 
     tables: str
     other: Callable[[str], Dataset]
     columns: Columns
+    own: tuple[str, ...] = ()
 
     def table(self, name: str) -> Dataset:
-        """Return the dataset of a table."""
-        return Dataset(self.tables, name, tuple(self.columns(name)))
+        """Return the dataset of a table; one without namespace is in the connector's own."""
+        full = name if "." in name else ".".join((*self.own, name))
+        return Dataset(self.tables, full, tuple(self.columns(full)))
 
 
 def catalog_namespace(name: str, properties: Mapping[str, str]) -> str:
