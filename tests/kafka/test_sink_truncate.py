@@ -125,3 +125,34 @@ def test_a_truncate_of_one_of_several_sources(
 def _fine(run: Run) -> Run:
     assert run.code == 0, run.text[-6000:]
     return run
+
+
+def _dated(topic: str, partition: int, key: int | None, second: int) -> Record:
+    """A create, or a truncate for want of a key, with the date of a whole second."""
+    moment = START_NS - START_NS % 10**9 + second * 10**9
+    source = {"name": "srv", "db": "db", "table": topic.partition(".")[2], "ts_ns": moment}
+    value = {"before": None, "after": key and {"id": key}, "source": source, "op": "c" if key else "t"}
+    raw = json.dumps({"id": key}).encode() if key else None
+    return Record(topic, partition, 0, raw, json.dumps(value).encode())
+
+
+def test_rows_of_the_second_of_a_truncate(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> None:
+    """In the truncate's only partition all rows of earlier batches came before it, whatever their dates say; with other
+    partitions beside, those with its own date stay.
+    """
+    topics.create({"moment.one": 1, "moment.two": 2})
+    extra = {"topics": "moment.one,moment.two", "truncate.enabled": "true"}
+    inside = Inside(spark, plain_workspace("moments", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"}))
+    seconds = enumerate((4, 5, 6), start=1)
+    topics.replay(
+        [_dated(topic, place % 2 * ("two" in topic), place, second) for place, second in seconds for topic in _MOMENTS],
+        create=False,
+    )
+    inside.run()
+    topics.replay([_dated(topic, 0, key, 5) for topic in _MOMENTS for key in (None, 9)], create=False)
+    inside.run()
+    found = {topic: sorted(r["id"] for r in inside.lake.many(topic.replace(".", "_"))) for topic in _MOMENTS}
+    assert found == {"moment.one": [9], "moment.two": [2, 3, 9]}
+
+
+_MOMENTS = ("moment.one", "moment.two")

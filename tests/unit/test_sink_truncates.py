@@ -127,3 +127,24 @@ def test_a_source_that_moved_has_small_places_again() -> None:
     assert mark_before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, False, True]
     assert mark_before_truncate(order, 0, (SOURCE, 7, 0, 0)).tolist() == [True, True, True]
     assert [is_repeated(truncate(ts_ns=t, place=6), 100, (SOURCE, 7, 0, 0)) for t in (100, 101)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("alone", "ts_ns", "place", "last", "limit"),
+    [
+        (True, SECOND + 5, (), (), SECOND + 5),
+        (False, SECOND + 5, (), (), SECOND + 4),
+        (True, SECOND, (), (), None),  # Kafka's order: whatever their dates are, they came before
+        (False, SECOND, (), (), SECOND - 1),
+        (True, SECOND, (SOURCE, 7, 0, 0), (SOURCE, 6, 0, 0), None),
+        (True, SECOND, (SOURCE, 7, 0, 0), (SOURCE, 7, 0, 0), SECOND),  # the last one, once more
+        (True, NO_VALUE, (), (), None),
+        (False, NO_VALUE, (), (), None),
+    ],
+)
+def test_rows_of_earlier_batches(
+    alone: bool, ts_ns: int, place: tuple[int, ...], last: tuple[int, ...], limit: int | None
+) -> None:
+    """Rows with the truncate's date go where Kafka's order says that they came before, and stay where nothing does."""
+    cut = TableTruncate.of([Truncate("t", 0, 10, ts_ns, place)], alone=alone)
+    assert cut.deletes_until(last) == limit

@@ -280,10 +280,12 @@ class BatchProcessor:
         come = {strip_log_name(source) for one in seen if one.table == table.index for source in one.marks}
         truncated = {each.source for each in truncates}
         routed = plan.routing is not None
-        read = {topic for topic, _ in (*self.position.offsets, *plan.ranks)}
-        topics = set() if routed else {topic for topic, own in self._targets.find(read).items() if own == name}
+        read = {*self.position.offsets, *plan.ranks}
+        targets = {} if routed else self._targets.find({topic for topic, _ in read})
+        topics = {topic for topic, own in targets.items() if own == name}
+        partitions = sum(routed or topic in topics for topic, _ in read)
         all_known = table.dated and (table.base is None or bool(table.watermarks))
-        return TableSources(frozenset(known | come | truncated), frozenset(topics), all_known, routed)
+        return TableSources(frozenset(known | come | truncated), frozenset(topics), all_known, routed, partitions)
 
     def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
         """Return the plan of the next job, and the names of its tables by index."""

@@ -42,13 +42,15 @@ class TruncateScope:
 class TableSources:
     """What is known of the sources of a table: their names ("server.database.schema.table"), the topics that it takes.
 
-    `all_known` tells that no other source has rows in it; `routed` that any topic may have events for it.
+    `all_known` tells that no other source has rows in it; `routed` that any topic may have events for it;
+    `partitions` is how many topic-partitions may have events for it.
     """
 
     names: frozenset[str]
     topics: frozenset[str]
     all_known: bool
     routed: bool = False
+    partitions: int = 0
 
     def is_only(self, name: str) -> bool:
         """Tell whether the table takes nothing but this source."""
@@ -99,12 +101,17 @@ def scope_truncates(
         prefix: of the names of these.
     """
     by_source: dict[str, list[Truncate]] = {}
+    alone = sources.partitions == 1
     for each in truncates:
         by_source.setdefault(each.source, []).append(each)
     if len(by_source) == 1 and sources.is_only(next(iter(by_source))):
-        return TruncateScope(whole=TableTruncate.of(*by_source.values()))
+        return TruncateScope(whole=TableTruncate.of(*by_source.values(), alone=alone))
     rows = {name: sources.rows_of(name, columns, prefix) for name in by_source}
-    scoped = {name: (TableTruncate.of(by_source[name]), found) for name, found in rows.items() if found is not None}
+    scoped = {
+        name: (TableTruncate.of(by_source[name], alone=alone), found)
+        for name, found in rows.items()
+        if found is not None
+    }
     return TruncateScope(of_sources=scoped, refused=frozenset(by_source.keys() - scoped.keys()))
 
 

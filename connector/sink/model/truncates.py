@@ -59,15 +59,19 @@ class ChangeTimes:
 
 @attrs.frozen
 class TableTruncate:
-    """The truncates of one table in a batch: the last offset of one per topic-partition, and the latest's moment."""
+    """The truncates of one table in a batch: the last offset of one per topic-partition, and the latest's moment.
+
+    `alone` tells that all records of the table are in that topic-partition: Kafka's order tells of all its rows.
+    """
 
     offsets: Mapping[TopicPartition, int]
     ts_ns: int
     place: SourcePosition = ()
     total_order: int = NO_VALUE
+    alone: bool = False
 
     @staticmethod
-    def of(truncates: Iterable[Truncate]) -> TableTruncate:
+    def of(truncates: Iterable[Truncate], *, alone: bool = False) -> TableTruncate:
         """Take all truncates of a table together."""
         every = list(truncates)
         offsets: dict[TopicPartition, int] = {}
@@ -76,7 +80,21 @@ class TableTruncate:
             offsets[at] = max(each.offset, offsets.get(at, -1))
         comparable = len({each.place[:1] for each in every}) == 1
         latest = max(every, key=lambda each: (each.place if comparable else (), each.ts_ns))
-        return TableTruncate(offsets, latest.ts_ns, latest.place, latest.total_order)
+        return TableTruncate(offsets, latest.ts_ns, latest.place, latest.total_order, alone)
+
+    def deletes_until(self, last: SourcePosition) -> int | None:
+        """Return up to which date (epoch nanoseconds, included) rows of earlier batches go; None for all of them.
+
+        Rows with the truncate's own date came before it only where Kafka's order says so; a date of a whole second says
+        nothing of rows in the same topic-partition, which came before whatever theirs is. `last` is the place of the
+        table's last truncate: one that comes again takes no row that came after it.
+        """
+        if self.ts_ns == NO_VALUE:
+            return None
+        if not self.alone:
+            return self.ts_ns - 1
+        repeated = bool(self.place) and self.place == last
+        return None if self.ts_ns % _SECOND_NS == 0 and not repeated else self.ts_ns
 
     def after(self, at: TopicPartition, offset: Ints, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes of a topic-partition that came after the truncate, and those of them that cannot be told."""

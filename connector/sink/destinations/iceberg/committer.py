@@ -30,7 +30,6 @@ from connector.sink.model.result import JobResult, KeyLookup
 from connector.sink.model.task_output import TaskOutput
 from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import SOURCE_TS_NS
-from serde.events.source_positions import NO_VALUE
 
 COMMIT_THREADS = 8
 
@@ -120,7 +119,8 @@ class IcebergCommitter:
             for cut, own in cuts:
                 target, column = self._targets[names[table.index]], plan.dedup_column
                 ordered = column == SOURCE_TS_NS and column in table.layout.columns.names
-                until = (column, cut.ts_ns) if ordered and cut.ts_ns != NO_VALUE else None
+                limit = cut.deletes_until(table.truncated_at) if ordered else None
+                until = None if limit is None else (column, limit)
                 truncate_table(self._spark, target.table, until, own, name=self._connector)
                 self._targets.refresh(names[table.index], alone=True)
                 told = "table emptied by a truncate at its source" if not own else "rows of a truncated source deleted"
