@@ -17,6 +17,7 @@ from tests.inside import Inside
 from tests.model.events import COLUMNS, START_NS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
+from tests.running import THOROUGH
 from tests.searching import Search
 from tests.topics import Topics
 
@@ -70,7 +71,7 @@ def test_behind_an_alias_that_is_rolled_over_documents_stay_one_each(
     in another order, brings nothing old back: no deleted document, and none twice."""
     name = "rolled.public.t"
     db = Database(name, 3)
-    Life(40, updated=0.5).live(random.Random(11), db, 400)
+    Life(40, updated=0.5).live(random.Random(11), db, 400 if THOROUGH else 200)
     _alias(search, name)
     sink = _sink(spark, plain_workspace, search, "rolled", {"topics": name, "debezium.sink.batch.max-events": "90"})
     for number, part in enumerate(_split(db.log, 3)):

@@ -23,6 +23,7 @@ from tests.model.events import Database, Row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.reading import Lake
+from tests.running import THOROUGH
 from tests.searching import Search
 from tests.topics import Topics
 
@@ -51,6 +52,7 @@ KINDS = {
     "nest_made": Kind("position-delete", "within"),
     "nest_val": Kind("copy-on-write", "value", more={"id-columns": "customer.id,customer.sub"}),
 }
+KINDS = KINDS if THOROUGH else {name: KINDS[name] for name in ("nest_vec", "nest_made")}
 
 
 def _customer(key: int) -> Row:

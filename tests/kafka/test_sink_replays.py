@@ -18,13 +18,14 @@ from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.modes import WRITE_MODES
+from tests.running import THOROUGH
 from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 LIFE = Life(12, updated=0.5, moved=0.3, again=0.0)
-SMALL = {"debezium.sink.batch.max-events": "60"}
+SMALL = {"debezium.sink.batch.max-events": "60" if THOROUGH else "110"}
 
 
 @attrs.define
@@ -77,7 +78,7 @@ def test_what_comes_again_changes_nothing(
     sink.run()
     _is_source(sink, source, keep)
     late = 0
-    for _ in range(2):
+    for _ in range(2 if THOROUGH else 1):
         parts = [source.again() for _ in range(4)]
         for part in (*parts, source.change(8), source.again()):
             topics.replay(part, create=False)

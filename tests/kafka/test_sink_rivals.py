@@ -112,7 +112,7 @@ def test_conflicts_are_tried_again_and_then_told(
     topics.replay([_event("storm", key, 3) for key in (7, 8)], create=False)
     storm = _storm(inside, "storm", monkeypatch, key=8)
     with storm as others, pytest.raises(RetriableError, match=r"default\.storm.*errors\.retry\.timeout"):
-        inside.run({"errors.retry.timeout": "3000", "debezium.sink.iceberg.write-mode": "position-delete"})
+        inside.run({"errors.retry.timeout": "1500", "debezium.sink.iceberg.write-mode": "position-delete"})
     assert len(others) > 1
     inside.run()
     kept = {key: n for key, n in _values(inside).items() if key < OTHERS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -12,12 +13,15 @@ from pyspark.sql import SparkSession
 
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.monitoring.listeners import BatchReport
+from connector.sink.factory import Sink
+from connector.sink.microbatch.transactions import Transactions
 from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside, run_until
 from tests.model.events import START_NS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
+from tests.running import THOROUGH
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -62,7 +66,8 @@ def test_commits_hold_whole_transactions(
     """
     source, rng = Source(), random.Random(5)
     topics.create({TOPIC: 3, ENDS: 2})
-    for _ in range(40):
+    count = 40 if THOROUGH else 20
+    for _ in range(count):
         topics.replay(source.transaction(*LIFE.steps(rng, set(source.db.rows), 8)), create=False)
     extra = {"topics": TOPIC, "transaction.topic": ENDS, "debezium.sink.batch.max-events": "45"}
     inside = Inside(spark, plain_workspace("whole", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"}))
@@ -74,22 +79,22 @@ def test_commits_hold_whole_transactions(
             assert _found(inside) == source.after[named[-1]]
 
     _run(inside, told)
-    assert named[-1] == "40"
+    assert named[-1] == str(count)
     assert len(named) > 3
-    assert inside.lake.summaries("whole_public_t")[-1]["icebridge.transaction"] == "40"
+    assert inside.lake.summaries("whole_public_t")[-1]["icebridge.transaction"] == str(count)
     # The end of the next one is late, and half of the one behind it is there.
     *events, end = source.transaction(*(("c", row(100 + key, "c", key)) for key in range(6)))
     topics.replay(events, create=False)
     topics.replay(source.transaction(("c", row(200, "c", 1)))[-1:], create=False)
     _run(inside, told)
-    assert _found(inside) == source.after["40"]
+    assert _found(inside) == source.after[str(count)]
     topics.replay([end], create=False)
     _run(inside, told)
-    assert _found(inside) == source.after["41"]
+    assert _found(inside) == source.after[str(count + 1)]
     # What never becomes whole is not waited for without end.
     _run(inside, told, {"transaction.wait.ms": "0"})
     topics.replay(source.transaction(("c", row(300, "c", 1)))[:1], create=False)
-    assert _found(inside) == source.after["41"]
+    assert _found(inside) == source.after[str(count + 1)]
     overdue = inside.sink({"transaction.wait.ms": "0"})
     try:
         overdue.stream.run(once=True)
@@ -114,48 +119,108 @@ def _creates(*keys: int) -> list[Any]:
     return [("c", row(key, "c", key)) for key in keys]
 
 
+@attrs.define
+class Steps:
+    """A sink whose batches the test makes, up to the ends of the topics, at times that it says."""
+
+    topics: Topics
+    inside: Inside
+    table: str
+    sink: Sink = attrs.field(init=False)
+    at: dict[tuple[str, int], int] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Start a sink, which knows what its predecessor has committed, and nothing of what that had waited for."""
+        self.sink = self.inside.sink(
+            {"transaction.wait.ms": "10000", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+        )
+        self.at = dict(self.sink.stream.position.offsets)
+
+    @property
+    def transactions(self) -> Transactions:
+        """What the sink waits for."""
+        assert self.sink.batches.transactions is not None
+        return self.sink.batches.transactions
+
+    def step(self, now: float, *records: Record) -> dict[int, int]:
+        """Produce records, and let a batch be made at this second; gives the table's rows."""
+        self.topics.replay(records, create=False)
+        transactions = self.transactions
+        transactions._clock = lambda: now
+        ends = KafkaAdmin(self.sink.stream.settings.kafka).fetch_end_offsets(self.at)
+        batch = MicroBatch(int(now * 10), dict(self.at), ends)
+        self.at.update(self.sink.batches.process(batch).end)
+        assert transactions.find_unread(attrs.evolve(batch, start=dict(self.at))).events == 0
+        return _found(self.inside, self.table)
+
+
+@pytest.fixture
+def make_steps(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> Iterator[Callable[..., Steps]]:
+    """make_steps(name) gives the batches of a sink over `name`.public.t and its transaction topic."""
+    made: list[Steps] = []
+
+    def make(name: str) -> Steps:
+        topics.create({f"{name}.public.t": 2, f"{name}.transaction": 2})
+        extra = {"topics": f"{name}.public.t", "transaction.topic": f"{name}.transaction"}
+        made.append(Steps(topics, Inside(spark, plain_workspace(name, extra)), f"{name}_public_t"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.sink.close()
+
+
 @pytest.mark.thorough
-def test_each_transaction_is_waited_for_by_itself(
-    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
-) -> None:
+def test_each_transaction_is_waited_for_by_itself(make_steps: Callable[..., Steps]) -> None:
     """One that never ends is let through when its time is over, however much goes on; younger ones are waited for.
 
     What was read of those that wait is not read again, and the rest of one that was let through is not waited for.
     """
-    source = Source(Database("wait.public.t", 2), "wait.transaction")
-    topics.create({"wait.public.t": 2, "wait.transaction": 2})
-    inside = Inside(
-        spark, plain_workspace("wait", {"topics": "wait.public.t", "transaction.topic": "wait.transaction"})
-    )
-    sink = inside.sink({"transaction.wait.ms": "10000", "debezium.sink.iceberg.upsert-keep-deletes": "false"})
-    batches, cluster, at = sink.batches, KafkaAdmin(sink.stream.settings.kafka), dict(sink.stream.position.offsets)
-    transactions = batches.transactions
-    assert transactions is not None
+    source, steps = Source(Database("wait.public.t", 2), "wait.transaction"), make_steps("wait")
+    step = steps.step
+    step(0.0, *source.transaction(*_creates(1, 2, 3, 4)))
+    *dead, dead_end = source.transaction(*_creates(10, 11, 12, 13))
+    assert step(1.0, *dead) == source.after["1"]
+    step(4.0, *source.transaction(*_creates(20, 21, 22, 23)))
+    *late, late_end = source.transaction(*_creates(30, 31, 32, 33))
+    assert step(7.0, *late) == source.after["1"]
+    assert not steps.transactions.overdue
+    # Every batch moves some cut, as more comes.
+    assert step(10.9, *source.transaction(*_creates(40, 41, 42, 43))) == source.after["1"]
+    assert step(11.1) == source.after["3"]
+    assert step(12.0, late_end) == source.after["5"]
+    assert step(13.0, dead_end, *source.transaction(*_creates(50, 51))) == source.after["6"]
+    assert not steps.transactions.overdue
 
-    def step(now: float, *records: Record) -> dict[int, int]:
-        topics.replay(records, create=False)
-        transactions._clock = lambda: now
-        batch = MicroBatch(int(now * 10), dict(at), cluster.fetch_end_offsets(at))
-        at.update(batches.process(batch).end)
-        assert transactions.find_unread(attrs.evolve(batch, start=dict(at))).events == 0
-        return _found(inside, "wait_public_t")
 
-    try:
-        step(0.0, *source.transaction(*_creates(1, 2, 3, 4)))
-        *dead, dead_end = source.transaction(*_creates(10, 11, 12, 13))
-        assert step(1.0, *dead) == source.after["1"]
-        step(4.0, *source.transaction(*_creates(20, 21, 22, 23)))
-        *late, late_end = source.transaction(*_creates(30, 31, 32, 33))
-        assert step(7.0, *late) == source.after["1"]
-        assert not transactions.overdue
-        # Every batch moves some cut, as more comes.
-        assert step(10.9, *source.transaction(*_creates(40, 41, 42, 43))) == source.after["1"]
-        assert step(11.1) == source.after["3"]
-        assert step(12.0, late_end) == source.after["5"]
-        assert step(13.0, dead_end, *source.transaction(*_creates(50, 51))) == source.after["6"]
-        assert not transactions.overdue
-    finally:
-        sink.close()
+@pytest.mark.thorough
+def test_several_are_overdue_and_the_sink_starts_again(make_steps: Callable[..., Steps]) -> None:
+    """All that are overdue are let through at once; a sink that starts waits anew, and loses nothing of what waited."""
+    source, steps = Source(Database("overdue.public.t", 2), "overdue.transaction"), make_steps("overdue")
+    steps.step(0.0, *source.transaction(*_creates(0)))
+    *first, first_end = source.transaction(*_creates(1, 2, 3, 4))
+    *second, _ = source.transaction(*_creates(10, 11, 12))
+    assert steps.step(0.0, *first) == source.after["1"]
+    assert steps.step(2.0, *second) == source.after["1"]
+    assert steps.step(3.0, *source.transaction(*_creates(20, 21))) == source.after["1"]
+    assert not steps.transactions.overdue
+    steps.transactions._clock = lambda: 12.5
+    assert steps.transactions.overdue
+    assert steps.step(12.5) == source.after["4"]
+    assert not steps.transactions.overdue
+    *third, third_end = source.transaction(*_creates(30, 31, 32, 33))
+    assert steps.step(20.0, *third) == source.after["4"]
+    steps.sink.close()
+    steps.start()
+    assert steps.step(100.0) == source.after["4"]
+    assert steps.step(109.9) == source.after["4"]
+    assert steps.step(110.1) == source.after["5"]
+    # Ends of what was let through, by this sink and by the one before it, hold nothing back for longer than that.
+    steps.step(111.0, third_end, first_end, *source.transaction(*_creates(40, 41)))
+    assert steps.step(121.1) == source.after["6"]
 
 
 def test_quiet_topics_are_let_through_too(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> None:
