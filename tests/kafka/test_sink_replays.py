@@ -25,7 +25,8 @@ from tests.topics import Topics
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 LIFE = Life(12, updated=0.5, moved=0.3, again=0.0)
-SMALL = {"debezium.sink.batch.max-events": "60" if THOROUGH else "110"}
+SMALL = {"debezium.sink.batch.max-events": "60"}
+LARGER = {"debezium.sink.batch.max-events": "60" if THOROUGH else "110"}
 
 
 @attrs.define
@@ -72,7 +73,7 @@ def test_what_comes_again_changes_nothing(
     """
     name = f"again_{mode}_{keep}".replace("-", "_")
     source = Source(Database(name, 2), random.Random(7))
-    extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": keep, **SMALL, **WRITE_MODES[mode]}
+    extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": keep, **LARGER, **WRITE_MODES[mode]}
     sink = Inside(spark, plain_workspace(name, extra))
     topics.replay(source.change(40))
     sink.run()
