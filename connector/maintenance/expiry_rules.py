@@ -6,6 +6,7 @@ All that a reader has still to read stays, and the snapshot it has come to, agai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 import orjson
@@ -42,17 +43,27 @@ class Expiry:
 def parse_reader_positions(rows: Mapping[str, str], table: str, table_uuid: str) -> Iterator[ReaderPosition]:
     """Yield where sources stand in a table, from the rows of an offsets table.
 
-    A row's id is `<connector>/<table>`. Sources tell the snapshot at the top, and the one that they read in full.
+    A row's id is `<connector>/<table>`. Sources tell the snapshot at the top, and the one that they read in full. In a
+    source's own row, whose id is its name, are the snapshots that signals asked for, each with the one that it is of.
     """
     for key, text in rows.items():
         name, _, of = key.partition("/")
-        if of != table or not text:
+        if of not in ("", table) or not text:
             continue
         document = orjson.loads(text)
-        if not isinstance(document, dict) or document.get("table-uuid") != table_uuid:
+        if not isinstance(document, dict):
             continue
-        places = (document.get("snapshot-id"), (document.get("full-read") or {}).get("snapshot-id"))
-        yield from (ReaderPosition(name, int(place)) for place in places if place is not None)
+        stored = [document] if of else _asked_snapshots(document, table)
+        for one in stored:
+            if one.get("table-uuid") == table_uuid:
+                places = (one.get("snapshot-id"), (one.get("full-read") or {}).get("snapshot-id"))
+                yield from (ReaderPosition(name, int(place)) for place in places if place is not None)
+
+
+def _asked_snapshots(document: Mapping[str, Any], table: str) -> list[Mapping[str, Any]]:
+    """Return how far a source's snapshots on demand of a table are; those that have not begun need nothing yet."""
+    asked = document.get("snapshots") or ()
+    return [one["progress"] for one in asked if one.get("table") == table and one.get("progress")]
 
 
 def plan_expiry(

@@ -21,6 +21,8 @@ from connector.settings.iceberg.maintenance import (
     OrphanPolicy,
     RewritePolicy,
 )
+from connector.source.snapshots.chunks import ChunkProgress
+from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
 
 pytestmark = pytest.mark.unit
 
@@ -179,6 +181,19 @@ def test_positions_of_sources_in_offset_rows() -> None:
     }
     found = {(one.name, one.snapshot_id) for one in parse_reader_positions(rows, "db.t", "u")}
     assert found == {("s", 5), ("s", 7)}
+
+
+def test_a_snapshot_on_demand_holds_the_one_that_it_is_of() -> None:
+    """A source's own row tells which snapshot a re-read is of; another table's, and one that waits, hold nothing."""
+    progress = ChunkProgress("u", 3, 1, 100)
+    asked = (
+        QueuedSnapshot("1", "db.t", progress=progress),
+        QueuedSnapshot("2", "db.t"),
+        QueuedSnapshot("3", "db.others", progress=progress),
+    )
+    rows = {"s": SnapshotQueue(asked).json(), "t": SnapshotQueue().json()}
+    assert list(parse_reader_positions(rows, "db.t", "u")) == [ReaderPosition("s", 3)]
+    assert list(parse_reader_positions(rows, "db.t", "another")) == []
 
 
 def test_newest_commits_of_each_sink() -> None:
