@@ -69,7 +69,7 @@ soak: $(DEVELOPMENT) ## What takes long: minutes of other writers beside the sin
 	ICEBRIDGE_KILLS=$${ICEBRIDGE_KILLS:-21} $(BIN)/python -m pytest -q $(wildcard tests/*/test_*_kill.py)
 
 interop: $(DEVELOPMENT) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
-	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink
+	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source
 	$(BIN)/python -m pytest -m interop -q
 
 bench: $(DEVELOPMENT) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)

@@ -27,7 +27,7 @@ _CALL_S = 30.0
 _STEP_S = 0.2
 _LOG_CONFIG = Path(__file__).with_name("log4j2-connect.properties")
 _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-PLUGINS = ("jdbc-sink",)
+PLUGINS = ("jdbc-sink", "mariadb-source")
 
 
 class ConnectorFailed(AssertionError):

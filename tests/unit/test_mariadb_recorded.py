@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,7 +24,7 @@ from tests.tiers import tiered
 from tests.unit import sink_plans
 
 FOLDER = FIXTURES / "mariadb"
-VARIANTS = ("schema",)
+VARIANTS = ("schema", "unwrap")
 TABLES = ("types", "customers", "evolve")
 EVENTS = EventSettings("auto", "auto", ("op", "source.ts_ns"), "__")
 
@@ -34,8 +35,11 @@ def _load(variant: str, table: str) -> list[Record]:
     return [record for record in records if record.topic == f"{variant}.shop.{table}"]
 
 
-def _truth(table: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FOLDER / f"{table}.json").read_text("utf-8").splitlines()]
+def _truth(table: str, variant: str) -> list[dict[str, Any]]:
+    """The rows at the end; ExtractNewRecordState puts a column's default where a null was, which nobody can know."""
+    rows = [json.loads(line) for line in (FOLDER / f"{table}.json").read_text("utf-8").splitlines()]
+    lost = (variant, table) == ("unwrap", "evolve")
+    return [{**row, "b": "new"} if lost and row["b"] is None else row for row in rows]
 
 
 def _runs(records: Sequence[Record]) -> list[ConsumerRecords]:
@@ -71,7 +75,7 @@ def test_the_recorded_events_end_in_the_recorded_rows(variant: str, table: str, 
     """Folded in parts cut anywhere, and then together, each key has the row that the database had; nothing is dead."""
     records = _load(variant, table)
     plan = _plan(_columns(records))
-    truth = _truth(table)
+    truth = _truth(table, variant)
     for cut in range(0, len(records), step):
         kept = []
         for some in (records[:cut], records[cut:]):
@@ -89,7 +93,7 @@ def test_the_recorded_events_end_in_the_recorded_rows(variant: str, table: str, 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_types_are_told_without_any_option(variant: str) -> None:
-    """TIME and decimals of 65 digits are text from the first event on; the rest has its type."""
+    """TIME and decimals of 65 digits are text from the first event on, flattened or not; the rest has its type."""
     columns = _columns(_load(variant, "types"))
     types = {name: columns.field(name).type for name in ("t0", "t3", "t6", "dw", "bu", "de", "s6", "d6", "b1", "uu")}
     assert types == {
@@ -101,3 +105,11 @@ def test_types_are_told_without_any_option(variant: str) -> None:
         "b1": pa.bool_(),
         "uu": pa.uuid(),
     }
+
+
+def test_the_header_decides_for_flattened_events() -> None:
+    """Without it nothing tells MariaDB's TIME from a time of day: values beyond it are dead letters."""
+    runs = _runs(_load("unwrap", "types"))
+    assert {run.connector for run in runs} == {"mariadb"}
+    dead = [decode(attrs.evolve(run, connector=None), _plan()).faults for run in runs]
+    assert any("MicroTime" in fault.reason for faults in dead for fault in faults)
