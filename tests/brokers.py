@@ -7,6 +7,7 @@ their logs. They are written from the protocol's documentation, apart from the r
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -83,13 +84,17 @@ class Brokers:
         self.faults: dict[int, list[int]] = {}
         self.throttle_ms: list[int] = []
         self.password: bytes | None = None
+        self.mechanism = "PLAIN"
+        self.tls: ssl.SSLContext | None = None
         self.lifetime_ms = 0
         self.on_fetch: Callable[[Brokers], None] = lambda _: None
-        self._listening = {}
+        self._listening: dict[int, socket.socket] = {}
+        self._ports: dict[int, int] = {}
         self._connections: list[socket.socket] = []
         for node in range(1, nodes + 1):
             listening = socket.create_server(("127.0.0.1", 0))
             self._listening[node] = listening
+            self._ports[node] = listening.getsockname()[1]
             self.advertised[node] = ("127.0.0.1", listening.getsockname()[1])
 
     def __enter__(self) -> Brokers:
@@ -103,7 +108,7 @@ class Brokers:
 
     def port(self, node: int = 1) -> int:
         """Where a node listens."""
-        return int(self._listening[node].getsockname()[1])
+        return self._ports[node]
 
     @property
     def servers(self) -> str:
@@ -136,6 +141,11 @@ class Brokers:
                 one, _ = listening.accept()
             except OSError:
                 return
+            if self.tls is not None:
+                try:
+                    one = self.tls.wrap_socket(one, server_side=True)
+                except OSError:
+                    continue
             self._connections.append(one)
             threading.Thread(target=self._attend, args=(node, one), daemon=True).start()
 
@@ -180,8 +190,8 @@ class Brokers:
         return waiting.pop(0) if waiting else 0
 
     def _handshake(self, _: int, __: int, asked: _Fields) -> bytes:
-        good = asked.text() == "PLAIN"
-        return struct.pack(">hi", 0 if good else 33, 1) + _text("PLAIN")
+        good = asked.text() == self.mechanism
+        return struct.pack(">hi", 0 if good else 33, 1) + _text(self.mechanism)
 
     def _authenticate(self, version: int, asked: _Fields) -> bytes:
         good = asked.take(asked.number("i")) == self.password

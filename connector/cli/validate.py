@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connector.kafka.brokers.check import check_brokers
+from connector.kafka.consumer.reader_check import check_reader
 from connector.settings import SinkSettings, SourceSettings
 
 
@@ -16,6 +16,6 @@ def check_connections(settings: SinkSettings | SourceSettings) -> Iterator[str]:
     """
     if isinstance(settings, SourceSettings):
         return
-    report = check_brokers(settings.kafka.client("consumer"))
-    yield from (f"note: {note}" for note in report.notes)
-    yield f"Kafka: {report.summary}"
+    found = check_reader(settings.kafka)
+    yield from (f"note: {note}" for note in found.notes)
+    yield f"Kafka: {found.line}"

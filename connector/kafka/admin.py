@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from connector.errors import FatalError, RetriableError
+from connector.kafka.librdkafka_config import build_librdkafka_config
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 from connector.settings.kafka.kafka import Scope
@@ -64,8 +65,15 @@ def map_kafka_errors(doing: str) -> Iterator[None]:
     except KafkaException as error:
         fault = error.args[0]
         text = f"{doing}: {fault.str() if isinstance(fault, KafkaError) else fault}"
+        if "GSSAPI" in text or "sasl.kerberos" in text:
+            text = f"{text}; {_KERBEROS_REMEDY}"
         raise RetriableError(text) if is_transient_error(fault) else FatalError(text) from error
 
+
+_KERBEROS_REMEDY = (
+    "the wheels of confluent-kafka have no Kerberos: install librdkafka with libsasl2, then "
+    "pip install --no-binary confluent-kafka confluent-kafka"
+)
 
 _OWN = (
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
@@ -73,6 +81,7 @@ _OWN = (
     KafkaError._TIMED_OUT,  # noqa: SLF001
     KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
     KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._NOENT,  # noqa: SLF001 - no topic-partition that was asked for has a leader now
 )
 _NO_LEADER = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 """What brokers say of a topic that was made just now, and of one whose leader moves."""
@@ -86,8 +95,8 @@ def is_transient_error(fault: object) -> bool:
 
 
 def client_config(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
-    """Return librdkafka's configuration; its own log stays silent, what matters comes back as an error."""
-    return {"log_level": 2, **settings.client(scope)}
+    """Return librdkafka's configuration."""
+    return build_librdkafka_config(settings.client(scope))
 
 
 class KafkaAdmin:
@@ -96,7 +105,8 @@ class KafkaAdmin:
     def __init__(self, settings: KafkaSettings, timeout_s: float = ADMIN_TIMEOUT_S) -> None:
         """Prepare; nothing is asked yet. An answer is waited for `timeout_s`."""
         self._settings, self._timeout_s = settings, timeout_s
-        self._admin = AdminClient({**client_config(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
+        with map_kafka_errors("the Kafka client cannot be made"):
+            self._admin = AdminClient({**client_config(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
 
     def id(self) -> str:
         """Return the cluster's id."""
@@ -178,7 +188,13 @@ class KafkaAdmin:
             return {}
         with map_kafka_errors("asking for offsets"):
             futures = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
-            return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+            found = {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+        unknown = sorted(at for at, offset in found.items() if offset < 0)
+        if unknown:
+            # librdkafka says so, and no error, of a topic-partition that has no leader now.
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in unknown)
+            raise RetriableError(f"asking for offsets: no broker leads {names} now")
+        return found
 
 
 def _operations(found: Any) -> frozenset[str]:

@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
+import attrs
 import structlog
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.columns import column_lookup
 from connector.kafka.admin import KafkaAdmin
-from connector.kafka.brokers.check import check_brokers
+from connector.kafka.consumer.reader_check import check_reader
 from connector.runtime.monitoring.exporters import open_exporters
 from connector.runtime.monitoring.lineage import (
     Dataset,
@@ -26,7 +27,7 @@ from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session, stop_on_signals
 from connector.runtime.topic_partitions import nest_by_topic
-from connector.settings import SinkSettings
+from connector.settings import KafkaSettings, SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.factory import Sink, build_sink, inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
@@ -53,7 +54,8 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
     with ThreadPoolExecutor(1) as beside:
         looked = beside.submit(lambda: call_with_retries(lambda: _look_at_cluster(settings), settings.errors))
         with open_session(settings) as spark:
-            seen, progress = looked.result(), SinkStatusLine(terminal=terminal)
+            (seen, kafka), progress = looked.result(), SinkStatusLine(terminal=terminal)
+            settings = attrs.evolve(settings, kafka=kafka)
             names = name_datasets(spark, settings)
             with open_exporters(settings.lineage, names, settings.name, "sink") as exporters:
                 with warm_up_beside(spark, settings, seen):
@@ -72,13 +74,13 @@ def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
     return DatasetNames(tables, partial(Dataset, topics), columns, settings.catalog.namespace)
 
 
-def _look_at_cluster(settings: SinkSettings) -> ClusterState:
-    """Return the cluster as it is, once it is known that its records can be read."""
-    report = check_brokers(settings.kafka.client("consumer"))
-    for note in report.notes:
+def _look_at_cluster(settings: SinkSettings) -> tuple[ClusterState, KafkaSettings]:
+    """Return the cluster as it is, and the settings with the reader that can read its records."""
+    found = check_reader(settings.kafka)
+    for note in found.notes:
         structlog.get_logger().warning(note)
-    structlog.get_logger().debug("versions agreed on with the brokers", versions=report.summary)
-    return inspect_cluster(KafkaAdmin(settings.kafka))
+    structlog.get_logger().info(found.line)
+    return inspect_cluster(KafkaAdmin(settings.kafka)), found.kafka
 
 
 def _run_stream(sink: Sink, *, once: bool) -> None:

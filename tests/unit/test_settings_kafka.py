@@ -15,6 +15,7 @@ from connector.settings.kafka.kafka import Scope
 
 BASE = {"bootstrap.servers": "localhost:9092", "debezium.sink.iceberg.warehouse": "/w"}
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="p\\"w;=";'
+OAUTH = "o.a.k.OAuthBearerLoginModule required clientId='me' clientSecret='0auth-pw';"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required username='al' password=pw ;"
 
 
@@ -161,10 +162,11 @@ def test_scopes() -> None:
 
 
 def test_java_only_keys_of_librdkafka_clients_are_noted() -> None:
-    """A key that only the Java client has is noted for producer and admin; for the consumer it has an effect."""
+    """A key that only the Java client has is noted, and of the consumer's what the tasks that read do not heed."""
     given = {"producer.override.buffer.memory": "1", "consumer.override.max.poll.records": "1"}
     assert load([], BASE | {"topics": "t"} | given, {}).notes == (
         "these keys of a Java client have no effect on the producer client: buffer.memory",
+        "these consumer settings have no effect on the tasks that read records: max.poll.records",
     )
 
 
@@ -199,16 +201,12 @@ def test_sasl(mechanism: str, login: str, password: str) -> None:
             {"ssl.keystore.type": "PEM", "ssl.keystore.key": "K", "ssl.keystore.certificate.chain": "C"},
             {"ssl.key.pem": "K", "ssl.certificate.pem": "C"},
         ),
-        (
-            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/k.p12", "ssl.keystore.password": "x"},
-            {"ssl.keystore.location": "/k.p12", "ssl.keystore.password": "x"},
-        ),
         ({"ssl.endpoint.identification.algorithm": ""}, {"ssl.endpoint.identification.algorithm": "none"}),
         ({"ssl.endpoint.identification.algorithm": "HTTPS"}, {"ssl.endpoint.identification.algorithm": "https"}),
     ],
 )
 def test_ssl(given: dict[str, str], native: dict[str, str]) -> None:
-    """PEM and PKCS12 stores and the host name check are translated."""
+    """PEM stores and the host name check are translated."""
     client = kafka({"security.protocol": "SSL"} | given).client("admin")
     assert client == {"bootstrap.servers": "localhost:9092", "security.protocol": "SSL"} | native
 
@@ -217,17 +215,27 @@ def test_ssl(given: dict[str, str], native: dict[str, str]) -> None:
     ("given", "fault"),
     [
         (
-            {"ssl.truststore.location": "/t.jks"},
-            "-X: ssl.truststore.location: is not a PEM store; convert it to PEM and set ssl.truststore.type=PEM",
+            {"ssl.truststore.location": "/t.bks", "ssl.truststore.type": "BCFKS"},
+            "-X: ssl.truststore.location: is no store of type BCFKS; name a file of type JKS or PKCS12, or PEM",
         ),
         (
-            {"producer.override.ssl.keystore.location": "/k.jks"},
-            "-X: producer.override.ssl.keystore.location: is not a PEM store; "
-            "convert it to PEM and set ssl.keystore.type=PEM",
+            {"producer.override.ssl.keystore.key": "K"},
+            "-X: producer.override.ssl.keystore.key: is no store of type JKS; "
+            "name a file of type JKS or PKCS12, or PEM",
         ),
         (
             {"security.protocol": "SASL_SSL"},
-            "configuration: sasl.mechanism: GSSAPI is not supported yet; use PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512",
+            "configuration: sasl.jaas.config: is missing; add the Krb5LoginModule with useKeyTab, keyTab and principal",
+        ),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "NTLM"},
+            "-X: sasl.mechanism: names an unknown mechanism; "
+            "use PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER or AWS_MSK_IAM or GSSAPI",
+        ),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": OAUTH},
+            "configuration: sasl.oauthbearer.token.endpoint.url: is no URL of a token endpoint; "
+            "name the provider's, as https://...",
         ),
         (
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"},

@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -28,7 +28,14 @@ UPGRADE_REMEDY = "Kafka 2.1 and later can be read, and services that offer as mu
 
 
 class UnsupportedBroker(FatalError):
-    """A broker that offers no version of a request that is known here; the message names request and versions."""
+    """A broker that offers no version of a request that is known here; the message names request and versions.
+
+    `offered` is what it does offer: oldest and newest version by the request's key.
+    """
+
+    def __init__(self, message: str, offered: Mapping[int, tuple[int, int]] | None = None) -> None:
+        super().__init__(message)
+        self.offered = offered or {}
 
 
 class BrokerConnection:
@@ -144,7 +151,7 @@ class BrokerConnection:
         except struct.error as error:
             raise ConnectionError(f"{format_host(self.host)} does not answer as a Kafka broker does") from error
         if missing := versions.name_missing():
-            raise UnsupportedBroker(self._explain(missing))
+            raise UnsupportedBroker(self._explain(missing), versions.offered)
         return versions
 
     def _explain(self, missing: str) -> str:

@@ -1,4 +1,7 @@
-"""Logins of SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677) as the messages that a client sends (pure)."""
+"""Logins of SASL as the messages that a client sends: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628).
+
+OAUTHBEARER asks a token of its provider first; the others are pure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ import hmac
 import secrets
 from collections.abc import Generator, Mapping
 
+from connector.kafka.librdkafka_config import find_msk_login
+from connector.kafka.msk_tokens import make_token
+from connector.kafka.oauth_tokens import ClientCredentials, fetch_token
+
 _HASH_NAMES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = frozenset({"PLAIN", "OAUTHBEARER", *_HASH_NAMES})
+"""Those that are known here."""
+
 SaslExchange = Generator[bytes, bytes, None]
 
 
@@ -21,12 +31,35 @@ def start_exchange(mechanism: str, settings: Mapping[str, str], nonce: str | Non
 
     Raises:
         LoginRefused: the server does not prove that it knows the password, or refuses ours.
+        RetriableError, FatalError: no token is to be had.
         KeyError: a setting is missing.
     """
+    if mechanism == "OAUTHBEARER":
+        return _bearer_messages(_find_token(settings), settings.get("sasl.oauthbearer.extensions", ""))
     user, password = settings["sasl.username"], settings["sasl.password"]
     if mechanism == "PLAIN":
         return _plain_messages(user, password)
     return _scram_messages(_HASH_NAMES[mechanism], user, password, nonce or secrets.token_urlsafe(24))
+
+
+def _find_token(settings: Mapping[str, str]) -> str:
+    login = find_msk_login(settings)
+    if login is not None:
+        return make_token(login).text
+    credentials = ClientCredentials(
+        endpoint=settings["sasl.oauthbearer.token.endpoint.url"],
+        client_id=settings["sasl.oauthbearer.client.id"],
+        client_secret=settings["sasl.oauthbearer.client.secret"],
+        scope=settings.get("sasl.oauthbearer.scope", ""),
+    )
+    return fetch_token(credentials).text
+
+
+def _bearer_messages(token: str, extensions: str) -> SaslExchange:
+    pairs = [f"auth=Bearer {token}", *filter(None, extensions.split(","))]
+    answer = yield ("n,,\x01" + "".join(f"{pair}\x01" for pair in pairs) + "\x01").encode()
+    if answer:
+        raise LoginRefused(f"the broker refuses the token: {answer[:200].decode(errors='replace')}")
 
 
 def _plain_messages(user: str, password: str) -> SaslExchange:

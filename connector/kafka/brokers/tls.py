@@ -7,9 +7,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
-
 from connector.errors import FatalError
 
 
@@ -45,8 +42,6 @@ def _load_client_certificate(made: ssl.SSLContext, settings: Mapping[str, str]) 
         made.load_cert_chain(settings["ssl.certificate.location"], settings.get("ssl.key.location"), password)
     elif "ssl.certificate.pem" in settings:
         _load_pem(made, settings["ssl.certificate.pem"] + "\n" + settings.get("ssl.key.pem", ""), password)
-    elif "ssl.keystore.location" in settings:
-        _load_pem(made, _pkcs12_to_pem(settings), "")
 
 
 def _load_pem(made: ssl.SSLContext, pem: str, password: str) -> None:
@@ -55,14 +50,3 @@ def _load_pem(made: ssl.SSLContext, pem: str, password: str) -> None:
         file.write(pem)
         file.flush()
         made.load_cert_chain(file.name, password=password)
-
-
-def _pkcs12_to_pem(settings: Mapping[str, str]) -> str:
-    password = settings.get("ssl.keystore.password")
-    data = Path(settings["ssl.keystore.location"]).read_bytes()
-    store = load_pkcs12(data, password.encode() if password else None)
-    if store.key is None or store.cert is None:
-        raise ValueError("ssl.keystore.location holds no key with its certificate")
-    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    chain = [store.cert, *store.additional_certs]
-    return b"".join([*(one.certificate.public_bytes(Encoding.PEM) for one in chain), key]).decode()

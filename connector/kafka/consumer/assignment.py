@@ -12,10 +12,13 @@ from connector.kafka.brokers.client import broker_client_for
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
+from connector.kafka.consumer.librdkafka_reader import read_range
 from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
+from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE, choose_reader
 from connector.kafka.protocol.requests import READ_COMMITTED, READ_UNCOMMITTED
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
+from connector.settings.kafka.reading import ReaderKind
 
 EVENTS_PER_TASK = 20_000
 """Below this many events a further task costs more than it gains."""
@@ -36,6 +39,7 @@ class PartitionAssignment:
     address: ClusterAddress
     how: FetchSettings
     shares: tuple[tuple[OffsetRange, ...], ...]
+    reader: ReaderKind = NATIVE
 
     def chunks(self, task: int, meter: FetchMeter | None = None) -> Iterator[ConsumerRecords]:
         """Return the records of one task's share, on an executor; `meter` counts what it takes.
@@ -46,7 +50,10 @@ class PartitionAssignment:
             RetriableError, GapError, FatalError: see `consumer.fetcher.fetch_records`.
         """
         for wanted in self.shares[task]:
-            yield from fetch_records(broker_client_for(self.address), wanted, self.how, meter)
+            if self.reader == LIBRDKAFKA:
+                yield from read_range(self.address, wanted, self.how, meter)
+            else:
+                yield from fetch_records(broker_client_for(self.address), wanted, self.how, meter)
 
     def all_records(self) -> Iterator[ConsumerRecords]:
         """Return the records of all shares, one after the other, as `chunks` does."""
@@ -80,7 +87,8 @@ def assign_ranges(
     if "max.partition.fetch.bytes" in java:
         how = attrs.evolve(how, partition_bytes=int(java["max.partition.fetch.bytes"]))
     dealt = assign_to_tasks(ranges, count_tasks(sum(map(len, ranges)), cores))
-    return PartitionAssignment(ClusterAddress.of(kafka.client("consumer")), how, tuple(dealt))
+    address = ClusterAddress.of(kafka.client("consumer"))
+    return PartitionAssignment(address, how, tuple(dealt), choose_reader(kafka).kind)
 
 
 def count_tasks(events: int, cores: int) -> int:

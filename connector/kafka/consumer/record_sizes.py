@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient, broker_client_for
+from connector.kafka.consumer.readers import NATIVE, choose_reader
 from connector.kafka.consumer.record_batches import decompress, parse_batches
 from connector.kafka.consumer.unreadable_records import UnreadableRecords
 from connector.kafka.protocol.error_codes import name_error
@@ -28,11 +29,15 @@ class RecordSizeSampler:
     def __init__(self, kafka: KafkaSettings) -> None:
         """Prepare; nothing is opened yet."""
         self._address = ClusterAddress.of(kafka.client("consumer"))
+        self._can_look = choose_reader(kafka).kind == NATIVE
 
     def at(self, places: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, list[float]]:
-        """Return the bytes per offset at each of these, unpacked; topic-partitions that gave none are left out."""
-        found = {}
-        for at, offsets in places.items():
+        """Return the bytes per offset at each of these, unpacked; topic-partitions that gave none are left out.
+
+        None gives any where records are read by librdkafka: it does not show batches.
+        """
+        found: dict[TopicPartition, list[float]] = {}
+        for at, offsets in places.items() if self._can_look else ():
             try:
                 found[at] = [self._at(at, offset) for offset in offsets]
             except (OSError, RetriableError, FatalError, UnreadableRecords):

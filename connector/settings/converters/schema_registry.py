@@ -15,6 +15,7 @@ from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, InvalidValue, ValueType, one_of, split_list
 from connector.settings.converters.converter_classes import FORMATS_BY_CLASS, short_names
 from connector.settings.kafka import security
+from connector.settings.kafka import stores as key_stores
 from serde.wire_format import WireFormat
 
 _TLS = {
@@ -143,8 +144,10 @@ def _translate_tls(reader: ConfigReader, side: RegistryOptions, tls: Mapping[str
     if check != "https":
         key = "ssl.endpoint.identification.algorithm"
         _refuse(reader, side, key, "turns the check of the host name off, which is not supported", "leave it out")
-    for name in native.keys() - _FILES:
-        _refuse(reader, side, "ssl.keystore.location", f"is not a PEM file ({name})", "convert it to PEM")
+    for name, store in ((key_stores.TRUSTSTORE, "truststore"), (key_stores.KEYSTORE, "keystore")):
+        if name in native:
+            todo = f"convert it to PEM and set ssl.{store}.type=PEM"
+            _refuse(reader, side, f"ssl.{store}.location", "is not a PEM store", todo)
     return {name: text for name, text in native.items() if name in _FILES}
 
 

@@ -75,6 +75,29 @@ _LETTER_CASES = {
     **dict.fromkeys(("acks", "auto.offset.reset", "client.dns.lookup", "compression.type"), str.lower),
     **dict.fromkeys(("isolation.level", "ssl.endpoint.identification.algorithm"), str.lower),
 }
+_READING = frozenset(
+    {
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "client.id",
+        "client.rack",
+        "connections.max.idle.ms",
+        "fetch.max.wait.ms",
+        "group.id",
+        "isolation.level",
+        "max.partition.fetch.bytes",
+        "receive.buffer.bytes",
+        "request.timeout.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "sasl.mechanism",
+        "security.protocol",
+        "send.buffer.bytes",
+        "socket.connection.setup.timeout.ms",
+    }
+)
+"""What tasks that read records heed, beside the settings of security."""
+
 _RESERVED = frozenset({"key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"})
 
 
@@ -114,6 +137,10 @@ def check(reader: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None
         if scope != "consumer" and translation.java_only:
             keys = ", ".join(sorted(translation.java_only))
             reader.notes.append(f"these keys of a Java client have no effect on the {scope} client: {keys}")
+    unread = scopes.get("consumer", {}).keys() - _READING - security.SECURITY_KEYS - _RESERVED
+    if unread:
+        keys = ", ".join(sorted(unread))
+        reader.notes.append(f"these consumer settings have no effect on the tasks that read records: {keys}")
 
 
 def _refuse(reader: ConfigReader, scope: str, problem: PropertyProblem) -> None:

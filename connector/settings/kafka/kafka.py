@@ -13,7 +13,7 @@ import attrs
 from connector.settings.configdef.option import Option, Prefix, format_names
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import SERVERS, TEXT, one_of
-from connector.settings.kafka import client_overrides, reading, security, topics, transactions
+from connector.settings.kafka import client_overrides, reading, security, stores, topics, transactions
 from connector.settings.kafka.reading import ReadingSettings
 from connector.settings.kafka.transactions import TransactionSettings
 
@@ -62,13 +62,13 @@ SECURITY = (
         name="sasl.",
         target="Kafka clients",
         importance="medium",
-        doc="SASL settings of all clients, as in Java: sasl.mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512) ...",
+        doc="SASL settings of all clients, as in Java: sasl.mechanism (PLAIN, SCRAM-SHA-256 ...).",
     ),
     Prefix(
         name="ssl.",
         target="Kafka clients",
         importance="medium",
-        doc="TLS settings of all clients, as in Java; stores must be PEM (ssl.truststore.type=PEM).",
+        doc="TLS settings of all clients, as in Java; stores of type JKS, PKCS12 or PEM.",
     ),
 )
 CONSUMER = Prefix(
@@ -129,9 +129,13 @@ class KafkaSettings:
         return self.topics_regex is not None and topics.matches(self.topics_regex, topic)
 
     def client(self, scope: Scope) -> dict[str, str]:
-        """librdkafka's configuration of a client, bootstrap.servers and security included."""
+        """librdkafka's configuration of a client, bootstrap.servers and security included.
+
+        JKS and PKCS12 stores are read here, anew when their files have changed. ConfigError when that fails.
+        """
         java = {"consumer": self.consumer, "producer": self.producer, "admin": self.admin}[scope]
-        return {"bootstrap.servers": self.bootstrap_servers} | client_overrides.translate(java, scope).native
+        native = client_overrides.translate(java, scope).native
+        return {"bootstrap.servers": self.bootstrap_servers} | stores.read_stores(native)
 
 
 def build(reader: ConfigReader, name: str, dead_letters: str) -> KafkaSettings:

@@ -1,14 +1,17 @@
-"""Java security settings -> librdkafka's: SASL logins, PEM and PKCS12 stores.
+"""Java security settings -> librdkafka's: SASL logins, PEM stores; JKS and PKCS12 stores by our own names.
+
+Those are read when a client is made (`settings.kafka.stores`), on the driver, which hands them on as PEM.
 
 Sources: Kafka's security documentation ("SSL", "SASL", KIP-651 for PEM) and librdkafka's CONFIGURATION.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from connector.settings.configdef.reader import PropertyProblem
 from connector.settings.kafka import jaas
+from connector.settings.kafka import stores as key_stores
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOGINS = {
@@ -16,11 +19,21 @@ _LOGINS = {
     "SCRAM-SHA-256": "ScramLoginModule",
     "SCRAM-SHA-512": "ScramLoginModule",
 }
-_UNSUPPORTED = frozenset({"GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"})
+_OAUTH_MODULE, _MSK_MODULE, _KERBEROS_MODULE = "OAuthBearerLoginModule", "IAMLoginModule", "Krb5LoginModule"
+_MECHANISMS = (*_LOGINS, "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
+MSK_PROFILE, MSK_ROLE = "icebridge.msk.profile", "icebridge.msk.role"
+"""Stand in a translation for a login to Amazon MSK by IAM, by a profile or role; empty for what the machine has."""
+
+_TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105
+_EXTENSION = "extension_"
 _IDENTITY = ("ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain")
 SECURITY_KEYS = frozenset(
     {
+        "sasl.client.callback.handler.class",
         "sasl.jaas.config",
+        "sasl.kerberos.service.name",
+        "sasl.login.callback.handler.class",
+        _TOKEN_ENDPOINT,
         "ssl.endpoint.identification.algorithm",
         "ssl.key.password",
         "ssl.keystore.password",
@@ -32,6 +45,9 @@ SECURITY_KEYS = frozenset(
         *_IDENTITY,
     }
 )
+
+
+_STORE_REMEDY = "name a file of type JKS or PKCS12, or PEM"
 
 
 class _Untranslatable(Exception):
@@ -69,9 +85,10 @@ def _translate_login(java: Mapping[str, str]) -> dict[str, str]:
     if not java.get("security.protocol", "").upper().startswith("SASL_"):
         return {}
     mechanism = java.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in _MECHANISMS:
+        raise _Untranslatable("sasl.mechanism", "names an unknown mechanism", f"use {' or '.join(_MECHANISMS)}")
     if mechanism not in _LOGINS:
-        what = f"{mechanism} is not supported yet" if mechanism in _UNSUPPORTED else "names an unknown mechanism"
-        raise _Untranslatable("sasl.mechanism", what, f"use {' or '.join(_LOGINS)}")
+        return _OTHER_LOGINS[mechanism](java)
     module = _LOGINS[mechanism]
     if "sasl.jaas.config" not in java:
         raise _Untranslatable("sasl.jaas.config", "is missing", f"add the {module} with username and password")
@@ -80,6 +97,62 @@ def _translate_login(java: Mapping[str, str]) -> dict[str, str]:
         what = f"does not fit {mechanism}"
         raise _Untranslatable("sasl.jaas.config", what, f"use the {module} with username and password")
     return {"sasl.username": login.options["username"], "sasl.password": login.options["password"]}
+
+
+def _translate_oauth(java: Mapping[str, str]) -> dict[str, str]:
+    """Client credentials of an OpenID Connect provider (KIP-768)."""
+    login = _require_login(java, _OAUTH_MODULE, "clientId and clientSecret")
+    endpoint = java.get(_TOKEN_ENDPOINT, "")
+    if not endpoint.startswith(("https://", "http://")):
+        raise _Untranslatable(_TOKEN_ENDPOINT, "is no URL of a token endpoint", "name the provider's, as https://...")
+    if not {"clientId", "clientSecret"} <= login.options.keys():
+        hint = f"use the {_OAUTH_MODULE} with clientId and clientSecret"
+        raise _Untranslatable("sasl.jaas.config", "does not fit OAUTHBEARER", hint)
+    native = {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": endpoint,
+        "sasl.oauthbearer.client.id": login.options["clientId"],
+        "sasl.oauthbearer.client.secret": login.options["clientSecret"],
+    }
+    if login.options.get("scope"):
+        native["sasl.oauthbearer.scope"] = login.options["scope"]
+    more = [f"{k.removeprefix(_EXTENSION)}={v}" for k, v in login.options.items() if k.startswith(_EXTENSION)]
+    return native | ({"sasl.oauthbearer.extensions": ",".join(more)} if more else {})
+
+
+def _translate_msk(java: Mapping[str, str]) -> dict[str, str]:
+    """Amazon MSK's IAM: its brokers take the signed token by OAUTHBEARER too, which librdkafka speaks."""
+    login = _require_login(java, _MSK_MODULE, "nothing else, or awsProfileName or awsRoleArn")
+    role, profile = (login.options.get(name, "") for name in ("awsRoleArn", "awsProfileName"))
+    return {"sasl.mechanisms": "OAUTHBEARER", MSK_ROLE: role, MSK_PROFILE: profile}
+
+
+def _translate_kerberos(java: Mapping[str, str]) -> dict[str, str]:
+    login = _require_login(java, _KERBEROS_MODULE, "useKeyTab, keyTab and principal")
+    service = java.get("sasl.kerberos.service.name", login.options.get("serviceName", ""))
+    given = {
+        "sasl.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": service,
+        "sasl.kerberos.keytab": login.options.get("keyTab", ""),
+        "sasl.kerberos.principal": login.options.get("principal", ""),
+    }
+    return {name: text for name, text in given.items() if text}
+
+
+def _require_login(java: Mapping[str, str], module: str, options: str) -> jaas.Login:
+    if "sasl.jaas.config" not in java:
+        raise _Untranslatable("sasl.jaas.config", "is missing", f"add the {module} with {options}")
+    login = _parse_login(java["sasl.jaas.config"], module)
+    if login.module != module:
+        raise _Untranslatable("sasl.jaas.config", "does not fit the mechanism", f"use the {module} with {options}")
+    return login
+
+
+_OTHER_LOGINS: Mapping[str, Callable[[Mapping[str, str]], dict[str, str]]] = {
+    "OAUTHBEARER": _translate_oauth,
+    "AWS_MSK_IAM": _translate_msk,
+    "GSSAPI": _translate_kerberos,
+}
 
 
 def _parse_login(text: str, module: str) -> jaas.Login:
@@ -99,8 +172,12 @@ def _translate_host_check(java: Mapping[str, str]) -> dict[str, str]:
 def _translate_truststore(java: Mapping[str, str]) -> dict[str, str]:
     given = {"ssl.truststore.certificates": "ssl.ca.pem", "ssl.truststore.location": "ssl.ca.location"}
     stores = [key for key in given if key in java]
-    if stores and java.get("ssl.truststore.type", "JKS").upper() != "PEM":
-        raise _Untranslatable(stores[0], "is not a PEM store", "convert it to PEM and set ssl.truststore.type=PEM")
+    kind = java.get("ssl.truststore.type", "JKS").upper()
+    if stores and kind != "PEM":
+        if kind not in key_stores.KINDS or stores != ["ssl.truststore.location"]:
+            raise _Untranslatable(stores[0], f"is no store of type {kind}", _STORE_REMEDY)
+        password = java.get("ssl.truststore.password", "")
+        return {key_stores.TRUSTSTORE: java[stores[0]], key_stores.TRUSTSTORE_PASSWORD: password}
     return {given[key]: java[key] for key in stores}
 
 
@@ -111,10 +188,14 @@ def _translate_keystore(java: Mapping[str, str]) -> dict[str, str]:
     kind = java.get("ssl.keystore.type", "JKS").upper()
     native = {"ssl.key.password": java["ssl.key.password"]} if "ssl.key.password" in java else {}
     in_file = stores == ["ssl.keystore.location"]
-    if kind == "PKCS12" and in_file:
-        return native | {key: java[key] for key in ("ssl.keystore.location", "ssl.keystore.password") if key in java}
+    if kind in key_stores.KINDS and in_file:
+        names = {
+            "ssl.keystore.location": key_stores.KEYSTORE,
+            "ssl.keystore.password": key_stores.KEYSTORE_PASSWORD,
+        }
+        return native | {name: java[key] for key, name in names.items() if key in java}
     if kind != "PEM":
-        raise _Untranslatable(stores[0], "is not a PEM store", "convert it to PEM and set ssl.keystore.type=PEM")
+        raise _Untranslatable(stores[0], f"is no store of type {kind}", _STORE_REMEDY)
     if in_file:
         # Java keeps key and certificates in one file; librdkafka reads each from where it is told.
         location = java["ssl.keystore.location"]

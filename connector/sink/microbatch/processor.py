@@ -71,6 +71,7 @@ class BatchProcessor:
         self._limits = ErrorTolerance(settings.errors)
         self._shares = TableShares()
         self._dead = set[RecordCoordinates]()
+        self._epochs: dict[TopicPartition, tuple[int, int]] = {}
         self._parallelism = job.parallelism
         self._log = structlog.get_logger()
         self._beside = ThreadPoolExecutor(1, "offsets")
@@ -94,10 +95,18 @@ class BatchProcessor:
         self._dead = set()
         report, commits = call_with_retries(lambda: self._attempt(batch, position), self._settings.errors)
         self._limits.passed(report.dead_letters)
+        self._note_epochs(batch, report.metrics)
         self.position = position
         self._settled()
         self._settling = self._beside.submit(self._settle, position, batch.end, commits)
         return attrs.evolve(report, seconds=time.monotonic() - began)
+
+    def _note_epochs(self, batch: MicroBatch, metrics: TaskMetrics) -> None:
+        """Keep the leader epochs of the last records: the next batch notices by them if a log was cut meanwhile."""
+        read = metrics.fetch.epochs
+        ends = {at: (end, read[at][1]) for at, end in batch.end.items() if at in read and read[at][0] == end - 1}
+        kept = {at: known for at, known in self._epochs.items() if batch.end.get(at, known[0]) == known[0]}
+        self._epochs = {**kept, **ends}
 
     def close(self) -> None:
         """Wait until the last batch's offsets are saved, and disconnect from the cluster.
@@ -317,7 +326,12 @@ class BatchProcessor:
             refused=dict(self._targets.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
             feed=assign_ranges(
-                self._settings.kafka, batch.start, batch.end, self._parallelism, mixed=routing is not None
+                self._settings.kafka,
+                batch.start,
+                batch.end,
+                self._parallelism,
+                mixed=routing is not None,
+                epochs={at: epoch for at, (end, epoch) in self._epochs.items() if batch.start.get(at) == end},
             ),
             reducers=writers,
             max_letters=self._limits.remaining,

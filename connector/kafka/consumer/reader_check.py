@@ -1,0 +1,51 @@
+"""Settings and the brokers' own word -> the reader that tasks use, or why none can. On the driver, at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from connector.kafka.brokers.check import WITHIN_S, check_brokers
+from connector.kafka.brokers.connection import UnsupportedBroker
+from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE, choose_reader, with_reader
+from connector.settings import KafkaSettings
+
+_LIBRDKAFKA_VERSIONS = {1: (0, 16), 2: (0, 7), 3: (0, 13)}
+"""What librdkafka speaks of Fetch, ListOffsets and Metadata."""
+
+
+@attrs.frozen
+class ReaderCheck:
+    """Settings that name their reader, what it is in one line, and what else a person may want to know."""
+
+    kafka: KafkaSettings
+    line: str
+    notes: tuple[str, ...] = ()
+
+
+def check_reader(kafka: KafkaSettings, within_s: float = WITHIN_S) -> ReaderCheck:
+    """Ask the brokers what they offer, and settle on a reader.
+
+    Raises:
+        RetriableError: no bootstrap server answers in time.
+        FatalError: a broker refuses us, or offers nothing that either reader knows.
+    """
+    choice = choose_reader(kafka)
+    if choice.kind == NATIVE:
+        try:
+            report = check_brokers(kafka.client("consumer"), within_s)
+            line = f"records are read by the native reader: {choice.reason} ({report.summary})"
+            return ReaderCheck(with_reader(kafka, NATIVE), line, report.notes)
+        except UnsupportedBroker as error:
+            if kafka.reading.reader != "auto" or not _is_known_to_librdkafka(error.offered):
+                raise
+            choice = attrs.evolve(choice, kind=LIBRDKAFKA, reason=str(error))
+    return ReaderCheck(with_reader(kafka, LIBRDKAFKA), f"records are read by librdkafka: {choice.reason}")
+
+
+def _is_known_to_librdkafka(offered: Mapping[int, tuple[int, int]]) -> bool:
+    return all(
+        key in offered and offered[key][0] <= newest and oldest <= offered[key][1]
+        for key, (oldest, newest) in _LIBRDKAFKA_VERSIONS.items()
+    )

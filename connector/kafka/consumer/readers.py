@@ -1,0 +1,36 @@
+"""Settings -> which of the two readers a sink's tasks use, and why (pure)."""
+
+from __future__ import annotations
+
+import attrs
+
+from connector.kafka.brokers.sasl import MECHANISMS
+from connector.settings import KafkaSettings
+from connector.settings.kafka.reading import ReaderKind
+
+NATIVE: ReaderKind = "native"
+LIBRDKAFKA: ReaderKind = "librdkafka"
+
+
+@attrs.frozen
+class ReaderChoice:
+    """A kind of reader, and why it is that one."""
+
+    kind: ReaderKind
+    reason: str
+
+
+def choose_reader(kafka: KafkaSettings) -> ReaderChoice:
+    """Return the reader that the option names; for `auto` ours, unless its logins lack the mechanism."""
+    if kafka.reading.reader != "auto":
+        return ReaderChoice(kafka.reading.reader, "consumer.reader says so")
+    settings = kafka.client("consumer")
+    mechanism = settings.get("sasl.mechanisms", "")
+    if settings.get("security.protocol", "").upper().startswith("SASL") and mechanism not in MECHANISMS:
+        return ReaderChoice(LIBRDKAFKA, f"the native reader has no logins by {mechanism}")
+    return ReaderChoice(NATIVE, "it can read this cluster")
+
+
+def with_reader(kafka: KafkaSettings, kind: ReaderKind) -> KafkaSettings:
+    """Return settings that name a reader."""
+    return attrs.evolve(kafka, reading=attrs.evolve(kafka.reading, reader=kind))

@@ -1,0 +1,79 @@
+"""Client credentials -> an access token of an OpenID Connect provider, kept until it is nearly over. On every process.
+
+Source: RFC 6749, "Client Credentials Grant"; as Java's OAuthBearerLoginCallbackHandler and librdkafka's oidc ask.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import attrs
+import orjson
+
+from connector.errors import FatalError, RetriableError
+
+_TIMEOUT_S = 10.0
+_LIFETIME_SHARE = 0.8
+_DEFAULT_LIFETIME_S = 300.0
+_SERVER_ERROR = 500
+
+
+@attrs.frozen
+class AccessToken:
+    """A token, and until when it may be used (seconds since 1970)."""
+
+    text: str = attrs.field(repr=False)
+    expires_at: float
+
+
+@attrs.frozen
+class ClientCredentials:
+    """Who asks, and where."""
+
+    endpoint: str
+    client_id: str
+    client_secret: str = attrs.field(repr=False)
+    scope: str = ""
+
+
+_KEPT: dict[ClientCredentials, tuple[AccessToken, float]] = {}
+
+
+def fetch_token(credentials: ClientCredentials) -> AccessToken:
+    """Return a token that lasts; it is asked for again when four fifths of its time are over.
+
+    Raises:
+        RetriableError: the provider is away.
+        FatalError: it refuses; the message has its status and never the secret.
+    """
+    token, renew_at = _KEPT.get(credentials, (None, 0.0))
+    if token is None or time.time() >= renew_at:
+        now = time.time()
+        token = _ask(credentials, now)
+        _KEPT[credentials] = token, now + (token.expires_at - now) * _LIFETIME_SHARE
+    return token
+
+
+def _ask(credentials: ClientCredentials, now: float) -> AccessToken:
+    form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
+    pair = base64.b64encode(f"{credentials.client_id}:{credentials.client_secret}".encode()).decode()
+    headers = {"Authorization": f"Basic {pair}", "Content-Type": "application/x-www-form-urlencoded"}
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked where the option is read
+        credentials.endpoint, urllib.parse.urlencode(form).encode(), {**headers, "Accept": "application/json"}
+    )
+    place = f"the token endpoint {credentials.endpoint}"
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+            told = orjson.loads(answer.read())
+        return AccessToken(str(told["access_token"]), now + float(told.get("expires_in", _DEFAULT_LIFETIME_S)))
+    except urllib.error.HTTPError as error:
+        kind = RetriableError if error.code >= _SERVER_ERROR else FatalError
+        raise kind(f"{place} refuses the client {credentials.client_id}: {error.code} {error.reason}") from None
+    except OSError as error:
+        raise RetriableError(f"{place} is away: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise FatalError(f"{place} gives no access token; is it an OpenID Connect provider's?") from error

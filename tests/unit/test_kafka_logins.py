@@ -1,0 +1,222 @@
+"""Java's login settings -> what brokers and token endpoints are told, by both readers; secrets stay out of messages."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import botocore.auth
+import botocore.awsrequest
+import botocore.credentials
+import pytest
+from attrs import define, field
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka import msk_tokens, oauth_tokens
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.client import BrokerClient
+from connector.kafka.consumer import assign_ranges
+from connector.kafka.consumer.readers import choose_reader, with_reader
+from connector.kafka.librdkafka_config import build_librdkafka_config, find_msk_login
+from connector.kafka.msk_tokens import AwsCredentials, MskLogin
+from connector.settings import KafkaSettings, load
+from connector.settings.kafka.reading import ReaderKind
+from tests.brokers import Brokers, Log
+from tests.model.record_batches import Record, batch
+
+OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 17: (0, 1), 18: (0, 0), 36: (0, 1)}
+BASE = {"debezium.sink.iceberg.warehouse": "/w", "topics": "t"}
+
+
+@define
+class TokenEndpoint:
+    """A provider that hands one token out, and what it was asked."""
+
+    url: str = ""
+    status: int = 200
+    asked: list[tuple[str, dict[str, list[str]]]] = field(factory=list)
+    token: str = ""
+
+
+def unsigned_token(subject: str) -> str:
+    """A token as librdkafka reads it: nobody checks its signature here."""
+    now = int(time.time())
+    parts = ({"alg": "none"}, {"sub": subject, "iat": now, "exp": now + 3600})
+    coded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join([*coded, "c2ln"])
+
+
+@pytest.fixture
+def endpoint() -> Iterator[TokenEndpoint]:
+    """A token endpoint on loopback."""
+    found = TokenEndpoint(token=unsigned_token("me"))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            found.asked.append((self.headers["Authorization"], form))
+            body = json.dumps({"access_token": found.token, "expires_in": 3600, "token_type": "Bearer"}).encode()
+            self.send_response(found.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    found.url = f"http://127.0.0.1:{server.server_port}/token"
+    oauth_tokens._KEPT.clear()
+    yield found
+    server.shutdown()
+    server.server_close()
+
+
+def oauth(servers: str, endpoint: TokenEndpoint) -> KafkaSettings:
+    """As users of Confluent Cloud, Strimzi or Entra write it."""
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    handler = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+    login = f'{module} required clientId="me" clientSecret="my secret" scope="kafka" extension_logicalCluster="lkc-1";'
+    given = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": handler,
+        "sasl.oauthbearer.token.endpoint.url": endpoint.url,
+        "sasl.jaas.config": login,
+    }
+    return load([], BASE | given, {}).kafka
+
+
+@pytest.mark.parametrize("kind", ["native", "librdkafka"])
+def test_a_token_of_the_provider_logs_in(endpoint: TokenEndpoint, kind: ReaderKind) -> None:
+    """The client's credentials are shown to the provider, and its token with the extensions to the broker."""
+    with Brokers(OFFERED) as cluster:
+        cluster.mechanism = "OAUTHBEARER"
+        cluster.password = f"n,,\x01auth=Bearer {endpoint.token}\x01logicalCluster=lkc-1\x01\x01".encode()
+        cluster.logs["t", 0] = Log()
+        cluster.logs["t", 0].add(batch([Record(0, b"k", b"v")], 0, 0))
+        kafka = with_reader(oauth(cluster.servers, endpoint), kind)
+        chunks = list(assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 1}, 1).all_records())
+        assert [chunk.value.to_pylist() for chunk in chunks] == [[b"v"]]
+    credentials, form = endpoint.asked[0]
+    assert base64.b64decode(credentials.removeprefix("Basic ")) == b"me:my secret"
+    assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+    assert choose_reader(oauth("x:1", endpoint)).kind == "native"
+
+
+def test_a_token_is_kept_until_it_is_nearly_over(endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection shows the same token; a new one is asked for before it ends."""
+    credentials = oauth_tokens.ClientCredentials(endpoint.url, "me", "my secret")
+    first = oauth_tokens.fetch_token(credentials)
+    assert oauth_tokens.fetch_token(credentials) == first
+    assert len(endpoint.asked) == 1
+    later = time.time() + 3000
+    monkeypatch.setattr(oauth_tokens.time, "time", lambda: later)
+    assert oauth_tokens.fetch_token(credentials).expires_at > first.expires_at
+    assert len(endpoint.asked) == 2
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, FatalError), (503, RetriableError)])
+def test_a_provider_that_refuses_is_named(endpoint: TokenEndpoint, status: int, kind: type[Exception]) -> None:
+    """Endpoint, client and status are told, never the secret; one that is away is tried again."""
+    endpoint.status = status
+    with Brokers(OFFERED) as cluster, pytest.raises(kind, match=f"127.0.0.1.*refuses the client me: {status}") as told:
+        cluster.mechanism = "OAUTHBEARER"
+        client = BrokerClient(ClusterAddress.of(oauth(cluster.servers, endpoint).client("consumer")))
+        client.connection(cluster.advertised[1])
+    assert "secret" not in str(told.value)
+
+
+def test_what_is_no_provider_is_told() -> None:
+    """An endpoint that nobody listens at is away."""
+    with pytest.raises(RetriableError, match=r"the token endpoint http://127\.0\.0\.1:1/ is away"):
+        oauth_tokens.fetch_token(oauth_tokens.ClientCredentials("http://127.0.0.1:1/", "me", "my secret"))
+
+
+MSK = "b-1.demo.abc.c2.kafka.eu-west-1.amazonaws.com:9098"
+MSK_LOGIN = {
+    "bootstrap.servers": MSK,
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "AWS_MSK_IAM",
+    "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+}
+
+
+@pytest.mark.parametrize("session", ["", "token/with+signs="])
+def test_msk_tokens_are_signed_as_awss_own_library_does(session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signed request is that of botocore's signer, which AWS's signer for MSK uses, but for its name."""
+    moment = 1_700_000_000.0
+    token = msk_tokens.sign_token(AwsCredentials("AKID", "secret/key", session), "eu-west-1", moment)
+    url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    assert url.endswith("&User-Agent=icebridge")
+    stamp = msk_tokens.datetime.fromtimestamp(moment, msk_tokens.UTC)
+
+    def now() -> Any:
+        return stamp.replace(tzinfo=None)
+
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", now)
+    host = "https://kafka.eu-west-1.amazonaws.com/"
+    request = botocore.awsrequest.AWSRequest("GET", host, params={"Action": "kafka-cluster:Connect"})
+    credentials = botocore.credentials.Credentials("AKID", "secret/key", session or None)
+    botocore.auth.SigV4QueryAuth(credentials, "kafka-cluster", "eu-west-1", 900).add_auth(request)
+    theirs, ours = (parse_qs(urlsplit(one).query) for one in (request.url, url))
+    assert ours.pop("User-Agent") == ["icebridge"]
+    assert ours == theirs
+    assert urlsplit(url)._replace(query="") == urlsplit(host)
+
+
+def test_msk_logins_are_tokens_in_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java's mechanism is spoken as OAUTHBEARER, with a token per login; the region is in the brokers' names."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    given = {**BASE, **MSK_LOGIN, "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"}
+    kafka = load([], given, {}).kafka
+    client = kafka.client("consumer")
+    assert client["sasl.mechanisms"] == "OAUTHBEARER"
+    assert find_msk_login(client) == MskLogin("eu-west-1")
+    config = build_librdkafka_config(client)
+    assert not [name for name in config if name.startswith("icebridge")]
+    text, expires_at = config["oauth_cb"]("")
+    assert b"Action=kafka-cluster%3AConnect" in base64.urlsafe_b64decode(text + "===")
+    assert time.time() < expires_at <= time.time() + 900
+    assert choose_reader(kafka).kind == "native"
+
+
+def test_msk_logins_without_credentials_say_what_to_set() -> None:
+    """Neither key nor botocore, or no region: what to do is told."""
+    with pytest.raises(FatalError, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or install botocore"):
+        msk_tokens._from_environ(MskLogin("eu-west-1"), {})
+    with pytest.raises(FatalError, match="set AWS_REGION"):
+        msk_tokens.find_region("broker:9098", {})
+    assert msk_tokens.find_region("broker:9098", {"AWS_REGION": "us-east-2"}) == "us-east-2"
+    assert msk_tokens.find_region("boot-x.c3.kafka-serverless.us-east-1.amazonaws.com:9098", {}) == "us-east-1"
+
+
+def test_kerberos_is_for_librdkafka_that_has_it() -> None:
+    """A keytab's login goes to the second reader; an installation without Kerberos says what to install."""
+    module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab='/k' principal='me@R'"
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI", "sasl.jaas.config": f"{module};"}
+    more = {"bootstrap.servers": "localhost:1", "sasl.kerberos.service.name": "kafka"}
+    kafka = load([], BASE | given | more, {}).kafka
+    assert (
+        kafka.client("admin").items()
+        >= {
+            "sasl.mechanisms": "GSSAPI",
+            "sasl.kerberos.service.name": "kafka",
+            "sasl.kerberos.keytab": "/k",
+            "sasl.kerberos.principal": "me@R",
+        }.items()
+    )
+    assert choose_reader(kafka).kind == "librdkafka"
+    with pytest.raises(FatalError, match="--no-binary confluent-kafka"):
+        KafkaAdmin(kafka)

@@ -1,0 +1,179 @@
+"""Both readers over one broker -> the same records, the same errors: what a reader of ranges has to do."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connector.errors import FatalError, GapError, RetriableError
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.connection import UnsupportedBroker
+from connector.kafka.consumer import assign_ranges, fetcher, librdkafka_reader
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.kafka.consumer.fetch_meter import FetchMeter
+from connector.kafka.consumer.reader_check import check_reader
+from connector.kafka.consumer.readers import choose_reader, with_reader
+from connector.kafka.consumer.record_sizes import RecordSizeSampler
+from connector.settings import KafkaSettings
+from connector.settings.kafka.reading import ReaderKind
+from tests.brokers import ANCIENT, FUTURE, Brokers, Log
+from tests.host import PROJECT
+from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch
+
+STORES = PROJECT / "tests" / "fixtures" / "stores"
+OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 18: (0, 0), 23: (0, 3)}
+"""What the double speaks: librdkafka asks for the newest."""
+
+BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Brokers]:
+    """A broker whose log begins at 5; its records are in batches of every codec, with gaps."""
+    with Brokers(OFFERED) as made:
+        log = made.logs["t", 0] = Log(start=5, epoch=2)
+        at = 5
+        for codec in (NONE, GZIP, SNAPPY, XERIAL, LZ4, ZSTD):
+            some = [record(at), record(at + 1), record(at + 3)]
+            log.add(batch(some, at, at + 3, codec, epoch=2))
+            at += 4
+        yield made
+
+
+def record(offset: int) -> Record:
+    """Keys, values and headers, or none of them."""
+    key = None if offset % 3 == 0 else b"k%d" % offset
+    value = None if offset % 5 == 0 else b"v" * offset
+    headers = () if offset % 2 else (("__debezium.oldkey", b"o%d" % offset), ("other", None))
+    return Record(offset, key, value, headers)
+
+
+def settings(cluster: Brokers, kind: ReaderKind, **java: str) -> KafkaSettings:
+    """A consumer's settings that name a reader."""
+    named = {key.replace("_", "."): text for key, text in java.items()}
+    return with_reader(KafkaSettings(cluster.servers, (), None, "g", "earliest", named, {}, {}), kind)
+
+
+def read(kafka: KafkaSettings, start: int, end: int, meter: FetchMeter | None = None) -> list[ConsumerRecords]:
+    """Read t-0 as a batch's tasks do."""
+    dealt = assign_ranges(kafka, {("t", 0): start}, {("t", 0): end}, 1)
+    return [chunk for task in range(len(dealt.shares)) for chunk in dealt.chunks(task, meter)]
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(("start", "end"), [(5, 29), (6, 28), (10, 12), (28, 29)])
+def test_exactly_the_records_of_the_range_come(cluster: Brokers, kind: ReaderKind, start: int, end: int) -> None:
+    """Keys, values, nulls, offsets and headers are as they were written, of every codec, wherever a range begins."""
+    meter = FetchMeter()
+    chunks = read(settings(cluster, kind), start, end, meter)
+    expected = [record(o) for b in range(5, 29, 4) for o in (b, b + 1, b + 3) if start <= o < end]
+    rows = [
+        row
+        for chunk in chunks
+        for row in zip(chunk.offset.tolist(), chunk.key.to_pylist(), chunk.value.to_pylist(), strict=True)
+    ]
+    assert rows == [(one.offset, one.key, one.value) for one in expected]
+    old = [key for chunk in chunks for key in (chunk.with_headers("__debezium.oldkey", None).old_key or ()).to_pylist()]
+    assert old == [dict(one.headers).get("__debezium.oldkey") for one in expected]
+    assert meter.readers == {kind}
+    assert meter.size_bytes > 0
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_retention_took_is_a_gap(cluster: Brokers, kind: ReaderKind) -> None:
+    """A range that begins in front of the log is an error that says where the log begins."""
+    with pytest.raises(GapError, match=r"records are gone .* t-0 offset 2; it begins at 5 now"):
+        read(settings(cluster, kind), 2, 9)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_record_batch_that_is_none_is_told(cluster: Brokers, kind: ReaderKind) -> None:
+    """What cannot be read is never passed over: it is a chunk that says so, or an error."""
+    data = bytearray(cluster.logs["t", 0].batches[1][3])
+    data[-1] ^= 1
+    cluster.logs["t", 0].batches[1] = (9, 12, 2, bytes(data))
+    if kind == "native":
+        chunks = read(settings(cluster, kind, retry_backoff_ms="1"), 5, 17)
+        assert [(x.first, x.last) for chunk in chunks if (x := chunk.unreadable) is not None] == [(9, 12)]
+    else:
+        with pytest.raises(FatalError, match="t-0 offset 9 cannot be read: _BAD_MSG"):
+            read(settings(cluster, kind), 5, 17)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_brokers_that_stay_away_are_tried_again_later(
+    cluster: Brokers, kind: ReaderKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while without an answer the batch is tried anew."""
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(librdkafka_reader, "RETRY_TIMEOUT_S", 0.3)
+    cluster.kill(1)
+    with pytest.raises(RetriableError, match=r"t-0 stays unread at offset 5"):
+        read(settings(cluster, kind), 5, 9)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_rights_that_are_missing_end_it(cluster: Brokers, kind: ReaderKind) -> None:
+    """A topic that we may not read is no broker that is away."""
+    cluster.faults = {1: [29] * 50}
+    with pytest.raises(FatalError, match=r"TOPIC_AUTHORIZATION_FAILED"):
+        read(settings(cluster, kind), 5, 9)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("ends", ["jks", "p12"])
+def test_mutual_tls_by_javas_stores(cluster: Brokers, kind: ReaderKind, ends: str, tmp_path: Path) -> None:
+    """The broker is known by the truststore, and we by the keystore; without ours it does not let us in."""
+    store = {
+        "security.protocol": "SSL",
+        "ssl.endpoint.identification.algorithm": "",
+        "ssl.truststore.location": str(STORES / f"trust.{ends}"),
+        "ssl.truststore.password": "storepass",
+        "ssl.keystore.location": str(STORES / f"key.{ends}"),
+        "ssl.keystore.password": "storepass",
+        "ssl.key.password": "keypass1" if ends == "jks" else "storepass",
+    }
+    kafka = settings(cluster, kind, **store)
+    pem = kafka.client("consumer")
+    (tmp_path / "own.pem").write_text(pem["ssl.certificate.pem"] + pem["ssl.key.pem"])
+    (tmp_path / "trusted.pem").write_text(pem["ssl.ca.pem"])
+    cluster.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "trusted.pem"))
+    cluster.tls.verify_mode = ssl.CERT_REQUIRED
+    cluster.tls.load_cert_chain(tmp_path / "own.pem")
+    assert [offset for chunk in read(kafka, 5, 9) for offset in chunk.offset.tolist()] == [5, 6, 8]
+
+
+def test_auto_takes_ours_where_it_can(cluster: Brokers) -> None:
+    """Ours reads what it can, the other what ours has no login or no version for; the option decides otherwise."""
+    assert check_reader(settings(cluster, "auto")).line.startswith("records are read by the native reader: it can read")
+    assert check_reader(settings(cluster, "librdkafka")).kafka.reading.reader == "librdkafka"
+    kerberos = settings(cluster, "auto", security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI")
+    assert choose_reader(kerberos).kind == "librdkafka"
+    assert "no logins by GSSAPI" in choose_reader(kerberos).reason
+    with Brokers(ANCIENT) as old:
+        found = check_reader(settings(old, "auto"))
+        assert found.kafka.reading.reader == "librdkafka"
+        assert "read by librdkafka: broker 127.0.0.1" in found.line
+        assert "Fetch: the broker offers versions 0 to 3" in found.line
+        with pytest.raises(UnsupportedBroker):
+            check_reader(settings(old, "native"))
+    with Brokers(FUTURE) as other, pytest.raises(UnsupportedBroker, match="Fetch: the broker offers versions 30 to 40"):
+        check_reader(settings(other, "auto"))
+
+
+def test_sizes_are_looked_at_by_ours_only(cluster: Brokers) -> None:
+    """librdkafka shows no batches: sizes are unknown where it reads."""
+    places = {("t", 0): [5]}
+    assert RecordSizeSampler(settings(cluster, "native")).at(places).keys() == places.keys()
+    assert RecordSizeSampler(settings(cluster, "librdkafka")).at(places) == {}
+
+
+def test_addresses_are_the_same_for_the_same_settings() -> None:
+    """What a cluster's connections are kept by does not depend on the order of settings, and shows no secret."""
+    one, other = (ClusterAddress.of(dict(pairs)) for pairs in ((("a", "1"), ("b", "x")), (("b", "x"), ("a", "1"))))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert "x" not in repr(one).removeprefix("ClusterAddress")
