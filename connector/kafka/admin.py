@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.librdkafka_config import build_librdkafka_config
+from connector.kafka.protocol.error_codes import is_transient
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 from connector.settings.kafka.kafka import Scope
@@ -91,7 +92,10 @@ _TRANSIENT = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaE
 
 def is_transient_error(fault: object) -> bool:
     """Return whether a later try may succeed."""
-    return isinstance(fault, KafkaError) and (fault.retriable() or fault.code() in _TRANSIENT)
+    if not isinstance(fault, KafkaError):
+        return False
+    # librdkafka calls few of the brokers' own errors retriable: not those of a leader that has just moved.
+    return fault.retriable() or fault.code() in _TRANSIENT or (fault.code() > 0 and is_transient(fault.code()))
 
 
 def client_config(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError
 
 from connector.errors import RetriableError
-from connector.kafka.admin import KafkaAdmin
+from connector.kafka.admin import KafkaAdmin, is_transient_error
 from connector.settings import KafkaSettings
 from tests.brokers import Brokers, Log
 
@@ -19,3 +20,15 @@ def test_a_topic_partition_without_a_leader_has_no_offset() -> None:
         admin = KafkaAdmin(KafkaSettings(cluster.servers, ("t",), None, "", "earliest", {}, {}, {}), 5.0)
         with pytest.raises(RetriableError, match="No leaders found"):
             admin.fetch_end_offsets([("t", 0)])
+
+
+@pytest.mark.parametrize("code", [5, 6, 56, 74, 75, 78])
+def test_a_leader_that_moves_is_asked_again(code: int) -> None:
+    """What brokers say while leadership moves passes: fenced and unknown epochs, a high watermark that is behind."""
+    assert is_transient_error(KafkaError(code))
+
+
+def test_missing_rights_do_not_pass() -> None:
+    """A topic that we may not read stays so."""
+    assert not is_transient_error(KafkaError(29))
+    assert not is_transient_error(ValueError())
