@@ -242,8 +242,17 @@ def test_expired_is_not_rolled_back(ancestors: list[Snapshot], left: bool) -> No
 class _Java:
     """A snapshot, or an Iterable of them, as Iceberg hands it to the validator."""
 
-    def __init__(self, name: str = "", commit: str = "", parent: int | None = None) -> None:
-        self._summary, self._parent = {CONNECTOR_NAME: name, COMMIT_ID: commit}, parent
+    def __init__(
+        self, name: str = "", commit: str = "", parent: int | None = None, operation: str = "append", number: int = 7
+    ) -> None:
+        self._summary = {CONNECTOR_NAME: name, COMMIT_ID: commit} if name else {}
+        self._parent, self._operation, self._number = parent, operation, number
+
+    def operation(self) -> str:
+        return self._operation
+
+    def snapshotId(self) -> int:  # noqa: N802 - Java's name
+        return self._number
 
     def summary(self) -> dict[str, str]:
         return self._summary
@@ -277,6 +286,11 @@ class _Iterable:
         ((), "1", False),  # the table was emptied of all history
         ((_Java("other", "9", 5),), "1", True),  # ours has expired
         ((_Java("other", "9", None),), "1", False),  # nothing has expired: the table was replaced
+        ((_Java("", "", 5, "replace"), _Java("me", "1", 4)), "1", False),  # a rewrite that nobody looked at
+        ((_Java("other", "9", 5, "replace"), _Java("me", "1", 4)), "1", True),  # one of another connector
+        ((_Java("", "", 5), _Java("", "", 5, "replace", 8), _Java("me", "1", 4)), "1", True),  # it was looked at
+        ((_Java("", "", 5, "replace"), _Java("", "", 5, "append", 8), _Java("me", "1", 4)), "1", False),
+        ((_Java("me", "1", 5), _Java("", "", 5, "replace")), "1", True),  # it was, before our commit
     ],
 )
 def test_a_commit_lands_only_behind_the_expected_one(
@@ -284,8 +298,10 @@ def test_a_commit_lands_only_behind_the_expected_one(
     expected: str | None,
     allowed: bool,
 ) -> None:
-    """Behind this process's newest commit, or where that has expired; never behind another process's, never on less."""
-    assert expect_last_commit("me", expected)(iterate(_Iterable(*snapshots))) is allowed
+    """Behind this process's newest commit, or where that has expired; never behind another process's, never on less,
+    and not on a rewrite of another engine since the snapshot (8) that was looked at.
+    """
+    assert expect_last_commit("me", expected, 8)(iterate(_Iterable(*snapshots))) is allowed
 
 
 def test_a_long_call_is_tried_again() -> None:

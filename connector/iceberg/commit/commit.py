@@ -13,9 +13,12 @@ from connector.errors import CommitRefused, FatalError, GapError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
-from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME, LOST_COMMIT_REMEDY
+from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME, CREATED_BY, LOST_COMMIT_REMEDY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.read.scan_planning import FileScanTask
+
+REPLACE = "replace"
+"""Iceberg's operation of snapshots that write files anew and leave rows as they are."""
 
 _CONTENTION_HINT = (
     "another writer was faster: where many write to one table, raise errors.retry.timeout and the table's "
@@ -47,7 +50,8 @@ class RowsToReplace:
 class PendingCommit:
     """What one batch brings to one table.
 
-    `expected` is what the table said when the files were made; `position` is the one after the commit.
+    `expected` is what the table said when the files were made; `position` is the one after the commit. `base` is the
+    snapshot that it was looked at, by the guard of equality deletes too.
     `guarded` is set when deletes were left out because the table could not hold their keys: then no other writer may
     have added rows since snapshot `base`. `replaces` tells an upsert from an append. `properties` go into the summary.
     `found` is set where rows were looked up, and not deleted by their keys; `replace_rows` then adds their replacement
@@ -115,7 +119,7 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     """
     commit_id = uuid.uuid4().hex
     summary = {**pending.properties, **pending.position.summary(name, commit_id)}
-    rule = expect_last_commit(name, pending.expected.commit_id)
+    rule = expect_last_commit(name, pending.expected.commit_id, pending.base)
     try:
         commit_exactly_once(table, commit_id, lambda: _build_update(table, pending, summary), rule)
     except CommitRefused as error:
@@ -179,19 +183,27 @@ def _start_row_delta(table: Table, pending: PendingCommit) -> Any:
     return update
 
 
-def expect_last_commit(name: str, commit_id: str | None) -> Callable[[Ancestors], bool]:
+def expect_last_commit(name: str, commit_id: str | None, checked: int | None) -> Callable[[Ancestors], bool]:
     """Let a commit in where this connector's newest one is the expected one, or has expired.
 
     The oldest snapshot that is left then names a parent; a table that was rolled back or replaced ends with one that
-    has none.
+    has none. A rewrite of another engine since snapshot `checked` is looked at first (`commit.delete_guard`): so
+    nothing that a connector wrote stands upon one that was not.
     """
 
     def is_expected(ancestors: Ancestors) -> bool:
-        snapshot = None
+        snapshot, unchecked = None, True
         for snapshot in ancestors:
             summary = snapshot.summary()
+            unchecked = unchecked and int(snapshot.snapshotId()) != checked
             if summary.get(CONNECTOR_NAME) == name:
                 return bool(summary.get(COMMIT_ID) == commit_id)
+            if unchecked and str(snapshot.operation()) == REPLACE and not _is_icebridge(summary):
+                return False
         return commit_id is None or (snapshot is not None and snapshot.parentId() is not None)
 
     return is_expected
+
+
+def _is_icebridge(summary: Any) -> bool:
+    return any(summary.get(key) is not None for key in (CONNECTOR_NAME, CREATED_BY))

@@ -176,7 +176,7 @@ class _AncestryValidator:
 
     def errorMessage(self) -> str:  # noqa: N802 - Java's name
         """Tell what a refusal means."""
-        return "another commit of this connector came first"
+        return "another commit came first: one of this connector, or a rewrite of files that has to be looked at"
 
     class Java:
         """Which Java interface this object stands for (Py4J's convention)."""

@@ -234,6 +234,18 @@ def _keep_deletes(spark: SparkSession, task: FileScanTask, wanted: frozenset[str
     return attrs.evolve(task, java=partial(_return_task, made), deletes=task.deletes & wanted)
 
 
+def add_deletes(spark: SparkSession, task: FileScanTask, deletes: Sequence[JavaFile]) -> FileScanTask:
+    """Return the same file with more deletes, whatever their sequence numbers; those that it has already count once."""
+    java, build = task.java(), _TaskBuilder(spark)
+    more = [file for file in deletes if _delete_file_name(file) not in task.deletes]
+    made = build.task(java.file(), *build.texts(java.spec()), [*iterate(java.deletes()), *more])
+    ids = (int(field_id) for file in more for field_id in iterate(file.equalityFieldIds()))
+    names = frozenset(map(_delete_file_name, more))
+    return attrs.evolve(
+        task, java=partial(_return_task, made), deletes=task.deletes | names, equality_ids=task.equality_ids.union(ids)
+    )
+
+
 class _TaskBuilder:
     """Makes scan tasks; a call through Py4J costs about 0.1 ms, so what they share is made once."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
@@ -66,11 +67,13 @@ def open_destination(context: DestinationContext) -> IcebergDestination:
     """Load the tables of the sink's topics.
 
     Raises:
-        GapError: a table that the offsets table knows was rolled back, or dropped and made again.
+        GapError: a table that the offsets table knows was rolled back, or dropped and made again; or a table has lost
+            equality deletes that cannot be had back.
         RetriableError: the catalog is away.
     """
     settings = context.settings
-    tables = IcebergTables(settings, context.catalog, context.offsets.tables, open_deleted_keys(context))
+    guard = DeleteGuard(settings.name)
+    tables = IcebergTables(settings, context.catalog, context.offsets.tables, open_deleted_keys(context), guard)
     loaded = [tables[name] for name in tables.find_existing(context.topics)]
     offsets = {target.table.name: target.stored.position for target in loaded}
     committer = IcebergCommitter(context.spark, tables, settings.name)

@@ -19,6 +19,7 @@ from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, Tabl
 from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
 from connector.iceberg.commit.commit import CommittedSnapshot, LastCommit, read_last_commit
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
+from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
@@ -80,13 +81,17 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         catalog: Catalog,
         noted: Mapping[str, StoredCommit] | None = None,
         deleted_keys: DeletedKeysTable | None = None,
+        guard: DeleteGuard | None = None,
     ) -> None:
         """Start with no table known; `noted` is what the offsets table says of tables, by full name.
 
+        With a guard each table is looked at whenever it is read anew: for deletes that rewrites of others took away.
+
         Tables are loaded on first sight. Raises then:
-            GapError: a table that was noted was rolled back, or dropped and made again.
+            GapError: a table that was noted was rolled back, or dropped and made again; or it has lost deletes.
         """
         super().__init__(settings)
+        self._guard = guard
         self._catalog, self._noted = catalog, dict(noted or {})
         self.deleted_keys = deleted_keys
         self._creator = TableCreator(settings, catalog)
@@ -260,6 +265,9 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         options = self._options(name)
         table.follow(options.branch)
         table.turn = self.turn(table.name)
+        before = self._known.get(name)
+        if self._guard is not None:
+            self._guard.check(table, None if before is None else before.base)
         layout = options.layout(table)
         mode_name = options.write_mode_name(has_key=bool(layout.keys))
         upsert, mode = options.upserts(has_key=bool(layout.keys)), WRITE_MODES[mode_name]

@@ -1,0 +1,182 @@
+"""A table that others rewrite -> the same, with every equality delete that its rows still need. On the driver.
+
+Looks at what came since the snapshot that was looked at last, or since the connector's own newest commit: also after a
+restart. Nothing is read where no other engine has rewritten files (docs/decisions/0034).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import structlog
+from pyiceberg.table.snapshots import Snapshot
+
+from connector.errors import GapError, RetriableError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.delete_reach import (
+    FieldTypes,
+    ForeignRewrite,
+    LiveFile,
+    LostDelete,
+    find_escaped,
+    find_lost_deletes,
+    find_outrun_deletes,
+)
+from connector.iceberg.commit.delete_restoration import (
+    REMEDY,
+    JavaFile,
+    Renumbering,
+    Restoration,
+    check_files_exist,
+    find_delete_files,
+    is_vector,
+    restore_deletes,
+)
+from connector.iceberg.commit.foreign_rewrites import (
+    UncheckedHistory,
+    is_foreign_rewrite,
+    open_manifests,
+    read_history,
+)
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
+from connector.iceberg.java import iterate
+from connector.iceberg.read.delete_hits import find_hit_files
+
+ATTEMPTS = 5
+"""How often it is looked again while other writers are faster."""
+
+
+@attrs.frozen
+class DeleteGuard:
+    """Guards the equality deletes of one connector's tables."""
+
+    connector: str
+
+    def check(self, table: Table, checked: int | None) -> None:
+        """Put right what rewrites of others did since snapshot `checked`, None for the connector's newest commit.
+
+        The table is up to date afterwards, and its newest snapshot is checked. Cost: nothing where that is the
+        connector's own; else the metadata file, and after a rewrite the manifests that it changed.
+
+        Raises:
+            GapError: deletes are lost that cannot be had back; says what to do.
+            RetriableError: other writers were faster each time, or the catalog or store is away.
+            CommitUnknown: nobody could tell whether the commit is in.
+        """
+        for _ in range(ATTEMPTS):
+            head = table.snapshot_id
+            if head is None or head == checked or self._is_own(table):
+                return
+            history = read_history(table, checked, self.connector)
+            self._warn_if_cut(table, history)
+            found = None if history.first_rewrite is None else _Damage.read(table, head, history).restoration()
+            if found is None:
+                return
+            try:
+                restore_deletes(table, found, head, self.connector)
+            except RetriableError as error:
+                structlog.get_logger().warning("looking again for lost deletes", table=table.name, reason=str(error))
+                table.refresh()
+            else:
+                checked = head
+        raise RetriableError(f"table {table.name}: others commit faster than equality deletes can be given back")
+
+    def _is_own(self, table: Table) -> bool:
+        newest = table.java.snapshot(table.branch)
+        return bool(newest.summary().get(CONNECTOR_NAME) == self.connector)
+
+    def _warn_if_cut(self, table: Table, history: UncheckedHistory) -> None:
+        if history.cut:
+            structlog.get_logger().warning(
+                "snapshots since this connector's last commit have expired: whether maintenance of others took "
+                "equality deletes away cannot be told; keep snapshots for longer than the sink may be down",
+                table=table.name,
+            )
+
+
+@attrs.frozen(eq=False)
+class _Damage:
+    """What the rewrites of a history did to deletes; each with the steps that came after it."""
+
+    table: Table
+    head: int
+    steps: Sequence[tuple[Snapshot, Snapshot]]
+    changes: Sequence[ForeignRewrite]
+    types: FieldTypes
+
+    @staticmethod
+    def read(table: Table, head: int, history: UncheckedHistory) -> _Damage:
+        """Read the manifests from the first rewrite on."""
+        steps, reader = history.steps[history.first_rewrite or 0 :], open_manifests(table)
+        return _Damage(table, head, steps, [reader.read_changes(*step) for step in steps], reader.types)
+
+    def restoration(self) -> Restoration | None:
+        """Return what is to be put right, None for nothing."""
+        lost: dict[str, JavaFile] = {}
+        renumbered: list[Renumbering] = []
+        for place, (parent, child) in enumerate(self.steps):
+            if is_foreign_rewrite(child):
+                lost |= self._find_lost(place, parent)
+                again, groups = self._find_outrun(place, parent)
+                lost |= again
+                renumbered += groups
+        return Restoration(list(lost.values()), renumbered) if lost or renumbered else None
+
+    def _find_lost(self, place: int, parent: Snapshot) -> dict[str, JavaFile]:
+        change, later = self.changes[place], self.changes[place + 1 :]
+        back = frozenset[str]().union(*(each.new_deletes for each in later))
+        lost = [one for one in find_lost_deletes(change, self.types) if one.delete.path not in back]
+        if not lost:
+            return {}
+        files = self._load(change, parent, [one.delete for one in lost])
+        needed = self._needed(change, lost, files)
+        if find_escaped(needed, later, self.types):
+            raise self._rewritten_since(change)
+        return {one.delete.path: files[one.delete.path] for one in needed}
+
+    def _needed(
+        self, change: ForeignRewrite, lost: Sequence[LostDelete], files: Mapping[str, JavaFile]
+    ) -> Sequence[LostDelete]:
+        """Leave out deletes in whose place others came: those that no live row is left for."""
+        if not change.converts:
+            return lost
+        tried: dict[str, list[JavaFile]] = {}
+        for one in lost:
+            for file in one.files:
+                tried.setdefault(file.path, []).append(files[one.delete.path])
+        hit = find_hit_files(self.table, change.snapshot_id, tried)
+        return [one for one in lost if any(file.path in hit for file in one.files)]
+
+    def _find_outrun(self, place: int, parent: Snapshot) -> tuple[dict[str, JavaFile], list[Renumbering]]:
+        """Return deletes that went with the rewrite and are needed again, and files that get another number."""
+        change, later = self.changes[place], self.changes[place + 1 :]
+        outrun = {one.file.path: one for one in find_outrun_deletes(change, self.types)}
+        if not outrun:
+            return {}, []
+        if any(file.path in outrun for each in later for file in each.removed):
+            raise self._rewritten_since(change)
+        files = self._load(change, parent, [delete for one in outrun.values() for delete in one.deletes])
+        tried = {path: [files[delete.path] for delete in one.deletes] for path, one in outrun.items()}
+        hit = find_hit_files(self.table, self.head, tried)
+        needed = {delete.path for path in hit for delete in outrun[path].deletes}
+        gone = {delete.path for delete in change.lost}
+        if not hit:
+            return {}, []
+        data = [task.java().file() for task in hit.values()]
+        vectors = [file for task in hit.values() for file in iterate(task.java().deletes()) if is_vector(file)]
+        kept = [files[path] for path in needed - gone]
+        return {path: files[path] for path in needed & gone}, [
+            Renumbering(change.replaced_until, data, [*kept, *vectors])
+        ]
+
+    def _load(self, change: ForeignRewrite, parent: Snapshot, deletes: Iterable[LiveFile]) -> dict[str, JavaFile]:
+        files = find_delete_files(self.table, {delete.path: parent.snapshot_id for delete in deletes})
+        check_files_exist(self.table, list(files.values()), change.snapshot_id)
+        return files
+
+    def _rewritten_since(self, change: ForeignRewrite) -> GapError:
+        return GapError(
+            f"table {self.table.name}: after snapshot {change.snapshot_id}, of another engine, equality deletes do not "
+            f"apply any more to rows that they had to delete, and those rows were written anew since; {REMEDY}"
+        )

@@ -1,0 +1,63 @@
+"""A sink beside maintenance of others, and after it -> deleted rows stay deleted, also over a restart."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.conftest import MakeWorkspace
+from tests.inside import Inside
+from tests.maintained import rewrite_held
+from tests.model.recordings import Record
+from tests.tiers import tiered
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def _event(topic: str, key: int, n: int, op: str = "c") -> Record:
+    gone = "true" if op == "d" else "false"
+    value = {"id": key, "n": n, "__op": op, "__deleted": gone, "__source_ts_ns": 1000 + n}
+    return Record(topic, 0, 0, json.dumps({"id": key}).encode(), json.dumps(value).encode())
+
+
+def _rows(inside: Inside, table: str) -> dict[int, int]:
+    rows = inside.lake.many(table)
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("down", tiered([False, True], [True], lambda down: "down" if down else "running"))
+def test_a_rewrite_that_a_batch_overtook_brings_nothing_back(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, down: bool
+) -> None:
+    """`rewrite_data_files` begins, the sink commits deletes and then rows, the rewrite ends: what it brought back is
+    deleted again before the sink's next commit, of the same process or of the next.
+    """
+    name = f"overtaken_{'down' if down else 'running'}"
+    settings = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    topics.replay([_event(name, key, 1) for key in range(6)])
+    inside = Inside(spark, plain_workspace(name, settings))
+    sink = inside.sink()
+
+    def batch(*events: Record) -> None:
+        nonlocal sink
+        topics.replay(events, create=False)
+        sink.stream.run(once=True)
+
+    def meanwhile() -> None:
+        batch(_event(name, 1, 2, "d"), _event(name, 2, 2, "d"))
+        batch(_event(name, 9, 3))
+
+    batch()
+    rewrite_held(spark, inside.lake.java(name), meanwhile)
+    assert {1, 2} < _rows(inside, name).keys()
+    if down:
+        sink.close()
+        sink = inside.sink()
+        assert not {1, 2} & _rows(inside, name).keys()
+    batch(_event(name, 3, 4, "u"))
+    sink.close()
+    assert _rows(inside, name) == {0: 1, 3: 4, 4: 1, 5: 1, 9: 3}

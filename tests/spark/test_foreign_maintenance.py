@@ -1,0 +1,207 @@
+"""Maintenance of others beside a sink of equality deletes -> deleted rows stay deleted, with Iceberg 1.12.
+
+Each hazard is shown first, as Iceberg leaves it, and then what the guard makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.errors import CommitRefused, GapError
+from connector.iceberg.commit.delete_guard import DeleteGuard
+from connector.settings.iceberg.partition_spec import PartitionTerm
+from tests.maintained import CONNECTOR, Maintained, Yard
+from tests.tiers import crossed, tiered
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+VERSIONS = pytest.mark.parametrize("version", tiered([2, 3], [3]))
+BY_P = [PartitionTerm("p", "identity")]
+GUARD = DeleteGuard(CONNECTOR)
+FRESH = {"use-starting-sequence-number": "false"}
+
+
+@pytest.fixture(scope="module")
+def yard(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Yard:
+    """A catalog of its own."""
+    return Yard.open(spark, "foreign_yard", tmp_path_factory.mktemp("foreign_yard"))
+
+
+def _filled(yard: Yard, name: str, version: int, by: list[PartitionTerm] | None = None) -> Maintained:
+    """Six rows, of two partitions, in one file for each."""
+    table = yard.make(name, version=version, by=by or [])
+    table.batch([(key, "ab"[key % 2], 1) for key in range(6)])
+    return table
+
+
+def _guarded(table: Maintained) -> list[str]:
+    """Have the guard look; the operations of the commits that it made."""
+    table.table.refresh()
+    before = [s.snapshotId() for s in table.table.java.snapshots()]
+    GUARD.check(table.table, None)
+    return [str(s.operation()) for s in table.table.java.snapshots() if s.snapshotId() not in before]
+
+
+def _deletes_then_rows(table: Maintained) -> None:
+    table.batch(deletes=[1, 2])
+    table.batch([(9, "a", 3)])
+
+
+def _two_of_deletes(table: Maintained) -> None:
+    table.batch(deletes=[1])
+    table.batch(deletes=[2, 7])
+
+
+LIVE = [(0, 1), (3, 1), (4, 1), (5, 1)]
+RACES: dict[str, tuple[Callable[[Maintained], None], list[tuple[int, int]]]] = {
+    "deletes_then_rows": (_deletes_then_rows, [*LIVE, (9, 3)]),
+    "two_of_deletes": (_two_of_deletes, LIVE),
+}
+
+
+@pytest.mark.parametrize(
+    ("race", "version"), crossed(list(RACES), [2, 3], [("deletes_then_rows", 2), ("two_of_deletes", 3)])
+)
+def test_deletes_committed_while_files_are_rewritten_stay(yard: Yard, race: str, version: int) -> None:
+    """`rewrite_data_files` with its defaults drops deletes that came while it ran; the guard gives them back as they
+    were, in a commit without rows, and a commit without having looked is refused.
+    """
+    meanwhile, live = RACES[race]
+    table = _filled(yard, f"race_{race}_v{version}", version)
+    table.compact(lambda: meanwhile(table))
+    back = set(table.rows()) - set(live)
+    assert back and back <= {(1, 1), (2, 1)}
+    stale = int(table.table.java.currentSnapshot().parentId())
+    with pytest.raises(CommitRefused, match="has to be looked at"):
+        table.batch([(10, "a", 1)], checked=stale)
+    assert _guarded(table) == ["delete", "replace"]
+    assert table.rows() == live
+    assert _guarded(table) == []
+    table.upsert((3, "b", 5))
+    assert table.rows() == sorted({**dict(live), 3: 5}.items())
+
+
+@VERSIONS
+def test_a_delete_comes_back_under_its_own_number(yard: Yard, version: int) -> None:
+    """A key that was deleted, lost its delete, and was written again since, keeps its newer row."""
+    table = _filled(yard, f"reborn_v{version}", version)
+
+    def meanwhile() -> None:
+        table.batch(deletes=[1, 2])
+        table.batch([(1, "b", 7)])
+
+    table.compact(meanwhile)
+    assert table.rows().count((1, 1)) == 1
+    _guarded(table)
+    assert table.rows() == [(0, 1), (1, 7), (3, 1), (4, 1), (5, 1)]
+
+
+@VERSIONS
+def test_global_deletes_that_are_taken_for_dangling_come_back(yard: Yard, version: int) -> None:
+    """`remove-dangling-deletes` of Iceberg 1.12 leaves global deletes that have rows to delete; that of earlier
+    versions takes them out of partitioned tables, and the guard gives them back.
+    """
+    table = _filled(yard, f"dangling_v{version}", version, BY_P)
+    table.batch([(7, "a", 2)], deletes=[1, 2])
+    live = [*LIVE, (7, 2)]
+    yard.spark.sql(
+        f"CALL {yard.name}.system.rewrite_data_files(table => 'default.{table.name}', where => \"p = 'a'\", "
+        "options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true'))"
+    )
+    assert table.rows() == live
+    assert _guarded(table) == []
+    table.replace(table.files()[1])  # what RemoveDanglingDeletesSparkAction of 1.11 commits
+    assert (1, 1) in table.rows()
+    assert _guarded(table) == ["delete", "replace"]
+    assert table.rows() == live
+
+
+def test_deletes_that_no_row_needs_stay_away(yard: Yard) -> None:
+    """A rewrite that applied the deletes may drop them: nothing is given back, nothing is committed."""
+    table = _filled(yard, "applied", 2)
+    table.batch([(7, "a", 2)], deletes=[1, 2])
+    table.compact()
+    table.batch(deletes=[100])
+    table.replace(table.files()[1])
+    assert _guarded(table) == []
+    assert table.rows() == [*LIVE, (7, 2)]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "in_part"])
+def test_deletes_that_others_turned_into_positions_stay_away(yard: Yard, whole: bool) -> None:
+    """Position deletes in the place of equality deletes are taken as such where they leave no row that was deleted."""
+    table = _filled(yard, f"positions_{whole}".lower(), 2)
+    yard.spark.sql(f"ALTER TABLE {table.path} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    yard.spark.sql(f"DELETE FROM {table.path} WHERE id IN (1, 2)")
+    positions = table.files()[1]
+    table.batch(deletes=[1, 2] if whole else [1, 2, 3])
+    numbers = {str(file.location()): int(file.dataSequenceNumber()) for file in positions}
+    table.replace(table.files()[1], positions, numbered=numbers)
+    assert _guarded(table) == ([] if whole else ["delete", "replace"])
+    assert table.rows() == (LIVE if whole else [(0, 1), (4, 1), (5, 1)])
+
+
+@pytest.mark.parametrize(("version", "lost"), crossed([2, 3], [True, False], [(2, True), (3, False)]))
+def test_rewritten_rows_do_not_outrun_their_deletes(yard: Yard, version: int, lost: bool) -> None:
+    """Files that another engine wrote from what it read before a delete came, under a newer number, get the number of
+    the files that they replace: the delete applies again, and rows that came with it stay.
+    """
+    table = _filled(yard, f"outrun_v{version}_{lost}".lower(), version)
+    old, _ = table.files()
+    new = table.write(*((key, "ab"[key % 2], 1) for key in range(6)))
+    table.batch([(1, "b", 8)], deletes=[1, 2])
+    table.replace([*old, *(table.files()[1] if lost else ())], new)
+    assert {(1, 1), (2, 1)} < set(table.rows())
+    assert _guarded(table) == ["delete", "replace"]
+    assert table.rows() == [(0, 1), (1, 8), (3, 1), (4, 1), (5, 1)]
+    table.batch(deletes=[3])
+    assert table.rows() == [(0, 1), (1, 8), (4, 1), (5, 1)]
+    assert _guarded(table) == []
+
+
+def test_a_rewrite_under_a_new_number_that_applied_the_deletes_is_left_alone(yard: Yard) -> None:
+    """With `use-starting-sequence-number=false` Iceberg refuses a rewrite that a delete overtook; others are right."""
+    table = _filled(yard, "fresh_numbers", 2)
+    table.batch([(1, "b", 8)], deletes=[1, 2])
+    table.compact(options=FRESH)
+    assert _guarded(table) == []
+    with pytest.raises(Exception, match="Cannot commit rewrite"):
+        table.compact(lambda: table.batch(deletes=[3]), options=FRESH)
+    assert table.rows() == [(0, 1), (1, 8), (4, 1), (5, 1)]
+
+
+def test_deletes_whose_files_are_gone_stop(yard: Yard) -> None:
+    """What cannot be given back is an error that says what to do."""
+    table = _filled(yard, "files_gone", 2)
+    table.batch([(7, "a", 2)], deletes=[1, 2])
+    _, deletes = table.files()
+    table.replace(deletes)
+    Path(str(deletes[0].location()).removeprefix("file:")).unlink()
+    with pytest.raises(GapError, match=r"default\.files_gone.*took away.*icebridge offsets reset"):
+        GUARD.check(table.table, None)
+    table.batch()  # what `icebridge offsets reset` commits: a person has decided
+    assert _guarded(table) == []
+
+
+def test_rows_that_were_rewritten_twice_stop(yard: Yard) -> None:
+    """Rows that came back and were then written anew under newer numbers cannot be told from newer ones."""
+    table = _filled(yard, "twice", 2)
+    table.compact(lambda: _deletes_then_rows(table))
+    table.compact(options=FRESH)
+    with pytest.raises(GapError, match=r"default\.twice.*written anew since"):
+        GUARD.check(table.table, None)
+
+
+def test_an_expired_history_is_told(yard: Yard, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the snapshots since the connector's last commit are gone nothing can be told, and that is said."""
+    table = _filled(yard, "expired", 2)
+    for number in (20, 21):
+        yard.spark.sql(f"INSERT INTO {table.path} VALUES ({number}, 'a', 1)")
+    table.table.refresh()
+    table.table.java.expireSnapshots().retainLast(1).expireOlderThan(2**62).commit()
+    table.table.refresh()
+    assert _guarded(table) == []
+    assert "cannot be told" in capsys.readouterr().out
