@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.types import LongType, StringType, UUIDType
 
 from connector.iceberg.commit.delete_reach import (
+    ContentFile,
     ForeignRewrite,
-    LiveFile,
     LostDelete,
     applies,
     find_escaped,
@@ -26,11 +26,11 @@ def _bounds(low: int, high: int) -> dict[str, dict[int, bytes]]:
     return {"lower": {1: struct.pack("<q", low)}, "upper": {1: struct.pack("<q", high)}}
 
 
-def _data(path: str, number: int, keys: tuple[int, int] = (0, 9), came: int | None = None, **more: Any) -> LiveFile:
-    return LiveFile(path, number, number if came is None else came, 0, (), **{**_bounds(*keys), **more})
+def _data(path: str, number: int, keys: tuple[int, int] = (0, 9), came: int | None = None, **more: Any) -> ContentFile:
+    return ContentFile(path, number, number if came is None else came, 0, (), **{**_bounds(*keys), **more})
 
 
-def _delete(path: str, number: int, keys: tuple[int, int] = (0, 9), **more: Any) -> LiveFile:
+def _delete(path: str, number: int, keys: tuple[int, int] = (0, 9), **more: Any) -> ContentFile:
     return _data(path, number, keys, **{"equality_ids": (1,), "everywhere": True, **more})
 
 
@@ -55,7 +55,7 @@ DELETE = _delete("d", 5)
         (DELETE, attrs.evolve(_data("f", 4), spec_id=1, partition=("a",)), True),
     ],
 )
-def test_where_a_delete_applies(delete: LiveFile, file: LiveFile, told: bool) -> None:
+def test_where_a_delete_applies(delete: ContentFile, file: ContentFile, told: bool) -> None:
     """To older files, in any partition if it is global, that may hold its keys by their bounds."""
     assert applies(delete, file, TYPES) is told
 

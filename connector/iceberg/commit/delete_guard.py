@@ -14,10 +14,11 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.errors import GapError, RetriableError
 from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.iceberg.commit.delete_reach import (
+    ContentFile,
     FieldTypes,
     ForeignRewrite,
-    LiveFile,
     LostDelete,
     find_escaped,
     find_lost_deletes,
@@ -39,7 +40,6 @@ from connector.iceberg.commit.foreign_rewrites import (
     open_manifests,
     read_history,
 )
-from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.iceberg.java import iterate
 from connector.iceberg.read.delete_hits import find_hit_files
 
@@ -170,7 +170,7 @@ class _Damage:
             Renumbering(change.replaced_until, data, [*kept, *vectors])
         ]
 
-    def _load(self, change: ForeignRewrite, parent: Snapshot, deletes: Iterable[LiveFile]) -> dict[str, JavaFile]:
+    def _load(self, change: ForeignRewrite, parent: Snapshot, deletes: Iterable[ContentFile]) -> dict[str, JavaFile]:
         files = find_delete_files(self.table, {delete.path: parent.snapshot_id for delete in deletes})
         check_files_exist(self.table, list(files.values()), change.snapshot_id)
         return files

@@ -23,7 +23,7 @@ FieldTypes = Mapping[int, Any]
 
 
 @attrs.frozen
-class LiveFile:
+class ContentFile:
     """A data file, or an equality delete file, of a manifest, as far as it matters which deletes apply to which rows.
 
     `sequence_number` is the data sequence number, `file_sequence_number` that of the snapshot that the file came with.
@@ -53,11 +53,11 @@ class ForeignRewrite:
 
     snapshot_id: int
     sequence_number: int
-    lost: tuple[LiveFile, ...] = ()
-    older: tuple[LiveFile, ...] = ()
-    added: tuple[LiveFile, ...] = ()
-    removed: tuple[LiveFile, ...] = ()
-    deletes: tuple[LiveFile, ...] = ()
+    lost: tuple[ContentFile, ...] = ()
+    older: tuple[ContentFile, ...] = ()
+    added: tuple[ContentFile, ...] = ()
+    removed: tuple[ContentFile, ...] = ()
+    deletes: tuple[ContentFile, ...] = ()
     new_deletes: frozenset[str] = frozenset()
     converts: bool = False
 
@@ -71,8 +71,8 @@ class ForeignRewrite:
 class LostDelete:
     """An equality delete that went although data files were left that it applies to; `converted` as in the rewrite."""
 
-    delete: LiveFile
-    files: tuple[LiveFile, ...]
+    delete: ContentFile
+    files: tuple[ContentFile, ...]
     converted: bool = False
 
 
@@ -80,8 +80,8 @@ class LostDelete:
 class OutrunDeletes:
     """Equality deletes that came after a rewrite's rows were there, and that its new file has outrun by its number."""
 
-    file: LiveFile
-    deletes: tuple[LiveFile, ...]
+    file: ContentFile
+    deletes: tuple[ContentFile, ...]
 
 
 def find_lost_deletes(rewrite: ForeignRewrite, types: FieldTypes) -> list[LostDelete]:
@@ -129,19 +129,19 @@ def _has_escaped(lost: LostDelete, later: Iterable[ForeignRewrite], types: Field
     return False
 
 
-def applies(delete: LiveFile, file: LiveFile, types: FieldTypes) -> bool:
+def applies(delete: ContentFile, file: ContentFile, types: FieldTypes) -> bool:
     """Tell whether an equality delete may delete rows of a data file."""
     return file.sequence_number < delete.sequence_number and meets(delete, file, types)
 
 
-def meets(delete: LiveFile, file: LiveFile, types: FieldTypes) -> bool:
+def meets(delete: ContentFile, file: ContentFile, types: FieldTypes) -> bool:
     """Tell the same whatever their sequence numbers: by partition, and by the bounds of the key columns."""
     if not delete.everywhere and (delete.spec_id, delete.partition) != (file.spec_id, file.partition):
         return False
     return all(_overlap(types.get(field_id), field_id, delete, file) for field_id in delete.equality_ids)
 
 
-def _overlap(kind: object, field_id: int, one: LiveFile, other: LiveFile) -> bool:
+def _overlap(kind: object, field_id: int, one: ContentFile, other: ContentFile) -> bool:
     if not isinstance(kind, PrimitiveType) or not isinstance(kind, ORDERED_TYPES):
         return True
     spans = [parse_interval(kind, file.lower.get(field_id), file.upper.get(field_id)) for file in (one, other)]

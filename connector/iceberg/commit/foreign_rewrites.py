@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import snapshot_summary
-from connector.iceberg.commit.delete_reach import FieldTypes, ForeignRewrite, LiveFile
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, is_icebridge_commit
+from connector.iceberg.commit.delete_reach import ContentFile, FieldTypes, ForeignRewrite
 
 
 @attrs.frozen(eq=False)
@@ -104,14 +104,14 @@ class ManifestReader:
             older, deletes = self._older(after, found.lost), self._deletes_since(before, found)
             return attrs.evolve(found, older=older, deletes=deletes)
 
-    def _older(self, manifests: Iterable[ManifestFile], lost: Sequence[LiveFile]) -> tuple[LiveFile, ...]:
+    def _older(self, manifests: Iterable[ManifestFile], lost: Sequence[ContentFile]) -> tuple[ContentFile, ...]:
         if not lost:
             return ()
         newest = max(delete.sequence_number for delete in lost)
         data = (m for m in manifests if m.content == ManifestContent.DATA and m.min_sequence_number < newest)
         return tuple(file for file in self._files(data) if file.sequence_number < newest)
 
-    def _deletes_since(self, manifests: Iterable[ManifestFile], found: ForeignRewrite) -> tuple[LiveFile, ...]:
+    def _deletes_since(self, manifests: Iterable[ManifestFile], found: ForeignRewrite) -> tuple[ContentFile, ...]:
         if not found.removed or all(file.sequence_number < found.sequence_number for file in found.added):
             return ()
         since = found.replaced_until
@@ -126,18 +126,18 @@ class ManifestReader:
             for entry in manifest.fetch_manifest_entry(self.metadata.io, discard_deleted=True)
         )
 
-    def _files(self, manifests: Iterable[ManifestFile]) -> Iterator[LiveFile]:
+    def _files(self, manifests: Iterable[ManifestFile]) -> Iterator[ContentFile]:
         for manifest in manifests:
             for entry in manifest.fetch_manifest_entry(self.metadata.io, discard_deleted=True):
                 if entry.data_file.content != DataFileContent.POSITION_DELETES:
                     yield self._file(entry, manifest)
 
-    def _file(self, entry: ManifestEntry, manifest: ManifestFile) -> LiveFile:
+    def _file(self, entry: ManifestEntry, manifest: ManifestFile) -> ContentFile:
         file = entry.data_file
         spec = self.metadata.specs()[manifest.partition_spec_id]
         number = entry.sequence_number or 0
         came = entry.file_sequence_number
-        return LiveFile(
+        return ContentFile(
             str(file.file_path),
             number,
             number if came is None else came,
