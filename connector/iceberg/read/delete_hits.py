@@ -43,7 +43,7 @@ def find_hit_files(
 
 
 def _count_rows(reader: TableReader, tasks: Sequence[FileScanTask]) -> dict[str, int]:
-    counted = reader.live(tasks).groupBy(FILE_COLUMN).agg(F.count("*").alias("rows")).collect()
+    counted = reader.read_live_rows(tasks).groupBy(FILE_COLUMN).agg(F.count("*").alias("rows")).collect()
     return {row[FILE_COLUMN]: row["rows"] for row in counted}
 
 
