@@ -122,6 +122,7 @@ def build_sink(
             cluster,
             ByteLimit(settings.batch.max_bytes, RecordSizeSampler(settings.kafka).at),
             lambda: batches.overdue,
+            destination.find_hold,
         ),
         batches,
         destination,

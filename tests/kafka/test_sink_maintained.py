@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.inside import Inside, run_until
 from tests.maintained import rewrite_held
 from tests.model.recordings import Record
 from tests.tiers import tiered
@@ -21,6 +21,44 @@ def _event(topic: str, key: int, n: int, op: str = "c") -> Record:
     gone = "true" if op == "d" else "false"
     value = {"id": key, "n": n, "__op": op, "__deleted": gone, "__source_ts_ns": 1000 + n}
     return Record(topic, 0, 0, json.dumps({"id": key}).encode(), json.dumps(value).encode())
+
+
+def test_a_sink_waits_until_its_table_is_maintained(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Above its limit of snapshots no batch begins, and the log says why; once others expired some it goes on; a sink
+    that waits can be stopped.
+    """
+    limits = {"iceberg.backpressure.max-snapshots": "2", "iceberg.backpressure.check-interval-ms": "50"}
+    settings = {"topics": "held", **limits, "debezium.sink.batch.interval-ms": "0"}
+    topics.replay([_event("held", 0, 1)])
+    inside = Inside(spark, plain_workspace("held", settings))
+    for key in (1, 2):
+        inside.run()
+        topics.replay([_event("held", key, 1)], create=False)
+    inside.run()
+    topics.replay([_event("held", 3, 1)], create=False)
+    sink = inside.sink()
+    said = list[str]()
+
+    def waits() -> bool:
+        said.append(capsys.readouterr().out)
+        return "waits until its tables are maintained" in said[-1]
+
+    run_until(sink, waits)
+    assert "default.held has 3 snapshots (iceberg.backpressure.max-snapshots=2)" in said[-1]
+    assert sorted(_rows(inside, "held")) == [0, 1, 2]
+
+    def maintained() -> bool:
+        if not waits():
+            return False
+        inside.lake.java("held").expireSnapshots().retainLast(1).expireOlderThan(2**62).commit()
+        return True
+
+    sink = inside.sink()
+    first = list[bool]()
+    run_until(sink, lambda: (first or (maintained() and first.append(True))) and 3 in _rows(inside, "held"))
+    assert sorted(_rows(inside, "held")) == [0, 1, 2, 3]
 
 
 def _rows(inside: Inside, table: str) -> dict[int, int]:

@@ -11,6 +11,7 @@ from connector.iceberg.commit.snapshot_expiry import (
     METADATA_CLEANUP_PROPERTIES,
     MIN_SNAPSHOTS_PROPERTY,
     SnapshotRetention,
+    find_growth,
 )
 
 HOUR_MS = 3600 * 1000
@@ -30,6 +31,21 @@ HOUR_MS = 3600 * 1000
 def test_other_tables_keep_their_snapshots(properties: dict[str, str]) -> None:
     """Tables of others, those whose property says so, and what cannot be understood are left alone."""
     assert SnapshotRetention.of(properties) is None
+
+
+@pytest.mark.parametrize(
+    ("properties", "grows"),
+    [
+        (CREATED_TABLE_PROPERTIES, ()),
+        ({}, ("metadata files", "snapshots")),
+        (METADATA_CLEANUP_PROPERTIES, ("snapshots",)),
+        ({**CREATED_TABLE_PROPERTIES, EXPIRE_SNAPSHOTS_PROPERTY: "false"}, ("snapshots",)),
+        ({EXPIRE_SNAPSHOTS_PROPERTY: "true"}, ("metadata files",)),
+    ],
+)
+def test_what_grows_is_told(properties: dict[str, str], grows: tuple[str, ...]) -> None:
+    """A table says by its properties what each commit leaves behind."""
+    assert find_growth(properties) == grows
 
 
 def test_old_snapshots_go_in_portions() -> None:

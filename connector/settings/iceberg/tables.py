@@ -22,6 +22,7 @@ from connector.settings.configdef.value_types import (
     whole_number,
 )
 from connector.settings.iceberg import (
+    back_pressure,
     catalog,
     declared_schema,
     deleted_keys,
@@ -32,6 +33,7 @@ from connector.settings.iceberg import (
     routing,
     write_mode,
 )
+from connector.settings.iceberg.back_pressure import BackPressureSettings
 from connector.settings.iceberg.declared_schema import DeclaredColumn
 from connector.settings.iceberg.deleted_keys import DeletedKeySettings
 from connector.settings.iceberg.maintenance import MaintenanceSettings
@@ -242,6 +244,7 @@ OPTIONS: tuple[Option[object], ...] = (
     *primary_key.OPTIONS,
     *declared_schema.OPTIONS,
     *deleted_keys.OPTIONS,
+    *back_pressure.OPTIONS,
     *write_mode.OPTIONS,
 )
 INDEX_OPTIONS: tuple[Option[object], ...] = (
@@ -314,6 +317,7 @@ class TableSettings:
     sort_by_table: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     history_table: str | None = None
     deleted_keys: DeletedKeySettings = DeletedKeySettings()
+    back_pressure: BackPressureSettings = BackPressureSettings()
     events_only: bool = False
     writes: WriteModeSettings = WriteModeSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
@@ -362,6 +366,7 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
         location=reader.get(declared_schema.LOCATION),
         history_table=reader.get(HISTORY_TABLE),
         deleted_keys=deleted_keys.build(reader),
+        back_pressure=back_pressure.build(reader),
         writes=written,
         maintenance=MaintenanceSettings() if indexes else maintenance.build(reader),
     )

@@ -55,6 +55,7 @@ class Stream:
     cluster: KafkaAdmin
     cuts: ByteLimit
     overdue: Callable[[], bool] = lambda: False
+    hold: Callable[[], str | None] = lambda: None
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
@@ -120,7 +121,7 @@ class Stream:
         with self._busy:
             end = self._seen = _end_offsets(scratch, number)
             stuck = False
-            while not self._stopping.is_set() and not leaving.is_set():
+            while self._may_begin(leaving):
                 until = end if stuck else self.cuts.end(self._at, end)
                 before = self._at
                 report = self._batch(until)
@@ -129,6 +130,21 @@ class Stream:
                     return
                 # What is held back of a large transaction needs more than this to go on.
                 stuck = self._at == before
+
+    def _may_begin(self, leaving: threading.Event) -> bool:
+        """Wait as long as the destination holds batches up; tell whether the run goes on."""
+        held, log = False, structlog.get_logger()
+        while not self._stopping.is_set() and not leaving.is_set():
+            reason = self.hold()
+            if reason is None:
+                if held:
+                    log.info("the next batch begins")
+                return True
+            if not held:
+                log.warning("the next batch waits until its tables are maintained", reason=reason)
+            held = True
+            self._stopping.wait(_POLL_S)
+        return False
 
     def _batch(self, end: dict[TopicPartition, int]) -> BatchReport:
         try:

@@ -227,6 +227,9 @@ class Destination(Protocol):
     def replay_target(self) -> ReplayTarget:
         """Return what takes repaired dead letters in."""
 
+    def find_hold(self) -> str | None:
+        """Say why the next batch has to wait, for people; None where it may begin. Asked often: it costs little."""
+
     def clean_up(self) -> None:
         """Remove what is not needed any more, once a batch's offsets are stored.
 

@@ -119,6 +119,10 @@ class MemoryDestination:
     def replay_target(self) -> MemoryDestination:
         return self
 
+    def find_hold(self) -> str | None:
+        """Hold nothing up."""
+        return None
+
     def clean_up(self) -> None:
         pass
 

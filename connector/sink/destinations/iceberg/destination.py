@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+import structlog
 
 from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
+from connector.iceberg.commit.snapshot_expiry import find_growth
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
+from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.lookups.table_lookups import (
     HistoryLookup,
@@ -20,9 +23,11 @@ from connector.sink.destinations.iceberg.lookups.table_lookups import (
 from connector.sink.destinations.iceberg.maintenance import SinkMaintenance
 from connector.sink.destinations.iceberg.replay import IcebergReplay
 from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
-from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.destinations.iceberg.tables import IcebergTables, TargetTable
 from connector.sink.model.destination import Lookups
 from connector.sink.model.plan import BatchPlan
+
+_MOST_NAMED = 10
 
 
 @attrs.frozen(eq=False)
@@ -33,6 +38,7 @@ class IcebergDestination:
     committer: IcebergCommitter
     offsets: Mapping[str, KafkaOffsets]
     maintenance: SinkMaintenance | None = None
+    back_pressure: BackPressure
     target_kind: str = "table"
 
     def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
@@ -55,12 +61,28 @@ class IcebergDestination:
         """Return what commits repaired dead letters."""
         return IcebergReplay(self.tables, self.committer)
 
+    def find_hold(self) -> str | None:
+        """Say which tables are above a limit."""
+        return self.back_pressure.find_reason()
+
     def clean_up(self) -> None:
         """Begin with the maintenance that is due; remove old rows from the table of deleted keys."""
         if self.maintenance is not None:
             self.maintenance.begin()
         if self.tables.deleted_keys is not None:
             self.tables.deleted_keys.clean_up()
+
+
+def _warn_of_growth(targets: Sequence[TargetTable]) -> None:
+    """Say once which tables nothing here maintains: those that others made are left as they are."""
+    growing = {target.table.name: grows for target in targets if (grows := find_growth(target.layout.properties))}
+    if growing:
+        structlog.get_logger().warning(
+            "the sink does not maintain these tables: without other maintenance they grow with every commit, which "
+            "gets slower; docs/how-to/batches.md has the properties that keep them small",
+            tables={name: ", ".join(growing[name]) for name in sorted(growing)[:_MOST_NAMED]},
+            count=len(growing),
+        )
 
 
 def open_destination(context: DestinationContext) -> IcebergDestination:
@@ -86,3 +108,6 @@ def _open_maintenance(context: DestinationContext, tables: IcebergTables) -> Sin
         return None
     leases = LeaseTable.open(context.catalog, settings.table.offsets_table, owner_name())
     return SinkMaintenance(Maintainer(context.spark, context.catalog, settings.table, settings.name, leases), tables)
+    _warn_of_growth(loaded)
+    committer = IcebergCommitter(context.spark, tables, settings.name)
+    return IcebergDestination(tables, committer, offsets, BackPressure(tables, settings.table.back_pressure))

@@ -44,6 +44,10 @@ class OpenSearchDestination:
         """Return what sends repaired dead letters."""
         return OpenSearchReplay(self.tables)
 
+    def find_hold(self) -> str | None:
+        """Hold nothing up."""
+        return None
+
     def clean_up(self) -> None:
         """Remove old rows from the table of deleted keys."""
         if self.tables.deleted_keys is not None:

@@ -1,0 +1,54 @@
+"""Tables + limits -> why the next batch has to wait for their maintenance. On the driver; metadata only."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import attrs
+
+from connector.errors import RetriableError
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.java import map_java_errors
+from connector.settings.iceberg.back_pressure import BackPressureSettings
+from connector.sink.destinations.iceberg.tables import IcebergTables
+
+_DELETE_FILES = "total-delete-files"
+"""What snapshot summaries call the number of live delete files."""
+
+
+@attrs.define(eq=False)
+class BackPressure:
+    """Counts what a sink's own commits add up to; a table above a limit is asked for anew, at most every interval."""
+
+    tables: IcebergTables
+    limits: BackPressureSettings
+    _told: str | None = None
+    _due: float = 0.0
+
+    def find_reason(self) -> str | None:
+        """Say which tables are above a limit, and by what; None where batches may begin.
+
+        Cost: nothing without limits; below them no request.
+        """
+        if not (self.limits.max_snapshots or self.limits.max_delete_files) or time.monotonic() < self._due:
+            return self._told
+        excess = {name: told for name in list(self.tables) if (told := self._find_excess(name))}
+        self._told = "; ".join(f"{self.tables.label(name)} has {told}" for name, told in sorted(excess.items())) or None
+        self._due = time.monotonic() + self.limits.interval_ms / 1000 if self._told else 0.0
+        return self._told
+
+    def _find_excess(self, name: str) -> str | None:
+        table = self.tables[name].table
+        if self._count(table) is None:
+            return None
+        with suppress(RetriableError):  # then as it was last known
+            table.refresh()
+        return self._count(table)
+
+    def _count(self, table: Table) -> str | None:
+        with map_java_errors(f"counting snapshots of {table.name}"):
+            snapshots = int(table.java.operations().current().snapshots().size())
+            newest = table.java.snapshot(table.branch)
+            deletes = "0" if newest is None else newest.summary().get(_DELETE_FILES) or "0"
+        return self.limits.find_excess(snapshots, int(deletes))
