@@ -41,7 +41,7 @@ def _guarded(table: Maintained) -> list[str]:
     """Have the guard look; the operations of the commits that it made."""
     table.table.refresh()
     before = [s.snapshotId() for s in table.table.java.snapshots()]
-    GUARD.check(table.table, None)
+    GUARD.check(table.table, None, wrote=True)
     return [str(s.operation()) for s in table.table.java.snapshots() if s.snapshotId() not in before]
 
 
@@ -181,7 +181,7 @@ def test_deletes_whose_files_are_gone_stop(yard: Yard) -> None:
     table.replace(deletes)
     Path(str(deletes[0].location()).removeprefix("file:")).unlink()
     with pytest.raises(GapError, match=r"default\.files_gone.*took away.*icebridge offsets reset"):
-        GUARD.check(table.table, None)
+        GUARD.check(table.table, None, wrote=True)
     table.batch()  # what `icebridge offsets reset` commits: a person has decided
     assert _guarded(table) == []
 
@@ -192,7 +192,7 @@ def test_rows_that_were_rewritten_twice_stop(yard: Yard) -> None:
     table.compact(lambda: _deletes_then_rows(table))
     table.compact(options=FRESH)
     with pytest.raises(GapError, match=r"default\.twice.*written anew since"):
-        GUARD.check(table.table, None)
+        GUARD.check(table.table, None, wrote=True)
 
 
 def test_an_expired_history_is_told(yard: Yard, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,3 +205,17 @@ def test_an_expired_history_is_told(yard: Yard, capsys: pytest.CaptureFixture[st
     table.table.refresh()
     assert _guarded(table) == []
     assert "cannot be told" in capsys.readouterr().out
+    DeleteGuard("another").check(table.table, None, wrote=False)  # takes the table over as it is
+    assert capsys.readouterr().out == ""
+
+
+def test_manifests_that_are_written_anew_hold_nothing_up(yard: Yard) -> None:
+    """`rewrite_manifests` leaves all files as they are: a batch lands upon it without a second try."""
+    table = _filled(yard, "manifests", 2)
+    table.upsert((1, "b", 2))
+    before = int(table.table.java.currentSnapshot().snapshotId())
+    yard.spark.sql(f"CALL {yard.name}.system.rewrite_manifests('default.{table.name}')")
+    table.table.refresh()
+    assert str(table.table.java.currentSnapshot().operation()) == "replace"
+    table.batch([(9, "a", 3)], checked=before)
+    assert table.rows() == [(0, 1), (1, 2), (2, 1), (3, 1), (4, 1), (5, 1), (9, 3)]

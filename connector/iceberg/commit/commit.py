@@ -13,7 +13,13 @@ from connector.errors import CommitRefused, FatalError, GapError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
-from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME, CREATED_BY, LOST_COMMIT_REMEDY
+from connector.iceberg.commit.commit_summary import (
+    COMMIT_ID,
+    CONNECTOR_NAME,
+    CREATED_BY,
+    LOST_COMMIT_REMEDY,
+    MANIFEST_REWRITE,
+)
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.read.scan_planning import FileScanTask
 
@@ -198,12 +204,13 @@ def expect_last_commit(name: str, commit_id: str | None, checked: int | None) ->
             unchecked = unchecked and int(snapshot.snapshotId()) != checked
             if summary.get(CONNECTOR_NAME) == name:
                 return bool(summary.get(COMMIT_ID) == commit_id)
-            if unchecked and str(snapshot.operation()) == REPLACE and not _is_icebridge(summary):
+            if unchecked and str(snapshot.operation()) == REPLACE and not _is_harmless(summary):
                 return False
         return commit_id is None or (snapshot is not None and snapshot.parentId() is not None)
 
     return is_expected
 
 
-def _is_icebridge(summary: Any) -> bool:
-    return any(summary.get(key) is not None for key in (CONNECTOR_NAME, CREATED_BY))
+def _is_harmless(summary: Any) -> bool:
+    """Tell whether a rewrite is one of this program's, or of manifests only; `summary` is Java's."""
+    return any(summary.get(key) is not None for key in (CONNECTOR_NAME, CREATED_BY, MANIFEST_REWRITE))

@@ -27,6 +27,10 @@ LOST_COMMIT_REMEDY = (
 """What a person can do about a table that lost what the connector had written."""
 
 
+MANIFEST_REWRITE = "entries-processed"
+"""What Iceberg says in the summary of a rewrite of manifests, which leaves all files as they are, and of no other."""
+
+
 def is_icebridge_commit(summary: Mapping[str, str]) -> bool:
     """Tell by a snapshot's summary whether a connector of this program made it."""
     return CONNECTOR_NAME in summary or CREATED_BY in summary

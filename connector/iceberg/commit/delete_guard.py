@@ -53,8 +53,11 @@ class DeleteGuard:
 
     connector: str
 
-    def check(self, table: Table, checked: int | None) -> None:
+    def check(self, table: Table, checked: int | None, *, wrote: bool) -> None:
         """Put right what rewrites of others did since snapshot `checked`, None for the connector's newest commit.
+
+        `wrote` tells whether the connector is known to have written to the table: where no commit of it is left that
+        counts, and a table that it takes over is as it is.
 
         The table is up to date afterwards, and its newest snapshot is checked. Cost: nothing where that is the
         connector's own; else the metadata file, and after a rewrite the manifests that it changed.
@@ -69,6 +72,8 @@ class DeleteGuard:
             if head is None or head == checked or self._is_own(table):
                 return
             history = read_history(table, checked, self.connector)
+            if history.cut and not wrote:
+                return
             self._warn_if_cut(table, history)
             found = None if history.first_rewrite is None else _Damage.read(table, head, history).restoration()
             if found is None:

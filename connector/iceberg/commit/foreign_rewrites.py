@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import snapshot_summary
-from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, is_icebridge_commit
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, MANIFEST_REWRITE, is_icebridge_commit
 from connector.iceberg.commit.delete_reach import ContentFile, FieldTypes, ForeignRewrite
 
 
@@ -38,9 +38,9 @@ class UncheckedHistory:
 
 def is_foreign_rewrite(snapshot: Snapshot) -> bool:
     """Tell whether another engine rewrote files, whose rows stay the same."""
-    summary = snapshot.summary
-    replaces = summary is not None and summary.operation == Operation.REPLACE
-    return replaces and not is_icebridge_commit(snapshot_summary(snapshot))
+    replaces = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
+    told = snapshot_summary(snapshot)
+    return replaces and not is_icebridge_commit(told) and MANIFEST_REWRITE not in told
 
 
 def read_history(table: Table, checked: int | None, connector: str) -> UncheckedHistory:

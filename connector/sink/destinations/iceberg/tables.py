@@ -267,7 +267,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         table.turn = self.turn(table.name)
         before = self._known.get(name)
         if self._guard is not None:
-            self._guard.check(table, None if before is None else before.base)
+            wrote = before is not None or table.name in self._noted
+            self._guard.check(table, None if before is None else before.base, wrote=wrote)
         layout = options.layout(table)
         mode_name = options.write_mode_name(has_key=bool(layout.keys))
         upsert, mode = options.upserts(has_key=bool(layout.keys)), WRITE_MODES[mode_name]
