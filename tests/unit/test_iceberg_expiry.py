@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+import structlog
 
 from connector.iceberg.commit.snapshot_expiry import (
     CREATED_TABLE_PROPERTIES,
@@ -13,6 +17,7 @@ from connector.iceberg.commit.snapshot_expiry import (
     SnapshotRetention,
     find_growth,
 )
+from connector.sink.destinations.iceberg.destination import _warn_of_growth
 
 HOUR_MS = 3600 * 1000
 
@@ -46,6 +51,21 @@ def test_other_tables_keep_their_snapshots(properties: dict[str, str]) -> None:
 def test_what_grows_is_told(properties: dict[str, str], grows: tuple[str, ...]) -> None:
     """A table says by its properties what each commit leaves behind."""
     assert find_growth(properties) == grows
+
+
+def test_tables_that_nothing_maintains_are_named_once() -> None:
+    """One line at the start, with what grows of the first ten; none where all have the properties."""
+
+    def target(name: str, properties: dict[str, str]) -> Any:
+        return SimpleNamespace(table=SimpleNamespace(name=name), layout=SimpleNamespace(properties=properties))
+
+    others = [target(f"d.t{number:02}", METADATA_CLEANUP_PROPERTIES) for number in range(12)]
+    with structlog.testing.capture_logs() as lines:
+        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES)])
+        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES), *others])
+    (line,) = lines
+    assert line["tables"] == {f"d.t{number:02}": "snapshots" for number in range(10)}
+    assert line["count"] == 12
 
 
 def test_old_snapshots_go_in_portions() -> None:
