@@ -30,14 +30,14 @@ def test_a_sink_waits_until_its_table_is_maintained(
     that waits can be stopped.
     """
     limits = {"iceberg.backpressure.max-snapshots": "2", "iceberg.backpressure.check-interval-ms": "50"}
-    settings = {"topics": "held", **limits, "debezium.sink.batch.interval-ms": "0"}
-    topics.replay([_event("held", 0, 1)])
-    inside = Inside(spark, plain_workspace("held", settings))
+    settings = {"topics": "backlogged", **limits, "debezium.sink.batch.interval-ms": "0"}
+    topics.replay([_event("backlogged", 0, 1)])
+    inside = Inside(spark, plain_workspace("backlogged", settings))
     for key in (1, 2):
         inside.run()
-        topics.replay([_event("held", key, 1)], create=False)
+        topics.replay([_event("backlogged", key, 1)], create=False)
     inside.run()
-    topics.replay([_event("held", 3, 1)], create=False)
+    topics.replay([_event("backlogged", 3, 1)], create=False)
     sink = inside.sink()
     said = list[str]()
 
@@ -46,19 +46,19 @@ def test_a_sink_waits_until_its_table_is_maintained(
         return "waits until its tables are maintained" in said[-1]
 
     run_until(sink, waits)
-    assert "default.held has 3 snapshots (iceberg.backpressure.max-snapshots=2)" in said[-1]
-    assert sorted(_rows(inside, "held")) == [0, 1, 2]
+    assert "default.backlogged has 3 snapshots (iceberg.backpressure.max-snapshots=2)" in said[-1]
+    assert sorted(_rows(inside, "backlogged")) == [0, 1, 2]
 
     def maintained() -> bool:
         if not waits():
             return False
-        inside.lake.java("held").expireSnapshots().retainLast(1).expireOlderThan(2**62).commit()
+        inside.lake.java("backlogged").expireSnapshots().retainLast(1).expireOlderThan(2**62).commit()
         return True
 
     sink = inside.sink()
     first = list[bool]()
-    run_until(sink, lambda: (first or (maintained() and first.append(True))) and 3 in _rows(inside, "held"))
-    assert sorted(_rows(inside, "held")) == [0, 1, 2, 3]
+    run_until(sink, lambda: (first or (maintained() and first.append(True))) and 3 in _rows(inside, "backlogged"))
+    assert sorted(_rows(inside, "backlogged")) == [0, 1, 2, 3]
 
 
 def _rows(inside: Inside, table: str) -> dict[int, int]:
