@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import structlog
 from pyspark.sql import SparkSession
 
 from tests.conftest import MakeWorkspace
@@ -16,6 +17,8 @@ from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
+WAITS = "the next batch waits until its tables are maintained"
+
 
 def _event(topic: str, key: int, n: int, op: str = "c") -> Record:
     gone = "true" if op == "d" else "false"
@@ -24,7 +27,7 @@ def _event(topic: str, key: int, n: int, op: str = "c") -> Record:
 
 
 def test_a_sink_waits_until_its_table_is_maintained(
-    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:
     """Above its limit of snapshots no batch begins, and the log says why; once others expired some it goes on; a sink
     that waits can be stopped.
@@ -38,26 +41,21 @@ def test_a_sink_waits_until_its_table_is_maintained(
         topics.replay([_event("backlogged", key, 1)], create=False)
     inside.run()
     topics.replay([_event("backlogged", 3, 1)], create=False)
-    sink = inside.sink()
-    said = list[str]()
-
-    def waits() -> bool:
-        said.append(capsys.readouterr().out)
-        return "waits until its tables are maintained" in said[-1]
-
-    run_until(sink, waits)
-    assert "default.backlogged has 3 snapshots (iceberg.backpressure.max-snapshots=2)" in said[-1]
+    with structlog.testing.capture_logs() as lines:
+        run_until(inside.sink(), lambda: any(line["event"] == WAITS for line in lines))
+    (reason,) = (line["reason"] for line in lines if line["event"] == WAITS)
+    assert reason == "default.backlogged has 3 snapshots (iceberg.backpressure.max-snapshots=2)"
     assert sorted(_rows(inside, "backlogged")) == [0, 1, 2]
+    expired = list[bool]()
 
-    def maintained() -> bool:
-        if not waits():
-            return False
-        inside.lake.java("backlogged").expireSnapshots().retainLast(1).expireOlderThan(2**62).commit()
-        return True
+    def goes_on() -> bool:
+        if not expired and any(line["event"] == WAITS for line in lines):
+            inside.lake.java("backlogged").expireSnapshots().retainLast(1).expireOlderThan(2**62).commit()
+            expired.append(True)
+        return bool(expired) and 3 in _rows(inside, "backlogged")
 
-    sink = inside.sink()
-    first = list[bool]()
-    run_until(sink, lambda: (first or (maintained() and first.append(True))) and 3 in _rows(inside, "backlogged"))
+    with structlog.testing.capture_logs() as lines:
+        run_until(inside.sink(), goes_on)
     assert sorted(_rows(inside, "backlogged")) == [0, 1, 2, 3]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, GapError
@@ -195,7 +196,7 @@ def test_rows_that_were_rewritten_twice_stop(yard: Yard) -> None:
         GUARD.check(table.table, None, wrote=True)
 
 
-def test_an_expired_history_is_told(yard: Yard, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_expired_history_is_told(yard: Yard) -> None:
     """Where the snapshots since the connector's last commit are gone nothing can be told, and that is said."""
     table = _filled(yard, "expired", 2)
     for number in (20, 21):
@@ -203,10 +204,11 @@ def test_an_expired_history_is_told(yard: Yard, capsys: pytest.CaptureFixture[st
     table.table.refresh()
     table.table.java.expireSnapshots().retainLast(1).expireOlderThan(2**62).commit()
     table.table.refresh()
-    assert _guarded(table) == []
-    assert "cannot be told" in capsys.readouterr().out
-    DeleteGuard("another").check(table.table, None, wrote=False)  # takes the table over as it is
-    assert capsys.readouterr().out == ""
+    with structlog.testing.capture_logs() as lines:
+        assert _guarded(table) == []
+        DeleteGuard("another").check(table.table, None, wrote=False)  # takes the table over as it is
+    (line,) = lines
+    assert "cannot be told" in line["event"]
 
 
 def test_manifests_that_are_written_anew_hold_nothing_up(yard: Yard) -> None:
