@@ -63,9 +63,6 @@ class SnapshotRetention:
         return count > self.least * EXPIRY_SLACK and now_ms - oldest_ms > self.age_ms * EXPIRY_SLACK
 
 
-def expire_snapshots(
-    table: Table, properties: Mapping[str, str], needed_since_ms: Callable[[], int] | None = None
-) -> bool:
 def find_growth(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Name what of a table grows with every commit, by its properties, unless other maintenance takes it away."""
     metadata = properties.get("write.metadata.delete-after-commit.enabled") == "true"
@@ -73,7 +70,9 @@ def find_growth(properties: Mapping[str, str]) -> tuple[str, ...]:
     return (*(() if metadata else ("metadata files",)), *(() if snapshots else ("snapshots",)))
 
 
-def expire_snapshots(table: Table, properties: Mapping[str, str]) -> bool:
+def expire_snapshots(
+    table: Table, properties: Mapping[str, str], needed_since_ms: Callable[[], int] | None = None
+) -> bool:
     """Expire what the table's properties do not keep, if it is time; True when it was done.
 
     `needed_since_ms` gives the date (epoch milliseconds) of the oldest snapshot that somebody has still to read: it,

@@ -9,9 +9,9 @@ import structlog
 
 from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.snapshot_expiry import find_growth
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
-from connector.iceberg.commit.snapshot_expiry import find_growth
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
@@ -37,8 +37,8 @@ class IcebergDestination:
     tables: IcebergTables
     committer: IcebergCommitter
     offsets: Mapping[str, KafkaOffsets]
-    maintenance: SinkMaintenance | None = None
     back_pressure: BackPressure
+    maintenance: SinkMaintenance | None = None
     target_kind: str = "table"
 
     def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
@@ -62,8 +62,11 @@ class IcebergDestination:
         return IcebergReplay(self.tables, self.committer)
 
     def find_hold(self) -> str | None:
-        """Say which tables are above a limit."""
-        return self.back_pressure.find_reason()
+        """Say which tables are above a limit; the sink's own maintenance goes on meanwhile."""
+        reason = self.back_pressure.find_reason()
+        if reason is not None and self.maintenance is not None:
+            self.maintenance.begin()
+        return reason
 
     def clean_up(self) -> None:
         """Begin with the maintenance that is due; remove old rows from the table of deleted keys."""
@@ -98,8 +101,10 @@ def open_destination(context: DestinationContext) -> IcebergDestination:
     tables = IcebergTables(settings, context.catalog, context.offsets.tables, open_deleted_keys(context), guard)
     loaded = [tables[name] for name in tables.find_existing(context.topics)]
     offsets = {target.table.name: target.stored.position for target in loaded}
+    _warn_of_growth(loaded)
     committer = IcebergCommitter(context.spark, tables, settings.name)
-    return IcebergDestination(tables, committer, offsets, _open_maintenance(context, tables))
+    limits = BackPressure(tables, settings.table.back_pressure)
+    return IcebergDestination(tables, committer, offsets, limits, _open_maintenance(context, tables))
 
 
 def _open_maintenance(context: DestinationContext, tables: IcebergTables) -> SinkMaintenance | None:
@@ -108,6 +113,3 @@ def _open_maintenance(context: DestinationContext, tables: IcebergTables) -> Sin
         return None
     leases = LeaseTable.open(context.catalog, settings.table.offsets_table, owner_name())
     return SinkMaintenance(Maintainer(context.spark, context.catalog, settings.table, settings.name, leases), tables)
-    _warn_of_growth(loaded)
-    committer = IcebergCommitter(context.spark, tables, settings.name)
-    return IcebergDestination(tables, committer, offsets, BackPressure(tables, settings.table.back_pressure))
