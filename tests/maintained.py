@@ -79,10 +79,10 @@ class Maintained:
             columns = [
                 pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), COLUMNS.types, strict=True)
             ]
-            writer.rows(pa.RecordBatch.from_arrays(columns, schema=self.table.layout().columns))
+            writer.write_rows(pa.RecordBatch.from_arrays(columns, schema=self.table.layout().columns))
         if deletes:
             layout = self.table.layout()
-            writer.deletes(pa.RecordBatch.from_arrays([pa.array(deletes)], schema=pa.schema(layout.key_fields)))
+            writer.write_equality_deletes(pa.RecordBatch.from_arrays([pa.array(deletes)], schema=pa.schema(layout.key_fields)))
         position = KafkaOffsets("c", {}, {("t", 0): self.offset})
         base = self.table.snapshot_id if checked is None else checked
         pending = PendingCommit(list(writer.close()), position, self.stored, base, guarded=False, replaces=True)
@@ -140,7 +140,7 @@ class Maintained:
         layout = self.table.layout()
         writer = TableWriter(layout, "other")
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), COLUMNS.types, strict=True)]
-        writer.rows(pa.RecordBatch.from_arrays(columns, schema=layout.columns))
+        writer.write_rows(pa.RecordBatch.from_arrays(columns, schema=layout.columns))
         return list(self.table.content_files(list(writer.close())))
 
 

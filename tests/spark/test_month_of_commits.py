@@ -91,7 +91,7 @@ class Month:
         update = table.java.newRewrite().validateFromSnapshot(table.snapshot_id).set(CREATED_BY, CONNECTOR)
         for file in (*data, *deletes):
             update.deleteFile(file)
-        described = self._file(FileKind.data(table.layout()), f"{self._number}-merged", 10_000)
+        described = self._file(FileKind.data(table.layout()), f"{self._number}-merged", 100)
         update.addFile(next(table.content_files([described]))).commit()
         table.refresh()
 
