@@ -82,7 +82,9 @@ class Maintained:
             writer.write_rows(pa.RecordBatch.from_arrays(columns, schema=self.table.layout().columns))
         if deletes:
             layout = self.table.layout()
-            writer.write_equality_deletes(pa.RecordBatch.from_arrays([pa.array(deletes)], schema=pa.schema(layout.key_fields)))
+            writer.write_equality_deletes(
+                pa.RecordBatch.from_arrays([pa.array(deletes)], schema=pa.schema(layout.key_fields))
+            )
         position = KafkaOffsets("c", {}, {("t", 0): self.offset})
         base = self.table.snapshot_id if checked is None else checked
         pending = PendingCommit(list(writer.close()), position, self.stored, base, guarded=False, replaces=True)
