@@ -17,6 +17,7 @@ import pytest
 from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
+from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.factory import Sink
 from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace
@@ -230,7 +231,7 @@ def test_credentials_that_a_catalog_hands_out_are_renewed(pond: Pond) -> None:
         pond.check()
         targets, told = pond.sink.destination.tables, list[str]()
         for _ in range(2):
-            told.append(targets.plan("fate_by_key", 0, {}).layout.io_properties["s3.session-token"])
+            told.append(file_layout(targets.plan("fate_by_key", 0, {})).io_properties["s3.session-token"])
             assert targets.deleted_keys is not None
             told.append(targets.deleted_keys.layout.io_properties["s3.session-token"])
         assert told == sorted(set(told))

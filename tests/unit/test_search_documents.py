@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.nested_columns import read_columns
+from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.opensearch.bulk import document_sender
@@ -27,7 +27,7 @@ from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, keys_to_text
-from connector.sink.destinations.iceberg.lookups.late_events import is_older, proof
+from connector.sink.destinations.late_events import is_older, proof
 from connector.sink.destinations.opensearch import document_writer
 from connector.sink.destinations.opensearch.document_writer import (
     DeferredRows,
@@ -142,7 +142,7 @@ def _plan(
     keys = tuple(next(need.key for need in needs if need.key is not None).names)
     columns = with_keys(union_shapes(need.row for need in needs), needs, keys)
     schema = build_table_schema(columns, keys, frozenset(), nanoseconds=True).model_dump_json()
-    made, deletes = TableLayout.for_rows("i", schema), "delete" if tombstones else "skip"
+    made, deletes = RowLayout("i", schema), "delete" if tombstones else "skip"
     kept = {"keep_deletes": False, "tombstones": deletes, "numbered": not tombstones, "remembers": remembers, **more}
     table = TablePlan(0, made, upsert=True, buckets=buckets, **kept)
     return attrs.evolve(empty, tables=(table,), routes={runs[0].topic: 0})

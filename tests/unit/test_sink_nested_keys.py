@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import DataFault
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
 from connector.iceberg.types.nested_columns import (
@@ -20,6 +19,7 @@ from connector.iceberg.types.nested_columns import (
     set_column,
     set_type,
 )
+from connector.iceberg.types.row_layout import RowLayout
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.settings import load
 from connector.sink.convert.decoder import decode
@@ -95,7 +95,7 @@ def test_identifier_fields_and_configured_ones_are_keys() -> None:
     schema = found.schema
     assert [schema.find_field(name).required for name in ("customer", "customer.sub", *KEYS)] == [True] * 4
     assert not schema.find_field("customer.label").required
-    configured = TableLayout.for_rows("t", found.schema_json, ("name", "customer.sub"))
+    configured = RowLayout("t", found.schema_json, ("name", "customer.sub"))
     assert configured.keys == ("customer.sub.code", "customer.sub.note", "name")
     document = orjson.loads(found.schema_json)
     (kept,) = select_fields(document["fields"], found.key_paths)

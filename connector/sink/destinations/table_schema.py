@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from connector.errors import DataFault, FatalError
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, to_arrow_schema
 from connector.iceberg.types.nested_columns import find_field, find_path, leaf_names, set_type
+from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.settings import TableSettings
 from connector.settings.iceberg.declared_schema import DeclaredColumn, NestedType
@@ -161,7 +161,7 @@ def with_validity(columns: pa.Schema) -> pa.Schema:
     return pa.schema([*columns, *added])
 
 
-def scd2_key(layout: TableLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
+def scd2_key(layout: RowLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
     """Return the key columns of a table that keeps history: versions of one key differ in their time.
 
     Raises:

@@ -3,7 +3,7 @@
 Debezium sends again what it had sent before a restart. Within a batch the fold sees to it that a repeated change of a
 key loses; between batches the watermark does: the greatest place in the source's log, and the greatest date, that a
 table took in, per topic-partition and source (docs/decisions/0024). A change below it is a suspect:
-`lookups.late_events` compares it with the row that the table has. Any other is applied in Kafka's order.
+`destinations.late_events` compares it with the row that the table has. Any other is applied in Kafka's order.
 
 A topic that has grown is read by all its partitions' watermarks: a key may have moved, and what its old partition still
 holds of it is older than what came by the new one.

@@ -8,9 +8,9 @@ from typing import Literal
 import attrs
 import pyarrow as pa
 
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_offsets import SourcePosition, Watermarks
 from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.iceberg.types.row_layout import RowLayout
 from connector.kafka.consumer import PartitionAssignment
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
@@ -49,7 +49,7 @@ class TablePlan:
     """
 
     index: int
-    layout: TableLayout
+    layout: RowLayout
     upsert: bool
     keep_deletes: bool
     tombstones: Literal["delete", "skip"] = "delete"

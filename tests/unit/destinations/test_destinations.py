@@ -23,6 +23,7 @@ from connector.opensearch.bulk.bulk_processor import DocumentCounts
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.settings.sink.sink_types import DESTINATIONS_PACKAGE, SINK_TYPES, load_sink_type
 from connector.sink.convert.decoder import decode
+from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
 from connector.sink.destinations.opensearch.document_writer import IndexTarget, OpenSearchWriterFactory
 from connector.sink.job.map_task import MapTask
@@ -119,7 +120,7 @@ class TestIceberg(WriterContract):
         self._location = str(tmp_path)
 
     def table(self, table: TablePlan) -> TablePlan:
-        layout = attrs.evolve(table.layout, location=self._location)
+        layout = attrs.evolve(file_layout(table), location=self._location)
         return attrs.evolve(table, layout=layout, known_keys=KeyBounds.nothing())
 
     def rows(self, batch: BatchPlan, outputs: Sequence[TaskOutput]) -> list[Row]:

@@ -7,6 +7,7 @@ import attrs
 from connector.errors import DataFault
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
+from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.file_writer import write_append, write_upserts
 from connector.sink.destinations.iceberg.tables import IcebergTables
 from connector.sink.fold.fold import fold
@@ -37,7 +38,7 @@ class IcebergReplay:
     def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows) -> ReplayOutcome:
         """Write and commit. Raises as the protocol says."""
         table, target = plan.tables[index], self.tables[name]
-        writer, asked = TableWriter(table.layout, "replay"), list[TaskOutput]()
+        writer, asked = TableWriter(file_layout(table), "replay"), list[TaskOutput]()
         if not table.upsert:
             for part, _ in parts:
                 write_append(writer, part, table)

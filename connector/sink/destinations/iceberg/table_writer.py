@@ -10,6 +10,7 @@ from connector.iceberg.write.table_writer import TableWriter
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.key_change_headers import build_old_key_rows, mark_key_changes
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
+from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.file_writer import write_append, write_upserts
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import emit_for_lookup
 from connector.sink.destinations.soft_deletes import mark_deleted
@@ -106,5 +107,5 @@ class IcebergTaskWriter:
 
     def _writer(self, table: TablePlan) -> TableWriter:
         if table.index not in self._writers:
-            self._writers[table.index] = TableWriter(table.layout, self._label)
+            self._writers[table.index] = TableWriter(file_layout(table), self._label)
         return self._writers[table.index]

@@ -11,9 +11,9 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
 from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
+from connector.sink.destinations.opensearch.deleted_document_lookup import DeletedDocumentLookup
 from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
-from connector.sink.destinations.opensearch.late_events import DeletedDocumentLookup
 from connector.sink.destinations.opensearch.replay import OpenSearchReplay
 from connector.sink.model.destination import Lookups
 from connector.sink.model.plan import BatchPlan

@@ -13,10 +13,10 @@ import orjson
 import pyarrow as pa
 
 from connector.errors import DataFault, FatalError, GapError
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.schema_evolution import evolve, union_shapes
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.opensearch.indexes.index_identity import IndexIds, decode_ids, encode_ids, explain_loss
@@ -45,7 +45,7 @@ class KnownIndex:
     `owner` as in `IndexMetadata`.
     """
 
-    layout: TableLayout
+    layout: RowLayout
     versions: VersionSource
     tombstones: bool
     index: IndexInfo
@@ -226,7 +226,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
                 f"index {index.name} has the documents of {note.owner}, and {owner} maps to the same index name"
             )
         schema = orjson.dumps(note.schema).decode()
-        layout = TableLayout.for_rows(name, schema, rule.keys.of(name) if rule.upsert else ())
+        layout = RowLayout(name, schema, rule.keys.of(name) if rule.upsert else ())
         return KnownIndex(layout, note.versions, note.tombstones, index, owner)
 
     def _check_stream(self, index: IndexInfo) -> None:
@@ -283,10 +283,10 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         self._indexes.grow(found, self._properties(needs, made.layout.columns), made.document())
         self._log.info("fields added", index=self._place(name), fields=len(made.layout.columns))
 
-    def _layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> TableLayout:
+    def _layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> RowLayout:
         plain = pa.schema([pa.field(field.name, field.type) for field in columns])
         schema = build_table_schema(plain, keys, frozenset(), nanoseconds=True)
-        return TableLayout.for_rows(name, schema.model_dump_json(), ())
+        return RowLayout(name, schema.model_dump_json())
 
     def _properties(self, needs: Iterable[SchemaChange], columns: pa.Schema) -> dict[str, dict[str, object]]:
         ignored = self._search.topic_schema_ignore

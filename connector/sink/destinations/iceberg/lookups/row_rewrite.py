@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from connector.iceberg.write.table_writer import TableWriter
+from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files
 from connector.sink.model import task_output
@@ -22,7 +23,7 @@ def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], 
     """Return the task that writes rows anew in place of those with their keys: frames of `rows`' columns -> parcels."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TableWriter(table.layout, label)
+        writer = TableWriter(file_layout(table), label)
         for batch in batches:
             written = rows(batch)
             writer.write_rows(written)

@@ -13,11 +13,11 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.read.table_reader import release_reads
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
-from connector.sink.destinations.iceberg.lookups.late_events import drop_late_events
 from connector.sink.destinations.iceberg.lookups.tombstones import mark_deleted_rows
 from connector.sink.destinations.iceberg.lookups.unavailable_values import fill_from_table
 from connector.sink.destinations.iceberg.snapshot_rows import read_table_rows
 from connector.sink.destinations.iceberg.write_modes.scd2 import update_histories
+from connector.sink.destinations.late_events import drop_late_events
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.spark_types import to_spark
+from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
-from connector.sink.destinations.iceberg.snapshot_rows import (
+from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns
+from connector.sink.destinations.join_columns import (
     TableRows,
     column_aliases,
     key_condition,
-    read_all_columns,
     spark_schema,
     unpack_changes,
 )
@@ -40,7 +41,7 @@ def mark_deleted_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> Da
         held: what the table held at batch start.
     """
     # What runs on executors must not hold `held`: frames cannot be sent.
-    layout, names, place = table.layout, held.names, held.place
+    layout, names, place = file_layout(table), held.names, held.place
     under = column_aliases("key", len(layout.keys))
     types = [field.type for field in layout.key_fields]
 
@@ -52,7 +53,7 @@ def mark_deleted_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> Da
         return mark_deleted(pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns))
 
     wanted = unpack_changes(asked, table, spark_schema(types, under), key_columns).distinct()
-    live = held.live
+    live = held.live_rows
     if DELETED_COLUMN in names:
         told = F.coalesce(F.col(names[DELETED_COLUMN]).cast("string"), F.lit("false"))
         live = live.where(~told.eqNullSafe("true"))

@@ -21,14 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.nested_columns import Path, find_field, read_columns
 from connector.iceberg.types.spark_types import from_spark, to_spark
+from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
-from connector.sink.destinations.iceberg.snapshot_rows import (
-    TableRows,
-    column_aliases,
-    key_column,
-    spark_schema,
-    unpack_changes,
-)
+from connector.sink.destinations.join_columns import TableRows, column_aliases, key_column, spark_schema, unpack_changes
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
@@ -73,14 +68,14 @@ def fill_from_table(
         moved: whether there are parcels of kind MOVED.
         dedup_column: what tells the later of two rows of a key that are both gone.
     """
-    layout = table.layout
+    layout = file_layout(table)
     keys = layout.keys
     unsent = [f.name for f in layout.columns if f.name not in keys and _may_be_unavailable(f.type)]
     values, rest = (tuple(name for name in unsent if (name in held.names) is read) for read in (True, False))
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
     joined = _read_incoming(parcelled, table, sides, moved=moved)
     joined = _join_side(joined, "last", _read_last_rows(parcelled, table, sides), sides)
-    joined = _join_side(joined, "live", _rename_columns(held.live, "live", held, sides), sides)
+    joined = _join_side(joined, "live", _rename_columns(held.live_rows, "live", held, sides), sides)
     looked_in = ["last", "live"]
     if moved and dedup_column in held.names:
         joined = _join_side(joined, "struck", _find_latest_deleted(held, sides, held.names[dedup_column]), sides)
@@ -162,7 +157,7 @@ def _place_names(side: str) -> tuple[str, str]:
 def _find_latest_deleted(held: TableRows, sides: _JoinColumns, order: str) -> DataFrame:
     """Return the last row of each key among those that are gone."""
     rows = _rename_columns(
-        held.struck.withColumn("_order", F.col(order).cast("bigint")), "struck", held, sides, "_order"
+        held.deleted_rows.withColumn("_order", F.col(order).cast("bigint")), "struck", held, sides, "_order"
     )
     keys = column_aliases("struck_key", len(sides.keys))
     values = [name for name in rows.columns if name not in (*keys, "_order")]

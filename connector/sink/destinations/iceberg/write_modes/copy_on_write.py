@@ -26,12 +26,8 @@ from connector.iceberg.read.table_reader import (
 from connector.iceberg.types.nested_columns import read_batch
 from connector.iceberg.types.spark_types import from_spark
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.snapshot_rows import (
-    column_aliases,
-    key_condition,
-    read_all_columns,
-    readable_schema,
-)
+from connector.sink.destinations.iceberg.file_layout import file_layout
+from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
@@ -43,6 +39,7 @@ from connector.sink.destinations.iceberg.write_modes.row_lookup import (
     find_rows,
     match_rows,
 )
+from connector.sink.destinations.join_columns import column_aliases, key_condition
 from connector.sink.model import task_output
 from connector.sink.model.driver_output import KeysToReplace
 from connector.sink.model.plan import TablePlan
@@ -104,15 +101,15 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
 
 def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Sequence[str]) -> Task:
     """Return the task that writes rows anew as they are, with their lineage: frames of rows -> FILE outputs."""
-    layout, index = plan.layout, plan.index
-    file_layout = with_lineage(layout) if lineage_columns else layout
+    layout, index = file_layout(plan), plan.index
+    written = with_lineage(layout) if lineage_columns else layout
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer, ranges = TableWriter(file_layout, FILE_LABEL), KeyRanges()
+        writer, ranges = TableWriter(written, FILE_LABEL), KeyRanges()
         for batch in batches:
             columns = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
             columns += [from_spark(batch.column(name), pa.int64()) for name in lineage_columns]
-            rows = pa.RecordBatch.from_arrays(columns, schema=file_layout.columns)
+            rows = pa.RecordBatch.from_arrays(columns, schema=written.columns)
             writer.write_rows(rows)
             ranges = KeyRanges.joined([ranges, KeyRanges.of(read_batch(rows, layout.keys))])
         yield task_output.to_batch([TaskOutput.of(KeysToReplace(index, ranges))])

@@ -14,6 +14,7 @@ from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.read.table_reader import FILE_COLUMN
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeleteWriter
 from connector.iceberg.write.table_writer import TableWriter
+from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
@@ -83,7 +84,7 @@ def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescrip
 
 def _delete_task(plan: TablePlan, places: dict[str, DataFileDeletes], *, as_vectors: bool) -> Task:
     """Return the task that writes deletes: frames of positions, sorted by file -> FILE outputs."""
-    layout, index = plan.layout, plan.index
+    layout, index = file_layout(plan), plan.index
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = PositionDeleteWriter(layout, FILE_LABEL, places, as_vectors=as_vectors)

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.read.scan_planning import FileScanTask, plan_files
@@ -31,9 +30,10 @@ from connector.iceberg.read.table_reader import (
     release_reads,
 )
 from connector.iceberg.types.nested_columns import select_fields
+from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.spark_types import to_spark
 from connector.runtime.spark.task_errors import raise_task_errors
-from connector.sink.destinations.iceberg.snapshot_rows import column_aliases, key_column, spark_schema
+from connector.sink.destinations.join_columns import column_aliases, key_column, spark_schema
 from connector.sink.model import task_output
 from connector.sink.model.driver_output import KeysToReplace, Written
 from connector.sink.model.plan import TablePlan
@@ -135,7 +135,7 @@ def _read_live_keys(scan: LookupScan) -> DataFrame:
     return live.select(*(key_column(names, path).alias(name) for path, name in keys), FILE_COLUMN, POSITION_COLUMN)
 
 
-def read_keys(outputs: DataFrame, layout: TableLayout, ranges: KeyRanges) -> DataFrame:
+def read_keys(outputs: DataFrame, layout: RowLayout, ranges: KeyRanges) -> DataFrame:
     """Return the key columns (called `column_aliases("key")`) in outputs of keys; few are sent to every executor."""
     names = column_aliases("key", len(layout.keys))
     schema = spark_schema([field.type for field in layout.key_fields], names)

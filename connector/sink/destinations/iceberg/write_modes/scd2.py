@@ -22,15 +22,12 @@ from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader, column_name
 from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.snapshot_rows import (
-    column_aliases,
-    key_condition,
-    read_all_columns,
-    readable_schema,
-)
+from connector.sink.destinations.iceberg.file_layout import file_layout
+from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files, read_keys
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions
+from connector.sink.destinations.join_columns import column_aliases, key_condition
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch
@@ -87,7 +84,7 @@ def _first_change_us(spans: KeyRanges) -> int:
 
 def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
     """Return the task that packs versions of the table: frames of its rows -> parcels by bucket."""
-    layout, index = table.layout, table.index
+    layout, index = file_layout(table), table.index
     keys = [(name, layout.schema.find_type(name)) for name in layout.keys]
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -113,7 +110,7 @@ def _update_task(table: TablePlan) -> Task:
                 yield task_output.to_batch([parcel])
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TableWriter(versioned.layout, FILE_LABEL)
+        writer = TableWriter(file_layout(versioned), FILE_LABEL)
         at, came, held = -1, list[ChangeBatch](), list[ChangeBatch]()
         for batch in batches:
             for kind, _, bucket, payload in task_output.read_rows(batch):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
-from connector.sink.destinations.iceberg.lookups.late_events import drop_late_events
+from connector.sink.destinations.late_events import drop_late_events
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind

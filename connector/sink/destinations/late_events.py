@@ -1,8 +1,8 @@
 """Changes that may be older than what their table holds -> those that are not. One join by Spark, where there are such.
 
-    reduce task -> keys whose winning change is a suspect, with all their changes (parcels of kind SUSPECT)
+    reduce task -> keys whose winning change is a suspect, with all their changes (outputs of kind LATE_CANDIDATES)
                 -> joined with what the table's rows tell of their age, and what is known of keys that were deleted
-                -> what stands, as parcels for the reduce task again
+                -> what stands, as outputs for the reduce task again
 A suspect loses where it is proven to be older (`is_older`). Where nothing is proven Kafka's order decides. Documents
 that are there have versions, so only deleted keys are asked, which the cluster forgets: the smaller version loses.
 """
@@ -18,20 +18,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.types import StructType
 
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.state.deleted_keys_table import DELETE_ORDER_COLUMNS
 from connector.iceberg.types.nested_columns import read_columns
+from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.spark_types import to_spark
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.row_builder import mark_truncated, to_int64
 from connector.sink.destinations.deleted_keys import keys_to_text
-from connector.sink.destinations.iceberg.snapshot_rows import (
-    TableRows,
-    column_aliases,
-    key_condition,
-    spark_schema,
-)
+from connector.sink.destinations.join_columns import TableRows, column_aliases, key_condition, spark_schema
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
@@ -73,10 +68,10 @@ _OP_UPDATE, _OP_READ = ord("u"), ord("r")
 def drop_late_events(
     asked: DataFrame, count: int, plan: BatchPlan, table: TablePlan, held: TableRows | None, gone: DataFrame | None
 ) -> DataFrame:
-    """Return what stands of suspects, as parcels of changes, and how many keys were late.
+    """Return what stands of suspects, as outputs of kind CHANGES, and how many keys were late.
 
     Args:
-        asked: parcels of kind SUSPECT of this table, one per bucket.
+        asked: outputs of kind LATE_CANDIDATES of this table, one per bucket.
         count: how many keys are in them.
         plan: the batch's.
         table: the table's; it is dated, or numbered.
@@ -91,7 +86,7 @@ def drop_late_events(
         telling = [name for name in held.names if name in _find_age_columns(table.layout, plan)]
         renamed = zip(telling, column_aliases("held", len(telling)), strict=True)
         columns = [F.col(held.names[name]).alias(alias) for name, alias in renamed]
-        joined = held.live.join(suspects, key_condition(held.names, table.layout, keys)).select(
+        joined = held.live_rows.join(suspects, key_condition(held.names, table.layout, keys)).select(
             *_CANDIDATE_COLUMNS, *columns
         )
         lost = lost.union(joined.mapInArrow(_older_than_row_task(telling, plan), _LATE_SCHEMA))
@@ -103,7 +98,7 @@ def drop_late_events(
     return judged.mapInArrow(_drop_late_task(table), task_output.OUTPUT_SCHEMA)
 
 
-def _find_age_columns(layout: TableLayout, plan: BatchPlan) -> frozenset[str]:
+def _find_age_columns(layout: RowLayout, plan: BatchPlan) -> frozenset[str]:
     """Return the columns of a table that tell how old its rows are."""
     prefix = plan.events.add_fields_prefix
     transaction = (path.replace(".", "_") for path in TRANSACTION_FIELDS)

@@ -1,0 +1,147 @@
+"""A schema in Iceberg's JSON and a key -> how the rows of a table, or documents of an index, look on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, lru_cache
+from typing import Any
+
+import attrs
+import orjson
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StructType
+
+from connector.iceberg.types.arrow_types import make_nullable, to_arrow_schema
+from connector.iceberg.types.nested_columns import Path, find_field, find_path, required_paths
+from connector.iceberg.types.schema_json import VARIANT_TYPE, iter_fields, to_pyiceberg
+
+FieldFilter = Callable[[str, NestedField], bool]
+
+
+@attrs.frozen(slots=False)
+class RowLayout:
+    """The columns of rows, and what tells them apart; all that steps before a destination need to know of it.
+
+    The schema travels as JSON, so that a pickle is small and needs no JVM on the other side. `id_columns` win over its
+    identifier fields.
+    """
+
+    name: str
+    schema_json: str
+    id_columns: tuple[str, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what the other side reads from the JSON itself."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The Iceberg schema; variant columns are text, as they are on their way."""
+        return parse_schema(self.schema_json)
+
+    @property
+    def variants(self) -> frozenset[str]:
+        """The variant columns; what is nested below another column is told by its path."""
+        return _parse_variants(self.schema_json)
+
+    @property
+    def text_columns(self) -> frozenset[str]:
+        """The columns that are text, variants not among them."""
+        return _parse_text_columns(self.schema_json)
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """The Arrow schema of data files, with field ids."""
+        return _parse_columns(self.schema_json)
+
+    @cached_property
+    def rows(self) -> pa.Schema:
+        """The same, none of them required: rows on their way may still lack what the table requires."""
+        return _parse_nullable_columns(self.schema_json)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The names of what tells rows apart, in schema order, fields of structs dotted; empty without a key.
+
+        A configured column that is a struct stands for all fields within it.
+        """
+        if self.id_columns:
+            return tuple(_iter_key_names(self.schema.fields, lambda name, _: name in self.id_columns))
+        ids = self.schema.identifier_field_ids
+        return tuple(_iter_key_names(self.schema.fields, lambda _, field: field.field_id in ids))
+
+    @cached_property
+    def key_fields(self) -> tuple[pa.Field, ...]:
+        """The same as fields of flat columns (see `nested.columns_of`)."""
+        return tuple(find_field(self.columns, name) for name in self.keys)
+
+    @cached_property
+    def key_paths(self) -> tuple[Path, ...]:
+        """The same by the names from the top on."""
+        return tuple(find_path(self.columns, name) or (name,) for name in self.keys)
+
+    @cached_property
+    def key_columns(self) -> frozenset[str]:
+        """The columns that are a key, or have one within them."""
+        return frozenset(path[0] for path in self.key_paths)
+
+    @cached_property
+    def required(self) -> tuple[str, ...]:
+        """The required columns that are neither a key nor an identifier field, nor have one within them."""
+        ids = {str(self.schema.find_column_name(i)).split(".")[0] for i in self.schema.identifier_field_ids}
+        return tuple(f.name for f in self.columns if not f.nullable and f.name not in self.key_columns | ids)
+
+    @cached_property
+    def required_nested_fields(self) -> tuple[Path, ...]:
+        """The fields of structs that are required, by the names from the top on; those within lists and maps apart."""
+        return tuple(required_paths(self.columns))
+
+    @property
+    def nested_keys(self) -> tuple[str, ...]:
+        """Those of `keys` that are no columns of their own but fields of structs."""
+        return tuple(name for name, path in zip(self.keys, self.key_paths, strict=True) if len(path) > 1)
+
+
+def _iter_key_names(fields: Iterable[NestedField], chosen: FieldFilter, prefix: str = "") -> Iterator[str]:
+    for field in fields:
+        name = prefix + field.name
+        if isinstance(field.field_type, StructType):
+            inside = _accept_any if chosen(name, field) else chosen
+            yield from _iter_key_names(field.field_type.fields, inside, f"{name}.")
+        elif chosen(name, field):
+            yield name
+
+
+def _accept_any(*_: object) -> bool:
+    return True
+
+
+# Tasks get their plan anew with every batch, of tables that stay the same: what JSON says is read once per process.
+
+
+@lru_cache(maxsize=1024)
+def parse_schema(schema_json: str) -> Schema:
+    """Read a schema from Iceberg's JSON, with text for variants and without defaults."""
+    return Schema.model_validate(to_pyiceberg(orjson.loads(schema_json), "string"))
+
+
+@lru_cache(maxsize=1024)
+def _parse_variants(schema_json: str) -> frozenset[str]:
+    return frozenset(name for name, field in iter_fields(orjson.loads(schema_json)) if field["type"] == VARIANT_TYPE)
+
+
+@lru_cache(maxsize=1024)
+def _parse_text_columns(schema_json: str) -> frozenset[str]:
+    columns, variants = _parse_columns(schema_json), _parse_variants(schema_json)
+    return frozenset(field.name for field in columns if pa.types.is_string(field.type)) - variants
+
+
+@lru_cache(maxsize=1024)
+def _parse_columns(schema_json: str) -> pa.Schema:
+    return to_arrow_schema(parse_schema(schema_json))
+
+
+@lru_cache(maxsize=1024)
+def _parse_nullable_columns(schema_json: str) -> pa.Schema:
+    return make_nullable(_parse_columns(schema_json))
