@@ -84,24 +84,18 @@ def build_sink(
     catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
     context = DestinationContext(spark, settings, catalog, offsets, seen.topics)
     destination = call_with_retries(lambda: open_destination(context), settings.errors)
-    noted = {name: told.position for name, told in offsets.tables.items()}
-    position = find_starting_offsets(
-        offsets.position,
-        destination.stored_offsets(),
-        noted,
-        seen,
-        settings.kafka.auto_offset_reset,
-        settings.kafka.topics,
-    )
-    if _is_new_start(offsets.position, position, settings):
-        # Where reading began is known before anything is committed: a crash must not begin at another "latest".
-        call_with_retries(lambda: offsets.save(position, {}), settings.errors)
-    letters = DeadLetterWriter(settings.name, settings.kafka, settings.errors, cluster)
-    group = ConsumerGroup(settings.kafka)
+    position = _find_start(settings, destination, offsets, seen)
     followed = settings.kafka.transactions
-    transactions = Transactions(spark, followed) if followed.topic else None
     batches = BatchProcessor(
-        SparkJob(spark), settings, destination, offsets, cluster, letters, group, position, transactions
+        SparkJob(spark),
+        settings,
+        destination,
+        offsets,
+        cluster,
+        DeadLetterWriter(settings.name, settings.kafka, settings.errors, cluster),
+        ConsumerGroup(settings.kafka),
+        position,
+        Transactions(spark, followed) if followed.topic else None,
     )
     if prime:
         _prepare_tables(settings, destination.tables, batches, position, seen)
@@ -113,20 +107,29 @@ def build_sink(
             listener.on_batch(report)
         return report
 
-    return Sink(
-        Stream(
-            spark,
-            settings,
-            at_start,
-            process,
-            cluster,
-            ByteLimit(settings.batch.max_bytes, RecordSizeSampler(settings.kafka).at),
-            lambda: batches.overdue,
-            destination.find_hold,
-        ),
-        batches,
-        destination,
+    limit = ByteLimit(settings.batch.max_bytes, RecordSizeSampler(settings.kafka).at)
+    stream = Stream(spark, settings, at_start, process, cluster, limit, lambda: batches.overdue, destination.find_hold)
+    return Sink(stream, batches, destination)
+
+
+def _find_start(
+    settings: SinkSettings, destination: Destination, offsets: OffsetsTable, seen: ClusterState
+) -> KafkaOffsets:
+    """Return where the sink has to read on; a new start is stored before anything is committed.
+
+    A crash must not begin at another "latest".
+    """
+    position = find_starting_offsets(
+        offsets.position,
+        destination.stored_offsets(),
+        {name: commit.position for name, commit in offsets.tables.items()},
+        seen,
+        settings.kafka.auto_offset_reset,
+        settings.kafka.topics,
     )
+    if _is_new_start(offsets.position, position, settings):
+        call_with_retries(lambda: offsets.save(position, {}), settings.errors)
+    return position
 
 
 def _is_new_start(stored: KafkaOffsets | None, position: KafkaOffsets, settings: SinkSettings) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector
 from pyiceberg.types import DecimalType, DoubleType, FloatType, StringType
@@ -34,43 +35,54 @@ def read_statistics(
         nulls: how many nulls columns have of which the footer does not say it.
         nans: how many numbers that are none floating columns have.
     """
-    sizes: dict[int, int] = {}
-    counts: dict[int, int] = {}
-    null_counts: dict[int, int | None] = {}
-    extremes: dict[int, ValueBounds] = {}
-    offsets = []
+    found, offsets = _ChunkTotals(), []
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)
         offsets.append(_chunk_start(group.column(0)))
         for place in range(footer.num_columns):
             chunk = group.column(place)
             field_id = places[chunk.path_in_schema]
-            sizes[field_id] = sizes.get(field_id, 0) + chunk.total_compressed_size
-            mode = wanted[field_id].mode
-            if mode.type == MetricModeTypes.NONE:
-                continue
-            counts[field_id] = counts.get(field_id, 0) + chunk.num_values
-            if not chunk.num_values:
-                continue
-            told: Any = chunk.statistics if chunk.is_stats_set else None
-            before = null_counts.get(field_id, 0)
-            known = before is not None and told is not None and told.has_null_count
-            null_counts[field_id] = before + told.null_count if before is not None and known else None
-            kind = wanted[field_id].iceberg_type
-            if mode.type in _BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES):
-                _extend_bounds(extremes.setdefault(field_id, ValueBounds(kind, mode.length)), chunk, told)
-    lower = {key: each.lower() for key, each in extremes.items()}
-    upper = {key: each.upper() for key, each in extremes.items()}
+            found.add(field_id, chunk, wanted[field_id])
+    lower = {key: each.lower() for key, each in found.bounds.items()}
+    upper = {key: each.upper() for key, each in found.bounds.items()}
+    null_counts = {key: value for key, value in found.null_counts.items() if value is not None}
     return {
         "record_count": footer.num_rows,
-        "column_sizes": sizes,
-        "value_counts": counts,
-        "null_value_counts": {key: value for key, value in null_counts.items() if value is not None} | dict(nulls),
+        "column_sizes": found.sizes,
+        "value_counts": found.counts,
+        "null_value_counts": null_counts | dict(nulls),
         "nan_value_counts": dict(nans),
         "lower_bounds": {key: value for key, value in lower.items() if value is not None},
         "upper_bounds": {key: value for key, value in upper.items() if value is not None},
         "split_offsets": sorted(offsets),
     }
+
+
+@attrs.define
+class _ChunkTotals:
+    """What the column chunks of a footer add up to, by field id; None nulls where one chunk does not say them."""
+
+    sizes: dict[int, int] = attrs.field(factory=dict)
+    counts: dict[int, int] = attrs.field(factory=dict)
+    null_counts: dict[int, int | None] = attrs.field(factory=dict)
+    bounds: dict[int, ValueBounds] = attrs.field(factory=dict)
+
+    def add(self, field_id: int, chunk: pq.ColumnChunkMetaData, wanted: StatisticsCollector) -> None:
+        """Add a chunk, as far as it is wanted."""
+        self.sizes[field_id] = self.sizes.get(field_id, 0) + chunk.total_compressed_size
+        mode = wanted.mode
+        if mode.type == MetricModeTypes.NONE:
+            return
+        self.counts[field_id] = self.counts.get(field_id, 0) + chunk.num_values
+        if not chunk.num_values:
+            return
+        told: Any = chunk.statistics if chunk.is_stats_set else None
+        before = self.null_counts.get(field_id, 0)
+        known = before is not None and told is not None and told.has_null_count
+        self.null_counts[field_id] = before + told.null_count if before is not None and known else None
+        kind = wanted.iceberg_type
+        if mode.type in _BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES):
+            _extend_bounds(self.bounds.setdefault(field_id, ValueBounds(kind, mode.length)), chunk, told)
 
 
 def _extend_bounds(found: ValueBounds, chunk: pq.ColumnChunkMetaData, told: Any) -> None:
