@@ -125,7 +125,7 @@ def java_exception_name(error: BaseException | None) -> str:
 
 
 def jvm(spark: SparkSession) -> Jvm:
-    """Give Java's classes in the driver's JVM, by their full names."""
+    """Return Java's classes in the driver's JVM, by their full names."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 - PySpark's only door to Java
     assert gateway is not None
     return _JavaPackage(gateway._gateway_client)  # noqa: SLF001
@@ -147,7 +147,7 @@ class _JavaPackage:
 
 
 def iceberg_catalog(spark: SparkSession, name: str) -> JavaCatalog:
-    """Give Iceberg's catalog behind a Spark catalog; connects to it on first use."""
+    """Return Iceberg's catalog behind a Spark catalog; connects to it on first use."""
     with map_java_errors(f"opening catalog {name}"):
         state = spark._jsparkSession.sessionState()  # noqa: SLF001
         return state.catalogManager().catalog(name).icebergCatalog()

@@ -124,7 +124,7 @@ class Replayer:
         runs: Mapping[TopicPartition, _PartitionLetters],
         index: int,
     ) -> list[tuple[ChangeBatch, list[str]]]:
-        """Give a table's parts, with the letter of each row."""
+        """Return a table's parts, with the letter of each row."""
         found = []
         for at, outcome in outcomes.items():
             ids = {letter.offset: letter.id for letter in runs[at][0]}

@@ -17,7 +17,7 @@ _KNOWN_TYPES = frozenset(
 
 
 def resolve_names(schema: Any, named: NamedTypes) -> Any:
-    """Give a schema with full names, its own types added to `named`.
+    """Return a schema with full names, its own types added to `named`.
 
     Raises:
         ValueError: it is no schema; the text says why, by names of types and fields only.

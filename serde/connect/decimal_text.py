@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 
 def format_decimals(array: pa.Array) -> pa.StringArray:
-    """Give decimals as digits and point, as many digits behind it as the scale; Arrow writes small ones as 1E-7."""
+    """Return decimals as digits and point, as many digits behind it as the scale; Arrow writes small ones as 1E-7."""
     text = array.cast(pa.string())
     short = pc.match_substring(text, "E")
     if pc.any(short).as_py() is not True:

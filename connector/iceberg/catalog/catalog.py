@@ -46,7 +46,7 @@ class Catalog:
         self._ensured: set[tuple[str, ...]] = set()
 
     def full_name(self, table: str) -> str:
-        """Give a table's name with its namespace, dots between."""
+        """Return a table's name with its namespace, dots between."""
         levels, name = self._split(table)
         return ".".join((*levels, name))
 
@@ -59,7 +59,7 @@ class Catalog:
             return self._wrap_table(self.full_name(table), self._java.loadTable(identifier), identifier)
 
     def find(self, namespace: tuple[str, ...], table: str) -> Table | None:
-        """Give a table of any namespace, or None if there is no such table.
+        """Return a table of any namespace, or None if there is no such table.
 
         Cost: one request to the catalog.
         """
@@ -79,7 +79,7 @@ class Catalog:
         return self._wrap_table(name, java, identifier)
 
     def list_tables(self, namespace: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
-        """Give namespace and name of every table of the catalog, or of those of one namespace; none if it is not there.
+        """Return namespace and name of every table of the catalog, or of one namespace; none if that is not there.
 
         Cost: two requests per namespace.
         """
@@ -182,7 +182,7 @@ class Catalog:
         table.settle(f"evolving table {table.name}", change)
 
     def ensure_delete_spec(self, table: Table) -> None:
-        """Give a table that never was unpartitioned such a spec: fields out, fields back in, metadata only."""
+        """Add an unpartitioned spec to a table that never had one: fields out, fields back in, metadata only."""
 
         def change() -> None:
             if table.unpartitioned_spec() is not None:

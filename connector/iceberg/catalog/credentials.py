@@ -15,7 +15,7 @@ DEFAULT_LIFETIME_MS = 300_000
 
 
 def renewal_time_ms(given: Mapping[str, str], own: Mapping[str, str], loaded_ms: int) -> int | None:
-    """Give when to load a table again (epoch milliseconds): half way through the life of its credentials.
+    """Return when to load a table again (epoch milliseconds): half way through the life of its credentials.
 
     A batch that begins before then has the other half for its work. None where the catalog vended none.
 

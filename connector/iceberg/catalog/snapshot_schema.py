@@ -87,12 +87,12 @@ class SnapshotSchema:
 
 
 def to_carrier_types(kind: Any) -> Any:
-    """Give a type, a field's struct or a schema with numbers for types that Spark lacks, their defaults too."""
+    """Return a type, a field's struct or a schema with numbers for types that Spark lacks, their defaults too."""
     return replace_types(kind, lambda name: _CARRIER_TYPES.get(name, name), _default_to_number)
 
 
 def _default_to_number(kind: str, text: Any) -> Any:
-    """Give a default value as the number that carries it (spec, "JSON single-value serialization")."""
+    """Return a default value as the number that carries it (spec, "JSON single-value serialization")."""
     if kind == "time":
         at = time.fromisoformat(text)
         return ((at.hour * 60 + at.minute) * 60 + at.second) * 1_000_000 + at.microsecond

@@ -140,7 +140,7 @@ class Table:
         return True
 
     def unpartitioned_spec(self) -> Any:
-        """Give a Java spec without partition fields, or none but dropped ones; None when the table has none."""
+        """Return a Java spec without partition fields, or none but dropped ones; None when the table has none."""
         if self.java.spec().isUnpartitioned():
             return self.java.spec()
         specs = (entry.getValue() for entry in iterate(self.java.specs().entrySet()))

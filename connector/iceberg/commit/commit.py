@@ -105,7 +105,7 @@ def find_newest_snapshot(table: Table, name: str) -> Snapshot | None:
 
 
 def snapshot_summary(snapshot: Snapshot) -> Mapping[str, str]:
-    """Give a snapshot's summary, the operation left out."""
+    """Return a snapshot's summary, the operation left out."""
     return snapshot.summary.additional_properties if snapshot.summary else {}
 
 

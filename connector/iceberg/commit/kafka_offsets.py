@@ -101,7 +101,7 @@ class KafkaOffsets:
         return Counter(topic for topic, _ in self.offsets)
 
     def advance(self, other: KafkaOffsets) -> KafkaOffsets:
-        """Give this position moved on to `other`, which knows some or all of the topic-partitions."""
+        """Return this position moved on to `other`, which knows some or all of the topic-partitions."""
         offsets = {**self.offsets, **other.offsets}
         return KafkaOffsets(
             other.cluster_id or self.cluster_id,

@@ -31,7 +31,7 @@ JavaMetadata = Any
 def settle_commits(
     table: Table, doing: str, accepts: Callable[[Mapping[str, str]], bool] | None = None
 ) -> Iterator[JavaTable]:
-    """Give Java's table with commits that are settled; `table` is up to date afterwards.
+    """Return Java's table with commits that are settled; `table` is up to date afterwards.
 
     Args:
         table: whose table it is.
@@ -182,7 +182,7 @@ class _SettlingOperations:
         return self._own.locationProvider()
 
     def temp(self, metadata: JavaMetadata) -> Any:
-        """Give operations on metadata that nobody commits."""
+        """Return operations on metadata that nobody commits."""
         return self._own.temp(metadata)
 
     def newSnapshotId(self) -> int:  # noqa: N802 - Java's name

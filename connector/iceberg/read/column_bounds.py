@@ -20,7 +20,7 @@ from connector.iceberg.keys.intervals import ORDERED_TYPES, Interval, parse_inte
 def read_changed_bounds(
     table: Table, snapshot_id: int, schema: Schema, columns: Sequence[str]
 ) -> dict[str, dict[str, Interval]]:
-    """Give path -> column -> lowest and highest value, for columns without nulls whose bounds are known.
+    """Return path -> column -> lowest and highest value, for columns without nulls whose bounds are known.
 
     Only top-level columns of types with an order that Iceberg's bounds keep; strings may be cut, outwards.
 

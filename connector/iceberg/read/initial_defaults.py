@@ -21,7 +21,7 @@ _INITIAL_DEFAULT = "initial-default"
 
 
 def field_id_of(field: pa.Field) -> int | None:
-    """Give a field's id, None where its file has none."""
+    """Return a field's id, None where its file has none."""
     found = (field.metadata or {}).get(FIELD_ID_KEY)
     return None if found is None else int(found)
 
@@ -37,7 +37,7 @@ def parse_initial_defaults(schema_json: str) -> Mapping[int, Any]:
 
 
 def default_column(field: pa.Field, count: int, defaults: Mapping[int, Any]) -> pa.Array:
-    """Give a column of `count` rows from files that lack it.
+    """Return a column of `count` rows from files that lack it.
 
     Raises:
         FatalError: its default is none of its type's values.

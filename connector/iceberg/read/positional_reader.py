@@ -28,7 +28,7 @@ _Defaults = Mapping[int, Any]
 def read_rows_at(
     layout: TableLayout, files: pa.Array, positions: pa.Array, fields: Sequence[pa.Field]
 ) -> list[pa.Array]:
-    """Give columns of rows by file path and position, aligned with them.
+    """Return columns of rows by file path and position, aligned with them.
 
     Args:
         layout: the table.
@@ -81,7 +81,7 @@ def _to_table_type(layout: TableLayout, column: pa.Array, field: pa.Field, defau
 
 
 def _project_column(column: pa.Array, kind: pa.DataType, defaults: _Defaults) -> pa.Array:
-    """Give a column of a file in the table's type, whatever was added, renamed, moved or dropped within its structs."""
+    """Return a column of a file in the table's type, whatever was added, renamed or dropped within its structs."""
     types, held = pa.types, column.type
     gone = column.is_null() if column.null_count else None
     if types.is_struct(kind) and types.is_struct(held):

@@ -123,7 +123,7 @@ def _plan_parent(spark: SparkSession, table: Table, snapshot: Any, changed: _Cha
 
 
 def plan_files(spark: SparkSession, table: Table, snapshot_id: int, where: str | None = None) -> list[FileScanTask]:
-    """Give one task for each data file of a snapshot, with the deletes that apply to it.
+    """Return one task for each data file of a snapshot, with the deletes that apply to it.
 
     With `where` (Iceberg's JSON of an expression) only files that may hold such rows, by their partition and bounds.
     Cost: reads the manifests that may have such files, by default all.
@@ -259,7 +259,7 @@ class _TaskBuilder:
         self._none = self._array(0)
 
     def texts(self, spec: Any) -> tuple[str, str]:
-        """Give a spec and the schema that it was bound to, which may have columns that are gone now, as JSON."""
+        """Return a spec and the schema that it was bound to, which may have columns that are gone now, as JSON."""
         return self._iceberg.SchemaParser.toJson(spec.schema()), self._iceberg.PartitionSpecParser.toJson(spec)
 
     def task(self, file: JavaFile, schema: str, spec: str, deletes: Sequence[JavaFile] = ()) -> JavaTask:

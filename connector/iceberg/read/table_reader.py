@@ -190,7 +190,7 @@ class TableReader:
         return iceberg.BaseTable(operations, f"{self.table.name}#{types}")
 
     def nothing(self) -> DataFrame:
-        """Give a frame of the right columns without rows."""
+        """Return a frame of the right columns without rows."""
         iceberg = jvm(self.spark).org.apache.iceberg
         parsed = iceberg.SchemaParser.fromJson(orjson.dumps(self._document({})).decode())
         types = StructType.fromJson(orjson.loads(iceberg.spark.SparkSchemaUtil.convert(parsed).json()))

@@ -86,7 +86,7 @@ class DeletedKeysTable:
         return self._layout
 
     def _complete(self) -> None:
-        """Give a table of an older version the columns that it lacks."""
+        """Add the columns that a table of an older version lacks."""
         if not self._missing():
             return
 
@@ -123,7 +123,7 @@ class DeletedKeysTable:
         self._table.delete_file(path)
 
     def of(self, table: str) -> DataFrame:
-        """Give key, date and place of what is remembered of a table; `close` after the frame was used."""
+        """Return key, date and place of what is remembered of a table; `close` after the frame was used."""
         self._table.refresh()
         base = self._table.snapshot_id
         reader = TableReader(self._spark, self._table, SnapshotSchema(self.layout.schema_json))

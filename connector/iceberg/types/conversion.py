@@ -201,7 +201,7 @@ def _check_decimal_room(array: pa.Array, target: pa.DataType) -> None:
 
 
 def _text_to_decimal(array: pa.StringArray, target: pa.DataType) -> pa.Array:
-    """Give decimals of texts; Arrow makes others of some that are far below its scale, or beyond its digits."""
+    """Return decimals of texts; Arrow makes others of some that are far below its scale, or beyond its digits."""
     made = array.cast(target)
     digits = min(30, max(1, _MAX_DECIMAL_DIGITS + 1 - target.scale))
     odd = pc.match_substring_regex(array, f"[eE]|[0-9.]{{{digits}}}").fill_null(False)
@@ -213,7 +213,7 @@ def _text_to_decimal(array: pa.StringArray, target: pa.DataType) -> pa.Array:
 
 
 def _number_to_text(array: pa.Array) -> pa.Array:
-    """Give numbers as the wire has them, Java's words for those that are none included."""
+    """Return numbers as the wire has them, Java's words for those that are none included."""
     text = array.cast(pa.string())
     for arrow, java in (("nan", "NaN"), ("-inf", "-Infinity"), ("inf", "Infinity")):
         text = pc.if_else(pc.equal(text, arrow), java, text)
@@ -238,7 +238,7 @@ def _decimal_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _double_to_float(array: pa.Array) -> pa.Array:
-    """Give doubles as floats: what a float is written as, up to nine digits, or is; a fraction then is the nearest."""
+    """Return doubles as floats: what a float is, or is written as, up to nine digits; a fraction is the nearest."""
     made = array.cast(pa.float32(), safe=False)
     same = pc.or_(pc.equal(made.cast(pa.float64()), array), pc.is_nan(array))
     if pc.all(same).as_py() is not False:

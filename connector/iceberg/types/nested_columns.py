@@ -32,7 +32,7 @@ def find_path(fields: Iterable[pa.Field], name: str) -> Path | None:
 
 
 def find_field(columns: pa.Schema, name: str) -> pa.Field:
-    """Give a column's field, or that of a field within structs under its full name.
+    """Return a column's field, or that of a field within structs under its full name.
 
     Raises:
         KeyError: there is none.
@@ -57,7 +57,7 @@ def leaf_names(kind: pa.DataType, name: str) -> list[str]:
 
 
 def read_column(rows: pa.RecordBatch, name: str) -> pa.Array:
-    """Give a column as it is, or a field within structs: null where one of them is.
+    """Return a column as it is, or a field within structs: null where one of them is.
 
     Raises:
         KeyError: there is none.
@@ -103,7 +103,7 @@ def _set_nested(column: pa.StructArray, path: Path, leaf: pa.Array) -> pa.Array:
 
 
 def set_type(fields: Iterable[pa.Field], path: Path, kind: pa.DataType) -> list[pa.Field]:
-    """Give fields with a type at a path; what is missing of it comes first.
+    """Return fields with a type at a path; what is missing of it comes first.
 
     Raises:
         ValueError: a column on the way is no struct.
@@ -121,7 +121,7 @@ def set_type(fields: Iterable[pa.Field], path: Path, kind: pa.DataType) -> list[
 
 
 def require_fields(fields: Iterable[pa.Field], paths: Iterable[Path]) -> list[pa.Field]:
-    """Give fields of which those at the paths, and the structs around them, are not nullable."""
+    """Return fields of which those at the paths, and the structs around them, are not nullable."""
     below: dict[str, list[Path]] = {}
     for path in paths:
         below.setdefault(path[0], []).append(path[1:])
@@ -144,7 +144,7 @@ def required_paths(fields: Iterable[pa.Field], around: Path = ()) -> Iterator[Pa
 
 
 def select_fields(fields: Iterable[Mapping[str, Any]], paths: Iterable[Path]) -> list[Mapping[str, Any]]:
-    """Give of a schema's fields, as Iceberg's JSON has them, those at the paths, with the structs around them."""
+    """Return of a schema's fields, as Iceberg's JSON has them, those at the paths, with the structs around them."""
     below: dict[str, list[Path]] = {}
     for path in paths:
         below.setdefault(path[0], []).append(path[1:])

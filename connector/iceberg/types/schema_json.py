@@ -15,7 +15,7 @@ _DEFAULT_KEYS = ("initial-default", "write-default")
 
 
 def replace_types(kind: Any, rule: Callable[[str], str], default: DefaultRule) -> Any:
-    """Give a type, a struct or a schema with each primitive type replaced by what the rule says, and each default."""
+    """Return a type, a struct or a schema with each primitive type replaced by what the rule says, and each default."""
     if isinstance(kind, str):
         return rule(kind)
     changed: Json = dict(kind)
@@ -40,7 +40,7 @@ def _replace_field_types(field: Mapping[str, Any], rule: Callable[[str], str], d
 
 
 def to_pyiceberg(kind: Any, stand_in: str) -> Any:
-    """Give a schema that PyIceberg can read: another type for variant, and no defaults, some of which it cannot."""
+    """Return a schema that PyIceberg can read: another type for variant, and no defaults, some of which it cannot."""
     return replace_types(kind, lambda name: stand_in if name == VARIANT_TYPE else name, lambda _kind, _value: None)
 
 

@@ -40,7 +40,7 @@ _ZONED_TYPES = (TimestamptzType, TimestamptzNanoType)
 
 
 def to_stored_values(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Give a column's values as they are stored; Arrow's own scalars of dates and times fail beyond Python's years."""
+    """Return a column's values as they are stored; Arrow's scalars of dates and times fail beyond Python's years."""
     kind = column.type
     if isinstance(kind, pa.UuidType):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else None
@@ -53,7 +53,7 @@ def to_stored_values(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunke
 
 
 def encode_bytes(kind: PrimitiveType, value: Any) -> bytes:
-    """Give a value as manifests have it; a decimal is given by its unscaled number."""
+    """Return a value as manifests have it; a decimal is given by its unscaled number."""
     if isinstance(kind, DecimalType):
         size = (value if value >= 0 else ~value).bit_length() // 8 + 1
         return int(value).to_bytes(size, "big", signed=True)
@@ -61,7 +61,7 @@ def encode_bytes(kind: PrimitiveType, value: Any) -> bytes:
 
 
 def encode_json(kind: IcebergType, value: Any) -> Any:
-    """Give a value as Iceberg's JSON has it."""
+    """Return a value as Iceberg's JSON has it."""
     digits = _FRACTION_DIGITS.get(type(kind))
     if digits is not None:
         days, rest = divmod(value, _DAY_SECONDS * 10**digits)

@@ -38,12 +38,12 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def to_spark(column: pa.Array) -> pa.Array:
-    """Give a column of a table in its `spark_type` type."""
+    """Return a column of a table in its `spark_type` type."""
     return _rebuild_column(column, spark_type(column.type), _leaf_to_spark)
 
 
 def from_spark(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Give a column of Spark's in the table's type: the other way round."""
+    """Return a column of Spark's in the table's type: the other way round."""
     return _rebuild_column(column, kind, _leaf_from_spark)
 
 

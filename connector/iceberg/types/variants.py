@@ -39,7 +39,7 @@ _UNFIT_NUMBER = re.compile(r"NaN|Infinity|[0-9]{39}|[eE]\+?[0-9]{3}")
 
 
 def to_json_text(column: pa.Array, *, keep_nulls: bool) -> pa.Array:
-    """Give a column of events as JSON texts; text stays as it is.
+    """Return a column of events as JSON texts; text stays as it is.
 
     Args:
         column: of any type.
@@ -54,7 +54,7 @@ def to_json_text(column: pa.Array, *, keep_nulls: bool) -> pa.Array:
 
 
 def encode_variants(texts: pa.ChunkedArray) -> pa.StructArray:
-    """Give JSON texts as variants (type `VARIANT_STORAGE`); text that is no JSON is the variant of that text.
+    """Return JSON texts as variants (type `VARIANT_STORAGE`); text that is no JSON is the variant of that text.
 
     So is a document with a number that a variant has no room for: beyond doubles, or whole and of more than 38 digits.
     """
@@ -66,7 +66,7 @@ def encode_variants(texts: pa.ChunkedArray) -> pa.StructArray:
 
 
 def decode_variants(column: pa.StructArray) -> pa.Array:
-    """Give variants as JSON texts.
+    """Return variants as JSON texts.
 
     Raises:
         FatalError: they are shredded.

@@ -33,7 +33,7 @@ class VectorBlob:
 
 
 def encode_vector(positions: BitMap64) -> bytes:
-    """Give a vector's blob: length, magic, bitmap, checksum."""
+    """Return a vector's blob: length, magic, bitmap, checksum."""
     positions.run_optimize()
     body = _VECTOR_MAGIC + positions.serialize()
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))

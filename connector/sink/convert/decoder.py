@@ -288,7 +288,7 @@ def _use_known_placeholder(row: pa.StructArray, word: str) -> pa.StructArray:
 def _split_blocks(
     work: _Decoding, table: TablePlan | None, values: DecodedMessages
 ) -> Iterator[tuple[MessageBlock, bool]]:
-    """Give blocks whose images are rows of one shape, and whether they are of documents."""
+    """Return blocks whose images are rows of one shape, and whether they are of documents."""
     for whole in values.blocks:
         if not holds_documents(whole.fields.type):
             yield from ((part, False) for part in split_images(whole))
@@ -454,7 +454,7 @@ def _find_schema_change(
 
 
 def _find_relaxed_columns(change: Changes, table: TablePlan, plan: BatchPlan) -> frozenset[str]:
-    """Give columns that the table requires and that the source, by its schema, does not any more: rows lack them.
+    """Return columns that the table requires and that the source, by its schema, does not any more: rows lack them.
 
     Identifier fields stay required, as Iceberg wants it; so do keys. Without a schema a lacking value proves nothing.
     """

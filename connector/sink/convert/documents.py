@@ -71,7 +71,7 @@ def _find_fault(image: DocumentImage, mode: DocumentMode) -> str | None:
 def _read_images(
     images: list[DocumentImage], rows: Ints, mode: DocumentMode, expected: pa.StructType | None
 ) -> Iterator[tuple[Ints, pa.StructArray, list[RecordError]]]:
-    """Give the rows of documents, and which events they are of."""
+    """Return the rows of documents, and which events they are of."""
     if not len(rows):
         return
     chosen = [images[at] for at in rows.tolist()]

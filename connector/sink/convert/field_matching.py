@@ -13,7 +13,7 @@ from serde.events.changes import Changes
 
 
 def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
-    """Give names that differ from a column in case only, and the column's; an exact match of either wins."""
+    """Return names that differ from a column in case only, and the column's; an exact match of either wins."""
     exact = set(columns)
     given = set(names)
     free = {column.lower(): column for column in exact if column not in given}
@@ -34,7 +34,7 @@ def match_case(change: Changes, columns: Iterable[str]) -> Changes:
 
 
 def merge_case_variants(kind: pa.StructType) -> pa.StructType:
-    """Give a shape whose names differ in more than case: of those that do not, the first one's."""
+    """Return a shape whose names differ in more than case: of those that do not, the first one's."""
     first: dict[str, pa.Field] = {}
     for field in kind:
         first.setdefault(field.name.lower(), field)

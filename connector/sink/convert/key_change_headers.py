@@ -27,7 +27,7 @@ _HEADER_CONVERTER = make_deserializer("auto")
 
 
 def mark_key_changes(part: ChangeBatch, offsets: Ints, old_keys: pa.Array) -> ChangeBatch:
-    """Give creates with an old key the operation `OP_KEY_CHANGE`; events without operation count by the header.
+    """Set the operation of creates with an old key to `OP_KEY_CHANGE`; events without operation count by the header.
 
     Args:
         part: changes of one run.

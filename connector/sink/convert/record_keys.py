@@ -40,7 +40,7 @@ class RecordKeys:
         return [fault for fault in self.faults if fault.row in wanted]
 
     def of(self, name: str) -> pa.Array | None:
-        """Give a key's column: a field of that name, or one within structs; None where no key has it."""
+        """Return a key's column: a field of that name, or one within structs; None where no key has it."""
         flat = self.columns.get(name)
         if "." not in name or (flat is not None and flat.null_count < len(flat)):
             return flat
@@ -74,7 +74,7 @@ def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructTyp
 
 
 def _drop_fractions(column: pa.Array) -> tuple[pa.Array, Ints]:
-    """Give a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
+    """Return a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
     if pa.types.is_struct(column.type) and column.type.num_fields:
         made, fractions = zip(*map(_drop_fractions, children(column)), strict=True)
         fields = [field.with_type(part.type) for field, part in zip(column.type, made, strict=True)]

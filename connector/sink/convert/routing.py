@@ -113,7 +113,7 @@ def _include_truncates(change: Changes) -> pa.StructArray:
 
 
 def _read_text(path: str, change: Changes, block: MessageBlock, places: Ints) -> pa.StringArray | None:
-    """Give a field of the event as it came, else of its row, as text."""
+    """Return a field of the event as it came, else of its row, as text."""
     column = column_at(block.fields, path)
     if column is not None and len(places) != len(column):
         column = column.take(pa.array(places))

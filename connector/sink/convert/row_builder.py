@@ -304,7 +304,7 @@ def read_dedup_values(change: Changes, name: str) -> pa.Array:
 
 
 def to_int64(column: pa.Array) -> Ints:
-    """Give a column of numbers with `NO_VALUE` for nulls."""
+    """Return a column of numbers with `NO_VALUE` for nulls."""
     return np.asarray(column.cast(pa.int64()).fill_null(NO_VALUE), dtype=np.int64)
 
 

@@ -84,7 +84,7 @@ def _split_ambiguous(
 def _find_ambiguous_columns(
     block: MessageBlock, expected: Mapping[str, pa.DataType]
 ) -> Iterator[tuple[pa.StringArray, str]]:
-    """Give the text columns of rows that stand for what JSON has no kind for, and what a number or flag looks like."""
+    """Return the text columns that stand for what JSON has no kind for, and what a number or flag looks like."""
     paths = [f"{image}.{name}" for image in ("after", "before") for name in expected]
     for path in (*expected, *paths) if is_envelope(block.fields.type) else expected:
         kind = expected[path.rpartition(".")[2] if path not in expected else path]

@@ -44,7 +44,7 @@ class DeletedKeyLog:
 def build_deleted_key_rows(
     folded: FoldedChanges, table: TablePlan, ranks: Mapping[TopicPartition, int], memory: DeletedKeyLog
 ) -> pa.RecordBatch:
-    """Give a row for each key that the batch leaves deleted, with what proves its age.
+    """Return a row for each key that the batch leaves deleted, with what proves its age.
 
     A delete that proves nothing itself (a tombstone where events carry no deletes) gets the greatest date that is known
     before it: of its key in the batch, or else of its topic-partition. Without any the key is not remembered.

@@ -28,7 +28,7 @@ def _apply_regexp(topic: str, rule: TableSettings) -> str:
 
 
 def index_name(topic: str, rule: TableSettings) -> str:
-    """Give the name of the index that a topic's documents go to: the same rule, in what OpenSearch allows for names."""
+    """Return the name of the index of a topic's documents: the same rule, in what OpenSearch allows for names."""
     return to_index_name(raw_index_name(topic, rule))
 
 

@@ -30,7 +30,7 @@ def build_declared_schema(columns: Iterable[DeclaredColumn]) -> pa.Schema:
 
 
 def _to_iceberg_type(kind: str | NestedType, ids: Iterator[int]) -> str | dict[str, Any]:
-    """Give a declared type as Iceberg's JSON has it (spec, "Schemas")."""
+    """Return a declared type as Iceberg's JSON has it (spec, "Schemas")."""
     if isinstance(kind, str):
         return kind
     parts = [(name, next(ids), _to_iceberg_type(inner, ids)) for name, inner in kind.parts]
@@ -128,7 +128,7 @@ def is_valid_key_type(kind: pa.DataType) -> bool:
 
 
 def expand_key(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, ...]:
-    """Give configured key columns with the fields of structs in their place.
+    """Return configured key columns with the fields of structs in their place.
 
     Raises:
         KeyError: the names that are none of the fields.

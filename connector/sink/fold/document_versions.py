@@ -30,7 +30,7 @@ _OP_READ = ord("r")
 
 
 def derive_versions(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Ints:
-    """Give dedup values; nanoseconds with the place in the transaction in the last three digits, where a clock of
+    """Return dedup values; nanoseconds with the place in the transaction in the last three digits, where a clock of
     microseconds leaves them free: changes of one transaction share its time.
     """
     if not nanoseconds:
@@ -40,7 +40,7 @@ def derive_versions(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Int
 
 
 def find_last_versions(known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray, partitions: int = 0) -> Ints:
-    """Give for each change the greatest version that its source was given in its topic-partition; `NO_VALUE` for none.
+    """Return the greatest version that each change's source was given in its topic-partition; `NO_VALUE` for none.
 
     In a topic that has grown a key may have had its versions in any partition. `partitions` is how many the topic had
     when the index was written to before, 0 where it was not.

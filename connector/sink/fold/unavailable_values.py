@@ -49,7 +49,7 @@ def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> 
 
 
 def fill_in_batch(folded: FoldedChanges, keys: Sequence[str], *, by_date: bool = False) -> FoldedChanges:
-    """Give unsent values of every change that of the last change of its key before it that has one.
+    """Fill each unavailable value from the latest earlier change of its key that has one.
 
     `by_date`: of versions, which go by their dates alone, the one of the date before.
 
@@ -151,7 +151,7 @@ def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
 
 
 def _find_row_starts(parts: Sequence[ChangeBatch], sequence: Ints, starts: Ints) -> Ints:
-    """Give for each sorted change where the life of its row begins: at the last create up to it, or with its key."""
+    """Return for each sorted change where the life of its row begins: at the last create up to it, or with its key."""
     op = np.concatenate([part.order.op for part in parts])[sequence]
     place = np.where(np.isin(op, (OP_CREATE, OP_KEY_CHANGE)), np.arange(len(sequence)), 0)
     begun: Ints = np.maximum(np.maximum.accumulate(place), starts)
@@ -197,7 +197,7 @@ def _join_patches(column: pa.Array, patches: Mask, giving: Mask, sequence: Ints,
 
 
 def _replace_column(parts: Sequence[ChangeBatch], name: str, made: pa.Array) -> list[ChangeBatch]:
-    """Give the parts a column that is theirs one after the other."""
+    """Set a column of the parts; `made` has it one part after the other."""
     result, start = [], 0
     for part in parts:
         position = part.rows.schema.get_field_index(name)

@@ -42,7 +42,7 @@ partition."""
 
 
 def find_limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> list[Watermark]:
-    """Give for each source what its changes in a topic-partition have to be above, so as to be no suspects."""
+    """Return for each source what its changes in a topic-partition have to be above, so as to be no suspects."""
     own, grown = known.get(at, {}), known.get((at[0], GROWN_PARTITION))
     found = [_watermark_of(own, name) for name in names]
     if grown is None:
@@ -164,7 +164,7 @@ def track_grown_topics(known: Watermarks, before: Mapping[str, int], now: Mappin
 
 
 def limit_sources(marks: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
-    """Give at most `MAX_SOURCES` watermarks; places of several sources do not compare, so what all share has none."""
+    """Return at most `MAX_SOURCES` watermarks; places of several sources do not compare, so what all share has none."""
     if len(marks) <= MAX_SOURCES and ALL_SOURCES not in marks:
         return marks
     dates, versions = (max(getattr(mark, name) for mark in marks.values()) for name in ("date", "version"))
@@ -172,7 +172,7 @@ def limit_sources(marks: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
 
 
 def _watermark_of(marks: Mapping[str, Watermark], name: str) -> Watermark:
-    """Give a source's own, and what all share; earlier versions had shorter names."""
+    """Return a source's own, and what all share; earlier versions had shorter names."""
     whole = strip_log_name(name)
     names = [each for each in (name, whole, to_legacy_name(whole)) if each in marks]
     return (marks[names[0]] if names else Watermark()).joined(marks.get(ALL_SOURCES, Watermark()))

@@ -128,7 +128,7 @@ def find_row_images(codes: Ints, order: ChangeOrder, winning: Ints, has_image: M
 
 
 def sort_changes(codes: Ints, order: ChangeOrder) -> Ints:
-    """Give all changes by key in the order of the rules: partitions by their winners, in each of them Kafka's order."""
+    """Return all changes by key in the order of the rules: partitions by their winners, in each Kafka's order."""
     if not len(codes):
         return np.zeros(0, np.int64)
     if (order.partition == order.partition[0]).all():
@@ -143,7 +143,7 @@ def sort_changes(codes: Ints, order: ChangeOrder) -> Ints:
 
 
 def find_last_known(codes: Ints, order: ChangeOrder, known: Mask) -> Ints:
-    """Give for each change the last known one of its key and partition up to it; the first of all where none is."""
+    """Return for each change the last known one of its key and partition up to it; the first of all where none is."""
     sequence = np.lexsort((order.offset, order.partition, codes))
     first = mark_run_starts(codes[sequence], order.partition[sequence])
     before = np.empty_like(sequence)
@@ -222,7 +222,7 @@ def _find_partition_winners(grouped: _KeyGroups, order: ChangeOrder) -> _Partiti
 
 
 def _find_greatest(grouped: _KeyGroups, source: Ints, columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Give for each group and source the first of the changes whose numbers are greatest: (group, change)."""
+    """Return for each group and source the first of the changes whose numbers are greatest: (group, change)."""
     rows, group, first = grouped.rows, grouped.group, columns[0] if grouped.plain else columns[0][grouped.rows]
     known = first != NO_VALUE
     if not known.all():

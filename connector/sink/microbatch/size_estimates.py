@@ -79,7 +79,7 @@ def _find_largest(spans: Offsets) -> list[TopicPartition]:
 
 
 def _spread_offsets(start: int, span: int) -> Ints:
-    """Give evenly spread offsets of a range, its first and last among them."""
+    """Return evenly spread offsets of a range, its first and last among them."""
     return np.linspace(start, start + span - 1, SAMPLES_PER_PARTITION).astype(np.int64)
 
 
@@ -89,7 +89,7 @@ def _fit_share(
     total: int,
     max_bytes: int,
 ) -> float:
-    """Give the share of the range that holds so many bytes; between two looks events are as large as the larger one."""
+    """Return the share of the range that holds so many bytes; between two samples events are as large as the larger."""
     steps = np.zeros(SAMPLES_PER_PARTITION - 1)
     looked_at = 0
     for at, sizes in seen.items():

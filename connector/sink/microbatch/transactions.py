@@ -341,7 +341,7 @@ def _read_ends(run: ConsumerRecords, block: MessageBlock, topics: tuple[str, ...
 
 
 def _whole(fields: pa.StructArray, path: str) -> pa.Int64Array:
-    """Give a column of whole numbers, nulls without any."""
+    """Return a column of whole numbers, nulls without any."""
     column = column_at(fields, path)
     if column is None or not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
         return pa.nulls(len(fields), pa.int64())

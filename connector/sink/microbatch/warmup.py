@@ -56,7 +56,7 @@ def warm_up(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> 
 
 
 def _plan_without_tables(settings: SinkSettings, seen: ClusterState, records: PartitionAssignment) -> BatchPlan:
-    """Give a plan that has no table yet: records are decoded, and nothing is written."""
+    """Return a plan that has no table yet: records are decoded, and nothing is written."""
     rule = settings.table
     return BatchPlan(
         label="warm-up",

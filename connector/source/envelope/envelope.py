@@ -95,7 +95,7 @@ def events_per_change(wire: EventFormat) -> Column | None:
 
 
 def _with_key_changes(parts: DataFrame, wire: EventFormat, key: Callable[[Column], Column]) -> DataFrame:
-    """Give records where a change may be two events; conditions stand around texts: images are not copied for them."""
+    """Return records where a change may be two events; conditions stand around texts, so no image is copied."""
     part, op = F.col("part"), F.col("op")
     by_before = (op == "d") | part.isin(_OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE)
     keys = F.when(by_before, key(F.col("before"))).otherwise(key(F.col("after")))

@@ -65,7 +65,7 @@ class FileMetrics:
             column.add(rows.column(column.place))
 
     def told(self) -> dict[str, Any]:
-        """Give counts and bounds by field id, as `write.rolling_file.describe_file` takes them."""
+        """Return counts and bounds by field id, as `write.rolling_file.describe_file` takes them."""
         columns = self._columns
         bounded = {each.field_id: each.extremes for each in columns if each.extremes is not None}
         lower = {key: each.lower() for key, each in bounded.items()}
@@ -86,7 +86,7 @@ class FileMetrics:
 def _plan_metrics(
     schema_json: str, properties: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, int, tuple[PrimitiveType, int | None] | None], ...]:
-    """Give id, place and, where bounds are kept, type and their length, of each column that is counted."""
+    """Return id, place and, where bounds are kept, type and their length, of each column that is counted."""
     schema = Schema.model_validate_json(schema_json)
     plan = compute_statistics_plan(schema, dict(properties))
     found = []

@@ -41,7 +41,7 @@ def check_partitions(terms: Sequence[PartitionTerm], layout: TableLayout) -> str
 
 
 def partition_fields(layout: TableLayout) -> list[tuple[str, str]]:
-    """Give column and transform of each partition field."""
+    """Return column and transform of each partition field."""
     fields = [field for field in layout.spec.fields if str(field.transform) != "void"]
     return [(str(layout.schema.find_column_name(f.source_id)), str(f.transform)) for f in fields]
 
@@ -55,7 +55,7 @@ def _describe(fields: list[tuple[str, str]]) -> str:
 
 
 def complete_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Give a new table's properties, by which other writers' delete files are Parquet too: positions are read back."""
+    """Return a new table's properties; other writers' delete files are Parquet by them, as positions are read back."""
     more = {_DELETE_FORMAT: "parquet"} if properties[DEFAULT_FORMAT_PROPERTY].lower() == "avro" else {}
     return {**more, **properties}
 

@@ -110,7 +110,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return IcebergWriterFactory(DeletedKeyLog.of(self.deleted_keys, self._settings.name))
 
     def label(self, name: str) -> str:
-        """Give a table's name with its namespace."""
+        """Return a table's name with its namespace."""
         return self._known[name].table.name
 
     def needed_since_ms(self, name: str) -> int:

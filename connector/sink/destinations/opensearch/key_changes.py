@@ -78,7 +78,7 @@ def read_document_texts(
     found: Mapping[str, StoredDocument | None],
     names: Sequence[str],
 ) -> dict[str, pa.StringArray] | None:
-    """Give the JSON text of each field of a document: by the last row that the batch has, else as the index has it."""
+    """Return the JSON text of each field of a document: by the last row of the batch, else as the index has it."""
     if id_ in rows:
         part, row = rows[id_]
         one = part.take(np.array([row]))

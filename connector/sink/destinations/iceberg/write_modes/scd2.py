@@ -67,7 +67,7 @@ def update_histories(
 
 
 def _version_filter(spans: KeyRanges, table: TablePlan) -> str:
-    """Give the filter for versions that the changes may end, or stand before: not over when the first of them came."""
+    """Return the filter for versions that the changes may end, or stand before: not over when the first came."""
     keys = tuple({name: span for name, span in each.items() if name != VALID_FROM} for each in spans.ranges)
     since = {"type": "gt-eq", "term": VALID_TO, "value": encode_json(TimestamptzType(), _first_change_us(spans))}
     live = {"type": "or", "left": {"type": "is-null", "term": VALID_TO}, "right": since}

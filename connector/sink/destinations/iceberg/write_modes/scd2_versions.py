@@ -32,7 +32,7 @@ _OP_UPDATE, _NS_PER_US = ord("u"), 1000
 
 
 def emit_for_lookup(folded: FoldedChanges, table: TablePlan) -> Iterator[TaskOutput]:
-    """Give changes by bucket, and their keys to look up."""
+    """Return changes by bucket, and their keys to look up."""
     keys_of = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
     for part in gather(folded.parts, folded.winners):
         for bucket, piece in split_by_bucket(part, keys_of, table.buckets):
@@ -87,7 +87,7 @@ def update_versions(
 
 
 def find_valid_to(codes: Ints, since: Ints, until: Ints) -> Ints:
-    """Give for each version when the next thing happened to its key; `NO_VALUE` for those that nothing has followed.
+    """Return for each version when the next thing happened to its key; `NO_VALUE` for those that nothing has followed.
 
     Args:
         codes: which key each version or delete is of.
