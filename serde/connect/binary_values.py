@@ -117,25 +117,13 @@ def base64_to_binary(text: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]
     return made, bad if bad.any() else None
 
 
-def base64_to_decimal(text: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Decimal128Array, Mask | None]:
-    """Base64 of big-endian two's complement -> decimal128; bad: not base64, empty, or beyond the declared precision."""
-    data, bounds, bad = decode_base64(text)
-    return _build_decimals(data, bounds, valid_mask(text), bad, kind)
-
-
 def bytes_to_decimal(data: pa.BinaryArray, kind: pa.Decimal128Type) -> tuple[pa.Decimal128Array, Mask | None]:
     """Big-endian two's complement -> decimal128; bad: empty, or beyond the declared precision."""
     values, starts, ends = view_bytes(data)
     bounds = np.append(starts[:1], ends) if len(data) else np.zeros(1, np.int64)
-    return _build_decimals(values, bounds, valid_mask(data), np.zeros(len(data), np.bool_), kind)
-
-
-def _build_decimals(
-    data: Bytes, bounds: Ints, valid: Mask, bad: Mask, kind: pa.Decimal128Type
-) -> tuple[pa.Decimal128Array, Mask | None]:
-    sizes = np.diff(bounds)
-    bad = bad | (valid & ((sizes == 0) | (sizes > _DECIMAL_BYTES)))
-    low, high = _read_words(data, bounds[1:], np.where(bad | ~valid, 0, sizes))
+    valid, sizes = valid_mask(data), np.diff(bounds)
+    bad = valid & ((sizes == 0) | (sizes > _DECIMAL_BYTES))
+    low, high = _read_words(values, bounds[1:], np.where(bad | ~valid, 0, sizes))
     bad |= valid & _exceeds(low, high, kind.precision)
     words = np.empty((len(valid), 2), np.uint64)
     words[:, 0], words[:, 1] = low, high.view(np.uint64)

@@ -196,9 +196,15 @@ def test_decimals_round_trip(case: tuple[int, int, list[int | None]]) -> None:
         [None, "AAAA", *(None if number is None else binary_values.encode_unscaled(number) for number in unscaled)],
         pa.string(),
     )
-    made, bad = binary_values.base64_to_decimal(text.slice(2), pa.decimal128(precision, scale))
+    made, bad = _decode(text.slice(2), pa.decimal128(precision, scale))
     assert bad is None
     assert made.to_pylist() == [None if n is None else Decimal(n).scaleb(-scale, _wide()) for n in unscaled]
+
+
+def _decode(text: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Decimal128Array, Any]:
+    binary, bad = binary_values.base64_to_binary(text)
+    assert bad is None
+    return binary_values.bytes_to_decimal(binary, kind)
 
 
 def _wide() -> Any:
@@ -209,9 +215,7 @@ def _wide() -> Any:
 @settings(max_examples=draws(200))
 def test_decimal_is_bad_exactly_beyond_its_precision(number: int, precision: int) -> None:
     """No number is refused that fits, none is taken that does not."""
-    _, bad = binary_values.base64_to_decimal(
-        pa.array([binary_values.encode_unscaled(number)]), pa.decimal128(precision, 0)
-    )
+    _, bad = _decode(pa.array([binary_values.encode_unscaled(number)]), pa.decimal128(precision, 0))
     assert (bad is not None) == (abs(number) >= 10**precision)
 
 
