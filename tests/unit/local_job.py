@@ -58,7 +58,7 @@ class LocalJob:
             outputs = list(_reduce(outputs, plan, writers))
         assert {one.kind for one in outputs} <= {OutputKind.DRIVER}, "only a table could tell more"
         result = JobResult().add(unpack_value(one.payload) for one in outputs)
-        result.seen = merge_progress(result.seen)
+        result.progress = merge_progress(result.progress)
         return result
 
 

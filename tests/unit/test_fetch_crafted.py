@@ -180,7 +180,7 @@ def test_a_batch_that_cannot_be_read_becomes_a_dead_letter() -> None:
         assert fetch_raw_batch(kafka, ("t", 0), 1) == broken_checksum()
     made = [payload for one in outputs for _, _, _, payload in task_output.read_rows(one)]
     result = JobResult().add(task_output.unpack_value(payload.to_pybytes()) for payload in made)
-    (letter,) = result.letters
+    (letter,) = result.dead_letters
     assert (letter.topic, letter.partition, letter.offset) == ("t", 0, 1)
     assert letter.stage == "KAFKA_CONSUME"
     assert letter.reason.startswith("the record batch of offsets 1 to 1 cannot be read: the record batch is not as it")

@@ -65,11 +65,11 @@ def _run_with_lookups(
             for joined in lookup.run(own, table, result, kept):
                 frame = _persist(joined, kept)
                 result.add(_collect(frame))
-                result.held.add(table.index)
+                result.tables_read.add(table.index)
                 frames.append(frame)
-        ranges = KeyRanges.joined(result.ranges.get(table.index, ()))
+        ranges = KeyRanges.joined(result.key_ranges.get(table.index, ()))
         if table.needs_row_lookup and ranges.count:
-            result.asked[table.index] = KeyLookup(frames, ranges, plan.reducers)
+            result.key_lookups[table.index] = KeyLookup(frames, ranges, plan.reducers)
     return result
 
 
@@ -85,7 +85,7 @@ def _collect(outputs: DataFrame) -> Iterator[DriverOutput]:
 
 def _build_result(outputs: Iterable[DriverOutput]) -> JobResult:
     result = JobResult().add(outputs)
-    result.seen = merge_progress(result.seen)
+    result.progress = merge_progress(result.progress)
     return result
 
 

@@ -191,9 +191,9 @@ class BatchProcessor:
         if result.metrics.truncates and not self._settings.table.truncate:
             self._log.warning("truncates are ignored; see truncate.enabled", batch=batch.id)
         # A batch that is tried again does not write its letters again.
-        fresh = [letter for letter in result.letters if record_coordinates(letter) not in self._dead]
+        fresh = [letter for letter in result.dead_letters if record_coordinates(letter) not in self._dead]
         try:
-            self._limits.check(result.letters, result.metrics)
+            self._limits.check(result.dead_letters, result.metrics)
             self._letters.write(fresh)
         except ConnectorError:
             self._committer.discard(names, result)
@@ -244,9 +244,9 @@ class BatchProcessor:
             result.kept.close()
             self._committer.truncate(plan, names, fresh)
             self._committer.discard(names, result)
-            for index in result.open:
+            for index in result.tables_lacking_values:
                 self._targets.expect_unavailable_values(names[index])
-            self._targets.apply_schema_changes(result.needs)
+            self._targets.apply_schema_changes(result.schema_changes)
         raise FatalError(f"batch {batch.id}: tables could not be prepared for its events; see the log")
 
     def _find_new_truncates(self, plan: BatchPlan, names: list[str], result: JobResult) -> dict[int, TruncateScope]:
@@ -259,7 +259,7 @@ class BatchProcessor:
             if not table.upsert or table.history:
                 self._log.warning("a truncate is ignored: the table keeps every event or version", table=name)
             elif table.cuts == TruncateScope():
-                sources = self.sources(plan, table, name, result.seen, truncates)
+                sources = self.sources(plan, table, name, result.progress, truncates)
                 events = self._settings.events
                 columns = find_source_columns(table.layout.columns.names, events.add_fields, events.add_fields_prefix)
                 found[index] = scope_truncates(truncates, sources, columns, events.add_fields_prefix)

@@ -34,7 +34,7 @@ class DeletedKeysWritten:
 
     def add_to(self, result: JobResult) -> None:
         """Add it to the files of all tables."""
-        result.deleted.append(self.description)
+        result.deleted_key_files.append(self.description)
 
 
 @attrs.frozen(eq=False)
@@ -45,7 +45,7 @@ class SchemaChangeNeeded:
 
     def add_to(self, result: JobResult) -> None:
         """Add it: the job will run again."""
-        result.needs.append(self.change)
+        result.schema_changes.append(self.change)
 
 
 @attrs.frozen(eq=False)
@@ -56,7 +56,7 @@ class UnavailableValuesSeen:
 
     def add_to(self, result: JobResult) -> None:
         """Add the table: the job will run again."""
-        result.open.add(self.table)
+        result.tables_lacking_values.add(self.table)
 
 
 @attrs.frozen(eq=False)
@@ -79,7 +79,7 @@ class DeadLettersFound:
 
     def add_to(self, result: JobResult) -> None:
         """Add them."""
-        result.letters.extend(self.letters)
+        result.dead_letters.extend(self.letters)
 
 
 @attrs.frozen(eq=False)
@@ -101,7 +101,7 @@ class ProgressMade:
 
     def add_to(self, result: JobResult) -> None:
         """Add it; topic-partitions that several tasks read come several times."""
-        result.seen = (*result.seen, *self.progress)
+        result.progress = (*result.progress, *self.progress)
 
 
 @attrs.frozen(eq=False)
@@ -113,8 +113,8 @@ class LateCandidatesFound:
 
     def add_to(self, result: JobResult) -> None:
         """Join the ranges with the table's."""
-        found = result.suspects.get(self.table)
-        result.suspects[self.table] = KeyRanges.joined([self.ranges] if found is None else [found, self.ranges])
+        found = result.late_ranges.get(self.table)
+        result.late_ranges[self.table] = KeyRanges.joined([self.ranges] if found is None else [found, self.ranges])
 
 
 @attrs.frozen(eq=False)
@@ -126,7 +126,7 @@ class KeysToReplace:
 
     def add_to(self, result: JobResult) -> None:
         """Add them to the table's."""
-        result.ranges.setdefault(self.table, []).append(self.ranges)
+        result.key_ranges.setdefault(self.table, []).append(self.ranges)
 
 
 @attrs.frozen(eq=False)
@@ -138,4 +138,4 @@ class VersionsWritten:
 
     def add_to(self, result: JobResult) -> None:
         """Add them to the table's."""
-        result.spans.setdefault(self.table, []).append(self.ranges)
+        result.version_ranges.setdefault(self.table, []).append(self.ranges)

@@ -51,34 +51,34 @@ class DriverOutput(Protocol):
 class JobResult:
     """What a job brought back. All mappings are by the index of a table in the plan.
 
-    With `needs` (schema changes) or `open` (tables whose events leave values out that only the table has) the tables
+    With `schema_changes` or `tables_lacking_values` (their events leave values out that only the table has) the tables
     were not ready: what was written is discarded and the job runs again.
-    `written`: descriptions of what was written, the destination's own. `truncates`: truncate events. `ranges`: where
-    keys lie whose rows have to be found in the table before the commit; `asked`: these look-ups, whose frames live
-    until `kept` is closed. `spans`: where keys and times of new versions lie, in tables that keep history. `held`:
-    tables that the job read. `seen`: how far sources came. `suspects`: where keys of late candidates lie. `deleted`:
-    files of the deleted keys.
+    `written`: descriptions of what was written, the destination's own. `truncates`: truncate events. `key_ranges`:
+    where keys lie whose rows have to be found in the table before the commit; `key_lookups`: these look-ups, whose
+    frames live until `kept` is closed. `version_ranges`: where keys and times of new versions lie, in tables that keep
+    history. `tables_read`: tables that the job read. `progress`: how far sources came. `late_ranges`: where keys of
+    late candidates lie. `deleted_key_files`: files of the table of deleted keys.
     """
 
     written: dict[int, list[Any]] = attrs.field(factory=dict)
-    needs: list[SchemaChange] = attrs.field(factory=list)
-    letters: list[DeadLetterRef] = attrs.field(factory=list)
+    schema_changes: list[SchemaChange] = attrs.field(factory=list)
+    dead_letters: list[DeadLetterRef] = attrs.field(factory=list)
     metrics: TaskMetrics = TaskMetrics()
-    open: set[int] = attrs.field(factory=set)
+    tables_lacking_values: set[int] = attrs.field(factory=set)
     truncates: dict[int, tuple[Truncate, ...]] = attrs.field(factory=dict)
-    ranges: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
-    spans: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
-    asked: dict[int, KeyLookup] = attrs.field(factory=dict)
-    held: set[int] = attrs.field(factory=set)
+    key_ranges: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
+    version_ranges: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
+    key_lookups: dict[int, KeyLookup] = attrs.field(factory=dict)
+    tables_read: set[int] = attrs.field(factory=set)
     kept: ExitStack = attrs.field(factory=ExitStack)
-    seen: tuple[SourceProgress, ...] = ()
-    suspects: dict[int, KeyRanges] = attrs.field(factory=dict)
-    deleted: list[Any] = attrs.field(factory=list)
+    progress: tuple[SourceProgress, ...] = ()
+    late_ranges: dict[int, KeyRanges] = attrs.field(factory=dict)
+    deleted_key_files: list[Any] = attrs.field(factory=list)
 
     @property
     def ready(self) -> bool:
         """Whether the tables were as the events need them."""
-        return not self.needs and not self.open
+        return not self.schema_changes and not self.tables_lacking_values
 
     def add(self, outputs: Iterable[DriverOutput]) -> JobResult:
         """Add what tasks told, of this job or of a further one for the same batch; return itself."""

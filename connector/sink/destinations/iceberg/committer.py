@@ -55,7 +55,7 @@ class IcebergCommitter:
         """
         self._empty(plan, names)
         self._remember(names, result)
-        come = {table.index: build_table_position(plan, table, result.seen, position) for table in plan.tables}
+        come = {table.index: build_table_position(plan, table, result.progress, position) for table in plan.tables}
         work = [table for table in plan.tables if _has_work(table, result, come[table.index])]
         with ThreadPoolExecutor(COMMIT_THREADS) as pool:
             futures = {t.index: pool.submit(self._commit_table, t, names[t.index], result, come[t.index]) for t in work}
@@ -78,7 +78,7 @@ class IcebergCommitter:
     def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Do nothing yet: tables lose their rows with the batch's commit."""
 
-    def asked(self, parcelled: Sequence[TaskOutput]) -> KeyLookup | None:
+    def look_up_keys(self, parcelled: Sequence[TaskOutput]) -> KeyLookup | None:
         """Ask for the rows of a few keys; None for none."""
         return collect_keys(self._spark, parcelled) if parcelled else None
 
@@ -87,7 +87,7 @@ class IcebergCommitter:
         for index, files in result.written.items():
             self._discard(names[index], files)
         if self._targets.deleted_keys is not None:
-            self._delete_files(self._targets.deleted_keys.delete_file, result.deleted)
+            self._delete_files(self._targets.deleted_keys.delete_file, result.deleted_key_files)
 
     def _discard(self, name: str, files: Iterable[FileDescription]) -> None:
         self._delete_files(self._targets[name].table.delete_file, files)
@@ -102,10 +102,10 @@ class IcebergCommitter:
 
     def _remember(self, names: list[str], result: JobResult) -> None:
         """Note hard deletes before they are committed: a crash then leaves keys that are deleted again."""
-        if not result.deleted or self._targets.deleted_keys is None:
+        if not result.deleted_key_files or self._targets.deleted_keys is None:
             return
         try:
-            self._targets.deleted_keys.add(result.deleted)
+            self._targets.deleted_keys.add(result.deleted_key_files)
         except CommitRefused:
             # Nothing of the batch was tried before it.
             self.discard(names, result)
@@ -129,10 +129,10 @@ class IcebergCommitter:
     def _commit_table(
         self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets
     ) -> TableCommit | None:
-        asked = result.asked.get(table.index)
+        asked = result.key_lookups.get(table.index)
         files, often = (
             result.written.get(table.index, []),
-            LOOKUP_ATTEMPTS if asked and table.index not in result.held else 1,
+            LOOKUP_ATTEMPTS if asked and table.index not in result.tables_read else 1,
         )
         return self.commit_table_files(table, name, files, asked, position, often=often, always=position.dated)
 
@@ -220,4 +220,4 @@ class IcebergCommitter:
 
 
 def _has_work(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:
-    return bool(result.written.get(table.index) or table.index in result.asked or position.dated)
+    return bool(result.written.get(table.index) or table.index in result.key_lookups or position.dated)

@@ -53,5 +53,7 @@ class IcebergReplay:
             asked = list(write_upserts(writer, folded, table))
         noted = {REPLAYED_PROPERTY: ",".join(sorted({one for _, ids in parts for one in ids}))}
         files, position = list(writer.close()), target.stored.position
-        self.committer.commit_table_files(table, name, files, self.committer.asked(asked), position, properties=noted)
+        self.committer.commit_table_files(
+            table, name, files, self.committer.look_up_keys(asked), position, properties=noted
+        )
         return ReplayOutcome()

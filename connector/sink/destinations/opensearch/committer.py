@@ -64,7 +64,7 @@ class OpenSearchCommitter:
             for each in told:
                 if not isinstance(each, DeferredRows):
                     counts.update(each)
-            stands = build_table_position(plan, plan.tables[index], result.seen, position)
+            stands = build_table_position(plan, plan.tables[index], result.progress, position)
             landed[names[index]] = TableCommit(self._indices.label(names[index]), stands, dict(counts))
         ids = self._indices.confirm_indexes(landed)
         self._judge(landed)
@@ -84,7 +84,7 @@ class OpenSearchCommitter:
         if self._indices.deleted_keys is None:
             return
         # What cannot be deleted is an orphan, and harmless.
-        for path in dict.fromkeys(file.path for file in result.deleted):
+        for path in dict.fromkeys(file.path for file in result.deleted_key_files):
             try:
                 self._indices.deleted_keys.delete_file(path)
             except ConnectorError as error:
@@ -92,10 +92,10 @@ class OpenSearchCommitter:
 
     def _remember(self, names: list[str], result: JobResult) -> None:
         """Note hard deletes before the batch is acknowledged: after a crash they come again."""
-        if not result.deleted or self._indices.deleted_keys is None:
+        if not result.deleted_key_files or self._indices.deleted_keys is None:
             return
         try:
-            self._indices.deleted_keys.add(result.deleted)
+            self._indices.deleted_keys.add(result.deleted_key_files)
         except CommitRefused:
             self.discard(names, result)
             raise

@@ -28,13 +28,13 @@ class DeletedDocumentLookup:
 
     def applies(self, table: TablePlan, result: JobResult) -> bool:
         """Tell whether there are late candidates."""
-        return table.index in result.suspects
+        return table.index in result.late_ranges
 
     def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
         """Return the changes that are not late, with the key changes of their buckets, for the reduce task."""
         until.callback(self.deleted_keys.close)
         deleted = self.deleted_keys.of(table.layout.name)
         candidates = outputs.where(F.col("kind") == OutputKind.LATE_CANDIDATES)
-        count = result.suspects[table.index].count
+        count = result.late_ranges[table.index].count
         yield drop_late_events(candidates, count, self.plan, table, None, deleted)
         yield outputs.where(F.col("kind") == OutputKind.KEY_CHANGES)

@@ -35,11 +35,11 @@ class LateEventLookup:
 
     def applies(self, table: TablePlan, result: JobResult) -> bool:
         """Tell whether there are late candidates."""
-        return table.index in result.suspects
+        return table.index in result.late_ranges
 
     def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
         """Return the changes that are not late, for the reduce task."""
-        spark, ranges, java = outputs.sparkSession, result.suspects[table.index], self.tables[table.index]
+        spark, ranges, java = outputs.sparkSession, result.late_ranges[table.index], self.tables[table.index]
         deleted = None
         if self.deleted_keys is not None and not table.keep_deletes:
             until.callback(self.deleted_keys.close)
@@ -59,13 +59,13 @@ class HistoryLookup:
 
     def applies(self, table: TablePlan, result: JobResult) -> bool:
         """Tell whether there are new versions."""
-        return bool(KeyRanges.joined(result.spans.get(table.index, ())).count)
+        return bool(KeyRanges.joined(result.version_ranges.get(table.index, ())).count)
 
     def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
         """Write the files."""
         spark, java = outputs.sparkSession, self.tables[table.index]
         until.callback(release_reads, spark, java)
-        spans = KeyRanges.joined(result.spans.get(table.index, ()))
+        spans = KeyRanges.joined(result.version_ranges.get(table.index, ()))
         yield update_histories(spark, java, table, outputs, spans, self.tasks)
 
 

@@ -94,7 +94,7 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
     outputs = staying.mapInArrow(_rewrite_task(plan, names, lineage_columns), task_output.OUTPUT_SCHEMA).collect()
     result = JobResult().add(unpack_value(row.payload) for row in outputs)
     files: list[FileDescription] = result.written.get(plan.index, [])
-    ranges = KeyRanges.joined([scan.ranges, *result.ranges.get(plan.index, ())])
+    ranges = KeyRanges.joined([scan.ranges, *result.key_ranges.get(plan.index, ())])
     # A delete of any row of a file that was rewritten must not be lost, whatever its key.
     return RowsToReplace(affected, ranges.filter(plan.layout.schema)), files
 
