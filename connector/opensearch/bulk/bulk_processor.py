@@ -122,13 +122,13 @@ class BulkProcessor:
             raise FatalError("a line of a bulk request has no text, so that answers would be taken for others'")
         for piece in split_actions(actions, self._settings.max_documents, self._settings.max_bytes):
             while len(self._flying) >= self._settings.in_flight:
-                self._landed(self._flying.pop(0))
+                self._settle_request(self._flying.pop(0))
             self._flying.append(self._pool.submit(self._sent, piece))
 
     def settle(self) -> None:
         """Wait until every action that was sent is settled. Raises as `send`."""
         while self._flying:
-            self._landed(self._flying.pop(0))
+            self._settle_request(self._flying.pop(0))
 
     def finish(self) -> DocumentCounts:
         """Settle, and let go of the threads; give the counts of all. Raises as `send`."""
@@ -138,7 +138,7 @@ class BulkProcessor:
             self._pool.shutdown(cancel_futures=True)
         return self.counts
 
-    def _landed(self, future: Future[DocumentCounts]) -> None:
+    def _settle_request(self, future: Future[DocumentCounts]) -> None:
         found = future.result()
         for field in attrs.fields(DocumentCounts):
             setattr(self.counts, field.name, getattr(self.counts, field.name) + getattr(found, field.name))

@@ -53,9 +53,9 @@ def spark_schema(types: Sequence[pa.DataType], names: Sequence[str]) -> StructTy
 
 
 def unpack_changes(
-    parcelled: DataFrame, table: TablePlan, made: StructType, rows: Callable[[ChangeBatch], list[pa.Array]]
+    outputs: DataFrame, table: TablePlan, made: StructType, rows: Callable[[ChangeBatch], list[pa.Array]]
 ) -> DataFrame:
-    """Return the parts in parcels as a frame of the schema `made`."""
+    """Return the parts in outputs as a frame of the schema `made`."""
     layout = table.layout.rows
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,7 +64,7 @@ def unpack_changes(
                 part = unpack(payload.as_buffer(), layout)
                 yield pa.RecordBatch.from_arrays(rows(part), made.names)
 
-    return parcelled.select("payload").mapInArrow(task, made)
+    return outputs.select("payload").mapInArrow(task, made)
 
 
 def key_column(names: ColumnNames, path: Path) -> Column:

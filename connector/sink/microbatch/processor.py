@@ -1,4 +1,4 @@
-"""One micro-batch, top to bottom: plan -> job -> dead letters -> landing -> offsets. On the driver.
+"""One micro-batch, top to bottom: plan -> job -> dead letters -> commits -> offsets. On the driver.
 
 The batch is the unit: what its job wrote lands table by table (`iceberg.committer`), then its end offsets are
 saved. A batch that is replayed after a crash changes nothing.
@@ -169,7 +169,7 @@ class BatchProcessor:
             except ConnectorError:
                 self._committer.discard(names, result)
                 raise
-            return self._landed(batch, plan, names, result, position)
+            return self._commit(batch, plan, names, result, position)
 
     def _check_topics(self, batch: MicroBatch, position: KafkaOffsets) -> None:
         """Compare the topics' ids once all is read: an id never comes back, so what was read is of those topics.
@@ -184,7 +184,7 @@ class BatchProcessor:
                 raise RetriableError(f"topic {name} is gone while it is read")
             check_topic_id(found[name], position.topic_ids.get(name, ""))
 
-    def _landed(
+    def _commit(
         self, batch: MicroBatch, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> tuple[BatchReport, dict[str, StoredCommit]]:
         """Commit what a job wrote; give the batch's report, and the commits by the tables' full names."""

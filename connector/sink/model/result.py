@@ -35,7 +35,7 @@ class SourceProgress:
 class KeyLookup:
     """Keys whose rows have to go: frames with outputs of kind KEYS among others, key ranges, and tasks for the work."""
 
-    parcelled: Sequence[DataFrame]
+    outputs: Sequence[DataFrame]
     ranges: KeyRanges
     tasks: int = 1
 

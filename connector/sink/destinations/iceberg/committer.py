@@ -43,7 +43,7 @@ class IcebergCommitter:
     def __init__(self, spark: SparkSession, targets: IcebergTables, connector: str) -> None:
         """Commit under the name of a connector."""
         self._spark, self._targets, self._connector = spark, targets, connector
-        self._landed_before: dict[str, TableCommit] = {}
+        self._committed_before: dict[str, TableCommit] = {}
         self._log = structlog.get_logger()
 
     def commit(
@@ -51,7 +51,7 @@ class IcebergCommitter:
     ) -> dict[str, TableCommit]:
         """Commit every table; one that fails does not hold up the others, its error is raised after them.
 
-        When the batch is tried again, what landed the first time is told with the rest.
+        When the batch is tried again, what was committed the first time is told with the rest.
         """
         self._empty(plan, names)
         self._remember(names, result)
@@ -61,9 +61,9 @@ class IcebergCommitter:
             futures = {t.index: pool.submit(self._commit_table, t, names[t.index], result, come[t.index]) for t in work}
         failed = [(index, error) for index, future in futures.items() if (error := future.exception())]
         for index in futures.keys() - dict(failed).keys():
-            landed = futures[index].result()
-            if landed is not None:
-                self._landed_before[names[index]] = landed.after(self._landed_before.get(names[index]))
+            commit = futures[index].result()
+            if commit is not None:
+                self._committed_before[names[index]] = commit.after(self._committed_before.get(names[index]))
         refused = [index for index, error in failed if isinstance(error, CommitRefused)]
         # Only a refused commit is known to refer to no file, and to land no more; after any other error they stay.
         for index in refused:
@@ -72,15 +72,15 @@ class IcebergCommitter:
             self._targets.refresh(names[index])
         if failed:
             raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
-        done, self._landed_before = self._landed_before, {}
+        done, self._committed_before = self._committed_before, {}
         return done
 
     def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Do nothing yet: tables lose their rows with the batch's commit."""
 
-    def look_up_keys(self, parcelled: Sequence[TaskOutput]) -> KeyLookup | None:
+    def look_up_keys(self, outputs: Sequence[TaskOutput]) -> KeyLookup | None:
         """Ask for the rows of a few keys; None for none."""
-        return collect_keys(self._spark, parcelled) if parcelled else None
+        return collect_keys(self._spark, outputs) if outputs else None
 
     def discard(self, names: list[str], result: JobResult) -> None:
         """Delete files that no commit will refer to; what cannot be deleted is an orphan, and harmless."""
@@ -176,7 +176,7 @@ class IcebergCommitter:
                 self._log.warning("repeating the row lookup after a commit conflict", table=name, reason=str(error))
                 self._targets.refresh(name)
             else:
-                return self._landed(name, pending.files, done)
+                return self._note_commit(name, pending.files, done)
         raise AssertionError("unreachable")
 
     def _build_pending(
@@ -200,7 +200,7 @@ class IcebergCommitter:
             replace_rows=WRITE_MODES[table.write_mode].apply,
         )
 
-    def _landed(self, name: str, files: Sequence[FileDescription], done: CommittedSnapshot) -> TableCommit:
+    def _note_commit(self, name: str, files: Sequence[FileDescription], done: CommittedSnapshot) -> TableCommit:
         self._targets.committed(name, files, done)
         table = self._targets[name].table
         properties = self._targets[name].layout.properties

@@ -58,19 +58,19 @@ class OpenSearchCommitter:
         self._remember(names, result)
         deferred = {i: [x for x in told if isinstance(x, DeferredRows)] for i, told in result.written.items()}
         self._complete(plan, {index: rows for index, rows in deferred.items() if rows})
-        landed = {}
+        commits = {}
         for index, told in sorted(result.written.items()):
             counts = Counter[str]()
             for each in told:
                 if not isinstance(each, DeferredRows):
                     counts.update(each)
             stands = build_table_position(plan, plan.tables[index], result.progress, position)
-            landed[names[index]] = TableCommit(self._indices.label(names[index]), stands, dict(counts))
-        ids = self._indices.confirm_indexes(landed)
-        self._judge(landed)
-        for name, one in landed.items():
+            commits[names[index]] = TableCommit(self._indices.label(names[index]), stands, dict(counts))
+        ids = self._indices.confirm_indexes(commits)
+        self._judge(commits)
+        for name, one in commits.items():
             self._indices.record_position(name, one.position)
-        return {name: attrs.evolve(one, uuid=ids[name]) for name, one in landed.items()}
+        return {name: attrs.evolve(one, uuid=ids[name]) for name, one in commits.items()}
 
     def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Empty the indexes that were truncated, before what came after that is sent again."""
@@ -110,13 +110,13 @@ class OpenSearchCommitter:
                 writers.complete_deferred(plan.tables[index], rows)
         list(writers.close())
 
-    def _judge(self, landed: dict[str, TableCommit]) -> None:
+    def _judge(self, commits: dict[str, TableCommit]) -> None:
         rules = {
             "malformed": (self._search.malformed, "the index refuses documents"),
             "stale": (self._search.conflict, "the index holds newer versions"),
         }
         for what, (rule, text) in rules.items():
-            count = sum(one.counts.get(what, 0) for one in landed.values())
+            count = sum(one.counts.get(what, 0) for one in commits.values())
             fault = f"{text} of {count} changes, and the settings say fail; nothing is acknowledged"
             apply_policy(rule, count, fault, text)
 

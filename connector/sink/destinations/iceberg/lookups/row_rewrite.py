@@ -20,7 +20,7 @@ from connector.sink.model.task_output import Task
 
 
 def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
-    """Return the task that writes rows anew in place of those with their keys: frames of `rows`' columns -> parcels."""
+    """Return the task that writes rows anew in place of those with their keys: frames of `rows`' columns -> outputs."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = TableWriter(file_layout(table), label)

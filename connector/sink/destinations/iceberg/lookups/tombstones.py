@@ -33,10 +33,10 @@ FILE_LABEL = "recall"
 
 
 def mark_deleted_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> DataFrame:
-    """Write the rows that tombstones mark deleted; give the parcels of the files.
+    """Write the rows that tombstones mark deleted; return the outputs of the files.
 
     Args:
-        asked: parcels of kind RECALL of this table.
+        asked: outputs of kind TOMBSTONES of this table.
         table: its plan.
         held: what the table held at batch start.
     """

@@ -57,15 +57,15 @@ class _JoinColumns:
 
 
 def fill_from_table(
-    parcelled: DataFrame, table: TablePlan, held: TableRows, *, moved: bool, dedup_column: str
+    outputs: DataFrame, table: TablePlan, held: TableRows, *, moved: bool, dedup_column: str
 ) -> DataFrame:
-    """Write the rows with known values in place of unsent ones; give the parcels of the files.
+    """Write the rows with known values in place of unsent ones; return the outputs of the files.
 
     Args:
-        parcelled: parcels of this table, of kinds PATCH, MOVED and LAST.
+        outputs: outputs of this table, of kinds UNAVAILABLE_ROWS, OLD_KEY_ROWS and LAST_ROWS.
         table: its plan.
         held: what the table held at batch start.
-        moved: whether there are parcels of kind MOVED.
+        moved: whether there are outputs of kind OLD_KEY_ROWS.
         dedup_column: what tells the later of two rows of a key that are both gone.
     """
     layout = file_layout(table)
@@ -73,8 +73,8 @@ def fill_from_table(
     unsent = [f.name for f in layout.columns if f.name not in keys and _may_be_unavailable(f.type)]
     values, rest = (tuple(name for name in unsent if (name in held.names) is read) for read in (True, False))
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
-    joined = _read_incoming(parcelled, table, sides, moved=moved)
-    joined = _join_side(joined, "last", _read_last_rows(parcelled, table, sides), sides)
+    joined = _read_incoming(outputs, table, sides, moved=moved)
+    joined = _join_side(joined, "last", _read_last_rows(outputs, table, sides), sides)
     joined = _join_side(joined, "live", _rename_columns(held.live_rows, "live", held, sides), sides)
     looked_in = ["last", "live"]
     if moved and dedup_column in held.names:
@@ -105,16 +105,16 @@ def _may_be_unavailable(kind: pa.DataType) -> bool:
     return types.is_string(kind) or types.is_binary(kind) or types.is_list(kind) or types.is_map(kind)
 
 
-def _filter_kind(parcelled: DataFrame, kind: str) -> DataFrame:
-    return parcelled.where(F.col("kind") == kind)
+def _filter_kind(outputs: DataFrame, kind: str) -> DataFrame:
+    return outputs.where(F.col("kind") == kind)
 
 
-def _read_incoming(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns, *, moved: bool) -> DataFrame:
+def _read_incoming(outputs: DataFrame, table: TablePlan, sides: _JoinColumns, *, moved: bool) -> DataFrame:
     """Return the rows with unsent values, and in `_under_0`, ... the key to look each of them up under."""
     columns, keys = table.layout.columns, sides.keys
     own = column_aliases("came", len(columns))
     made = spark_schema([*columns.types, *_PLACE_TYPES], [*own, *_PLACE_COLUMNS])
-    came = unpack_changes(_filter_kind(parcelled, OutputKind.UNAVAILABLE_ROWS), table, made, _encode_rows)
+    came = unpack_changes(_filter_kind(outputs, OutputKind.UNAVAILABLE_ROWS), table, made, _encode_rows)
     alias = dict(zip(columns.names, own, strict=True))
     under = column_aliases("under", len(keys))
     if not moved:
@@ -124,7 +124,7 @@ def _read_incoming(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns, 
     old, at = column_aliases("old", len(keys)), ("_at_partition", "_at_offset", "_at_moved")
     made = spark_schema([*sides.types(keys), *_PLACE_TYPES], [*old, *at])
     before = unpack_changes(
-        _filter_kind(parcelled, OutputKind.OLD_KEY_ROWS), table, made, lambda part: _encode_keys(part, keys)
+        _filter_kind(outputs, OutputKind.OLD_KEY_ROWS), table, made, lambda part: _encode_keys(part, keys)
     )
     same = (F.col("_partition") == F.col(at[0])) & (F.col("_offset") == F.col(at[1])) & F.col("_moved")
     joined = came.join(before, same, "left")
@@ -132,7 +132,7 @@ def _read_incoming(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns, 
     return joined.select("*", *(F.coalesce(F.col(o), key_column(alias, path)).alias(name) for path, o, name in chosen))
 
 
-def _read_last_rows(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns) -> DataFrame:
+def _read_last_rows(outputs: DataFrame, table: TablePlan, sides: _JoinColumns) -> DataFrame:
     names = (*sides.keys, *sides.names)
     keys, values = column_aliases("last_key", len(sides.keys)), column_aliases("last", len(sides.names))
     made = spark_schema(sides.types(names), [*keys, *values])
@@ -140,7 +140,7 @@ def _read_last_rows(parcelled: DataFrame, table: TablePlan, sides: _JoinColumns)
     def columns(part: ChangeBatch) -> list[pa.Array]:
         return [to_spark(column) for column in read_columns(part.rows, names)]
 
-    return unpack_changes(_filter_kind(parcelled, OutputKind.LAST_ROWS), table, made, columns)
+    return unpack_changes(_filter_kind(outputs, OutputKind.LAST_ROWS), table, made, columns)
 
 
 def _rename_columns(rows: DataFrame, side: str, held: TableRows, sides: _JoinColumns, *also: str) -> DataFrame:

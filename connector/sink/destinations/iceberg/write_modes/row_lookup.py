@@ -108,7 +108,7 @@ def find_rows(
             files = [] if plan.base is None else plan_files(spark, table, plan.base, conflict_filter)
             if not files:
                 return RowsToReplace((), conflict_filter), []
-            outputs = [frame.where(F.col("kind") == OutputKind.KEYS) for frame in lookup.parcelled]
+            outputs = [frame.where(F.col("kind") == OutputKind.KEYS) for frame in lookup.outputs]
             keys = read_keys(reduce(DataFrame.unionAll, outputs), plan.layout, lookup.ranges)
             return replace(LookupScan(spark, table, plan, files, keys, lookup.ranges, lookup.tasks, conflict_filter))
     finally:

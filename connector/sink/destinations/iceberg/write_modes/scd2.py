@@ -1,7 +1,7 @@
 """Changes of a batch + the versions that the table has -> a history of each key (slowly changing dimension, type 2).
 
-reduce task: changes of a bucket -> parcels, and the keys to look up (`write_modes.scd2_versions`)
-look-up:     versions that the table has under these keys -> parcels of the same buckets
+reduce task: changes of a bucket -> outputs, and the keys to look up (`write_modes.scd2_versions`)
+look-up:     versions that the table has under these keys -> outputs of the same buckets
 second task: both -> versions that are new or end otherwise than before -> files
 """
 
@@ -40,13 +40,13 @@ FILE_LABEL = "history"
 def update_histories(
     spark: SparkSession, java: Table, table: TablePlan, own: DataFrame, spans: KeyRanges, tasks: int
 ) -> DataFrame:
-    """Return the parcels of the files that bring the histories up to date.
+    """Return the outputs of the files that bring the histories up to date.
 
     Args:
         spark: the session.
         java: the table.
         table: its plan.
-        own: its parcels.
+        own: its outputs.
         spans: where keys and times of the changes lie.
         tasks: how many tasks write.
     """
@@ -83,7 +83,7 @@ def _first_change_us(spans: KeyRanges) -> int:
 
 
 def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
-    """Return the task that packs versions of the table: frames of its rows -> parcels by bucket."""
+    """Return the task that packs versions of the table: frames of its rows -> outputs by bucket."""
     layout, index = file_layout(table), table.index
     keys = [(name, layout.schema.find_type(name)) for name in layout.keys]
 
@@ -99,15 +99,15 @@ def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
 
 
 def _update_task(table: TablePlan) -> Task:
-    """Return the task that makes histories: parcels sorted by bucket -> parcels of files, and of keys to replace."""
+    """Return the task that makes histories: outputs sorted by bucket -> outputs of files, and of keys to replace."""
     versioned, keys = table.with_identity_key, table.layout.keys
 
     def written(writer: TableWriter, came: list[ChangeBatch], held: list[ChangeBatch]) -> Iterator[pa.RecordBatch]:
         if came:
             replaced, rows = update_versions(came, held, keys, table.layout.columns)
             writer.write_rows(rows)
-            for parcel in remove_rows(writer, replaced, versioned):
-                yield task_output.to_batch([parcel])
+            for output in remove_rows(writer, replaced, versioned):
+                yield task_output.to_batch([output])
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = TableWriter(file_layout(versioned), FILE_LABEL)
