@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.errors import FatalError
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import is_storable, to_iceberg_type
+from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.schema_evolution import evolve
 from connector.settings.converters.event_format import TypeChangeMode
 from serde.arrays import children
@@ -27,7 +27,7 @@ _EXACT_BITS = {32: 24, 64: 53}
 """Bits of whole numbers that floating ones hold, by their own."""
 
 
-def follow_type_changes(change: Changes, layout: TableLayout, mode: TypeChangeMode) -> Changes:
+def follow_type_changes(change: Changes, layout: RowLayout, mode: TypeChangeMode) -> Changes:
     """Return the changes with fields of another type under the names of columns of their own.
 
     Raises:
