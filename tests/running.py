@@ -99,9 +99,9 @@ class Workspace:
         said = self.host.call("run", "--once", str(self.file(extra or {})), timeout_s=timeout_s)
         return Run.of(said.code, said.log)
 
-    def start(self, extra: Mapping[str, str] | None = None, *arguments: str) -> Sink:
-        """Start the sink in a process group of its own."""
-        return Sink(self.file(extra or {}), arguments)
+    def start(self, extra: Mapping[str, str] | None = None, *arguments: str, command: str = "run") -> Sink:
+        """Start the sink, or another command with its file, in a process group of its own."""
+        return Sink(self.file(extra or {}), arguments, command)
 
 
 @frozen
@@ -130,12 +130,12 @@ class Run:
 class Sink:
     """A running sink; `kill` ends the process and its JVM as SIGKILL does, without a last word."""
 
-    def __init__(self, properties: Path, arguments: tuple[str, ...]) -> None:
+    def __init__(self, properties: Path, arguments: tuple[str, ...], command: str = "run") -> None:
         self._log = properties.with_suffix(".log")
-        command = [sys.executable, "-m", "connector", "run", str(properties), *arguments]
+        line = [sys.executable, "-m", "connector", command, str(properties), *arguments]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, cwd=PROJECT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                line, cwd=PROJECT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
 
     def text(self) -> str:
@@ -226,6 +226,8 @@ def workspace(
         "spark.master": "local[2]",
         "spark.driver.memory": "1g",
         JAVA_OPTIONS: SHORT_LIVED,
+        "listeners": "",
+        "quarkus.http.port": "-1",
         **extra,
     }
     return Workspace(home, home.name, properties, host)

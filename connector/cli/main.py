@@ -47,14 +47,40 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
     with report_errors():
         settings = load_settings(files, overrides)
         terminal = sys.stderr.isatty()
+        if once:
+            _run_once(settings, terminal=terminal)
+            return
+        from connector.server.process import monitor_sink, monitor_source, read_config
+
+        config = read_config(files, dict(text.split("=", 1) for text in overrides))
         if isinstance(settings, SourceSettings):
             from connector.source import runner
 
-            runner.run(settings, once=once, terminal=terminal)
+            with monitor_source(settings, config) as source_monitor:
+                runner.run(settings, once=False, terminal=terminal, monitor=source_monitor)
         else:
             from connector.sink.runner import run_sink
 
-            run_sink(settings, once=once, terminal=terminal)
+            with monitor_sink(settings, config) as sink_monitor:
+                run_sink(settings, once=False, terminal=terminal, monitor=sink_monitor)
+
+
+@main.command()
+@FILES
+@OVERRIDES
+def serve(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """Run connectors that are created by REST.
+
+    FILE... have what all of them share: brokers, catalog, Spark, listeners. A restart continues with the connectors
+    that were there, each as it was.
+    """
+    with report_errors():
+        from connector.server.process import read_config
+        from connector.server.serving import serve as serve_connectors
+
+        given = dict(text.split("=", 1) for text in overrides if "=" in text)
+        settings = load_sink_settings(files, (*overrides, *_serve_defaults(files, given)))
+        serve_connectors(settings, read_config(files, given))
 
 
 @main.command()
@@ -351,6 +377,26 @@ def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
         from connector.demo import play
 
         play(home, fresh=fresh)
+
+
+def _serve_defaults(files: tuple[Path, ...], given: dict[str, str]) -> tuple[str, ...]:
+    """Return overrides for what a sink must name and a worker need not: the topics."""
+    from connector.server.process import read_config
+
+    named = {"topics", "topics.regex", "debezium.source.topic.prefix"} & read_config(files, given).keys()
+    return () if named else ("topics=unused",)
+
+
+def _run_once(settings: SinkSettings | SourceSettings, *, terminal: bool) -> None:
+    """Run to the end of what is there; nobody asks such a run by HTTP."""
+    if isinstance(settings, SourceSettings):
+        from connector.source import runner
+
+        runner.run(settings, once=True, terminal=terminal)
+    else:
+        from connector.sink.runner import run_sink
+
+        run_sink(settings, once=True, terminal=terminal)
 
 
 def load_sink_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import structlog
@@ -65,6 +65,7 @@ def build_sink(
     seen: ClusterState | None = None,
     *,
     prime: bool = True,
+    beat: Callable[[], None] = lambda: None,
 ) -> Sink:
     """Put a sink together at the position where it has to read on.
 
@@ -74,6 +75,7 @@ def build_sink(
         listeners: they are told of each batch.
         seen: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
+        beat: called some times a second while the stream runs, also during a batch.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
@@ -108,7 +110,9 @@ def build_sink(
         return report
 
     limit = ByteLimit(settings.batch.max_bytes, RecordSizeSampler(settings.kafka).at)
-    stream = Stream(spark, settings, at_start, process, cluster, limit, lambda: batches.overdue, destination.find_hold)
+    stream = Stream(
+        spark, settings, at_start, process, cluster, limit, lambda: batches.overdue, destination.find_hold, beat
+    )
     return Sink(stream, batches, destination)
 
 

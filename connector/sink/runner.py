@@ -1,11 +1,11 @@
-"""settings -> one run of the sink in this process: session, sink, signals, and what is shown meanwhile."""
+"""settings -> the runs of a sink in this process: session, sink, signals, and what is shown meanwhile."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import attrs
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.columns import column_lookup
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer.reader_check import check_reader
+from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.exporters import open_exporters
 from connector.runtime.monitoring.lineage import (
     Dataset,
@@ -23,15 +24,26 @@ from connector.runtime.monitoring.lineage import (
     kafka_namespace,
     no_columns,
 )
+from connector.runtime.monitoring.listeners import SinkListener
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session, stop_on_signals
-from connector.runtime.topic_partitions import nest_by_topic
+from connector.runtime.topic_partitions import TopicPartition, nest_by_topic
 from connector.settings import KafkaSettings, SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.factory import Sink, build_sink, inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.warmup import warm_up
+
+
+@attrs.frozen
+class SinkMonitor:
+    """Who looks at a sink, and steers it: `opened` gets its session, `began` the offsets at which each run begins."""
+
+    lifecycle: Lifecycle = attrs.field(factory=Lifecycle)
+    listeners: Sequence[SinkListener] = ()
+    opened: Callable[[SparkSession], None] = lambda _: None
+    began: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
 
 
 @contextmanager
@@ -43,7 +55,7 @@ def warm_up_beside(spark: SparkSession, settings: SinkSettings, seen: ClusterSta
     workers.join()
 
 
-def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
+def run_sink(settings: SinkSettings, *, once: bool, terminal: bool, monitor: SinkMonitor | None = None) -> None:
     """Run the sink until it is stopped (SIGTERM, SIGINT), or to the offsets of now with `once`.
 
     Raises:
@@ -51,17 +63,52 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool) -> None:
     """
     for note in settings.notes:
         structlog.get_logger().warning(note)
+    monitor = monitor or SinkMonitor()
     with ThreadPoolExecutor(1) as beside:
         looked = beside.submit(lambda: call_with_retries(lambda: _look_at_cluster(settings), settings.errors))
-        with open_session(settings) as spark:
-            (seen, kafka), progress = looked.result(), SinkStatusLine(terminal=terminal)
-            settings = attrs.evolve(settings, kafka=kafka)
-            names = name_datasets(spark, settings)
-            with open_exporters(settings.lineage, names, settings.name, "sink") as exporters:
-                with warm_up_beside(spark, settings, seen):
-                    sink = build_sink(spark, settings, (progress, *exporters.listeners), seen)
-                with progress:
-                    _run_stream(sink, once=once)
+        with open_session(settings) as spark, SinkStatusLine(terminal=terminal) as progress:
+            monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
+            monitor.opened(spark)
+            live_sink(spark, settings, monitor, once=once, survives=False, looked=looked.result())
+
+
+def live_sink(
+    spark: SparkSession,
+    settings: SinkSettings,
+    monitor: SinkMonitor,
+    *,
+    once: bool = False,
+    survives: bool,
+    looked: tuple[ClusterState, KafkaSettings] | None = None,
+) -> None:
+    """Begin runs of a sink in a session as its lifecycle asks for them; returns when there is to be none any more.
+
+    Args:
+        spark: a session whose catalog is the settings' one.
+        settings: of the sink.
+        monitor: its lifecycle, and who hears of it.
+        once: a run ends at the offsets that the topics have when it begins.
+        survives: a run that fails waits for a restart instead of raising.
+        looked: the cluster and how it is read, if that was looked at for the first run.
+
+    Raises:
+        ConnectorError: what ended a run.
+    """
+    first = [looked] if looked is not None else []
+
+    def begin() -> _SinkRun:
+        seen, kafka = first.pop() if first else call_with_retries(lambda: _look_at_cluster(settings), settings.errors)
+        own, beat = attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
+        with ExitStack() as kept:
+            names = name_datasets(spark, own)
+            exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink"))
+            listeners = (*monitor.listeners, *exporters.listeners)
+            with warm_up_beside(spark, own, seen):
+                sink = build_sink(spark, own, listeners, seen, beat=beat)
+            monitor.began(sink.stream.position.offsets)
+            return _SinkRun(sink, kept.pop_all(), once)
+
+    monitor.lifecycle.live(begin, survives=survives, guard=lambda: stop_on_signals(monitor.lifecycle))
 
 
 def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
@@ -83,10 +130,23 @@ def _look_at_cluster(settings: SinkSettings) -> tuple[ClusterState, KafkaSetting
     return inspect_cluster(KafkaAdmin(settings.kafka)), found.kafka
 
 
-def _run_stream(sink: Sink, *, once: bool) -> None:
-    try:
-        with stop_on_signals(sink.stream):
-            structlog.get_logger().info("reading", offsets=nest_by_topic(sink.stream.position.offsets))
-            sink.stream.run(once=once)
-    finally:
-        sink.close()
+@attrs.frozen
+class _SinkRun:
+    """One run; `kept` is left when it ends, with the error that ended it."""
+
+    sink: Sink
+    kept: ExitStack
+    once: bool
+
+    def run(self) -> None:
+        """Run the stream, then let go of the cluster."""
+        with self.kept:
+            try:
+                structlog.get_logger().info("reading", offsets=nest_by_topic(self.sink.stream.position.offsets))
+                self.sink.stream.run(once=self.once)
+            finally:
+                self.sink.close()
+
+    def stop(self) -> None:
+        """Finish the batch at hand, then leave."""
+        self.sink.stream.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 from pyspark.sql import SparkSession
@@ -76,6 +76,9 @@ def build_source(
     listeners: Sequence[SourceListener] = (),
     snapshot_listeners: Sequence[SnapshotListener] = (),
     signals: SignalQueue | None = None,
+    *,
+    beat: Callable[[], None] = lambda: None,
+    polled: Callable[[], None] = lambda: None,
 ) -> PollLoop:
     """Put a source together at its stored offsets; raises as `build_tables`.
 
@@ -85,12 +88,14 @@ def build_source(
         listeners: hear of each step of a table.
         snapshot_listeners: hear how snapshots go.
         signals: what other threads of this process ask for, beside the channels of the settings.
+        beat: as of `PollLoop`.
+        polled: as of `PollLoop`.
     """
     tables = build_tables(spark, settings, listeners, snapshot_listeners)
     channels = open_channels(spark, tables.catalog, settings, signals)
     interval_ms = settings.signals.poll_interval_ms
     processor = SignalProcessor(channels, tables.offsets, interval_ms, snapshot_listeners) if channels else None
-    return PollLoop(settings, tables.find, tables.open, tables.publisher, processor)
+    return PollLoop(settings, tables.find, tables.open, tables.publisher, processor, beat, polled)
 
 
 def open_channels(

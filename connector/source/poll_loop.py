@@ -91,6 +91,7 @@ class PollLoop:
     """Polls the tables of a source; `run` returns when it is stopped.
 
     `find_tables` returns the tables that there are, `open_table` opens one of them; both are calls to the catalog.
+    `beat` is called before each step and while the loop waits, `polled` after every round.
     """
 
     settings: SourceSettings
@@ -98,6 +99,8 @@ class PollLoop:
     open_table: Callable[[tuple[str, ...], str], PolledTable]
     publisher: ChangePublisher
     signals: Signals | None = None
+    beat: Callable[[], None] = lambda: None
+    polled: Callable[[], None] = lambda: None
     _names: DiscoveredTables = attrs.field(factory=dict)
     _captures: dict[str, PolledTable] = attrs.field(factory=dict)
     _schedules: dict[str, TableSchedule] = attrs.field(factory=dict)
@@ -127,9 +130,11 @@ class PollLoop:
 
     def _run(self, *, once: bool) -> None:
         while not self._stopping.is_set():
+            self.beat()
             self._discover()
             signalled = self._follow_signals()
             worked = self._poll_all(once=once) or signalled
+            self.polled()
             self._heartbeat()
             if once and not worked and not self._is_waiting():
                 break
@@ -189,6 +194,7 @@ class PollLoop:
         return worked
 
     def _poll_table(self, name: str, schedule: TableSchedule, *, once: bool) -> bool:
+        self.beat()
         try:
             worked = self._open(name).step(pinned=once)
         except ConnectorError as error:

@@ -1,14 +1,18 @@
-"""settings -> one run of the source in this process: session, tables, signals, and what is shown meanwhile."""
+"""settings -> the runs of a source in this process: session, tables, signals, and what is shown meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 
+import attrs
 import structlog
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.columns import column_lookup
 from connector.opensearch.indexes.index_names import to_index_name
+from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.exporters import open_exporters
 from connector.runtime.monitoring.lineage import (
     Dataset,
@@ -17,35 +21,91 @@ from connector.runtime.monitoring.lineage import (
     kafka_namespace,
     no_columns,
 )
+from connector.runtime.monitoring.listeners import SnapshotListener, SourceListener
 from connector.runtime.monitoring.source_progress import SourceStatusLine
 from connector.runtime.spark.session import open_session, stop_on_signals
 from connector.settings import SourceSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.factory import build_source
 from connector.source.notifications import open_notifications
+from connector.source.poll_loop import PollLoop
 from connector.source.signals.queue_channel import SignalQueue
 
 
-def run(settings: SourceSettings, *, once: bool, terminal: bool, signals: SignalQueue | None = None) -> None:
-    """Run the source until it is stopped (SIGTERM, SIGINT), or to the snapshots of now with `once`.
+@attrs.frozen
+class SourceMonitor:
+    """Who looks at a source, and steers it: `opened` gets its session, `polled` is called after each round.
 
     `signals` are what other threads of this process ask for, beside the channels of the settings.
+    """
+
+    lifecycle: Lifecycle = attrs.field(factory=Lifecycle)
+    listeners: Sequence[SourceListener] = ()
+    snapshot_listeners: Sequence[SnapshotListener] = ()
+    signals: SignalQueue | None = None
+    opened: Callable[[SparkSession], None] = lambda _: None
+    polled: Callable[[], None] = lambda: None
+
+
+def run(settings: SourceSettings, *, once: bool, terminal: bool, monitor: SourceMonitor | None = None) -> None:
+    """Run the source until it is stopped (SIGTERM, SIGINT), or to the snapshots of now with `once`.
 
     Raises:
         ConnectorError: why it could not start, or which tables failed.
     """
     for note in settings.notes:
         structlog.get_logger().warning(note)
-    server = settings.outgoing.prefix
-    with (
-        open_session(settings) as spark,
-        SourceStatusLine(terminal=terminal) as progress,
-        open_exporters(settings.lineage, name_datasets(spark, settings), server, "streaming") as exporters,
-    ):
-        heard = [*open_notifications(settings), *exporters.snapshot_listeners]
-        tables = build_source(spark, settings, [progress, *exporters.listeners], heard, signals)
-        with stop_on_signals(tables):
-            tables.run(once=once)
+    monitor = monitor or SourceMonitor()
+    with open_session(settings) as spark, SourceStatusLine(terminal=terminal) as progress:
+        monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
+        monitor.opened(spark)
+        live_source(spark, settings, monitor, once=once, survives=False)
+
+
+def live_source(
+    spark: SparkSession, settings: SourceSettings, monitor: SourceMonitor, *, once: bool = False, survives: bool
+) -> None:
+    """Begin runs of a source in a session as its lifecycle asks for them; arguments as of the sink's `live_sink`.
+
+    Raises:
+        ConnectorError: what ended a run.
+    """
+    lifecycle = monitor.lifecycle
+
+    def begin() -> _SourceRun:
+        with ExitStack() as kept:
+            names, server = name_datasets(spark, settings), settings.outgoing.prefix
+            exporters = kept.enter_context(open_exporters(settings.lineage, names, server, "streaming"))
+            loop = build_source(
+                spark,
+                settings,
+                (*monitor.listeners, *exporters.listeners),
+                (*open_notifications(settings), *monitor.snapshot_listeners, *exporters.snapshot_listeners),
+                monitor.signals,
+                beat=lifecycle.beat,
+                polled=monitor.polled,
+            )
+            return _SourceRun(loop, kept.pop_all(), once)
+
+    lifecycle.live(begin, survives=survives, guard=lambda: stop_on_signals(lifecycle))
+
+
+@attrs.frozen
+class _SourceRun:
+    """One run; `kept` is left when it ends, with the error that ended it."""
+
+    loop: PollLoop
+    kept: ExitStack
+    once: bool
+
+    def run(self) -> None:
+        """Poll until stopped."""
+        with self.kept:
+            self.loop.run(once=self.once)
+
+    def stop(self) -> None:
+        """Finish the step at hand, then leave."""
+        self.loop.stop()
 
 
 def name_datasets(spark: SparkSession, settings: SourceSettings) -> DatasetNames:

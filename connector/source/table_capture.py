@@ -229,7 +229,7 @@ class TableCapture:
         if done >= len(parts):
             self._tell_initial("COMPLETED", len(parts), len(parts), rows)
         snapshot = parse_ancestor(self.snapshots.retained()[snapshot_id])
-        self._report("part read", snapshot, began, part=min(done, len(parts)), parts=len(parts))
+        self._report("part read", snapshot, began, min(done, len(parts)), len(parts))
 
     def _publish_changes(self, snapshot: Ancestor, before: TableOffset) -> None:
         """Publish the changes of a snapshot, and store that they are published."""
@@ -272,8 +272,10 @@ class TableCapture:
         self._tell(SnapshotReport("Initial Snapshot", stage, "", tables, self.name, rows, status, part, parts))
 
     def _report(self, what: StepKind, snapshot: Ancestor, began: float, part: int = 0, parts: int = 0) -> None:
-        seconds = time.monotonic() - began
-        report = StepReport(self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts)
+        seconds, committed_ms = time.monotonic() - began, snapshot.timestamp_ms
+        report = StepReport(
+            self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts, committed_ms=committed_ms
+        )
         for listener in self.listeners:
             listener.on_step(report)
 

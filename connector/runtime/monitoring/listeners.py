@@ -24,8 +24,10 @@ class BatchReport:
 
     `end` has the offset after the last record of each topic-partition, `transaction` the last one that is complete.
     `tables` counts what was written, for each table that changed. `dead_letters` may be more than `metrics.dead`: an
-    earlier try of the batch may have written some. `drift` counts, per table and run, the fields in which events and
-    table differ.
+    earlier try of the batch may have written some; `stages` counts them by the stage that failed. `drift` counts, per
+    table and run, the fields in which events and table differ. `newest_ms` is the time of each table's newest event, by
+    its source's clock. `reasons` tells of some dead letters record, stage and reason. `schema_changes` counts tables
+    "created" and "altered" since the run began.
     """
 
     batch: int
@@ -36,6 +38,11 @@ class BatchReport:
     tables: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
     dead_letters: int = 0
     drift: Mapping[str, int] = attrs.field(factory=dict)
+    stages: Mapping[str, int] = attrs.field(factory=dict)
+    newest_ms: Mapping[str, int] = attrs.field(factory=dict)
+    commit_seconds: float = 0.0
+    schema_changes: Mapping[str, int] = attrs.field(factory=dict)
+    reasons: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -57,7 +64,8 @@ class StepReport:
     """One step of a captured table.
 
     `what` happened for which snapshot, in how many seconds; `operation` is the one in the snapshot's summary. Of an
-    initial snapshot this is part `part` of `parts`, of one on demand chunk `part` of `parts`.
+    initial snapshot this is part `part` of `parts`, of one on demand chunk `part` of `parts`. `operations` counts the
+    changes by operation, where that is known; `committed_ms` is when the snapshot was committed.
     """
 
     table: str
@@ -67,6 +75,8 @@ class StepReport:
     operation: str = ""
     part: int = 0
     parts: int = 0
+    operations: Mapping[str, int] = attrs.field(factory=dict)
+    committed_ms: int | None = None
 
 
 SnapshotAggregate = Literal["Initial Snapshot", "Incremental Snapshot"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -43,6 +44,10 @@ class FetchMetrics:
         )
 
 
+_UNION = {"add": operator.or_}
+"""For names, which are named once, and for the greatest values, which a Counter's union takes."""
+
+
 @attrs.frozen
 class TaskMetrics:
     """Counts of a batch, or of a part of it. A new count is one more field.
@@ -52,6 +57,8 @@ class TaskMetrics:
     table does not take (table index, field); `rows` are the changes of each table (by table index). `late` are keys
     whose changes were older than what their table has, `untold` changes that may be from before or after a truncate.
     `fetch` is what reading Kafka took.
+    `operations` are the changes by operation (`c`, `u`, `d`, `r`), `newest` is the greatest dedup value of each table.
+    `fetch_seconds` and `decode_seconds` are summed over tasks, so they may be more than the batch took.
     """
 
     events: int = 0
@@ -60,17 +67,21 @@ class TaskMetrics:
     ignored: int = 0
     truncates: int = 0
     nulled: int = 0
-    drift: frozenset[tuple[int, str]] = frozenset()
+    drift: frozenset[tuple[int, str]] = attrs.field(default=frozenset(), metadata=_UNION)
     rows: Counter[int] = attrs.field(factory=Counter)
     size_bytes: int = 0
     late: int = 0
     untold: int = 0
     fetch: FetchMetrics = FetchMetrics()
+    operations: Counter[str] = attrs.field(factory=Counter)
+    newest: Counter[int] = attrs.field(factory=Counter, metadata=_UNION)
+    fetch_seconds: float = 0.0
+    decode_seconds: float = 0.0
 
     def __add__(self, other: TaskMetrics) -> TaskMetrics:
-        fields = (field.name for field in attrs.fields(TaskMetrics))
-        return TaskMetrics(**{name: _add(getattr(self, name), getattr(other, name)) for name in fields})
+        return TaskMetrics(**{name: add(getattr(self, name), getattr(other, name)) for name, add in _ADDITIONS})
 
 
-def _add(one: Any, other: Any) -> Any:
-    return one | other if isinstance(one, frozenset) else one + other
+_ADDITIONS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = tuple(
+    (field.name, field.metadata.get("add", operator.add)) for field in attrs.fields(TaskMetrics)
+)

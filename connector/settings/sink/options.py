@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from connector.settings import lineage
+from connector.settings import lineage, server
 from connector.settings.configdef.common import FOREIGN_KEYS, NAME, SOURCE_KEYS, SPARK_PREFIX, OptionScope
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.unknown_keys import AllowedKeys
@@ -21,6 +21,7 @@ _LAST_SCOPES = (
     OptionScope("Batches", batching.OPTIONS),
     OptionScope("Errors", error_handling.OPTIONS),
     OptionScope("Lineage", lineage.OPTIONS),
+    OptionScope("Monitoring and REST", server.OPTIONS),
     OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
 

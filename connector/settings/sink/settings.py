@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings import lineage
+from connector.settings import lineage, server
 from connector.settings.configdef.common import NAME, SPARK_PREFIX
 from connector.settings.configdef.loader import load_settings
 from connector.settings.configdef.option import format_names
@@ -25,6 +25,7 @@ from connector.settings.kafka.batching import BatchSettings
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
 from connector.settings.lineage import LineageSettings
+from connector.settings.server import ServerSettings
 from connector.settings.sink.options import collect_options
 from connector.settings.sink.sink_types import find_sink_type, load_sink_type
 
@@ -49,6 +50,7 @@ class SinkSettings:
     notes: tuple[str, ...]
     destination: object = None
     lineage: LineageSettings = LineageSettings()
+    server: ServerSettings = attrs.field(factory=ServerSettings)
 
 
 def load(
@@ -96,4 +98,5 @@ def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
         notes=tuple(reader.notes),
         destination=destination,
         lineage=lineage.build(reader),
+        server=server.build(reader),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings import lineage
+from connector.settings import lineage, server
 from connector.settings.configdef import common, property_files
 from connector.settings.configdef.common import FOREIGN_KEYS, SPARK_PREFIX, OptionScope
 from connector.settings.configdef.loader import load_settings
@@ -27,6 +27,7 @@ from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
 from connector.settings.lineage import LineageSettings
 from connector.settings.opensearch import documents
+from connector.settings.server import ServerSettings
 from connector.settings.source import capture, event_output, signals
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.event_output import EventOutputSettings
@@ -74,6 +75,7 @@ SCOPES = (
     OptionScope("Signals and notifications", signals.OPTIONS, signals.PREFIXES),
     OptionScope("Errors", _RETRIES),
     OptionScope("Lineage", lineage.OPTIONS),
+    OptionScope("Monitoring and REST", server.OPTIONS),
     OptionScope("Spark", (), (SPARK_PREFIX,)),
 )
 OPTIONS = tuple(option for scope in SCOPES for option in scope.options)
@@ -109,6 +111,7 @@ class SourceSettings:
     signals: SignalSettings = SignalSettings()
     notifications: NotificationSettings = NotificationSettings()
     lineage: LineageSettings = LineageSettings()
+    server: ServerSettings = attrs.field(factory=ServerSettings)
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
@@ -171,4 +174,5 @@ def _build(reader: ConfigReader) -> SourceSettings:
         signals=signalled,
         notifications=notified,
         lineage=lineage.build(reader),
+        server=server.build(reader),
     )

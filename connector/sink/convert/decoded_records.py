@@ -33,10 +33,20 @@ class DecodedRecords:
 
     def count(self, events: int, size_bytes: int) -> DecodedRecords:
         """Add to the metrics what shows only when all the records are through."""
-        rows = Counter[int]()
+        rows, operations, newest = Counter[int](), Counter[str](), Counter[int]()
         for index, part in zip(self.tables, self.parts, strict=True):
             rows[index] += len(part)
-        counts = TaskMetrics(events, len(self.faults), truncates=len(self.truncates), rows=rows, size_bytes=size_bytes)
+            operations += part.order.operations
+            newest |= Counter({index: int(part.order.dedup.max(initial=0))})
+        counts = TaskMetrics(
+            events,
+            len(self.faults),
+            truncates=len(self.truncates),
+            rows=rows,
+            size_bytes=size_bytes,
+            operations=operations,
+            newest=newest,
+        )
         return attrs.evolve(self, metrics=self.metrics + counts)
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ class BaseTableRegistry(ABC, Generic[T]):
     """What a sink writes to: loaded on first sight, made and evolved on need, refused where events cannot have it.
 
     `refused` says of topics, and `refused_tables` of names that events gave, why they have none; `drift` which fields
-    of events differed.
+    of events differed; `schema_changes` how many were "created" and "altered".
     """
 
     KIND: ClassVar[str]
@@ -37,6 +38,7 @@ class BaseTableRegistry(ABC, Generic[T]):
         self.refused: dict[str, str] = {}
         self.refused_tables: dict[str, str] = {}
         self.drift: dict[str, set[str]] = {}
+        self.schema_changes = Counter[str]()
         self._log = structlog.get_logger()
 
     def __iter__(self) -> Iterator[str]:
@@ -115,6 +117,7 @@ class BaseTableRegistry(ABC, Generic[T]):
         try:
             known = self._known.get(name)
             self._known[name] = self._made(name, needs) if known is None else self._evolve(name, known, needs)
+            self.schema_changes["created" if known is None else "altered"] += 1
         except DataFault as fault:
             if needs[0].table is not None:
                 self.refused_tables[name] = str(fault)

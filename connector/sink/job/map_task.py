@@ -5,6 +5,7 @@ Its memory is bounded, by one fetch and `CHUNK_BYTES` of rows. Spark runs it on 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -55,7 +56,7 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
         headers = (OLD_KEY_HEADER if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for chunk in plan.feed.chunks(number, meter):
+                for chunk in work.fetch(plan.feed.chunks(number, meter)):
                     if chunk.unreadable is not None:
                         work.reject_batch(chunk, chunk.unreadable)
                         continue
@@ -81,10 +82,21 @@ class MapTask:
         self._blocked = False
         self._moving: set[int] = set()
 
+    def fetch(self, chunks: Iterator[ConsumerRecords]) -> Iterator[ConsumerRecords]:
+        """Hand on what is fetched, and note how long that takes."""
+        while True:
+            began = time.perf_counter()
+            chunk = next(chunks, None)
+            self._metrics += TaskMetrics(fetch_seconds=time.perf_counter() - began)
+            if chunk is None:
+                return
+            yield chunk
+
     def take(self, run: ConsumerRecords) -> Iterator[TaskOutput]:
         """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
+        began = time.perf_counter()
         outcome = decode(run, self._plan)
-        self._metrics += outcome.metrics
+        self._metrics += outcome.metrics + TaskMetrics(decode_seconds=time.perf_counter() - began)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(DeadLetterRef(run.topic, run.partition, offset, fault.stage, fault.reason))

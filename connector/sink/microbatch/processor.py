@@ -7,6 +7,7 @@ saved. A batch that is replayed after a crash changes nothing.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -33,6 +34,7 @@ from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.microbatch.transactions import Transactions
 from connector.sink.model.destination import Destination
+from connector.sink.model.event_age import units_per_second
 from connector.sink.model.job import Job
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes, TablePlan
@@ -70,7 +72,7 @@ class BatchProcessor:
         self.transactions = transactions
         self._limits = ErrorTolerance(settings.errors)
         self._shares = TableShares()
-        self._dead = set[RecordCoordinates]()
+        self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
         self._epochs: dict[TopicPartition, tuple[int, int]] = {}
         self._parallelism = job.parallelism
         self._log = structlog.get_logger()
@@ -92,7 +94,7 @@ class BatchProcessor:
         if transaction is not None and not batch.events:
             return BatchReport(batch.id, time.monotonic() - began, batch.end, self.position.transaction)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
-        self._dead = set()
+        self._dead, self._stages = set(), Counter()
         report, commits = call_with_retries(lambda: self._attempt(batch, position), self._settings.errors)
         self._limits.passed(report.dead_letters)
         self._note_epochs(batch, report.metrics)
@@ -199,10 +201,12 @@ class BatchProcessor:
             self._committer.discard(names, result)
             raise
         self._dead.update(map(record_coordinates, fresh))
+        self._stages.update(letter.stage for letter in fresh)
         self._shares.note(names, result.metrics)
         self._log_outcome(result.metrics, fresh)
         for index, field in result.metrics.drift:
             self._targets.record_drift(names[index], (field,))
+        began = time.monotonic()
         commits = self._committer.commit(plan, names, result, position)
         report = BatchReport(
             batch=batch.id,
@@ -213,8 +217,20 @@ class BatchProcessor:
             tables={name: commit.counts for name, commit in commits.items()},
             dead_letters=len(self._dead),
             drift={self._targets.label(name): len(fields) for name, fields in self._targets.drift.items()},
+            stages=dict(self._stages),
+            newest_ms=self._newest_ms(plan, names, result.metrics),
+            commit_seconds=time.monotonic() - began,
+            schema_changes=dict(self._targets.schema_changes),
+            reasons=tuple((_place(one), one.stage, one.reason) for one in fresh[:LOGGED_DEAD_LETTERS]),
         )
         return report, {commit.name: commit.noted for commit in commits.values()}
+
+    def _newest_ms(self, plan: BatchPlan, names: list[str], metrics: TaskMetrics) -> dict[str, int]:
+        """Return the time of each table's newest event, where the dedup column is a time."""
+        second = units_per_second(plan.dedup_column, plan.events.add_fields_prefix)
+        if second is None:
+            return {}
+        return {self._targets.label(names[i]): value * 1000 // second for i, value in metrics.newest.items() if value}
 
     def _log_outcome(self, metrics: TaskMetrics, fresh: Sequence[DeadLetterRef]) -> None:
         if metrics.late:
@@ -227,8 +243,7 @@ class BatchProcessor:
                 rows=metrics.untold,
             )
         for letter in fresh[:LOGGED_DEAD_LETTERS]:
-            place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
-            self._log.warning("dead letter", record=place, stage=letter.stage, reason=letter.reason)
+            self._log.warning("dead letter", record=_place(letter), stage=letter.stage, reason=letter.reason)
 
     def _run(self, batch: MicroBatch) -> tuple[BatchPlan, list[str], JobResult]:
         cuts: dict[str, TruncateScope] = {}
@@ -343,3 +358,7 @@ class BatchProcessor:
             transaction_topic=self._settings.kafka.transactions.topic,
             raw_ms=time.time_ns() // 1_000_000 if self._settings.table.events_only else None,
         ), names
+
+
+def _place(letter: DeadLetterRef) -> str:
+    return f"{letter.topic}-{letter.partition} offset {letter.offset}"

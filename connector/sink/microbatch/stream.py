@@ -46,7 +46,7 @@ _DISCOVERY_S, _MAX_DISCOVERY_S, _DISCOVERY_SHARE = 1.0, 30.0, 0.05
 
 @attrs.define(eq=False)
 class Stream:
-    """One run of the sink's stream: `start`, then `join` until it ends or `stop` is called."""
+    """One run of the sink's stream: `run` returns when it ends or `stop` is called; `beat` is called meanwhile."""
 
     spark: SparkSession
     settings: SinkSettings
@@ -56,6 +56,7 @@ class Stream:
     cuts: ByteLimit
     overdue: Callable[[], bool] = lambda: False
     hold: Callable[[], str | None] = lambda: None
+    beat: Callable[[], None] = lambda: None
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
@@ -162,6 +163,7 @@ class Stream:
         due = time.monotonic() + _DISCOVERY_S
         try:
             while not query.awaitTermination(_POLL_S):
+                self.beat()
                 if self._stopping.is_set():
                     self._stop_query(query)
                     return {}

@@ -6,6 +6,7 @@ reduce task: unpacked `ChangeBatch`s -> folded -> files or documents
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
@@ -57,6 +58,12 @@ class ChangeOrder:
     def concat(parts: Sequence[ChangeOrder]) -> ChangeOrder:
         """Join orders end to end."""
         return ChangeOrder(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in attrs.fields(ChangeOrder)))
+
+    @property
+    def operations(self) -> Counter[str]:
+        """How many changes of each operation there are, by its letter; tombstones have none."""
+        counts = np.bincount(self.op, minlength=1)
+        return Counter({chr(code): int(counts[code]) for code in np.flatnonzero(counts[1:]) + 1})
 
     @property
     def bare(self) -> Mask:

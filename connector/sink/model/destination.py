@@ -12,6 +12,7 @@ sink, the job, the micro-batches, the replay of dead letters and the command lin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
@@ -122,12 +123,14 @@ class Lookups:
 class TableRegistry(Protocol):
     """All tables of one sink, by name. `refused`: topics, and named tables, that can have none, and why.
 
-    `drift`: fields in which events and table differ, by table.
+    `drift`: fields in which events and table differ, by table. `schema_changes`: how many tables were "created" and
+    "altered".
     """
 
     refused: dict[str, str]
     refused_tables: dict[str, str]
     drift: dict[str, set[str]]
+    schema_changes: Counter[str]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the tables that are known."""

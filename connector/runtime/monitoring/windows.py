@@ -1,0 +1,55 @@
+"""Batches with their times -> averages, maxima and rates over the last minute, as Kafka's own metrics have them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+
+WINDOW_S = 60.0
+
+
+@attrs.frozen
+class Moment:
+    """What happened at a time: how long it took, and how many records and bytes went through."""
+
+    at: float
+    seconds: float = 0.0
+    records: int = 0
+    size_bytes: int = 0
+    commit_seconds: float = 0.0
+
+
+class Window:
+    """The moments of the last minute; older ones are forgotten."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin empty; `clock` tells seconds."""
+        self._clock, self._moments = clock, deque[Moment]()
+
+    def add(self, *, seconds: float = 0.0, records: int = 0, size_bytes: int = 0, commit_seconds: float = 0.0) -> None:
+        """Note something that ended now."""
+        self._moments.append(Moment(self._clock(), seconds, records, size_bytes, commit_seconds))
+        self.recent()
+
+    def recent(self) -> list[Moment]:
+        """Return what is not older than a minute, oldest first."""
+        limit = self._clock() - WINDOW_S
+        while self._moments and self._moments[0].at < limit:
+            self._moments.popleft()
+        return list(self._moments)
+
+    def rate(self, of: Callable[[Moment], float]) -> float:
+        """Return the sum of something per second."""
+        return sum(map(of, self.recent())) / WINDOW_S
+
+    def average(self, of: Callable[[Moment], float]) -> float:
+        """Return the mean of something; NaN, as Kafka has it, where nothing happened."""
+        values = list(map(of, self.recent()))
+        return sum(values) / len(values) if values else float("nan")
+
+    def maximum(self, of: Callable[[Moment], float]) -> float:
+        """Return the greatest value of something; NaN where nothing happened."""
+        return max(map(of, self.recent()), default=float("nan"))

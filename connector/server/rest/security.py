@@ -1,0 +1,79 @@
+"""Requests -> those that may come in: of this host's pages and tools, of allowed origins, with the right login.
+
+A browser tells by `Origin` which page a request comes from; a page of another site may not steer connectors. On
+loopback the name of the host is looked at as well: a foreign name that was made to point here is another site.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+import attrs
+import orjson
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_UNAUTHORIZED = 401
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@attrs.frozen
+class AccessRules:
+    """Who may come in: `origins` other than our own, `user_info` (`user:password`), and whether only this host can."""
+
+    origins: Collection[str] = ()
+    user_info: str | None = attrs.field(default=None, repr=False)
+    is_loopback: bool = True
+
+    def refusal(self, host: str, origin: str | None, authorization: str | None) -> tuple[int, str] | None:
+        """Return status and reason for a request that may not come in, None for one that may. Pure."""
+        name = urlsplit(f"//{host}").hostname
+        if self.is_loopback and name not in _LOOPBACK_NAMES:
+            return 403, "requests for another host are refused"
+        if origin is not None and not self._is_allowed(host, origin):
+            return 403, "requests of pages of another origin are refused; see access.control.allow.origin"
+        if self.user_info is not None and not _is_login(authorization, self.user_info):
+            return _UNAUTHORIZED, "User cannot access the resource."
+        return None
+
+    def _is_allowed(self, host: str, origin: str) -> bool:
+        return "*" in self.origins or origin in self.origins or urlsplit(origin).netloc.lower() == host.lower()
+
+
+def _is_login(authorization: str | None, user_info: str) -> bool:
+    scheme, _, given = (authorization or "").partition(" ")
+    try:
+        login = base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return scheme.lower() == "basic" and hmac.compare_digest(login, user_info.encode())
+
+
+class AccessMiddleware:
+    """Answers requests that may not come in with Connect's error JSON; the others go on."""
+
+    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+        """Guard an application."""
+        self._app, self._rules = app, rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+        origin = headers.get("origin")
+        refused = self._rules.refusal(headers.get("host", ""), origin, headers.get("authorization"))
+        is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+        if refused is None or (is_preflight and refused[0] == _UNAUTHORIZED):
+            await self._app(scope, receive, send)
+            return
+        status, message = refused
+        more = [(b"www-authenticate", b'Basic realm="icebridge"')] if status == _UNAUTHORIZED else []
+        body = orjson.dumps({"error_code": status, "message": message})
+        head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,114 @@
+"""A worker's properties -> a process that runs the connectors that were created by REST, until it is stopped.
+
+One Spark for all of them: each connector has a session of its own in it, with its own catalog and settings.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import attrs
+import structlog
+from pyspark.sql import SparkSession
+
+from connector.errors import ConfigError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.runtime.lifecycle import Lifecycle, TargetState
+from connector.runtime.monitoring.exposition import MetricsRegistry
+from connector.runtime.spark.session import open_session, stop_on_signals
+from connector.runtime.spark.session_builder import catalog_conf
+from connector.server.config_store import IcebergConfigStore
+from connector.server.port import Connector
+from connector.server.process import serve_worker
+from connector.server.rest.plugins import load_config
+from connector.server.sink_connector import SinkConnector
+from connector.server.source_connector import SourceConnector
+from connector.server.worker import Worker
+from connector.settings import SinkSettings, SourceSettings
+from connector.settings import server as server_options
+
+_OWN_KEYS = frozenset(name for option in server_options.OPTIONS for name in option.names)
+"""What a worker's file says of the worker itself."""
+
+
+@attrs.frozen
+class ConnectorDefaults:
+    """What a worker's file says for all connectors: the cluster, the catalog, Spark; a connector's own keys win."""
+
+    config: Mapping[str, str] = attrs.field(repr=False)
+
+    def complete(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return a connector's properties with what it does not say itself."""
+        given = {key: text for key, text in self.config.items() if key not in _OWN_KEYS and key != "name"}
+        return {**given, **config}
+
+
+def serve(settings: SinkSettings, config: Mapping[str, str]) -> None:
+    """Run the connectors of a worker until SIGTERM or SIGINT; each then ends after its batch at hand.
+
+    Args:
+        settings: of the worker's file, read as a sink's: its catalog keeps the connectors, its listeners answer.
+        config: the same file, as it is written.
+
+    Raises:
+        ConnectorError: why it could not start.
+    """
+    defaults, metrics, stopping = ConnectorDefaults(config), MetricsRegistry(), _Stop()
+    for note in settings.notes:
+        structlog.get_logger().warning(note)
+    with open_session(settings) as spark:
+        store = IcebergConfigStore(
+            Catalog(spark, settings.catalog, settings.errors), settings.server.config_table, settings.errors
+        )
+        worker = Worker(_connector_factory(spark, defaults), store, metrics)
+        with serve_worker(settings.server, worker, metrics, defaults.complete) as sampler, stop_on_signals(stopping):
+            sampler.read_java(spark._jvm)  # noqa: SLF001 - PySpark has no other way to its JVM
+            worker.start_stored()
+            structlog.get_logger().info("serving", connectors=worker.names)
+            stopping.event.wait()
+            worker.close()
+
+
+def _connector_factory(
+    spark: SparkSession, defaults: ConnectorDefaults
+) -> Callable[[str, Mapping[str, str], TargetState], Connector]:
+    def make(name: str, config: Mapping[str, str], target: TargetState) -> Connector:
+        settings = load_config(defaults.complete(config))
+        if settings.name != name:
+            raise ConfigError(f"-X: name: is {settings.name}, and the connector is called {name}; give it one name")
+        for note in settings.notes:
+            structlog.get_logger().warning(note, connector=name)
+
+        def open_own() -> SparkSession:
+            return open_own_session(spark, settings)
+
+        lifecycle = Lifecycle(target)
+        if isinstance(settings, SourceSettings):
+            return SourceConnector(settings, config, lifecycle, open_own)
+        return SinkConnector(settings, config, lifecycle, open_own)
+
+    return make
+
+
+def open_own_session(spark: SparkSession, settings: SinkSettings | SourceSettings) -> SparkSession:
+    """Return a session of the same Spark with a connector's catalog and settings.
+
+    What only a start of Spark can set, such as memory and jars, is the worker's.
+    """
+    session = spark.newSession()
+    for key, text in {**catalog_conf(settings.catalog), **settings.spark}.items():
+        if key.startswith(("spark.sql.catalog.", "spark.sql.")):
+            session.conf.set(key, text)
+    return session
+
+
+@attrs.frozen
+class _Stop:
+    """Stops the wait of the main thread."""
+
+    event: threading.Event = attrs.field(factory=threading.Event)
+
+    def stop(self) -> None:
+        """Stop; safe to call from a signal handler."""
+        self.event.set()

@@ -1,0 +1,202 @@
+"""Settings of a sink -> a connector of the server: its thread, metrics, looks at cluster and catalog, offsets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from connector.errors import FatalError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.kafka.admin import KafkaAdmin
+from connector.runtime.lifecycle import Lifecycle, start_thread
+from connector.runtime.monitoring.series import MetricSource
+from connector.runtime.monitoring.sink_metrics import SinkMetrics
+from connector.runtime.topic_partitions import TopicPartition
+from connector.server.errors import RestError
+from connector.server.port import Check, ConnectorOffset, Kind
+from connector.server.probe import TIMEOUT_S, Probe
+from connector.server.recent import RecentActivity
+from connector.settings import SinkSettings
+from connector.settings.kafka.error_handling import NO_RETRIES
+from connector.sink.factory import inspect_cluster
+from connector.sink.offset_reset import open_state, replace_offsets
+from connector.sink.runner import SinkMonitor, live_sink
+
+OpenSession = Callable[[], SparkSession]
+_TOPIC, _PARTITION, _OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
+
+
+class SinkConnector:
+    """A `Connector` that is a sink."""
+
+    kind: Kind = "sink"
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        config: Mapping[str, str],
+        lifecycle: Lifecycle,
+        open_session: OpenSession | None = None,
+    ) -> None:
+        """Prepare; nothing runs yet.
+
+        Args:
+            settings: of the sink.
+            config: the properties that they were read from.
+            lifecycle: what is asked of it.
+            open_session: gives a Spark session with its catalog; None where somebody else runs the sink.
+        """
+        self.name, self.config, self.lifecycle = settings.name, config, lifecycle
+        self._settings, self._open_session = settings, open_session
+        batch = settings.batch
+        server = config.get("debezium.source.topic.prefix") or settings.name
+        self._metrics = SinkMetrics(settings.name, server, max_events=batch.max_events, max_bytes=batch.max_bytes)
+        self._recent = RecentActivity()
+        self._broker, self._catalog_probe = Probe(f"{self.name}-broker"), Probe(f"{self.name}-catalog")
+        self._admin: KafkaAdmin | None = None
+        self._spark: SparkSession | None = None
+        self._catalog: Catalog | None = None
+        self._thread: threading.Thread | None = None
+        self.cluster_id: str | None = None
+
+    @property
+    def metrics(self) -> Sequence[MetricSource]:
+        """Its metrics."""
+        return (self._metrics,)
+
+    @property
+    def monitor(self) -> SinkMonitor:
+        """Who hears of its batches."""
+        return SinkMonitor(self.lifecycle, (self._metrics, self._recent), self._opened, self._metrics.begin)
+
+    def start(self) -> None:
+        """Begin to live, in a thread of its own."""
+        self._thread = start_thread(self._live, f"sink-{self.name}")
+
+    def close(self, timeout_s: float) -> None:
+        """Stop for good, and wait for the end of the batch at hand."""
+        self.lifecycle.stop()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise FatalError(f"connector {self.name} has not finished its batch after {timeout_s:.0f} s; try again")
+
+    def checks(self) -> list[Check]:
+        """Return what readiness depends on."""
+        lag, batches = self._metrics.lag, self._metrics.batches
+        caught_up = self.lifecycle.state == "RUNNING" and bool(lag) and not any(lag.values())
+        first = Check(f"{self.name}-first-batch", batches > 0 or caught_up, {"batches": batches})
+        return [self._broker.check, self._catalog_probe.check, first]
+
+    def topics(self) -> list[str]:
+        """Return the topics that are read."""
+        return sorted({topic for topic, _ in self._metrics.read})
+
+    def overview(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        by_topic: dict[str, int] = {}
+        for (topic, _), count in self._metrics.lag.items():
+            by_topic[topic] = by_topic.get(topic, 0) + count
+        return {
+            "lag": by_topic,
+            "tables": self._metrics.tables(),
+            "recent": self._recent.last(),
+            "per_minute": self._recent.per_minute(),
+            "dead_letters": self._recent.dead_letters(),
+            "last_dead_letters": self._recent.last_dead_letters(),
+            "dead_letter_topic": self._settings.errors.topic,
+            "snapshots": {},
+        }
+
+    def sample(self) -> None:
+        """Look at the cluster and the catalog."""
+        self._metrics.observe_ends(self._broker.look(self._read_ends))
+        self._catalog_probe.look(self._read_catalog)
+
+    def offsets(self) -> list[ConnectorOffset]:
+        """Read the stored offsets."""
+        stored = OffsetsTable(self._open_catalog(), self._settings.table.offsets_table, self.name)
+        position = stored.position or KafkaOffsets()
+        return [
+            ConnectorOffset({_TOPIC: topic, _PARTITION: partition}, {_OFFSET: offset})
+            for (topic, partition), offset in sorted(position.offsets.items())
+        ]
+
+    def alter_offsets(self, offsets: Sequence[ConnectorOffset] | None) -> None:
+        """Store other offsets; what is forgotten begins with the oldest record again."""
+        wanted = None if offsets is None else dict(map(parse_offset, offsets))
+        seen = inspect_cluster(KafkaAdmin(self._settings.kafka))
+        unknown = sorted(at for at in wanted or () if at not in seen.ends)
+        if unknown:
+            raise RestError(400, f"these topic-partitions are not read by this connector: {unknown}")
+        stored, targets = open_state(self._session(), self._settings)
+        before = (stored.position or KafkaOffsets()).offsets
+        kept = {at: offset for at, offset in before.items() if at in seen.ends and wanted is not None}
+        fresh = {at: seen.beginnings[at] if offset is None else offset for at, offset in (wanted or {}).items()}
+        outside = sorted(at for at, offset in fresh.items() if not seen.beginnings[at] <= offset <= seen.ends[at])
+        if outside:
+            raise RestError(400, f"these topic-partitions do not hold the offsets: {outside}")
+        ids = {name: topic.id for name, topic in seen.topics.items()}
+        position = KafkaOffsets(seen.cluster_id, ids, {**seen.beginnings, **kept, **fresh})
+        topics = () if wanted is None else tuple({topic for topic, _ in wanted})
+        replace_offsets(self._settings, stored, targets, seen, position, topics=topics)
+
+    def _live(self) -> None:
+        live_sink(self._session(), self._settings, self.monitor, survives=True)
+
+    def _opened(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def _session(self) -> SparkSession:
+        if self._spark is None and self._open_session is not None:
+            self._spark = self._open_session()
+        if self._spark is None:
+            raise FatalError(f"connector {self.name} is still starting; try again")
+        return self._spark
+
+    def _open_catalog(self) -> Catalog:
+        return Catalog(self._session(), self._settings.catalog, self._settings.errors)
+
+    def _read_ends(self) -> dict[TopicPartition, int]:
+        if self._admin is None:
+            self._admin = KafkaAdmin(self._settings.kafka, TIMEOUT_S)
+        if self.cluster_id is None:
+            self.cluster_id = self._admin.id()
+        return self._admin.fetch_end_offsets(self._metrics.read or self._admin.select_partitions())
+
+    def _read_catalog(self) -> None:
+        if self._catalog is None:
+            self._catalog = Catalog(self._session(), self._settings.catalog, NO_RETRIES)
+        self._catalog.load(self._settings.table.offsets_table)
+
+
+def parse_offset(given: ConnectorOffset) -> tuple[TopicPartition, int | None]:
+    """Read an offset as Connect writes those of sinks; RestError 400 with Connect's words for any other."""
+    partition = given.partition
+    if _TOPIC not in partition or _PARTITION not in partition:
+        raise RestError(
+            400, f"The partition for a sink connector offset must contain the keys '{_TOPIC}' and '{_PARTITION}'"
+        )
+    at = str(partition[_TOPIC]), _parse_number("partition", partition[_PARTITION])
+    if given.offset is None:
+        return at, None
+    if _OFFSET not in given.offset:
+        raise RestError(400, f"The offset for a sink connector should either be null or contain the key '{_OFFSET}'")
+    return at, _parse_number("offset", given.offset[_OFFSET])
+
+
+def _parse_number(what: str, value: object) -> int:
+    """Read a number, also as text."""
+    try:
+        return int(str(value))
+    except ValueError:
+        raise RestError(
+            400,
+            f"Failed to parse the following Kafka {what} value in the provided offsets: '{value}'. "
+            f"{what.capitalize()} values for sink connectors need to be integers.",
+        ) from None

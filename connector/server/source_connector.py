@@ -1,0 +1,184 @@
+"""Settings of a source -> a connector of the server: its thread, metrics, looks at cluster and catalog, offsets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from pyspark.sql import SparkSession
+
+from connector.errors import FatalError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
+from connector.kafka.admin import KafkaAdmin
+from connector.runtime.lifecycle import Lifecycle, start_thread
+from connector.runtime.monitoring.series import MetricSource
+from connector.runtime.monitoring.source_metrics import SourceMetrics
+from connector.server.errors import RestError
+from connector.server.port import Check, ConnectorOffset, Kind
+from connector.server.probe import TIMEOUT_S, Probe
+from connector.server.recent import RecentActivity
+from connector.settings import SourceSettings
+from connector.settings.kafka.error_handling import NO_RETRIES
+from connector.source.runner import SourceMonitor, live_source
+from connector.source.signals.queue_channel import SignalQueue
+from connector.source.snapshots.table_offset import TableOffset
+
+_SERVER, _TABLE = "server", "table"
+
+
+class SourceConnector:
+    """A `Connector` that is a source."""
+
+    kind: Kind = "source"
+
+    def __init__(
+        self,
+        settings: SourceSettings,
+        config: Mapping[str, str],
+        lifecycle: Lifecycle,
+        open_session: Callable[[], SparkSession] | None = None,
+    ) -> None:
+        """Prepare; nothing runs yet. Arguments as of `SinkConnector`."""
+        self.name, self.config, self.lifecycle = settings.name, config, lifecycle
+        self._settings, self._open_session = settings, open_session
+        self._metrics = SourceMetrics(settings.name, settings.outgoing.prefix)
+        self._recent = RecentActivity()
+        self.signals = SignalQueue()
+        self._broker, self._catalog_probe = Probe(f"{self.name}-broker"), Probe(f"{self.name}-catalog")
+        self._admin: KafkaAdmin | None = None
+        self._spark: SparkSession | None = None
+        self._catalog: Catalog | None = None
+        self._thread: threading.Thread | None = None
+        self.cluster_id: str | None = None
+
+    @property
+    def metrics(self) -> Sequence[MetricSource]:
+        """Its metrics."""
+        return (self._metrics,)
+
+    @property
+    def monitor(self) -> SourceMonitor:
+        """Who hears of its steps."""
+        return SourceMonitor(
+            self.lifecycle,
+            (self._metrics, self._recent),
+            signals=self.signals,
+            opened=self._opened,
+            polled=self._metrics.on_round,
+        )
+
+    def start(self) -> None:
+        """Begin to live, in a thread of its own."""
+        self._thread = start_thread(self._live, f"source-{self.name}")
+
+    def close(self, timeout_s: float) -> None:
+        """Stop for good, and wait for the end of the step at hand."""
+        self.lifecycle.stop()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise FatalError(f"connector {self.name} has not finished its step after {timeout_s:.0f} s; try again")
+
+    def checks(self) -> list[Check]:
+        """Return what readiness depends on."""
+        rounds = self._metrics.rounds
+        first = Check(f"{self.name}-first-step", rounds > 0 or bool(self._metrics.tables), {"rounds": rounds})
+        return [*([self._broker.check] if self._has_broker else []), self._catalog_probe.check, first]
+
+    def topics(self) -> list[str]:
+        """Return the topics that are written."""
+        return sorted(map(self._settings.outgoing.topic, self._metrics.tables)) if self._has_broker else []
+
+    def overview(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        tables = self._metrics.tables
+        return {
+            "lag": {},
+            "tables": {
+                name: {**one.steps, "newest_event_ms": one.published_ms or 0} for name, one in sorted(tables.items())
+            },
+            "recent": self._recent.last(),
+            "per_minute": self._recent.per_minute(),
+            "dead_letters": {},
+            "last_dead_letters": [],
+            "dead_letter_topic": "",
+            "snapshots": {name: [one.done, one.parts] for name, one in tables.items() if one.is_reading},
+        }
+
+    def sample(self) -> None:
+        """Look at the cluster and the catalog."""
+        if self._has_broker:
+            self._metrics.connected = self._broker.look(self._ask_broker) is not None
+        else:
+            self._metrics.connected = self.lifecycle.state == "RUNNING"
+        self._catalog_probe.look(self._read_catalog)
+
+    def offsets(self) -> list[ConnectorOffset]:
+        """Read the stored offsets, one per table."""
+        found = self._rows().by_table
+        return [self._offset(table, orjson.loads(text)) for table, text in sorted(found.items())]
+
+    def alter_offsets(self, offsets: Sequence[ConnectorOffset] | None) -> None:
+        """Store other offsets; of a table whose offset is forgotten `snapshot.mode` decides anew."""
+        rows = self._rows()
+        if offsets is None:
+            rows.forget()
+            rows.put(None, {})
+            return
+        wanted = dict(map(self._parse, offsets))
+        rows.forget(wanted)
+        rows.put(None, {table: text for table, text in wanted.items() if text is not None})
+
+    @property
+    def _has_broker(self) -> bool:
+        return self._settings.sink_type == "kafka"
+
+    def _offset(self, table: str, document: dict[str, Any]) -> ConnectorOffset:
+        return ConnectorOffset({_SERVER: self._settings.outgoing.prefix, _TABLE: table}, document)
+
+    def _parse(self, given: ConnectorOffset) -> tuple[str, str | None]:
+        table = given.partition.get(_TABLE)
+        if not isinstance(table, str) or given.partition.get(_SERVER, self._settings.outgoing.prefix) != (
+            self._settings.outgoing.prefix
+        ):
+            raise RestError(
+                400, f"The partition of an offset of this connector has the keys '{_SERVER}' and '{_TABLE}'"
+            )
+        if given.offset is None:
+            return table, None
+        try:
+            return table, TableOffset.parse(orjson.dumps(dict(given.offset)).decode()).json()
+        except (KeyError, TypeError, ValueError):
+            raise RestError(400, f"the offset of table {table} is not one that this connector stores") from None
+
+    def _live(self) -> None:
+        live_source(self._session(), self._settings, self.monitor, survives=True)
+
+    def _opened(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def _session(self) -> SparkSession:
+        if self._spark is None and self._open_session is not None:
+            self._spark = self._open_session()
+        if self._spark is None:
+            raise FatalError(f"connector {self.name} is still starting; try again")
+        return self._spark
+
+    def _rows(self) -> OffsetRows:
+        settings = self._settings
+        catalog = Catalog(self._session(), settings.catalog, settings.errors)
+        return OffsetRows(catalog, settings.capture.offsets_table, settings.name, SOURCE)
+
+    def _ask_broker(self) -> str:
+        if self._admin is None:
+            self._admin = KafkaAdmin(self._settings.kafka, TIMEOUT_S)
+        self.cluster_id = self._admin.id()
+        return self.cluster_id
+
+    def _read_catalog(self) -> None:
+        if self._catalog is None:
+            self._catalog = Catalog(self._session(), self._settings.catalog, NO_RETRIES)
+        self._catalog.load(self._settings.capture.offsets_table)

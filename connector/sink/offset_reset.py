@@ -1,0 +1,128 @@
+"""Stored offsets of a sink, and what they are to be -> the offsets table and a snapshot of each table.
+
+The command line and the REST interface share it. The sink may not run meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+import attrs
+from pyspark.sql import SparkSession
+
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.ancestry import StoredCommit
+from connector.iceberg.commit.commit import PendingCommit, commit_files
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.kafka.consumer_group import ConsumerGroup
+from connector.runtime.retry import call_with_retries
+from connector.runtime.topic_partitions import TopicPartition
+from connector.settings import SinkSettings
+from connector.sink.destinations.iceberg.tables import IcebergTables, TargetTable
+from connector.sink.microbatch.start_offsets import ClusterState
+
+ResetTarget = Literal["earliest", "latest", "group", "tables", "stored"]
+
+
+def open_state(spark: SparkSession, settings: SinkSettings) -> tuple[OffsetsTable, IcebergTables]:
+    """Open offsets table and tables; the latter as they are, whatever was noted of them."""
+    catalog = Catalog(spark, settings.catalog, settings.errors)
+    return OffsetsTable(catalog, settings.table.offsets_table, settings.name), IcebergTables(settings, catalog)
+
+
+def replace_offsets(
+    settings: SinkSettings,
+    offsets: OffsetsTable,
+    targets: IcebergTables,
+    seen: ClusterState,
+    wanted: KafkaOffsets,
+    *,
+    topics: tuple[str, ...] = (),
+    keeps_tables: bool = False,
+) -> None:
+    """Store offsets in the offsets table, and in each table by a snapshot without files.
+
+    Args:
+        settings: of the sink.
+        offsets: its offsets table.
+        targets: its tables.
+        seen: the cluster as it is now.
+        wanted: where reading is to continue.
+        topics: of these the tables forget how far their sources had come; of all where none is named.
+        keeps_tables: tables keep what their own snapshots say.
+
+    Raises:
+        ConnectorError: catalog or cluster are away.
+    """
+    written = [t for name in targets.find_existing(seen.topics) if (t := targets[name]).stored.position.offsets]
+    done = [_stored_commit(t) if keeps_tables else _reset_table(t, wanted, settings.name, topics) for t in written]
+    noted = dict(zip((t.table.name for t in written), done, strict=True))
+    call_with_retries(lambda: offsets.replace(wanted, noted), settings.errors)
+
+
+def find_new_offsets(
+    settings: SinkSettings, offsets: OffsetsTable, seen: ClusterState, to: ResetTarget, targets: IcebergTables
+) -> Mapping[TopicPartition, int]:
+    """Return where each topic-partition would begin."""
+    before = offsets.position or KafkaOffsets()
+    if to == "latest":
+        return seen.ends
+    if to == "stored":
+        return {**seen.beginnings, **{at: o for at, o in before.offsets.items() if at in seen.ends}}
+    if to == "group":
+        return {**seen.beginnings, **_group_offsets(settings, seen)}
+    return _table_offsets(before, offsets.tables, seen, targets) if to == "tables" else seen.beginnings
+
+
+def _group_offsets(settings: SinkSettings, seen: ClusterState) -> dict[TopicPartition, int]:
+    group = ConsumerGroup(settings.kafka)
+    try:
+        return call_with_retries(lambda: group.committed(seen.ends), settings.errors)
+    finally:
+        group.close()
+
+
+def _table_offsets(
+    before: KafkaOffsets, noted: Collection[str], seen: ClusterState, targets: IcebergTables
+) -> dict[TopicPartition, int]:
+    """Return the lowest offset at which a table of the topic stands; the oldest where the table is gone."""
+    routes = targets.find(seen.topics)
+    result: dict[TopicPartition, int] = {}
+    for at, oldest in seen.beginnings.items():
+        own = [routes[at[0]]] if at[0] in routes else targets.list_routed()
+        gone = not own and targets.full_name(at[0]) in noted
+        stands = [targets[name].stored.position.offsets.get(at, oldest) for name in own]
+        result[at] = min(stands) if stands else oldest if gone else before.offsets.get(at, oldest)
+    return result
+
+
+def merge_offsets(
+    before: KafkaOffsets, seen: ClusterState, fresh: Mapping[TopicPartition, int], topics: tuple[str, ...]
+) -> KafkaOffsets:
+    """Return the offsets of all topic-partitions there are: fresh ones of `topics` (none: of all), else as before."""
+    chosen = {at: offset for at, offset in fresh.items() if _is_chosen(at, topics)}
+    kept = {at: offset for at, offset in before.offsets.items() if at in seen.ends and at not in chosen}
+    ids = {name: topic.id for name, topic in seen.topics.items()}
+    return KafkaOffsets(seen.cluster_id, ids, {**kept, **chosen})
+
+
+def _is_chosen(at: TopicPartition, topics: tuple[str, ...]) -> bool:
+    return not topics or at[0] in topics
+
+
+def _reset_table(target: TargetTable, wanted: KafkaOffsets, name: str, topics: tuple[str, ...]) -> StoredCommit:
+    """Say the new position in a snapshot of the table's own, one without files."""
+    stood = target.stored.position
+    kept = {at: dates for at, dates in stood.watermarks.items() if not _is_chosen(at, topics)}
+    position = attrs.evolve(wanted.only({topic for topic, _ in stood.offsets}), watermarks=kept)
+    pending = PendingCommit([], position, target.stored, target.base, guarded=False, replaces=False)
+    done = commit_files(target.table, pending, name)
+    return StoredCommit(position, target.table.uuid, done.snapshot_id, done.sequence_number)
+
+
+def _stored_commit(target: TargetTable) -> StoredCommit:
+    newest = target.table.snapshot_id
+    place = 0 if newest is None else int(target.table.java.snapshot(newest).sequenceNumber())
+    return StoredCommit(target.stored.position, target.table.uuid, newest, place)

@@ -1,0 +1,258 @@
+"""Reports -> metrics: figures, names that stock dashboards query, the page of names, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from connector.runtime.lifecycle import Lifecycle
+from connector.runtime.monitoring.exposition import MetricsRegistry
+from connector.runtime.monitoring.jvm_metrics import JvmMetrics, JvmState
+from connector.runtime.monitoring.listeners import BatchReport, StepReport
+from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.runtime.monitoring.reference import REFERENCE_PAGE, chapters, render_markdown
+from connector.runtime.monitoring.series import MetricSource
+from connector.runtime.monitoring.sink_metrics import SinkMetrics
+from connector.runtime.monitoring.source_metrics import SourceMetrics
+from connector.server.worker_metrics import WorkerMetrics
+from tests.connectors import InMemoryConnector
+
+ROOT = Path(__file__).parents[2]
+NOW_S = 1_000.0
+REPORT = BatchReport(
+    3,
+    2.0,
+    {("t", 0): 8, ("t", 1): 4},
+    metrics=TaskMetrics(
+        events=12,
+        dead=2,
+        tombstones=1,
+        truncates=1,
+        ignored=1,
+        late=1,
+        size_bytes=600,
+        operations=Counter(c=5, u=3, d=2, r=1),
+        fetch_seconds=0.5,
+        decode_seconds=0.25,
+    ),
+    tables={"a.b": {"data_files": 2, "delete_files": 1}},
+    dead_letters=2,
+    drift={"a.b": 1},
+    stages={"VALUE_CONVERTER": 2},
+    newest_ms={"a.b": 990_000},
+    commit_seconds=0.5,
+    schema_changes={"created": 1},
+)
+JVM = JvmState(
+    {area: {"used": 1, "committed": 2, "max": 3, "init": 0} for area in ("heap", "nonheap")},
+    {"current": 5, "daemon": 4, "peak": 6, "started_total": 9},
+    {"PS Scavenge": (2, 1500)},
+    100,
+    7000,
+)
+Found = dict[str, dict[tuple[tuple[str, str], ...], float]]
+
+
+def _scrape(*sources: MetricSource) -> Found:
+    """The scrape of some sources: values by name and labels."""
+    registry = MetricsRegistry()
+    for source in sources:
+        registry.add(source)
+    found: Found = {}
+    for family in text_string_to_metric_families(registry.render().decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def _sink() -> SinkMetrics:
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: NOW_S)
+    sink.begin({("t", 0): 0, ("t", 1): 0})
+    sink.on_batch(REPORT)
+    sink.observe_ends({("t", 0): 10, ("t", 1): 9})
+    return sink
+
+
+def _source() -> SourceMetrics:
+    source = SourceMetrics("o", "prefix", wall_clock=lambda: NOW_S)
+    source.on_step(StepReport("a.b", "part read", 1, 0.5, "append", 1, 2, {"r": 7}, 900_000))
+    source.on_step(
+        StepReport("a.c", "snapshot published", 2, 0.5, "overwrite", 0, 0, {"c": 2, "u": 1, "d": 1}, 995_000)
+    )
+    source.on_step(StepReport("a.c", "snapshot skipped", 3, 0.1, "replace"))
+    source.on_round()
+    return source
+
+
+def test_a_batch_is_in_every_family() -> None:
+    """Debezium's names, both of Connect's, and our own tell the same."""
+    found = _scrape(_sink())
+
+    def value(name: str, /, **labels: str) -> float:
+        return found[name][tuple(sorted(labels.items()))]
+
+    debezium = {"plugin": "iceberg", "name": "server1"}
+    streaming = {**debezium, "context": "streaming"}
+    assert value("debezium_metrics_TotalNumberOfEventsSeen", **streaming) == 12
+    assert value("debezium_metrics_TotalNumberOfCreateEventsSeen", **streaming) == 6
+    assert value("debezium_metrics_MilliSecondsBehindSource", **streaming) == 10_000
+    assert value("debezium_metrics_MilliSecondsSinceLastEvent", **streaming) == 0
+    assert value("debezium_metrics_NumberOfErroneousEvents", **streaming) == 2
+    assert value("debezium_metrics_NumberOfEventsFiltered", **streaming) == 2
+    assert value("debezium_metrics_Connected", **streaming) == 1
+    assert value("debezium_metrics_QueueRemainingCapacity", **streaming) == 88
+    sink = {**debezium, "context": "sink", "task": "0"}
+    written = {"Writes": 9, "Deletes": 3, "Truncates": 1, "ErrantRecords": 2, "TablesCreated": 1, "TablesAltered": 0}
+    assert {name: value(f"debezium_metrics_TotalNumberOf{name}", **sink) for name in written} == written
+    task = {"connector": "s", "task": "0"}
+    for group in ("kafka_connect_sink_task", "kafka_connect_sink_task_metrics"):
+        assert value(f"{group}_sink_record_read_total", **task) == 12
+        assert value(f"{group}_put_batch_avg_time_ms", **task) == 2000
+        assert value(f"{group}_sink_record_lag_max", **task) == 5
+        assert value(f"{group}_partition_count", **task) == 2
+    for group in ("kafka_connect_task_error", "kafka_connect_task_error_metrics"):
+        assert value(f"{group}_deadletterqueue_produce_requests", **task) == 2
+        assert value(f"{group}_last_error_timestamp", **task) == NOW_S * 1000
+    table = {"connector": "s", "table": "a.b"}
+    assert value("icebridge_data_files_total", **table) == 2
+    assert value("icebridge_delete_files_total", **table) == 1
+    assert value("iceberg_schema_drift_count", **table) == 1
+    assert value("icebridge_table_lag_seconds", **table) == 10
+    assert value("icebridge_offset_lag", connector="s", topic="t") == 7
+    assert value("icebridge_dead_letters_total", connector="s", stage="VALUE_CONVERTER") == 2
+    assert value("icebridge_late_events_total", connector="s") == 1
+    assert value("icebridge_commit_seconds_total", connector="s") == 0.5
+
+
+def test_a_table_that_is_up_to_date_has_no_lag() -> None:
+    """However old its newest event is."""
+    sink = _sink()
+    sink.observe_ends({("t", 0): 8, ("t", 1): 4})
+    assert set(_scrape(sink)["icebridge_table_lag_seconds"].values()) == {0.0}
+    sink.observe_ends(None)
+    assert next(iter(_scrape(sink)["debezium_metrics_Connected"].values())) == 0
+
+
+def test_steps_are_in_every_family() -> None:
+    """Snapshot and streaming are told apart, as Debezium's are."""
+    found = _scrape(_source())
+
+    def value(name: str, context: str) -> float:
+        labels = {"plugin": "iceberg", "name": "prefix", "context": context}
+        return found[f"debezium_metrics_{name}"][tuple(sorted(labels.items()))]
+
+    assert value("TotalNumberOfEventsSeen", "snapshot") == 7
+    assert value("TotalNumberOfEventsSeen", "streaming") == 4
+    assert value("TotalNumberOfDeleteEventsSeen", "streaming") == 1
+    assert value("NumberOfEventsSkipped", "streaming") == 1
+    assert value("MilliSecondsBehindSource", "streaming") == 5_000
+    snapshot = {"TotalTableCount": 1, "RemainingTableCount": 1, "SnapshotRunning": 1, "SnapshotCompleted": 0}
+    assert {name: value(name, "snapshot") for name in snapshot} == snapshot
+    assert set(found["debezium_metrics_RowsScanned"].values()) == {7.0}
+
+
+DEBEZIUM_DASHBOARD = (
+    "debezium_metrics_TotalNumberOfEventsSeen",
+    "debezium_metrics_MilliSecondsSinceLastEvent",
+    "debezium_metrics_NumberOfEventsSkipped",
+    "debezium_metrics_Connected",
+    "debezium_metrics_TotalTableCount",
+    "debezium_metrics_RemainingTableCount",
+    "debezium_metrics_SnapshotRunning",
+    "debezium_metrics_SnapshotCompleted",
+    "debezium_metrics_SnapshotAborted",
+    "debezium_metrics_RowsScanned",
+    "kafka_connect_metrics_incoming_byte_rate",
+    "kafka_connect_metrics_outgoing_byte_rate",
+    "jvm_memory_bytes_used",
+    "jvm_memory_bytes_max",
+    "jvm_threads_current",
+    "jvm_threads_peak",
+    "jvm_threads_started_total",
+)
+CONNECTOR_DASHBOARD = (
+    "debezium_metrics_MilliSecondsBehindSource",
+    "debezium_metrics_QueueTotalCapacity",
+    "debezium_metrics_QueueRemainingCapacity",
+    "debezium_metrics_NumberOfEventsFiltered",
+    "debezium_metrics_NumberOfErroneousEvents",
+    "debezium_metrics_NumberOfCommittedTransactions",
+    "debezium_metrics_SnapshotDurationInSeconds",
+)
+STRIMZI_DASHBOARD = (
+    "kafka_connect_worker_connector_count",
+    "kafka_connect_worker_task_count",
+    "kafka_consumer_incoming_byte_total",
+    "kafka_producer_outgoing_byte_total",
+    "jvm_memory_bytes_used",
+    "jvm_gc_collection_seconds_sum",
+    "jvm_threads_current",
+    "kafka_connect_worker_connector_running_task_count",
+    "kafka_connect_worker_connector_paused_task_count",
+    "kafka_connect_worker_connector_failed_task_count",
+    "kafka_connect_worker_connector_unassigned_task_count",
+    "kafka_connect_worker_connector_destroyed_task_count",
+    "kafka_consumer_connection_count",
+    "kafka_producer_connection_count",
+)
+
+
+@pytest.mark.parametrize(
+    "names", [DEBEZIUM_DASHBOARD, CONNECTOR_DASHBOARD, STRIMZI_DASHBOARD], ids=["debezium", "connector", "strimzi"]
+)
+def test_what_stock_dashboards_query_is_served(names: tuple[str, ...]) -> None:
+    """Every name of a query has a value, with the labels that it selects by."""
+    jvm = JvmMetrics()
+    jvm.state = JVM
+    worker = WorkerMetrics(lambda: [InMemoryConnector("s", {}, Lifecycle())])
+    found = _scrape(_sink(), _source(), jvm, worker)
+    assert [name for name in names if name not in found] == []
+    contexts = {dict(labels)["context"] for labels in found["debezium_metrics_TotalNumberOfEventsSeen"]}
+    assert contexts == {"streaming", "snapshot"}
+    assert {dict(labels)["area"] for labels in found["jvm_memory_bytes_used"]} == {"heap", "nonheap"}
+    assert all("connector" in dict(labels) for labels in found["kafka_connect_worker_connector_running_task_count"])
+
+
+def test_our_dashboard_queries_what_is_declared() -> None:
+    """Every name in a query of the dashboard in docker/ is one of ours."""
+    dashboard = json.loads((ROOT / "docker/grafana/icebridge.json").read_text("utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    names = {name for query in queries for name in re.findall(r"(?:icebridge|iceberg|kafka|jvm|debezium)_\w+", query)}
+    declared = {series.name for _, _, listed in chapters() for series in listed}
+    assert len(queries) > 20
+    assert names - declared == set()
+
+
+def test_names_of_the_jvm_old_and_new() -> None:
+    """The JMX exporter renamed its memory series; both are served."""
+    jvm = JvmMetrics()
+    assert _scrape(jvm).keys().isdisjoint({"jvm_memory_bytes_used"})
+    jvm.state = JVM
+    found = _scrape(jvm)
+    assert found["jvm_memory_used_bytes"] == found["jvm_memory_bytes_used"]
+    assert found["jvm_gc_collection_seconds_sum"] == {(("gc", "PS Scavenge"),): 1.5}
+
+
+def test_the_page_of_names_is_not_stale() -> None:
+    """The page in docs/ is what the declarations say, and has every name that is served."""
+    assert (ROOT / REFERENCE_PAGE).read_text("utf-8") == render_markdown(), (
+        "run python -m connector.runtime.monitoring.reference"
+    )
+    page = render_markdown()
+    served = _scrape(_sink(), _source(), WorkerMetrics(lambda: [InMemoryConnector("s", {}, Lifecycle())]))
+    assert [name for name in served if f"`{name}`" not in page and not name.startswith("process_")] == []
+
+
+def test_counting_costs_less_than_a_hundredth_of_a_batch() -> None:
+    """The smallest batches are a second apart, and take some hundred ms of processor time: 1 ms is less than 1 %."""
+    sink = _sink()
+    began = time.process_time()
+    for _ in range(200):
+        sink.on_batch(REPORT)
+    assert (time.process_time() - began) / 200 < 0.001

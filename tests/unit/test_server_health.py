@@ -1,0 +1,108 @@
+"""Health and metrics: what probes and Prometheus get, also while something takes long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from connector.runtime.lifecycle import Lifecycle
+from connector.server.health import check_live, check_ready, check_started, health_document
+from connector.server.port import Check
+from tests.connectors import InMemoryConnector, TestServer, serving
+
+
+@pytest.fixture
+def server() -> Iterator[TestServer]:
+    with serving() as running:
+        yield running
+
+
+def _connector(state: str = "RUNNING", *checks: Check) -> InMemoryConnector:
+    connector = InMemoryConnector("s", {}, Lifecycle(), told=list(checks))
+    connector.lifecycle.state = state  # type: ignore[assignment]
+    return connector
+
+
+def test_live_while_the_loop_moves() -> None:
+    """A loop that stands still is not live, nor a connector that failed; one that waits for a start is."""
+    connector = _connector()
+    connector.lifecycle.beat()
+    now = connector.lifecycle.beat_at or 0.0
+    assert check_live([connector], lambda: now + 100)[0].is_up
+    assert not check_live([connector], lambda: now + 130)[0].is_up
+    assert check_live([_connector("UNASSIGNED")])[0].is_up
+    assert not check_live([_connector("FAILED")])[0].is_up
+
+
+def test_ready_when_everything_answers() -> None:
+    """Every check counts; a connector that was paused on purpose has nothing to answer."""
+    up, down = Check("broker", True), Check("catalog", False, {"reason": "away"})
+    assert all(one.is_up for one in check_ready([_connector("RUNNING", up)]))
+    assert not all(one.is_up for one in check_ready([_connector("RUNNING", up, down)]))
+    assert all(one.is_up for one in check_ready([_connector("PAUSED", down)]))
+    assert not all(one.is_up for one in check_ready([_connector("FAILED", up)]))
+    assert not check_started([_connector("UNASSIGNED")])[0].is_up
+
+
+def test_the_document() -> None:
+    """It is MicroProfile's, with 503 where one check is down."""
+    assert health_document([Check("a", True), Check("b", False, {"x": 1})]) == (
+        503,
+        {
+            "status": "DOWN",
+            "checks": [{"name": "a", "status": "UP", "data": {}}, {"name": "b", "status": "DOWN", "data": {"x": 1}}],
+        },
+    )
+    assert health_document([])[0] == 200
+
+
+def test_endpoints(server: TestServer) -> None:
+    """Both ports answer, with the state of now."""
+    server.worker.add(_connector("RUNNING", Check("broker", False)))
+    for client in (server.health, server.rest):
+        assert client.call("GET", "/q/health/live").status == 200
+        assert client.call("GET", "/q/health/started").body["checks"][0]["status"] == "UP"
+        assert client.call("GET", "/q/health/ready").status == 503
+        assert client.call("GET", "/q/health").body["status"] == "DOWN"
+    assert server.health.call("GET", "/connectors").status == 404
+
+
+def test_a_scrape_while_everything_else_waits(server: TestServer) -> None:
+    """Requests that take long, more than there are threads, hold up neither probes nor scrapes."""
+    held, asked = threading.Event(), threading.Semaphore(0)
+    connector = _connector("RUNNING")
+
+    def slow() -> None:
+        asked.release()
+        held.wait()
+
+    connector.holds = slow
+    server.worker.add(connector)
+    waiting = [
+        threading.Thread(target=lambda: server.rest.call("GET", "/connectors/s/offsets"), daemon=True)
+        for _ in range(60)
+    ]
+    for thread in waiting:
+        thread.start()
+    for _ in range(30):
+        assert asked.acquire(timeout=20)
+    try:
+        for path in ("/metrics", "/q/health/live", "/q/health/ready"):
+            assert server.health.call("GET", path).status == 200
+            assert server.rest.call("GET", path).status == 200
+    finally:
+        held.set()
+    for thread in waiting:
+        thread.join(20)
+
+
+def test_metrics_can_be_parsed(server: TestServer) -> None:
+    """Prometheus' own parser reads the scrape."""
+    server.worker.add(_connector())
+    answer = server.health.call("GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    names = {sample.name for family in text_string_to_metric_families(answer.body) for sample in family.samples}
+    assert {"kafka_connect_worker_connector_count", "debezium_metrics_TotalNumberOfEventsSeen"} <= names

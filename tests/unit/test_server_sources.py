@@ -1,0 +1,175 @@
+"""Parts of the served connectors that need no engine: probes, recent batches, offsets of sources and sinks, stores."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connector.errors import ConfigError, RetriableError
+from connector.runtime.lifecycle import Lifecycle
+from connector.runtime.monitoring.listeners import BatchReport, StepReport
+from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.server.config_store import InMemoryConfigStore, StoredConnector
+from connector.server.errors import RestError
+from connector.server.http_server import Address, HttpServer, open_server
+from connector.server.port import ConnectorOffset
+from connector.server.probe import Probe, Sampler
+from connector.server.recent import RecentActivity
+from connector.server.rest.documents import mask_config
+from connector.server.rest.security import AccessRules
+from connector.server.serving import ConnectorDefaults
+from connector.server.sink_connector import parse_offset
+from connector.settings import load
+from tests.connectors import InMemoryConnector
+
+
+async def _app(scope: Any, receive: Any, send: Any) -> None:
+    """Answer nothing."""
+
+
+def test_a_probe_tells_what_the_last_look_found() -> None:
+    """Down before the first look; a reason in our own words, and of other errors their type alone."""
+    probe = Probe("broker")
+    assert not probe.check.is_up
+    assert probe.look(lambda: 5) == 5
+    assert probe.check.is_up
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    assert probe.look(lambda: fail(RetriableError("no  answer\nfrom h:1"))) is None
+    assert probe.check.data["reason"] == "no answer from h:1"
+    probe.look(lambda: fail(ValueError("row content")))
+    assert probe.check.data["reason"] == "ValueError"
+
+
+def test_a_look_that_hangs_holds_up_no_other() -> None:
+    """And is not begun again meanwhile."""
+    held, seen = threading.Event(), threading.Semaphore(0)
+    looks: list[str] = []
+
+    class Looked(InMemoryConnector):
+        def sample(self) -> None:
+            looks.append(self.name)
+            if self.name == "hangs":
+                held.wait(30)
+            seen.release()
+
+    connectors = [Looked(name, {}, Lifecycle()) for name in ("hangs", "answers")]
+    sampler = Sampler(lambda: connectors, 0.01)
+    sampler.start()
+    for _ in range(5):
+        assert seen.acquire(timeout=20)
+    sampler.close()
+    held.set()
+    assert looks.count("hangs") == 1
+
+
+def test_recent_batches_and_the_last_hour() -> None:
+    """The newest first; a minute's events are summed, an empty batch is not shown."""
+    now = [7200.0]
+    recent = RecentActivity(lambda: now[0])
+    reasons = (("t-0 offset 1", "TASK_PUT", "password=secret-word fails"),)
+    for number, events in enumerate((3, 4, 0)):
+        recent.on_batch(
+            BatchReport(number, 0.5, {}, metrics=TaskMetrics(events=events), stages={"TASK_PUT": 1}, reasons=reasons)
+        )
+    now[0] += 60
+    recent.on_step(StepReport("a.b", "part read", 1, 0.1, part=1, parts=2, operations={"r": 5}))
+    assert [row["what"] for row in recent.last()] == ["part read 1/2", "batch 1", "batch 0"]
+    assert recent.per_minute()[-2:] == [7, 5]
+    assert len(recent.per_minute()) == 60
+    assert recent.dead_letters() == {"TASK_PUT": 3}
+    told = {"at": 7200.0, "record": "t-0 offset 1", "stage": "TASK_PUT", "reason": "password=*** fails"}
+    assert recent.last_dead_letters() == [told] * 3
+
+
+def test_offsets_of_sinks_are_read_as_connect_does() -> None:
+    """Numbers may be texts; null forgets."""
+    partition = {"kafka_topic": "t", "kafka_partition": "1"}
+    assert parse_offset(ConnectorOffset(partition, {"kafka_offset": "7"})) == (("t", 1), 7)
+    assert parse_offset(ConnectorOffset(partition, None)) == (("t", 1), None)
+    with pytest.raises(RestError, match="Failed to parse the following Kafka partition value"):
+        parse_offset(ConnectorOffset({**partition, "kafka_partition": "x"}, None))
+
+
+def test_secrets_are_masked_and_references_are_not() -> None:
+    """Where a secret is kept may be known, and logins within URLs may not."""
+    config = {"a.password": "x", "b.password": "${env:P}", "uri": "jdbc:x://me:word@h/db", "topics": "t"}
+    assert mask_config(config) == {
+        "a.password": "***",
+        "b.password": "${env:P}",
+        "uri": "jdbc:x://***@h/db",
+        "topics": "t",
+    }
+
+
+def test_a_port_that_is_taken() -> None:
+    """A default is given up, one that was asked for is an error."""
+    with HttpServer(_app, Address("127.0.0.1", 0)) as server:
+        taken = Address("127.0.0.1", server.port)
+        assert open_server(_app, taken, is_given=False) is None
+        with pytest.raises(ConfigError, match="cannot be had"):
+            open_server(_app, taken, is_given=True)
+
+
+def test_listeners() -> None:
+    """They are written as Kafka Connect's; without a host all addresses are meant."""
+    assert Address.of_listener("http://:8083", None, None) == Address("0.0.0.0", 8083)
+    assert Address.of_listener("https://[::1]:1", "k", "p") == Address("::1", 1, "k", "p")
+    assert Address.of_listener("HTTP://localhost:1", "k", None).is_loopback
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("listeners=ftp://h:1", "is not a list of listeners"),
+        ("listeners=http://h", "is not a list of listeners"),
+        ("listeners=https://h:1", "set listeners.https.ssl.keystore.location"),
+        ("rest.basic.auth.user.info=me", "is not a login; write user:password"),
+        ("access.control.allow.origin=good.example", "is not a list of origins"),
+        ("quarkus.http.port=70000", "is outside -1 to 65535"),
+    ],
+)
+def test_options_that_cannot_be_used(tmp_path: Path, line: str, words: str) -> None:
+    """Each fault says what to write, and never the login."""
+    file = tmp_path / "s.properties"
+    file.write_text(f"bootstrap.servers=h:1\ntopics=t\ndebezium.sink.iceberg.warehouse=/w\n{line}\n")
+    with pytest.raises(ConfigError, match=words.replace(".", r"\.")) as error:
+        load([file], environ={})
+    assert "'me'" not in str(error.value)
+
+
+def test_no_listener() -> None:
+    """An empty list is none."""
+    settings = load(
+        [], {"bootstrap.servers": "h:1", "topics": "t", "debezium.sink.iceberg.warehouse": "/w", "listeners": ""}
+    )
+    assert settings.server.listeners == ()
+
+
+def test_what_a_worker_says_for_all() -> None:
+    """Brokers and catalog, not its own ports; a connector's own keys win."""
+    defaults = ConnectorDefaults({"bootstrap.servers": "h:1", "listeners": "http://:1", "name": "w", "topics": "x"})
+    assert defaults.complete({"name": "s", "topics": "t"}) == {"bootstrap.servers": "h:1", "name": "s", "topics": "t"}
+
+
+def test_a_store_in_memory() -> None:
+    """What is put is there until it is removed."""
+    store = InMemoryConfigStore()
+    store.put("s", StoredConnector({"a": "b"}, "PAUSED"))
+    assert store.load() == {"s": StoredConnector({"a": "b"}, "PAUSED")}
+    store.remove("s")
+    store.remove("s")
+    assert store.load() == {}
+
+
+def test_who_may_come_in_from_elsewhere() -> None:
+    """A server on all addresses is called by any name; its pages are those that are addressed alike."""
+    rules = AccessRules(is_loopback=False)
+    assert rules.refusal("lake.example:8083", None, None) is None
+    assert rules.refusal("lake.example:8083", "http://lake.example:8083", None) is None
+    assert rules.refusal("lake.example:8083", "http://evil.example", None) is not None
