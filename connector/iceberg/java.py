@@ -146,8 +146,14 @@ class _JavaPackage:
         return JavaClass(full, self._client) if name[:1].isupper() else _JavaPackage(self._client, full)
 
 
+def activate_session(spark: SparkSession) -> None:
+    """Make the session this thread's: Spark looks up catalogs, and Iceberg its files, by it; new threads have none."""
+    jvm(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+
+
 def iceberg_catalog(spark: SparkSession, name: str) -> JavaCatalog:
     """Return Iceberg's catalog behind a Spark catalog; connects to it on first use."""
+    activate_session(spark)
     with map_java_errors(f"opening catalog {name}"):
         state = spark._jsparkSession.sessionState()  # noqa: SLF001
         return state.catalogManager().catalog(name).icebergCatalog()

@@ -13,7 +13,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.commit.snapshot_expiry import DELETE_THREADS, MAX_AGE_PROPERTY, MIN_SNAPSHOTS_PROPERTY
-from connector.iceberg.java import jvm, map_java_errors, to_dict
+from connector.iceberg.java import activate_session, jvm, map_java_errors, to_dict
 from connector.iceberg.state.offset_rows import read_all_rows
 from connector.maintenance.expiry_rules import (
     IN_FLIGHT_MS,
@@ -23,7 +23,6 @@ from connector.maintenance.expiry_rules import (
     parse_reader_positions,
     plan_expiry,
 )
-from connector.maintenance.spark_actions import activate_session
 from connector.maintenance.table_history import read_history
 from connector.settings.iceberg.maintenance import ExpiryPolicy
 

@@ -10,18 +10,13 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
-from connector.iceberg.java import JavaTable, iterate, jvm, map_java_errors
+from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, map_java_errors
 from connector.maintenance.rewrite_rules import keeps_later_deletes, rewrite_options
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
 from connector.settings.iceberg.maintenance import OrphanPolicy, RewritePolicy
 
 _VECTORS_VERSION = 3
-
-
-def activate_session(spark: SparkSession) -> None:
-    """Make the session this thread's: Iceberg finds what it wrote by it, and a thread of Python's own has none."""
-    jvm(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def rewrite_data_files(

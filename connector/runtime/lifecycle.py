@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal, Protocol
 
+import structlog
+
 from connector.errors import ConnectorError
 from connector.redaction import redact
 
@@ -116,6 +118,10 @@ class Lifecycle:
                 self._fail(error)
                 if not survives:
                     raise
+                frames = [
+                    f"{Path(one.filename).name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)
+                ]
+                structlog.get_logger().error("connector failed", reason=self.error, frames=frames[-10:])
                 self._await_change(asked)
                 continue
             if self._asked == asked:
@@ -178,6 +184,11 @@ def describe_error(error: BaseException) -> str:
     where = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f" in {Path(one.filename).name}, line {one.lineno}" for one in where)
     return f"{type(error).__name__}{place}; the log says more"
+
+
+def _describe_frames(error: BaseException) -> list[str]:
+    """Return where an error was raised, innermost last; what a traceback prints besides may hold a row's content."""
+    return [f"{Path(one.filename).name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)[-10:]]
 
 
 def start_thread(work: Callable[[], None], name: str) -> threading.Thread:

@@ -27,9 +27,12 @@ from connector.server.source_connector import SourceConnector
 from connector.server.worker import Worker
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings import server as server_options
+from connector.settings.source.settings import SOURCE_CLASS
 
 _OWN_KEYS = frozenset(name for option in server_options.OPTIONS for name in option.names)
 """What a worker's file says of the worker itself."""
+_CLASS, _SINK_TYPE = "connector.class", "debezium.sink.type"
+"""Where a worker's sinks write is none of its sources' business."""
 
 
 @attrs.frozen
@@ -40,8 +43,8 @@ class ConnectorDefaults:
 
     def complete(self, config: Mapping[str, str]) -> dict[str, str]:
         """Return a connector's properties with what it does not say itself."""
-        given = {key: text for key, text in self.config.items() if key not in _OWN_KEYS and key != "name"}
-        return {**given, **config}
+        unfit = _OWN_KEYS | {"name"} | ({_SINK_TYPE} if config.get(_CLASS) == SOURCE_CLASS else set())
+        return {**{key: text for key, text in self.config.items() if key not in unfit}, **config}
 
 
 def serve(settings: SinkSettings, config: Mapping[str, str]) -> None:

@@ -56,7 +56,9 @@ def test_connectors_of_one_process(topics: Topics, make_workspace: MakeWorkspace
     for topic in TOPICS:
         _produce(topics, topic, 0, 4, create=True)
     space = make_workspace("servedworker", {})
-    base = {"connector.class": SINK_CLASS, "debezium.sink.batch.interval-ms": "100"}
+    # The class is Iceberg Kafka Connect's, whose default it is to create no tables.
+    create = {"iceberg.tables.auto-create-enabled": "true"}
+    base = {"connector.class": SINK_CLASS, "debezium.sink.batch.interval-ms": "100", **create}
     source = {
         "connector.class": SOURCE_CLASS,
         "topic.prefix": "servedworker.out",

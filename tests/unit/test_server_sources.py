@@ -23,6 +23,7 @@ from connector.server.rest.security import AccessRules
 from connector.server.serving import ConnectorDefaults
 from connector.server.sink_connector import parse_offset
 from connector.settings import load
+from connector.settings.source.settings import SOURCE_CLASS
 from tests.connectors import InMemoryConnector
 
 
@@ -155,6 +156,9 @@ def test_what_a_worker_says_for_all() -> None:
     """Brokers and catalog, not its own ports; a connector's own keys win."""
     defaults = ConnectorDefaults({"bootstrap.servers": "h:1", "listeners": "http://:1", "name": "w", "topics": "x"})
     assert defaults.complete({"name": "s", "topics": "t"}) == {"bootstrap.servers": "h:1", "name": "s", "topics": "t"}
+    sinks = ConnectorDefaults({"debezium.sink.type": "iceberg"})
+    assert sinks.complete({"name": "s"}) == {"debezium.sink.type": "iceberg", "name": "s"}
+    assert "debezium.sink.type" not in sinks.complete({"name": "s", "connector.class": SOURCE_CLASS})
 
 
 def test_a_store_in_memory() -> None:

@@ -19,7 +19,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
-from connector.iceberg.java import JavaTable, is_transient_java_error, java_exception_name, jvm
+from connector.iceberg.java import JavaTable, activate_session, is_transient_java_error, java_exception_name, jvm
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
 _SESSION_LOCK = threading.Lock()
@@ -112,7 +112,7 @@ def _run_spark_delete(spark: SparkSession, java: JavaTable, branch: str, where: 
     """Run a DELETE on this very table; in SQL it could be named only, and Spark would load one of its own."""
     session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - plans are made in Java
     nothing, sql = java_vm.scala.Option.empty(), java_vm.org.apache.spark.sql
-    sql.classic.SparkSession.setActiveSession(session)
+    activate_session(spark)
     target = java_vm.org.apache.iceberg.spark.source.SparkTable(java)
     if branch != MAIN_BRANCH:
         target = target.copyWithBranch(branch)

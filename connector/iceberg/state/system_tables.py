@@ -20,7 +20,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTIES
-from connector.iceberg.java import JavaTable, jvm, map_java_errors
+from connector.iceberg.java import JavaTable, activate_session, jvm, map_java_errors
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, describe_file
 
@@ -79,8 +79,7 @@ def compact_files(spark: SparkSession, table: Table, where: Any, name: str) -> N
         RetriableError: another writer was faster.
     """
     session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - Iceberg takes Java's session
-    # Iceberg finds what it wrote by the active session of the thread, and a thread of Python's own has none.
-    java_vm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+    activate_session(spark)
     doing = f"merging files of {table.name}"
     with map_java_errors(doing), settle_commits(table, doing) as java:
         rewrite = java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java)
