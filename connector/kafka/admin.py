@@ -109,8 +109,7 @@ class KafkaAdmin:
     def __init__(self, settings: KafkaSettings, timeout_s: float = ADMIN_TIMEOUT_S) -> None:
         """Prepare; nothing is asked yet. An answer is waited for `timeout_s`."""
         self._settings, self._timeout_s = settings, timeout_s
-        with map_kafka_errors("the Kafka client cannot be made"):
-            self._admin = AdminClient({**client_config(settings, "admin"), "socket.connection.setup.timeout.ms": 10000})
+        self._admin = self._open()
 
     def id(self) -> str:
         """Return the cluster's id."""
@@ -186,13 +185,24 @@ class KafkaAdmin:
             listed = self._admin.list_topics(timeout=self._timeout_s).topics
             return {name: len(topic.partitions) for name, topic in listed.items()}
 
+    def _open(self) -> AdminClient:
+        with map_kafka_errors("the Kafka client cannot be made"):
+            config = client_config(self._settings, "admin")
+            return AdminClient({**config, "socket.connection.setup.timeout.ms": 10000})
+
     def _offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
         wanted = {TopicPartition(topic, partition): spec for topic, partition in at}
         if not wanted:
             return {}
         with map_kafka_errors("asking for offsets"):
-            futures = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
-            found = {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+            try:
+                futures = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
+                found = {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+            except KafkaException as error:
+                if error.args[0].code() > 0:
+                    # librdkafka asks by the leader epochs that it learnt first: once they moved it is refused for good.
+                    self._admin = self._open()
+                raise
         unknown = sorted(at for at, offset in found.items() if offset < 0)
         if unknown:
             # librdkafka says so, and no error, of a topic-partition that has no leader now.

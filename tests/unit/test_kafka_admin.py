@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin, is_transient_error
@@ -32,3 +36,33 @@ def test_missing_rights_do_not_pass() -> None:
     """A topic that we may not read stays so."""
     assert not is_transient_error(KafkaError(29))
     assert not is_transient_error(ValueError())
+
+
+class _Client:
+    """Knows the leaders of the time when it was made: those of the first one have moved since."""
+
+    made = 0
+
+    def __init__(self, _: dict[str, Any]) -> None:
+        _Client.made += 1
+        self._is_stale = _Client.made == 1
+
+    def list_offsets(self, wanted: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        found: dict[Any, Future[Any]] = {}
+        for at in wanted:
+            found[at] = Future()
+            if self._is_stale:
+                found[at].set_exception(KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)))
+            else:
+                found[at].set_result(SimpleNamespace(offset=7))
+        return found
+
+
+def test_leaders_that_have_moved_are_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka keeps the epochs that it asked with first: after a refusal the next try is another client's."""
+    monkeypatch.setattr("connector.kafka.admin.AdminClient", _Client)
+    monkeypatch.setattr(_Client, "made", 0)
+    cluster = KafkaAdmin(KafkaSettings("h:1", ("t",), None, "", "earliest", {}, {}, {}))
+    with pytest.raises(RetriableError):
+        cluster.fetch_end_offsets([("t", 0)])
+    assert cluster.fetch_end_offsets([("t", 0)]) == {("t", 0): 7}
