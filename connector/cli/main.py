@@ -1,32 +1,25 @@
-"""The command line: thin, it reads settings and calls what does the work.
-
-Exit codes: 0 done, 1 stopped by an error, 3 the configuration cannot be used.
-"""
+"""The command line: thin, it reads settings and calls what does the work."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 import click
 
-from connector.errors import ConfigError, ConnectorError
+from connector.cli.arguments import (
+    EXIT_ERROR,
+    FILES,
+    OUTPUT,
+    OVERRIDES,
+    load_settings,
+    load_sink_settings,
+    parse_overrides,
+    report_errors,
+)
+from connector.errors import ConfigError
 from connector.redaction import redact
-from connector.runtime.monitoring.logs import configure_logging
-from connector.settings import SinkSettings, SourceSettings, load
-from connector.settings.source.settings import is_source, load_source
-
-FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-OVERRIDES = click.option(
-    "-X", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property, overriding the files."
-)
-OUTPUT = click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Text, or one document."
-)
-EXIT_ERROR, EXIT_CONFIG = 1, 3
+from connector.settings import SourceSettings
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,24 +38,9 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
     FILE... are properties files; later ones override earlier ones.
     """
     with report_errors():
-        settings = load_settings(files, overrides)
-        terminal = sys.stderr.isatty()
-        if once:
-            _run_once(settings, terminal=terminal)
-            return
-        from connector.server.process import monitor_sink, monitor_source, read_config
+        from connector.cli.run import run_connector
 
-        config = read_config(files, dict(text.split("=", 1) for text in overrides))
-        if isinstance(settings, SourceSettings):
-            from connector.source import runner
-
-            with monitor_source(settings, config) as source_monitor:
-                runner.run(settings, once=False, terminal=terminal, monitor=source_monitor)
-        else:
-            from connector.sink.runner import run_sink
-
-            with monitor_sink(settings, config) as sink_monitor:
-                run_sink(settings, once=False, terminal=terminal, monitor=sink_monitor)
+        run_connector(files, overrides, once=once)
 
 
 @main.command()
@@ -75,12 +53,9 @@ def serve(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     that were there, each as it was.
     """
     with report_errors():
-        from connector.server.process import read_config
-        from connector.server.serving import serve as serve_connectors
+        from connector.cli.run import serve_connectors
 
-        given = dict(text.split("=", 1) for text in overrides if "=" in text)
-        settings = load_sink_settings(files, (*overrides, *_serve_defaults(files, given)))
-        serve_connectors(settings, read_config(files, given))
+        serve_connectors(files, overrides)
 
 
 @main.command()
@@ -377,75 +352,3 @@ def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
         from connector.demo import play
 
         play(home, fresh=fresh)
-
-
-def _serve_defaults(files: tuple[Path, ...], given: dict[str, str]) -> tuple[str, ...]:
-    """Return overrides for what a sink must name and a worker need not: the topics."""
-    from connector.server.process import read_config
-
-    named = {"topics", "topics.regex", "debezium.source.topic.prefix"} & read_config(files, given).keys()
-    return () if named else ("topics=unused",)
-
-
-def _run_once(settings: SinkSettings | SourceSettings, *, terminal: bool) -> None:
-    """Run to the end of what is there; nobody asks such a run by HTTP."""
-    if isinstance(settings, SourceSettings):
-        from connector.source import runner
-
-        runner.run(settings, once=True, terminal=terminal)
-    else:
-        from connector.sink.runner import run_sink
-
-        run_sink(settings, once=True, terminal=terminal)
-
-
-def load_sink_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:
-    """Read a sink's settings. ConfigError with every fault, or when they are those of a source."""
-    settings = load_settings(files, overrides)
-    if isinstance(settings, SourceSettings):
-        raise ConfigError("this is the configuration of a source; give the files of a sink")
-    return settings
-
-
-def load_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings | SourceSettings:
-    """Read the settings: a source's when `connector.class` names an Iceberg source, else a sink's.
-
-    Raises:
-        ConfigError: with every fault.
-    """
-    given = parse_overrides(overrides)
-    return load_source(files, given) if is_source(files, given) else load(files, given)
-
-
-def parse_overrides(overrides: tuple[str, ...]) -> dict[str, str]:
-    """Return the properties of `-X KEY=VALUE`. ConfigError with every text that is none."""
-    broken = [text for text in overrides if "=" not in text]
-    if broken:
-        raise ConfigError(*(f"-X {text.split('=')[0]}: is not KEY=VALUE; write -X key=value" for text in broken))
-    return {key.strip(): value for key, value in (text.split("=", 1) for text in overrides)}
-
-
-@contextmanager
-def report_errors() -> Iterator[None]:
-    """Set logging up, and turn our errors into one clear message and an exit code."""
-    configure_logging(terminal=sys.stderr.isatty())
-    try:
-        yield
-    except ConfigError as error:
-        _exit("configuration", error.faults, EXIT_CONFIG, error.notes)
-    except ConnectorError as error:
-        _exit(type(error).__name__, (str(error),), EXIT_ERROR)
-
-
-def _exit(kind: str, lines: tuple[str, ...], code: int, notes: tuple[str, ...] = ()) -> NoReturn:
-    if sys.stderr.isatty():
-        for line in lines:
-            click.secho(redact(line), fg="red", err=True)
-        for note in notes:
-            click.echo(f"note: {redact(note)}", err=True)
-    else:
-        import structlog
-
-        told = {"notes": list(notes)} if notes else {}
-        structlog.get_logger().error("stopped", kind=kind, faults=list(lines), **told)
-    raise SystemExit(code)
