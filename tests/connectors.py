@@ -48,6 +48,11 @@ class IdleRun:
         self.stopped.set()
 
 
+def _set(event: Event) -> Event:
+    event.set()
+    return event
+
+
 @define(eq=False)
 class InMemoryConnector:
     """A `Connector` whose runs do nothing; `fails` is what the next run ends with."""
@@ -60,6 +65,8 @@ class InMemoryConnector:
     stored: dict[tuple[str, int], int] = field(factory=lambda: {("t", 0): 5})
     told: list[Check] = field(factory=list)
     holds: Callable[[], object] = lambda: None
+    began: Event = field(factory=Event)
+    committed: Event = field(factory=lambda: _set(Event()))
     sink: SinkMetrics = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -72,11 +79,13 @@ class InMemoryConnector:
 
     def start(self) -> None:
         """Live in a thread."""
+        self.began.set()
         start_thread(lambda: self.lifecycle.live(self._begin, survives=True), f"test-{self.name}")
 
-    def close(self, timeout_s: float) -> None:
-        """Stop."""
+    def close(self, timeout_s: float | None) -> bool:
+        """Stop, when the batch at hand is over: that is when `committed` is set."""
         self.lifecycle.stop()
+        return self.committed.wait(timeout_s)
 
     def checks(self) -> list[Check]:
         """What the test says."""
@@ -201,9 +210,11 @@ def make_connector(name: str, config: Mapping[str, str], target: TargetState) ->
 
 
 @contextmanager
-def serving(rules: AccessRules | None = None, address: Address | None = None) -> Iterator[TestServer]:
+def serving(
+    rules: AccessRules | None = None, address: Address | None = None, store: InMemoryConfigStore | None = None
+) -> Iterator[TestServer]:
     """Serve on free ports of loopback; no connectors yet."""
-    metrics, store = MetricsRegistry(), InMemoryConfigStore()
+    metrics, store = MetricsRegistry(), store or InMemoryConfigStore()
     worker = Worker(make_connector, store, metrics)
 
     def connectors() -> list[Any]:

@@ -102,6 +102,8 @@ class Lifecycle:
     ) -> None:
         """Begin runs as they are asked for, until `stop`, or until one ends by itself.
 
+        A life that is over leaves no state.
+
         Args:
             begin: puts a run together.
             guard: entered while a run runs, or is waited for, and left while one is put together.
@@ -125,7 +127,8 @@ class Lifecycle:
                 self._await_change(asked)
                 continue
             if self._asked == asked:
-                return
+                break
+        self.state = "UNASSIGNED"
 
     def _ask(self, target: TargetState) -> None:
         if self.target == target and self.state != "FAILED":
@@ -184,11 +187,6 @@ def describe_error(error: BaseException) -> str:
     where = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f" in {Path(one.filename).name}, line {one.lineno}" for one in where)
     return f"{type(error).__name__}{place}; the log says more"
-
-
-def _describe_frames(error: BaseException) -> list[str]:
-    """Return where an error was raised, innermost last; what a traceback prints besides may hold a row's content."""
-    return [f"{Path(one.filename).name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)[-10:]]
 
 
 def start_thread(work: Callable[[], None], name: str) -> threading.Thread:

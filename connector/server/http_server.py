@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from connector.errors import ConfigError, FatalError
 from connector.runtime.lifecycle import start_thread
+from connector.server.http_protocol import BoundedProtocol
 
 CONNECTIONS = 256
 _KEEP_ALIVE_S = 30
@@ -62,6 +63,8 @@ class HttpServer:
             access_log=False,
             server_header=False,
             lifespan="off",
+            http=BoundedProtocol,
+            ws="none",
             limit_concurrency=CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=2,

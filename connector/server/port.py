@@ -59,8 +59,8 @@ class Connector(Protocol):
     def start(self) -> None:
         """Begin to live, in a thread of its own."""
 
-    def close(self, timeout_s: float) -> None:
-        """Stop for good, and wait for the end of the batch or step at hand, at most so long."""
+    def close(self, timeout_s: float | None) -> bool:
+        """Stop for good, and wait for the end of the batch or step at hand; tell whether it came in so long."""
 
     def checks(self) -> list[Check]:
         """Return what readiness depends on, by the last look at it."""

@@ -100,10 +100,22 @@ def open_own_session(spark: SparkSession, settings: SinkSettings | SourceSetting
     What only a start of Spark can set, such as memory and jars, is the worker's.
     """
     session = spark.newSession()
-    for key, text in {**catalog_conf(settings.catalog), **settings.spark}.items():
-        if key.startswith(("spark.sql.catalog.", "spark.sql.")):
+    wanted = {**catalog_conf(settings.catalog), **settings.spark}
+    # What only a start can set cannot be set again, not even to what it is.
+    fixed = [key for key, text in wanted.items() if not _is_own(session, key) and spark.conf.get(key, None) != text]
+    if fixed:
+        structlog.get_logger().warning(
+            "only the worker's file can set these properties", connector=settings.name, properties=sorted(fixed)
+        )
+    for key, text in wanted.items():
+        if _is_own(session, key):
             session.conf.set(key, text)
     return session
+
+
+def _is_own(session: SparkSession, key: str) -> bool:
+    """Tell whether a session can have a value of its own."""
+    return key.startswith("spark.sql.") and (key.startswith("spark.sql.catalog.") or session.conf.isModifiable(key))
 
 
 @attrs.frozen

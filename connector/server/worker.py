@@ -1,7 +1,8 @@
 """Requests about connectors -> connectors that are created, steered, deleted; what was asked outlives the process.
 
 Kafka Connect calls this a worker, and its part that takes requests a herder; here both are one process. Requests that
-change something come one after the other.
+change something come one after the other. None waits for a batch: a connector that is replaced or deleted finishes what
+is at hand behind the scenes, and its successor begins after that.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from connector.errors import ConnectorError
-from connector.redaction import MASK
-from connector.runtime.lifecycle import TargetState, describe_error
+from connector.runtime.lifecycle import TargetState, describe_error, start_thread
 from connector.runtime.monitoring.exposition import MetricsRegistry
 from connector.server.config_store import ConfigStore, StoredConnector
 from connector.server.errors import RestError
 from connector.server.port import Connector, ConnectorOffset
+from connector.server.rest.documents import MaskedValue, unmask
+from connector.server.unreadable import UnreadableConnector
 
 MakeConnector = Callable[[str, Mapping[str, str], TargetState], Connector]
 STOP_TIMEOUT_S = 60.0
-"""How long a connector's batch at hand is waited for before it is replaced or its offsets are changed."""
+"""How long a connector's batch at hand is waited for before its offsets are changed, and at the end of the process."""
 
 _NOT_STOPPED = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified "
@@ -44,6 +45,7 @@ class Worker:
         """
         self._make, self._store, self._metrics = make, store, metrics
         self._connectors: dict[str, Connector] = {}
+        self._leaving: dict[str, list[threading.Thread]] = {}
         self._lock = threading.Lock()
 
     def add(self, connector: Connector) -> None:
@@ -53,24 +55,18 @@ class Worker:
             self._metrics.add(source)
 
     def start_stored(self) -> None:
-        """Start the connectors that were there when the process ended; one that cannot start does not stop others."""
-        assert self._make is not None
+        """Start the connectors that were there when the process ended; one that cannot be read is shown as failed."""
         for name, stored in sorted(self._store.load().items()):
-            try:
-                connector = self._make(name, stored.config, stored.target)
-            except ConnectorError as error:
-                structlog.get_logger().error("connector cannot start", connector=name, reason=describe_error(error))
-                continue
+            connector = self._revive(name, stored)
             self.add(connector)
             connector.start()
 
     def close(self) -> None:
         """End all connectors, each after its batch at hand."""
-        threads = [threading.Thread(target=each.close, args=(STOP_TIMEOUT_S,)) for each in self._connectors.values()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for connector in self._connectors.values():
+            self._leave(connector)
+        for thread in [one for threads in self._leaving.values() for one in threads]:
+            thread.join(STOP_TIMEOUT_S)
 
     @property
     def names(self) -> list[str]:
@@ -93,27 +89,28 @@ class Worker:
         with self._lock:
             if name in self._connectors:
                 raise RestError(409, f"Connector {name} already exists")
-            return self._replace(name, config, target)
+            return self._replace(name, _unmask(config, {}), target)
 
     def configure(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
         """Give a connector other properties, which restarts it, or create it; tell whether it is new."""
         with self._lock:
             old = self._connectors.get(name)
             if old is None:
-                return self._replace(name, config, "STARTED"), True
-            kept = {key: old.config.get(key, text) if text == MASK else text for key, text in config.items()}
-            return self._replace(name, kept, old.lifecycle.target), False
+                return self._replace(name, _unmask(config, {}), "STARTED"), True
+            return self._replace(name, _unmask(config, old.config), old.lifecycle.target), False
 
     def patch(self, name: str, changes: Mapping[str, str | None]) -> Connector:
         """Change some of a connector's properties; None removes one."""
         with self._lock:
             old = self.get(name)
-            merged = {**old.config, **{key: text for key, text in changes.items() if text != MASK}}
-            config = {key: text for key, text in merged.items() if text is not None}
-            return self._replace(name, config, old.lifecycle.target)
+            removed = {key for key, text in changes.items() if text is None}
+            given = {key: text for key, text in changes.items() if text is not None}
+            merged = {**old.config, **_unmask(given, old.config)}
+            kept = {key: text for key, text in merged.items() if key not in removed}
+            return self._replace(name, kept, old.lifecycle.target)
 
     def delete(self, name: str) -> None:
-        """End a connector after its batch at hand; its tables and offsets stay."""
+        """Forget a connector, which ends after its batch at hand; its tables and offsets stay."""
         with self._lock:
             connector = self.get(name)
             self._refuse_fixed()
@@ -133,37 +130,86 @@ class Worker:
         """Restart a connector; with `only_failed` only where it has failed."""
         with self._lock:
             connector = self.get(name, "Unknown connector: {}")
+            if isinstance(connector, UnreadableConnector):
+                stored = StoredConnector(connector.config, connector.lifecycle.target)
+                return self._succeed(self._revive(name, stored))
             if not only_failed or connector.lifecycle.state == "FAILED":
                 connector.lifecycle.restart()
             return connector
 
     def alter_offsets(self, name: str, offsets: Sequence[ConnectorOffset] | None) -> None:
         """Store other offsets of a stopped connector, or forget all of them; 400 where it is not stopped."""
+        connector = self.get(name)
+        if connector.lifecycle.target != "STOPPED":
+            raise RestError(400, _NOT_STOPPED.format(name))
+        # Not while holding the lock: others need not wait for this one's batch.
+        is_stopped = connector.lifecycle.wait_for("STOPPED", STOP_TIMEOUT_S)
         with self._lock:
-            connector = self.get(name)
-            if connector.lifecycle.target != "STOPPED":
+            if self.get(name) is not connector or connector.lifecycle.target != "STOPPED":
                 raise RestError(400, _NOT_STOPPED.format(name))
-            if not connector.lifecycle.wait_for("STOPPED", STOP_TIMEOUT_S):
+            if not is_stopped or connector.lifecycle.state != "STOPPED":
                 raise RestError(409, _BUSY.format(name))
             connector.alter_offsets(offsets)
+
+    def _revive(self, name: str, stored: StoredConnector) -> Connector:
+        """Make a connector that was stored; one whose properties cannot be used any more says why."""
+        assert self._make is not None
+        try:
+            return self._make(name, stored.config, stored.target)
+        except Exception as error:  # noqa: BLE001 - one that cannot start does not stop others
+            reason = describe_error(error)
+            structlog.get_logger().error("connector cannot start", connector=name, reason=reason)
+            return UnreadableConnector(name, stored.config, stored.target, reason)
 
     def _replace(self, name: str, config: Mapping[str, str], target: TargetState) -> Connector:
         self._refuse_fixed()
         assert self._make is not None
         made = self._make(name, config, target)
         self._store.put(name, StoredConnector(dict(config), target))
-        if name in self._connectors:
-            self._drop(self._connectors[name])
+        return self._succeed(made)
+
+    def _succeed(self, made: Connector) -> Connector:
+        """Put a connector in the place of the one of its name, if there is one; it starts when that has ended."""
+        if made.name in self._connectors:
+            self._drop(self._connectors[made.name])
+        before = [one for one in self._leaving.pop(made.name, []) if one.is_alive()]
         self.add(made)
-        made.start()
+        if not before:
+            made.start()
+            return made
+        self._leaving[made.name] = before
+
+        def start() -> None:
+            for thread in before:
+                thread.join()
+            made.start()
+
+        start_thread(start, f"start-{made.name}")
         return made
 
     def _drop(self, connector: Connector) -> None:
-        connector.close(STOP_TIMEOUT_S)
         self._connectors = {name: one for name, one in self._connectors.items() if one is not connector}
         for source in connector.metrics:
             self._metrics.remove(source)
+        self._leave(connector)
+
+    def _leave(self, connector: Connector) -> None:
+        """Have a connector end; its thread is waited for by whoever comes next."""
+        ending = start_thread(lambda: _close(connector), f"end-{connector.name}")
+        self._leaving.setdefault(connector.name, []).append(ending)
 
     def _refuse_fixed(self) -> None:
         if self._make is None:
             raise RestError(405, "this process runs the connector of its properties files; use icebridge serve")
+
+
+def _close(connector: Connector) -> None:
+    connector.close(None)
+
+
+def _unmask(config: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with the secrets for which masks stand; 400 for a mask of something else."""
+    try:
+        return unmask(config, before)
+    except MaskedValue as error:
+        raise RestError(400, str(error)) from error

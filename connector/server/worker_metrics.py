@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from connector.runtime.monitoring.connect_series import CONNECTOR_STATUS, TASK_STATES, connect_samples
+from connector.runtime.monitoring.connect_series import CONNECTOR_STATUS, TASK_STATES, TASK_STATUS, connect_samples
 from connector.runtime.monitoring.series import MetricSample
 from connector.server.port import Connector
 
@@ -35,5 +35,7 @@ class WorkerMetrics:
             counts["connector_total_task_count"] = float(state != "stopped")
             yield from connect_samples("worker_connector", (one.name,), counts)
             yield CONNECTOR_STATUS.at(1, one.name, "0", state)
+            if state != "stopped":
+                yield TASK_STATUS.at(1, one.name, "0", state)
             ratios = {"running_ratio": float(state == "running"), "pause_ratio": float(state == "paused")}
             yield from connect_samples("connector_task", (one.name, "0"), ratios)

@@ -69,11 +69,11 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool, monitor: Sin
         with open_session(settings) as spark, SinkStatusLine(terminal=terminal) as progress:
             monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
             monitor.opened(spark)
-            live_sink(spark, settings, monitor, once=once, survives=False, looked=looked.result())
+            live_sink(lambda: spark, settings, monitor, once=once, survives=False, looked=looked.result())
 
 
 def live_sink(
-    spark: SparkSession,
+    open_own: Callable[[], SparkSession],
     settings: SinkSettings,
     monitor: SinkMonitor,
     *,
@@ -84,7 +84,7 @@ def live_sink(
     """Begin runs of a sink in a session as its lifecycle asks for them; returns when there is to be none any more.
 
     Args:
-        spark: a session whose catalog is the settings' one.
+        open_own: returns a session whose catalog is the settings' one; called when a run begins.
         settings: of the sink.
         monitor: its lifecycle, and who hears of it.
         once: a run ends at the offsets that the topics have when it begins.
@@ -98,7 +98,7 @@ def live_sink(
 
     def begin() -> _SinkRun:
         seen, kafka = first.pop() if first else call_with_retries(lambda: _look_at_cluster(settings), settings.errors)
-        own, beat = attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
+        spark, own, beat = open_own(), attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
         with ExitStack() as kept:
             names = name_datasets(spark, own)
             exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink"))

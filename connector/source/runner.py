@@ -59,11 +59,16 @@ def run(settings: SourceSettings, *, once: bool, terminal: bool, monitor: Source
     with open_session(settings) as spark, SourceStatusLine(terminal=terminal) as progress:
         monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
         monitor.opened(spark)
-        live_source(spark, settings, monitor, once=once, survives=False)
+        live_source(lambda: spark, settings, monitor, once=once, survives=False)
 
 
 def live_source(
-    spark: SparkSession, settings: SourceSettings, monitor: SourceMonitor, *, once: bool = False, survives: bool
+    open_own: Callable[[], SparkSession],
+    settings: SourceSettings,
+    monitor: SourceMonitor,
+    *,
+    once: bool = False,
+    survives: bool,
 ) -> None:
     """Begin runs of a source in a session as its lifecycle asks for them; arguments as of the sink's `live_sink`.
 
@@ -74,6 +79,7 @@ def live_source(
 
     def begin() -> _SourceRun:
         with ExitStack() as kept:
+            spark = open_own()
             names, server = name_datasets(spark, settings), settings.outgoing.prefix
             exporters = kept.enter_context(open_exporters(settings.lineage, names, server, "streaming"))
             loop = build_source(

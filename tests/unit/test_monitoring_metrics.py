@@ -199,6 +199,8 @@ STRIMZI_DASHBOARD = (
     "kafka_connect_worker_connector_destroyed_task_count",
     "kafka_consumer_connection_count",
     "kafka_producer_connection_count",
+    "kafka_connect_connector_status",
+    "kafka_connect_connector_task_status",
 )
 
 
@@ -216,6 +218,11 @@ def test_what_stock_dashboards_query_is_served(names: tuple[str, ...]) -> None:
     assert contexts == {"streaming", "snapshot"}
     assert {dict(labels)["area"] for labels in found["jvm_memory_bytes_used"]} == {"heap", "nonheap"}
     assert all("connector" in dict(labels) for labels in found["kafka_connect_worker_connector_running_task_count"])
+    assert all({"connector", "status"} <= dict(labels).keys() for labels in found["kafka_connect_connector_status"])
+    task = found["kafka_connect_connector_task_status"]
+    assert all({"connector", "task", "status"} <= dict(labels).keys() for labels in task)
+    selected = {"plugin": "iceberg", "name": "server1", "context": "streaming"}
+    assert tuple(sorted(selected.items())) in found["debezium_metrics_MilliSecondsSinceLastEvent"]
 
 
 def test_our_dashboard_queries_what_is_declared() -> None:

@@ -137,7 +137,7 @@ class OffsetRows:
         return key == self._name or key.startswith(f"{self._name}/")
 
     def _refuse_other_kinds(self, rows: Mapping[str, str]) -> None:
-        if any(not orjson.loads(text).keys() & set(self._kind.fields) for text in rows.values()):
+        if any(_is_of_another_kind(text, self._kind) for text in rows.values()):
             raise ConfigError(
                 f"name: {self._name} is the name of another kind of connector than a {self._kind.label} in the offsets "
                 f"table {self._table.name}; give this {self._kind.label} a `name` of its own"
@@ -181,6 +181,15 @@ class OffsetRows:
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
         with map_java_errors(f"writing offsets of {self._table.name}"):
             return write_file(self._table.java, _FILE_KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
+
+
+def _is_of_another_kind(text: str, kind: ConnectorKind) -> bool:
+    """Tell by its fields; a text that is no JSON says nothing."""
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return not (isinstance(document, dict) and document.keys() & set(kind.fields))
 
 
 def read_all_rows(catalog: Catalog, table: str) -> dict[str, str]:

@@ -80,6 +80,9 @@ SERIES: Mapping[str, tuple[dict[str, Series], ...]] = {
 CONNECTOR_STATUS = Series(
     "kafka_connect_connector_status", "1 for the state in which a task is.", ("connector", "task", "status")
 )
+TASK_STATUS = Series(
+    "kafka_connect_connector_task_status", "The same, by its newer name.", ("connector", "task", "status")
+)
 CLIENTS = {
     "kafka_connect_metrics_incoming_byte_rate": Series(
         "kafka_connect_metrics_incoming_byte_rate",

@@ -41,7 +41,7 @@ def chapters() -> list[tuple[str, str, list[Series]]]:
         (
             "Kafka Connect",
             "Each under the name of Strimzi's rules, then under that of Confluent's.",
-            [*connect, connect_series.CONNECTOR_STATUS, *connect_series.CLIENTS.values()],
+            [*connect, connect_series.CONNECTOR_STATUS, connect_series.TASK_STATUS, *connect_series.CLIENTS.values()],
         ),
         ("Spark's JVM", "Read every few seconds, not at a scrape.", list(jvm_metrics.ALL)),
     ]

@@ -19,7 +19,7 @@ from connector.server.errors import RestError
 from connector.server.port import Connector, ConnectorOffset
 from connector.server.rest import documents, plugins
 from connector.server.rest.loggers import Loggers
-from connector.server.rest.requests import check_changes, check_config, read_config, read_json
+from connector.server.rest.requests import check_changes, check_config, check_name, check_text, read_config, read_json
 from connector.server.worker import Worker
 
 T = TypeVar("T")
@@ -99,8 +99,8 @@ class ConnectApi:
         body = await read_json(request)
         if not isinstance(body, dict) or body.keys() - _FIELDS:
             raise RestError(400, "the body is not an object with name, config and, if wanted, initial_state")
-        name, config = str(body.get("name") or "").strip(), check_config(body.get("config"))
-        state = str(body.get("initial_state") or "RUNNING").upper()
+        name, config = check_text("name", body.get("name")).strip(), check_config(body.get("config"))
+        state = check_text("initial_state", body.get("initial_state")).upper() or "RUNNING"
         if state not in _TARGETS:
             raise RestError(400, f"initial_state is {state}; it can be RUNNING, PAUSED or STOPPED")
         config = _with_name(name, config)
@@ -274,7 +274,8 @@ async def _call(work: Callable[[], T]) -> T:
 
 
 def _with_name(name: str, config: dict[str, str]) -> dict[str, str]:
-    """Return properties with the connector's name; RestError 400 where they have another."""
+    """Return properties with the connector's name; RestError 400 where they have another, or it is no name."""
+    check_name(name)
     if config.get("name", name) != name:
         raise RestError(400, _other_name(config["name"], name))
     return {**config, "name": name}
@@ -293,6 +294,8 @@ def _parse_offsets(body: Any) -> list[ConnectorOffset]:
     parsed = []
     for one in given:
         partition = one.get("partition") if isinstance(one, dict) else None
+        if isinstance(one, dict) and partition is None:
+            raise RestError(400, "The partition for a connector offset cannot be null or missing")
         if not isinstance(partition, dict) or not isinstance(one.get("offset"), dict | None):
             raise RestError(400, "an offset is not an object with partition and offset")
         parsed.append(ConnectorOffset(partition, one.get("offset")))

@@ -18,6 +18,24 @@ def mask_config(config: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+class MaskedValue(Exception):
+    """A mask stands where there is no secret that it could stand for."""
+
+
+def unmask(config: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Return properties in which what `mask_config` made of those `before` is as it was.
+
+    Raises:
+        MaskedValue: another value is a mask.
+    """
+    shown = mask_config(before)
+    kept = {key: before[key] if shown.get(key) == text else text for key, text in config.items()}
+    masks = sorted(key for key, text in kept.items() if text == MASK)
+    if masks:
+        raise MaskedValue(f"{MASK} stands for a secret, and there is none of {', '.join(masks)}; give the value itself")
+    return kept
+
+
 def connector_info(connector: Connector) -> dict[str, Any]:
     """Return a connector with its properties and tasks."""
     tasks = [{"connector": connector.name, "task": 0}] if _has_task(connector) else []

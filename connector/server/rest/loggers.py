@@ -24,6 +24,8 @@ _LEVELS = {
     "FATAL": logging.CRITICAL,
     "OFF": logging.CRITICAL + 10,
 }
+_WITH_CONTENT = ("py4j", "opensearch")
+"""Loggers whose lines hold what rows hold; they stay as quiet as they are set at the start."""
 _NAMES = {number: name for name, number in _LEVELS.items() if name != "TRACE"}
 
 
@@ -59,6 +61,8 @@ class Loggers:
         level = _LEVELS.get(wanted.upper())
         if level is None:
             raise RestError(404, f"invalid log level '{wanted}'.")
+        if name.partition(".")[0] in _WITH_CONTENT and level < logging.ERROR:
+            raise RestError(400, f"lines of {name} would hold the content of rows: its least level is ERROR")
         if name == OURS:
             self._own_level = level
             structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(min(level, logging.CRITICAL)))

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from connector.server.errors import RestError
 
 MAX_BODY_BYTES = 1024 * 1024
+MAX_NAME = 200
 BODY_TIMEOUT_S = 10.0
 _TYPES = {"application/json", "application/*+json", "*/*"}
 
@@ -59,6 +60,23 @@ def check_changes(document: Any) -> dict[str, str | None]:
     if strange:
         raise RestError(400, f"the configuration has values that are no text: {', '.join(strange)}")
     return {key: None if value is None else _to_text(value) for key, value in document.items()}
+
+
+def check_text(what: str, value: Any) -> str:
+    """Return a member of a body as text, empty where there is none; RestError 400 for an object or a list."""
+    if isinstance(value, dict | list):
+        raise RestError(400, f"{what} is no text")
+    return "" if value is None else _to_text(value)
+
+
+def check_name(name: str) -> None:
+    """Raise RestError 400 for a name that no connector can have: it stands in paths of this interface."""
+    if not name.strip():
+        raise RestError(400, "the connector has no name")
+    if len(name) > MAX_NAME or "/" in name or not name.isprintable():
+        raise RestError(
+            400, f"a connector's name has at most {MAX_NAME} characters, no / and no control characters; use another"
+        )
 
 
 def _to_text(value: object) -> str:

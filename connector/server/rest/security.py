@@ -10,7 +10,7 @@ import base64
 import binascii
 import hmac
 from collections.abc import Collection
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 import orjson
@@ -30,7 +30,7 @@ class AccessRules:
 
     def refusal(self, host: str, origin: str | None, authorization: str | None) -> tuple[int, str] | None:
         """Return status and reason for a request that may not come in, None for one that may. Pure."""
-        name = urlsplit(f"//{host}").hostname
+        name = _split(f"//{host}").hostname
         if self.is_loopback and name not in _LOOPBACK_NAMES:
             return 403, "requests for another host are refused"
         if origin is not None and not self._is_allowed(host, origin):
@@ -40,7 +40,15 @@ class AccessRules:
         return None
 
     def _is_allowed(self, host: str, origin: str) -> bool:
-        return "*" in self.origins or origin in self.origins or urlsplit(origin).netloc.lower() == host.lower()
+        return "*" in self.origins or origin in self.origins or _split(origin).netloc.lower() == host.lower()
+
+
+def _split(url: str) -> SplitResult:
+    """Split a URL that a client sent; one that is none has no parts."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def _is_login(authorization: str | None, user_info: str) -> bool:
