@@ -35,8 +35,8 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
     """
     with open_session(settings) as spark:
         catalog = Catalog(spark, settings.catalog, settings.errors)
-        names = [_place(settings, table) for table in tables] or _listed(catalog, settings)
-        found, unread = _looked(catalog, settings, names, asked=bool(tables))
+        names = [_place(settings, table) for table in tables] or _list_places(catalog, settings)
+        found, unread = _find_misleading(catalog, settings, names, asked=bool(tables))
         hurt = {name: (table, told) for name, (table, told) in found.items() if told.manifests}
         _print_tables({name: told for name, (_, told) in hurt.items()}, execute=execute)
         for name, (table, _) in hurt.items() if execute else ():
@@ -60,7 +60,7 @@ def _place(settings: SinkSettings, table: str) -> _Place:
     return tuple(levels) or settings.catalog.namespace, name
 
 
-def _listed(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
+def _list_places(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
     namespace = settings.catalog.namespace
     found = call_with_retries(lambda: catalog.list_tables(namespace), settings.errors)
     if not found:
@@ -71,7 +71,7 @@ def _listed(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
     return found
 
 
-def _looked(
+def _find_misleading(
     catalog: Catalog, settings: SinkSettings, places: list[_Place], *, asked: bool
 ) -> tuple[dict[str, tuple[Table, MisleadingBounds]], list[str]]:
     """Look at tables; the second result says which cannot be read, and why."""

@@ -83,7 +83,7 @@ class SchemaRegistry:
         if time.monotonic() - since < UNKNOWN_ID_TTL_S:
             raise UnknownSchema(reason)
         try:
-            texts = self._asked(number, schema_type)
+            texts = self._request(number, schema_type)
         except UnknownSchema as unknown:
             if len(self._unknown) >= _MAX_UNKNOWN_IDS:
                 self._unknown.clear()
@@ -104,7 +104,7 @@ class SchemaRegistry:
         schema = Schema(text, schema_type)
         doing = f"registering a schema under {subject}" if register else f"asking for a schema of {subject}"
         try:
-            with self._mapped(doing):
+            with self._map_errors(doing):
                 if register:
                     return int(self._client.register_schema(subject, schema))
                 return int(self._client.lookup_schema(subject, schema).schema_id)
@@ -120,15 +120,15 @@ class SchemaRegistry:
             FatalError: it does not let us in, or is no registry.
         """
         try:
-            with self._mapped("asking for its configuration"):
+            with self._map_errors("asking for its configuration"):
                 self._client.get_config()
         except UnknownSchema as unknown:
             raise FatalError(f"registry {self._where}: nothing is there; check its URL") from unknown
 
-    def _asked(self, number: int, schema_type: str) -> SchemaTexts:
+    def _request(self, number: int, schema_type: str) -> SchemaTexts:
         if number > _MAX_SCHEMA_ID:
             raise UnknownSchema("no registry has ids as great as this")
-        with self._mapped(f"asking for schema id {number}"):
+        with self._map_errors(f"asking for schema id {number}"):
             schema = self._client.get_schema(number)
             found = schema.schema_type or _DEFAULT_SCHEMA_TYPE
             if found != schema_type:
@@ -143,7 +143,7 @@ class SchemaRegistry:
             yield found.schema_str
 
     @contextmanager
-    def _mapped(self, doing: str) -> Iterator[None]:
+    def _map_errors(self, doing: str) -> Iterator[None]:
         """Raise ours instead of the client's errors; messages of the registry itself stay out, they may quote."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 

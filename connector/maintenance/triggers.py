@@ -49,8 +49,8 @@ def _convert_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, d
         return f"{since.equality_delete_files} equality delete files since the last conversion"
     if state.equality_deletes >= rule.records:
         return f"{state.equality_deletes} equality deletes"
-    if _waited_s(since, state, now_ms, done_ms) >= rule.interval_s:
-        return f"equality deletes for {_waited_s(since, state, now_ms, done_ms)} s"
+    if _measure_wait_s(since, state, now_ms, done_ms) >= rule.interval_s:
+        return f"equality deletes for {_measure_wait_s(since, state, now_ms, done_ms)} s"
     return None
 
 
@@ -62,8 +62,8 @@ def _rewrite_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, d
         return f"{since.data_files} data files since the last rewrite"
     if rule.commits and since.commits >= rule.commits:
         return f"{since.commits} commits since the last rewrite"
-    if _waited_s(since, state, now_ms, done_ms) >= rule.interval_s:
-        return f"{since.commits} commits in {_waited_s(since, state, now_ms, done_ms)} s"
+    if _measure_wait_s(since, state, now_ms, done_ms) >= rule.interval_s:
+        return f"{since.commits} commits in {_measure_wait_s(since, state, now_ms, done_ms)} s"
     return None
 
 
@@ -94,7 +94,7 @@ def _orphan_reason(policy: MaintenancePolicy, now_ms: int, done_ms: int) -> str 
     return None
 
 
-def _waited_s(since: Progress, state: TableState, now_ms: int, done_ms: int) -> int:
+def _measure_wait_s(since: Progress, state: TableState, now_ms: int, done_ms: int) -> int:
     """Return how long ago a task was done; as long as the table's snapshots tell where it never was."""
     last = max(done_ms, state.oldest_ms if since.since_ms is None else since.since_ms)
     return max(0, now_ms - last) // _S

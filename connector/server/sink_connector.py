@@ -72,7 +72,7 @@ class SinkConnector:
     @property
     def monitor(self) -> SinkMonitor:
         """Who hears of its batches."""
-        return SinkMonitor(self.lifecycle, (self._metrics, self._recent), self._opened, self._metrics.begin)
+        return SinkMonitor(self.lifecycle, (self._metrics, self._recent), self._keep_session, self._metrics.begin)
 
     def start(self) -> None:
         """Begin to live, in a thread of its own."""
@@ -148,7 +148,7 @@ class SinkConnector:
     def _live(self) -> None:
         live_sink(self._session, self._settings, self.monitor, survives=True)
 
-    def _opened(self, spark: SparkSession) -> None:
+    def _keep_session(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def _session(self) -> SparkSession:

@@ -66,7 +66,7 @@ class SourceConnector:
             self.lifecycle,
             (self._metrics, self._recent),
             signals=self.signals,
-            opened=self._opened,
+            opened=self._keep_session,
             polled=self._metrics.on_round,
         )
 
@@ -156,7 +156,7 @@ class SourceConnector:
     def _live(self) -> None:
         live_source(self._session, self._settings, self.monitor, survives=True)
 
-    def _opened(self, spark: SparkSession) -> None:
+    def _keep_session(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def _session(self) -> SparkSession:

@@ -77,7 +77,7 @@ class Replayer:
         }
         dead |= {x.id: _BATCH_REASON for x in letters if x.stage == BATCH_STAGE}
         runs = _group_by_partition([letter for letter in letters if letter.id not in dead])
-        plan, names, outcomes = self._decoded(runs, execute=execute)
+        plan, names, outcomes = self._decode(runs, execute=execute)
         for at, outcome in outcomes.items():
             dead.update((runs[at][0][fault.row].id, fault.reason) for fault in outcome.faults)
         alive = {letter.id for own, _ in runs.values() for letter in own} - dead.keys()
@@ -86,7 +86,7 @@ class Replayer:
             by_part = self._parts(outcomes, runs, table.index)
             if not by_part:
                 continue
-            before = target.replayed(name)
+            before = target.find_replayed(name)
             fresh = [(part, ids) for part, ids in by_part if not set(ids) <= before]
             keep = self._standing(plan, table, name, fresh, runs, outcomes) if table.upsert else None
             kept, gone = select_rows(fresh, keep)
@@ -102,7 +102,7 @@ class Replayer:
         nothing = alive - done - late - dead.keys()
         return ReplayReport(tuple(sorted(done | nothing)), tuple(sorted(late - done)), dead)
 
-    def _decoded(
+    def _decode(
         self, runs: Mapping[TopicPartition, _PartitionLetters], *, execute: bool
     ) -> tuple[BatchPlan, list[str], dict[TopicPartition, DecodedRecords]]:
         start = {at: int(run.offset[0]) for at, (_, run) in runs.items()}

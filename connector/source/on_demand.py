@@ -110,7 +110,7 @@ class SnapshotOnDemand:
         """
         try:
             if snapshot.progress is None or self._is_outrun(snapshot, snapshot.progress, stored):
-                progress, offset = self._begin(snapshot, self._followed(stored, newest))
+                progress, offset = self._begin(snapshot, self._advance_unfollowed(stored, newest))
                 rows = 0
             else:
                 progress, offset, rows = self._publish(snapshot, snapshot.progress, stored)
@@ -125,7 +125,7 @@ class SnapshotOnDemand:
         elif rows:
             self._tell(snapshot, "IN_PROGRESS", rows=rows)
 
-    def _followed(self, stored: TableOffset, newest: int | None) -> TableOffset:
+    def _advance_unfollowed(self, stored: TableOffset, newest: int | None) -> TableOffset:
         """Return the offset at which a snapshot begins: where no changes are followed, that of the newest snapshot."""
         mode = SnapshotMode(self.access.settings.capture.snapshot_mode)
         if mode != SnapshotMode.INITIAL_ONLY or newest is None or newest == stored.position.snapshot_id:

@@ -47,7 +47,7 @@ def encode_datums(codec: Codec, array: pa.Array) -> pa.BinaryArray:
     """
     out = DatumBuilder(len(array))
     write_column(codec, array, out, None if _takes_null(codec) or not array.null_count else valid_mask(array))
-    return out.joined()
+    return out.join()
 
 
 def encode_records(codec: Record, columns: Sequence[pa.Array], count: int, head: bytes = b"") -> pa.BinaryArray:
@@ -62,7 +62,7 @@ def encode_records(codec: Record, columns: Sequence[pa.Array], count: int, head:
         out.constant(head)
     for member, column in zip(codec.members, columns, strict=True):
         write_field(member.name, member.codec, column, out, None)
-    return out.joined()
+    return out.join()
 
 
 def _takes_null(codec: Codec) -> bool:
@@ -113,7 +113,7 @@ class DatumBuilder:
         self._flush()
         self._done.append(pa.scalar(data, pa.binary()))
 
-    def joined(self) -> pa.BinaryArray:
+    def join(self) -> pa.BinaryArray:
         """The datums."""
         self._flush()
         if not any(isinstance(piece, pa.Array) for piece in self._done):

@@ -112,7 +112,7 @@ class AvroEnvelopeSerializer:
                 case _:
                     assert isinstance(piece, bytes)
                     out.constant(piece)
-        return out.joined()
+        return out.join()
 
     def _encode_images(self, images: Sequence[pa.Array]) -> pa.BinaryArray:
         return encode_records(self._row, images, len(images[0]) if images else 0)

@@ -105,7 +105,7 @@ def to_zoned_timestamp(array: pa.StructArray) -> Converted:
     return _assemble(numbers, dated & timed, parts.valid, pa.timestamp("us", "UTC"))
 
 
-def _padded(numbers: Ints, width: int) -> pa.Array:
+def _pad(numbers: Ints, width: int) -> pa.Array:
     return pc.utf8_lpad(pa.array(np.abs(numbers)).cast(pa.string()), width, "0")
 
 
@@ -120,20 +120,20 @@ def _join(*pieces: pa.Array | str) -> pa.Array:
 def _date_words(parts: _Parts) -> pa.Array:
     year = parts.number("year")
     sign = pc.if_else(pa.array(year > _YEARS[1]), "+", _sign(year < 0))
-    day = _join("-", _padded(parts.number("month"), 2), "-", _padded(parts.number("day"), 2))
-    return _join(sign, _padded(year, 4), day)
+    day = _join("-", _pad(parts.number("month"), 2), "-", _pad(parts.number("day"), 2))
+    return _join(sign, _pad(year, 4), day)
 
 
 def _time_words(parts: _Parts) -> pa.Array:
-    hour, minute, second = (_padded(parts.number(name), 2) for name in ("hour", "minute", "second"))
-    return _join(hour, ":", minute, ":", second, ".", _padded(parts.number(parts.unit), parts.digits))
+    hour, minute, second = (_pad(parts.number(name), 2) for name in ("hour", "minute", "second"))
+    return _join(hour, ":", minute, ":", second, ".", _pad(parts.number(parts.unit), parts.digits))
 
 
 def _zone_words(parts: _Parts) -> pa.Array:
     offset = parts.number("offsetSeconds")
     size = np.abs(offset)
-    seconds = pc.if_else(pa.array(size % 60 == 0), "", _join(":", _padded(size % 60, 2)))
-    clock = _join(_sign(offset < 0, "-", "+"), _padded(size // 3600, 2), ":", _padded(size // 60 % 60, 2), seconds)
+    seconds = pc.if_else(pa.array(size % 60 == 0), "", _join(":", _pad(size % 60, 2)))
+    clock = _join(_sign(offset < 0, "-", "+"), _pad(size // 3600, 2), ":", _pad(size // 60 % 60, 2), seconds)
     zone = _join("[", parts.text("zoneId"), "]").fill_null("")
     return _join(pc.if_else(pa.array(offset == 0), "Z", clock), zone)
 
@@ -184,13 +184,13 @@ def duration_text(array: pa.StructArray) -> Converted:
     pieces: list[pa.Array | str] = ["P"]
     for name, letter in (("years", "Y"), ("months", "M"), ("days", "DT"), ("hours", "H"), ("minutes", "M")):
         number = parts.number(name)
-        pieces += [_sign(number < 0), _padded(number, 1), letter]
+        pieces += [_sign(number < 0), _pad(number, 1), letter]
     seconds, fraction, whole = parts.number("seconds"), parts.number(parts.unit), 10**parts.digits
     # A fraction whose sign is not the seconds' is made to have it.
     borrow = np.where((seconds < 0) & (fraction > 0), 1, np.where((seconds > 0) & (fraction < 0), -1, 0))
     seconds, fraction = seconds + borrow, fraction - borrow * whole
-    digits = pc.utf8_rtrim(_join(".", _padded(fraction, parts.digits)), "0")
-    pieces += [_sign((seconds < 0) | (fraction < 0)), _padded(seconds, 1), pc.utf8_rtrim(digits, "."), "S"]
+    digits = pc.utf8_rtrim(_join(".", _pad(fraction, parts.digits)), "0")
+    pieces += [_sign((seconds < 0) | (fraction < 0)), _pad(seconds, 1), pc.utf8_rtrim(digits, "."), "S"]
     return _finish(parts, _join(*pieces))
 
 

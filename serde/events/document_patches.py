@@ -44,7 +44,7 @@ def apply_patch(base: str, patch: str) -> str:
     document = orjson.loads(base)
     for step in steps:
         for each in step["cut"]:
-            _cut(document, str(each["field"]).split("."), int(each["size"]))
+            _truncate_array(document, str(each["field"]).split("."), int(each["size"]))
         for path, value in step["set"].items():
             _set(document, path.split("."), value)
         for path in step["unset"]:
@@ -100,7 +100,7 @@ def _unset(document: Any, path: list[str]) -> None:
         at[int(path[-1])] = None
 
 
-def _cut(document: Any, path: list[str], size: int) -> None:
+def _truncate_array(document: Any, path: list[str], size: int) -> None:
     at = _find_parent(document, path, make=False)
     found = None if at is None else _child(at, path[-1])
     if isinstance(found, list):

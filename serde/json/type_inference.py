@@ -170,9 +170,9 @@ class ObservedTypes:
         families = {_kind_family(kind) for kind in self.kinds} - {"word"}
         if self.takes_text:
             families -= {"text"}
-        return not self.fixed and (len(families) > 1 or (self._whole() > 0 and self._real() > 0))
+        return not self.fixed and (len(families) > 1 or (self._count_whole() > 0 and self._real() > 0))
 
-    def _whole(self) -> int:
+    def _count_whole(self) -> int:
         """How many whole numbers there are that no double may stand for."""
         return 0 if self.numbers is not None else self.kinds["wide"]
 
@@ -183,7 +183,7 @@ class ObservedTypes:
         if self.numbers is not None:
             return self.numbers
         real = "real" in self.kinds or "word" in self.kinds
-        return pa.float64() if real and self._whole() <= self._real() else pa.int64()
+        return pa.float64() if real and self._count_whole() <= self._real() else pa.int64()
 
     def type(self) -> pa.DataType:
         """The Arrow type of the column; null where no value was seen."""
@@ -233,11 +233,11 @@ def prune_empty(array: pa.StructArray, kind: pa.DataType, known: pa.StructType |
     known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
     also where it holds nothing: an empty object or list is another value than null, or one that does not fit.
     """
-    made = _prune_struct(array, kind, None if known is None else _around(array, known))
+    made = _prune_struct(array, kind, None if known is None else _wrap_columns(array, known))
     return pa.array([{}] * len(array), pa.struct([])) if made is None else made
 
 
-def _around(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
+def _wrap_columns(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
     """The type of events whose rows, or images, have these columns."""
     names = {field.name for place, field in enumerate(array.type) if array.field(place).null_count < len(array)}
     images = pa.struct([(name, columns) for name in ("before", "after")])

@@ -93,7 +93,7 @@ class Pond:
         sink = self.sink
         start = {at: offset for at, offset in sink.batches.position.offsets.items() if at[0] in self.ends}
         sink.batches.process(MicroBatch(0, start, {(topic, 0): end for topic, end in self.ends.items()}))
-        sink.batches._settled()
+        sink.batches._await_settlement()
 
     def check(self) -> None:
         """Compare all tables with what was sent."""

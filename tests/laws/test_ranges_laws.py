@@ -41,7 +41,7 @@ def _holds(ranges: KeyRanges, row: dict[str, Any]) -> bool:
 def test_every_key_lies_in_a_range(tasks: list[list[tuple[int, str, date]]], first: str) -> None:
     """Whatever the keys, their tasks and the first column: no key is outside of the ranges, which stay few."""
     batches = [_batch(rows, first) for rows in tasks]
-    ranges = KeyRanges.joined(map(KeyRanges.of, batches))
+    ranges = KeyRanges.join(map(KeyRanges.of, batches))
     assert all(_holds(ranges, row) for batch in batches for row in batch.to_pylist())
     assert ranges.count == sum(map(len, tasks))
     assert len(ranges.ranges) <= MAX_RANGES

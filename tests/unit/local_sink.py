@@ -51,7 +51,7 @@ class LocalTables(BaseTableRegistry[TablePlan]):
     def _load_existing(self, name: str) -> TablePlan | None:
         return None
 
-    def _made(self, name: str, needs: list[SchemaChange]) -> TablePlan:
+    def _create(self, name: str, needs: list[SchemaChange]) -> TablePlan:
         columns = union_shapes(need.row for need in needs)
         keys = choose_key(needs, columns, self._settings.table, (name,))
         return self._plan(with_keys(columns, needs, keys), keys)

@@ -149,7 +149,7 @@ def test_limits_of_dead_letters() -> None:
         limits.check(letters, TaskMetrics(events=900, dead=101))
     for _ in range(10):
         limits.check(letters[:95], TaskMetrics(events=1000, dead=95))
-        limits.passed(95)
+        limits.record(95)
     with pytest.raises(FatalError, match=r"limit\.total"):
         limits.check(letters[:51], TaskMetrics(events=100_000, dead=51))
     with pytest.raises(FatalError, match="tolerance is none; t-0 offset 0: no JSON"):
@@ -169,10 +169,10 @@ def test_a_table_with_few_events_is_not_split() -> None:
     assert count_buckets(2_500, 2) == 1
     names, routing = ["a", "b"], FieldRoutes(RouteSettings(field="f", dynamic=True), {"a": 0, "b": 1}, {})
     batch, shares = MicroBatch(1, {}, {("t", 0): 600_000, ("u", 0): 400_000}), TableShares()
-    assert shares.expected(batch, names, {}, routing) == [500_000, 500_000]
+    assert shares.estimate(batch, names, {}, routing) == [500_000, 500_000]
     shares.note(names, TaskMetrics(events=100, rows=Counter({0: 98, 1: 2})))
-    assert shares.expected(batch, names, {}, routing) == [980_000, 20_000]
-    assert shares.expected(batch, names, {"t": 0, "u": 1}, None) == [600_000, 400_000]
+    assert shares.estimate(batch, names, {}, routing) == [980_000, 20_000]
+    assert shares.estimate(batch, names, {"t": 0, "u": 1}, None) == [600_000, 400_000]
 
 
 @pytest.mark.parametrize(

@@ -135,12 +135,12 @@ class _Damage:
         if not lost:
             return {}
         files = self._load(change, parent, [one.delete for one in lost])
-        needed = self._needed(change, lost, files)
+        needed = self._select_needed(change, lost, files)
         if find_escaped(needed, later, self.types):
             raise self._rewritten_since(change)
         return {one.delete.path: files[one.delete.path] for one in needed}
 
-    def _needed(
+    def _select_needed(
         self, change: ForeignRewrite, lost: Sequence[LostDelete], files: Mapping[str, JavaFile]
     ) -> Sequence[LostDelete]:
         """Leave out deletes in whose place others came: those that no live row is left for."""

@@ -42,7 +42,7 @@ class Watermark:
     place: SourcePosition = ()
     version: int = NO_VALUE
 
-    def joined(self, other: Watermark) -> Watermark:
+    def join(self, other: Watermark) -> Watermark:
         """Return the greater of each."""
         return Watermark(max(self.date, other.date), max(self.place, other.place), max(self.version, other.version))
 

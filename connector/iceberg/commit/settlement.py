@@ -91,7 +91,7 @@ class _SettlingOperations:
             with self._table.turn:
                 refusal = call_with_retries(partial(self._attempt, one), self._table.errors)
         except ConnectorError as error:
-            raise self._unknown(error) from error
+            raise self._report_unknown(error) from error
         if refusal is not None:
             # Iceberg may try again; where it gives up, its own error seldom says so.
             self.failure = RetriableError(f"{self._doing}: {refusal.java_exception.getMessage()}")
@@ -144,7 +144,7 @@ class _SettlingOperations:
         with map_java_errors(f"{self._doing}: looking for the commit"):
             return one.is_in(self._own.refresh())
 
-    def _unknown(self, error: ConnectorError) -> Py4JJavaError:
+    def _report_unknown(self, error: ConnectorError) -> Py4JJavaError:
         """Say in Java that nobody knows: Iceberg then deletes nothing."""
         self.failure = error
         if isinstance(error, RetriableError):

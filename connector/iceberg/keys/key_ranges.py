@@ -49,7 +49,7 @@ class KeyRanges:
         return KeyRanges(keys.num_rows, keys.nbytes, tuple(ranges))
 
     @staticmethod
-    def joined(parts: Iterable[KeyRanges]) -> KeyRanges:
+    def join(parts: Iterable[KeyRanges]) -> KeyRanges:
         """Take the keys of several tasks together; ranges that overlap in the first column become one."""
         parts = [part for part in parts if part.count]
         found = [each for part in parts for each in part.ranges]

@@ -87,7 +87,7 @@ class TableReader:
 
     def _plain(self, tasks: Sequence[FileScanTask]) -> DataFrame:
         """Read with Iceberg's metadata columns, which Spark hides as soon as the schema has one of them."""
-        rows = self._staged(tasks, {})
+        rows = self._stage(tasks, {})
         extra = [F.col(name).alias(ours) for ours, name in _SPARK_NAMES.items()]
         return rows.select(*self.columns, *extra, F.lit(None).cast(LongType()).alias(ROW_ID_COLUMN))
 
@@ -96,9 +96,9 @@ class TableReader:
         wanted = {**_RESERVED_COLUMNS, **_LINEAGE_COLUMNS}
         if not deleted:
             del wanted[DELETED_COLUMN]
-        return self._staged(tasks, wanted).select(*self.columns, *wanted)
+        return self._stage(tasks, wanted).select(*self.columns, *wanted)
 
-    def _staged(self, tasks: Sequence[FileScanTask], extra: dict[str, tuple[int, str]]) -> DataFrame:
+    def _stage(self, tasks: Sequence[FileScanTask], extra: dict[str, tuple[int, str]]) -> DataFrame:
         self._refuse_avro(tasks)
         java = jvm(self.spark)
         key = f"{_STAGING_PREFIX}{uuid.uuid4().hex}"

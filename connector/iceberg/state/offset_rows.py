@@ -144,7 +144,7 @@ class OffsetRows:
             )
 
     def _replace(self) -> None:
-        description = self._written()
+        description = self._write_file()
 
         def update() -> Any:
             made = self._table.java.newOverwrite().set(CREATED_BY, self._name)
@@ -175,7 +175,7 @@ class OffsetRows:
                 return False
         return self._seen is None
 
-    def _written(self) -> FileDescription:
+    def _write_file(self) -> FileDescription:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]

@@ -88,17 +88,17 @@ class PositionDeleteWriter:
         for start, stop in zip(starts, [*starts[1:], len(which)], strict=True):
             path = codes.dictionary[int(which[start])].as_py()
             if path != self._path:
-                yield from self._written()
+                yield from self._write_current()
                 self._path = path
             self._positions |= BitMap64(at[start:stop].astype(np.uint64))
 
     def close(self) -> Iterator[FileDescription]:
         """Write what is left and give the descriptions."""
-        yield from self._written()
+        yield from self._write_current()
         if self._puffin is not None:
             yield from self._puffin.close()
 
-    def _written(self) -> Iterator[FileDescription]:
+    def _write_current(self) -> Iterator[FileDescription]:
         path, positions = self._path, self._positions
         self._path, self._positions = "", BitMap64()
         if not path:

@@ -101,7 +101,7 @@ class _RangeFetcher:
                 raise FatalError(f"{self._place} from offset {first}: {error}") from error
 
     def _read(self, listed: list[RecordBatch], found: FetchedPartition, first: int) -> Iterator[ConsumerRecords]:
-        kept, limit = self._committed(listed, found), self._how.max_unpacked_bytes
+        kept, limit = self._select_committed(listed, found), self._how.max_unpacked_bytes
         for some in read_batches(kept, found.data, first, self._wanted.end, limit):
             if isinstance(some, UnreadableBatch):
                 yield ConsumerRecords.of_unreadable(*self._at, some)
@@ -224,7 +224,7 @@ class _RangeFetcher:
         self._meter.note_epoch(self._at, min(self._next, self._wanted.end) - 1, _epoch_at(listed, self._wanted.end))
         self._failing_since, self._failures = None, 0
 
-    def _committed(self, listed: list[RecordBatch], found: FetchedPartition) -> list[RecordBatch]:
+    def _select_committed(self, listed: list[RecordBatch], found: FetchedPartition) -> list[RecordBatch]:
         aborted = found.aborted if self._how.isolation == READ_COMMITTED else ()
         return drop_aborted(listed, aborted, found.data)
 

@@ -177,7 +177,7 @@ def _filter_of(layout: TableLayout, deletes: Sequence[EqualityDeleteFile]) -> st
     columns = {frozenset(each) for each in known}
     if len(known) < len(ranges) or len(columns) != 1:
         return None
-    return KeyRanges.joined(KeyRanges(1, 0, (each,)) for each in known).filter(layout.schema)
+    return KeyRanges.join(KeyRanges(1, 0, (each,)) for each in known).filter(layout.schema)
 
 
 def _range_of(layout: TableLayout, file: EqualityDeleteFile) -> KeyRange:

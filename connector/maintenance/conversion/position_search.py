@@ -72,7 +72,9 @@ class PositionSearch:
             (file.path, file.sequence_number, scopes.get(file.scope, -1) if file.scope is not None else -1)
             for file in group.deletes
         ]
-        rows = self._numbered(_with_keys(reader.read_live_rows(tasks), keys), of_files, f"{_NEWEST} long, {_SCOPE} int")
+        rows = self._number_files(
+            _with_keys(reader.read_live_rows(tasks), keys), of_files, f"{_NEWEST} long, {_SCOPE} int"
+        )
         names = [f"deleted_{key}" for key in keys]
         renamed = rows.select(*(F.col(key).alias(name) for key, name in zip(keys, names, strict=True)), _NEWEST, _SCOPE)
         by = [*names, _SCOPE] if group.scopes is not None else names
@@ -88,9 +90,9 @@ class PositionSearch:
             for file, oldest in zip(group.data_files, group.oldest, strict=True)
         ]
         columns = f"{_OLDEST} long, {_SCOPE} int, {PLACE_COLUMN} int"
-        return self._numbered(_with_keys(reader.read_live_rows(tasks), keys), of_files, columns)
+        return self._number_files(_with_keys(reader.read_live_rows(tasks), keys), of_files, columns)
 
-    def _numbered(self, rows: DataFrame, of_files: Iterable[tuple[object, ...]], columns: str) -> DataFrame:
+    def _number_files(self, rows: DataFrame, of_files: Iterable[tuple[object, ...]], columns: str) -> DataFrame:
         """Put what is known of each file in the place of its path; told apart by a number made of the path.
 
         Raises:

@@ -123,7 +123,7 @@ class BulkProcessor:
         for piece in split_actions(actions, self._settings.max_documents, self._settings.max_bytes):
             while len(self._flying) >= self._settings.in_flight:
                 self._settle_request(self._flying.pop(0))
-            self._flying.append(self._pool.submit(self._sent, piece))
+            self._flying.append(self._pool.submit(self._send, piece))
 
     def settle(self) -> None:
         """Wait until every action that was sent is settled. Raises as `send`."""
@@ -143,7 +143,7 @@ class BulkProcessor:
         for field in attrs.fields(DocumentCounts):
             setattr(self.counts, field.name, getattr(self.counts, field.name) + getattr(found, field.name))
 
-    def _sent(self, actions: BulkActions) -> DocumentCounts:
+    def _send(self, actions: BulkActions) -> DocumentCounts:
         counts, wait_s = DocumentCounts(), self._settings.backoff_ms / 1000
         for left in reversed(range(self._settings.retries + 1)):
             again, problem = self._once(actions, counts)
@@ -158,7 +158,7 @@ class BulkProcessor:
     def _once(self, actions: BulkActions, counts: DocumentCounts) -> tuple[Ints, str]:
         """Send once; give which actions have to be sent again, and what is the matter with them."""
         try:
-            answer = self._asked(actions)
+            answer = self._request(actions)
         except RetriableError as error:
             if actions.once:
                 raise
@@ -175,9 +175,9 @@ class BulkProcessor:
             counts.deleted += actions.deletes
             counts.indexed += len(actions) - actions.deletes
             return np.zeros(0, np.int64), ""
-        return self._judged(actions, items, counts)
+        return self._judge(actions, items, counts)
 
-    def _judged(self, actions: BulkActions, items: list[dict[str, Any]], counts: DocumentCounts) -> tuple[Ints, str]:
+    def _judge(self, actions: BulkActions, items: list[dict[str, Any]], counts: DocumentCounts) -> tuple[Ints, str]:
         again: list[int] = []
         problem = ""
         for row, item in enumerate(items):
@@ -224,7 +224,7 @@ class BulkProcessor:
         second, other = self._once(actions.cut(middle, len(actions)), counts)
         return np.concatenate([first, second + middle]), problem or other
 
-    def _asked(self, actions: BulkActions) -> dict[str, Any]:
+    def _request(self, actions: BulkActions) -> dict[str, Any]:
         with map_opensearch_errors("a bulk request"):
             try:
                 answer: dict[str, Any] = self._client.transport.perform_request(

@@ -144,7 +144,7 @@ class SinkMetrics:
         with self._lock:
             yield from self._debezium()
             yield from self._connect(lag)
-            yield from self._own(lag)
+            yield from self._collect_own(lag)
 
     def _debezium(self) -> Iterator[MetricSample]:
         total, last, now = self._sum, self._last, self._clock()
@@ -229,7 +229,7 @@ class SinkMetrics:
         }
         yield from client_samples(self.connector, clients)
 
-    def _own(self, lag: Mapping[TopicPartition, int]) -> Iterator[MetricSample]:
+    def _collect_own(self, lag: Mapping[TopicPartition, int]) -> Iterator[MetricSample]:
         name, total = self.connector, self._sum
         totals = {
             own.COMMITS: self._commits,

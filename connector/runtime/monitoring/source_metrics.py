@@ -92,7 +92,7 @@ class SourceMetrics:
             yield from self._streaming([one for _, one in tables])
             yield from self._snapshots(tables)
             yield from self._connect(sum(one.operations.total() for _, one in tables))
-            yield from self._own(tables)
+            yield from self._collect_own(tables)
 
     def _since(self, context: str) -> float:
         at = self._at.get(context)
@@ -167,7 +167,7 @@ class SourceMetrics:
         }
         yield from client_samples(self.connector, clients)
 
-    def _own(self, tables: list[tuple[str, TableProgress]]) -> Iterator[MetricSample]:
+    def _collect_own(self, tables: list[tuple[str, TableProgress]]) -> Iterator[MetricSample]:
         for table, progress in tables:
             for step, count in progress.steps.items():
                 yield own.STEPS.at(count, self.connector, table, step)

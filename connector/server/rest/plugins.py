@@ -140,17 +140,17 @@ def validate_config(
     for place, (title, option) in enumerate(plugin.options, 1):
         own = [text.partition(": ")[2] for text in faults if text.partition(": ")[0] in option.names]
         counted += len(own)
-        entries.append(_validated(_definition(title, option, place), shown, option.names, own))
+        entries.append(_validate_option(_definition(title, option, place), shown, option.names, own))
     known = {one for _, option in plugin.options for one in option.names}
     for key in sorted({text.partition(": ")[0] for text in faults} - known):
         own = [text.partition(": ")[2] for text in faults if text.partition(": ")[0] == key]
         counted += len(own)
-        entries.append(_validated(_unknown_definition(key, len(entries) + 1), shown, (key,), own))
+        entries.append(_validate_option(_unknown_definition(key, len(entries) + 1), shown, (key,), own))
     groups = [scope.title for scope in plugin.scopes if scope.options]
     return {"name": plugin.name, "error_count": counted, "groups": groups, "configs": entries}
 
 
-def _validated(
+def _validate_option(
     definition: Mapping[str, Any], shown: Mapping[str, str], names: Sequence[str], errors: Sequence[str]
 ) -> dict[str, Any]:
     value = next((shown[one] for one in names if one in shown), definition["default_value"])

@@ -80,7 +80,7 @@ def build_rows(
         )
         versions, gone = (
             _build_versions(run, change, part.order, suspect, table, plan),
-            _emptied(change, part, table, plan),
+            _mark_truncated(change, part, table, plan),
         )
         part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions), suspect=suspect)
         seen = _measure_progress(run, change, part.order, versions, keep, table)
@@ -113,7 +113,7 @@ def mark_truncated(order: ChangeOrder, table: TablePlan, plan: BatchPlan) -> Mas
     return mark_before_truncate(order, ts_ns, table.truncated_at if is_time else ())
 
 
-def _emptied(change: Changes, part: ChangeBatch, table: TablePlan, plan: BatchPlan) -> Mask:
+def _mark_truncated(change: Changes, part: ChangeBatch, table: TablePlan, plan: BatchPlan) -> Mask:
     """Mark the changes of documents that a truncate of an earlier batch took away; of sources known by then."""
     known = {name for marks in table.watermarks.values() for name in marks}
     ours = [name in known or ALL_SOURCES in known for name in change.origin.dictionary.to_pylist()]

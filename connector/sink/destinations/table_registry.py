@@ -75,7 +75,7 @@ class BaseTableRegistry(ABC, Generic[T]):
         """Look at one that may be there."""
 
     @abstractmethod
-    def _made(self, name: str, needs: list[SchemaChange]) -> T:
+    def _create(self, name: str, needs: list[SchemaChange]) -> T:
         """Make one, or take one over that events name themselves and that no batch has met yet."""
 
     @abstractmethod
@@ -116,7 +116,7 @@ class BaseTableRegistry(ABC, Generic[T]):
     def _apply_changes(self, name: str, needs: list[SchemaChange]) -> None:
         try:
             known = self._known.get(name)
-            self._known[name] = self._made(name, needs) if known is None else self._evolve(name, known, needs)
+            self._known[name] = self._create(name, needs) if known is None else self._evolve(name, known, needs)
             self.schema_changes["created" if known is None else "altered"] += 1
         except DataFault as fault:
             if needs[0].table is not None:

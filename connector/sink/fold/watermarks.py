@@ -50,7 +50,7 @@ def find_limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> 
     overtaken = [
         _watermark_of(grown, name) if name in grown else merge_partitions(known, at[0], name) for name in names
     ]
-    return [mark.joined(other) for mark, other in zip(found, overtaken, strict=True)]
+    return [mark.join(other) for mark, other in zip(found, overtaken, strict=True)]
 
 
 def merge_partitions(known: Watermarks, topic: str, name: str) -> Watermark:
@@ -58,7 +58,7 @@ def merge_partitions(known: Watermarks, topic: str, name: str) -> Watermark:
     result = Watermark()
     for (other, partition), marks in known.items():
         if other == topic and partition != GROWN_PARTITION:
-            result = result.joined(_watermark_of(marks, name))
+            result = result.join(_watermark_of(marks, name))
     return result
 
 
@@ -175,8 +175,8 @@ def _watermark_of(marks: Mapping[str, Watermark], name: str) -> Watermark:
     """Return a source's own, and what all share; earlier versions had shorter names."""
     whole = strip_log_name(name)
     names = [each for each in (name, whole, to_legacy_name(whole)) if each in marks]
-    return (marks[names[0]] if names else Watermark()).joined(marks.get(ALL_SOURCES, Watermark()))
+    return (marks[names[0]] if names else Watermark()).join(marks.get(ALL_SOURCES, Watermark()))
 
 
 def _merge_marks(one: Mapping[str, Watermark], other: Mapping[str, Watermark]) -> dict[str, Watermark]:
-    return {name: one.get(name, Watermark()).joined(other.get(name, Watermark())) for name in {**one, **other}}
+    return {name: one.get(name, Watermark()).join(other.get(name, Watermark())) for name in {**one, **other}}

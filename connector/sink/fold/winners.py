@@ -76,7 +76,7 @@ class Decision:
         """The index of the winning change of each key, ascending."""
         if not len(self.codes):
             return np.zeros(0, np.int64)
-        best = _last_of_groups(self._grouped) if self._rises else self._judged.best
+        best = _last_of_groups(self._grouped) if self._rises else self._find.best
         return np.sort(_choose_across_partitions(best, self.codes, self.order))
 
     def kept(self, *, numbered: bool = False) -> Ints:
@@ -87,7 +87,7 @@ class Decision:
         if not len(self.codes) or (not numbered and self._rises and _is_uniform(self.order)):
             return self.winners
         which = np.zeros(len(self.codes), np.bool_)
-        which[self._judged.best] = which[self._judged.proofs] = True
+        which[self._find.best] = which[self._find.proofs] = True
         if numbered:
             same = np.zeros(len(self.codes), np.int64)
             which[_find_greatest(self._grouped, same, (self.order.dedup,))[1]] = True
@@ -102,7 +102,7 @@ class Decision:
         return self._grouped.plain and _is_ascending(self.order)
 
     @cached_property
-    def _judged(self) -> _PartitionWinners:
+    def _find(self) -> _PartitionWinners:
         return _find_partition_winners(self._grouped, self.order)
 
 

@@ -67,7 +67,7 @@ def _run_with_lookups(
                 result.add(_collect(frame))
                 result.tables_read.add(table.index)
                 frames.append(frame)
-        ranges = KeyRanges.joined(result.key_ranges.get(table.index, ()))
+        ranges = KeyRanges.join(result.key_ranges.get(table.index, ()))
         if table.needs_row_lookup and ranges.count:
             result.key_lookups[table.index] = KeyLookup(frames, ranges, plan.reducers)
     return result

@@ -50,7 +50,7 @@ class ErrorTolerance:
                 f"errors.deadletterqueue.limit.ratio, which is {self._settings.max_ratio}; {_REMEDY}"
             )
 
-    def passed(self, dead: int) -> None:
+    def record(self, dead: int) -> None:
         """Count the dead records of a batch that is through; one that is tried again counts once."""
         self._total += dead
 

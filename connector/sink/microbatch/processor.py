@@ -90,16 +90,16 @@ class BatchProcessor:
             FatalError: a person has to look.
         """
         began = time.monotonic()
-        batch, transaction = self._whole(batch)
+        batch, transaction = self._complete(batch)
         if transaction is not None and not batch.events:
             return BatchReport(batch.id, time.monotonic() - began, batch.end, self.position.transaction)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
         self._dead, self._stages = set(), Counter()
         report, commits = call_with_retries(lambda: self._attempt(batch, position), self._settings.errors)
-        self._limits.passed(report.dead_letters)
+        self._limits.record(report.dead_letters)
         self._note_epochs(batch, report.metrics)
         self.position = position
-        self._settled()
+        self._await_settlement()
         self._settling = self._beside.submit(self._settle, position, batch.end, commits)
         return attrs.evolve(report, seconds=time.monotonic() - began)
 
@@ -117,12 +117,12 @@ class BatchProcessor:
             RetriableError, FatalError: they could not be saved; the tables know theirs.
         """
         try:
-            self._settled()
+            self._await_settlement()
         finally:
             self._beside.shutdown()
             self._group.close()
 
-    def _settled(self) -> None:
+    def _await_settlement(self) -> None:
         """Wait for the saving of the batch before; raise what went wrong there."""
         settling, self._settling = self._settling, None
         if settling is not None:
@@ -141,7 +141,7 @@ class BatchProcessor:
         except ConnectorError as error:
             self._log.warning("cleanup of the deleted keys table is postponed", reason=str(error))
 
-    def _whole(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
+    def _complete(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
         """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
         if self.transactions is None:
             return batch, None
@@ -320,7 +320,7 @@ class BatchProcessor:
         rule = self._settings.table
         routing = None if rule.routes is None else FieldRoutes(rule.routes, index, dict(self._targets.refused_tables))
         writers = count_reducers(batch.events, self._parallelism)
-        expected = self._shares.expected(batch, names, by_topic, routing)
+        expected = self._shares.estimate(batch, names, by_topic, routing)
         tables = tuple(
             attrs.evolve(
                 self._targets.plan(name, i, batch.start),

@@ -73,14 +73,14 @@ class Stream:
             ConnectorError: what ended it.
         """
         self._at = dict(self.position.offsets)
-        while self._grown(once=once):
+        while self._run_until_growth(once=once):
             pass
 
     def stop(self) -> None:
         """Finish the batch at hand, then leave; safe to call from a signal handler."""
         self._stopping.set()
 
-    def _grown(self, *, once: bool) -> bool:
+    def _run_until_growth(self, *, once: bool) -> bool:
         """Run a query over the topic-partitions that are known; tell whether there are more of them now."""
         scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
         self._leaving = threading.Event()
@@ -170,7 +170,7 @@ class Stream:
                 if not once:
                     self._let_through(query)
                 if not once and (began := time.monotonic()) >= due:
-                    fresh = self._looked(query)
+                    fresh = self._discover_or_stop(query)
                     due = time.monotonic() + min(
                         max(_DISCOVERY_S, (time.monotonic() - began) / _DISCOVERY_SHARE), _MAX_DISCOVERY_S
                     )
@@ -185,7 +185,7 @@ class Stream:
             structlog.get_logger().warning(note, reason=_first_lines(str(error)))
         return {}
 
-    def _looked(self, query: StreamingQuery) -> dict[TopicPartition, int]:
+    def _discover_or_stop(self, query: StreamingQuery) -> dict[TopicPartition, int]:
         try:
             return self._discover_partitions()
         except ConnectorError:

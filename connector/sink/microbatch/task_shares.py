@@ -23,7 +23,7 @@ class TableShares:
         """Take note of a batch that went through; `names` are its tables by index."""
         self._of.update((name, metrics.rows[i] / max(1, metrics.events)) for i, name in enumerate(names))
 
-    def expected(
+    def estimate(
         self, batch: MicroBatch, names: Sequence[str], routes: Mapping[str, int], routing: FieldRoutes | None
     ) -> list[float]:
         """Return the events of each table, by index: from its topics' offsets, else as in the batch before."""

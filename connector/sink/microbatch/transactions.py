@@ -121,7 +121,7 @@ class Transactions:
         told = told.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             with raise_task_errors():
-                return self._cut(batch, told, now)
+                return self._cut_batch(batch, told, now)
         except PySparkException as error:
             if self._kept is None:
                 raise
@@ -130,7 +130,7 @@ class Transactions:
         finally:
             told.unpersist()
 
-    def _cut(self, batch: MicroBatch, told: DataFrame, now: float) -> CompleteBatch:
+    def _cut_batch(self, batch: MicroBatch, told: DataFrame, now: float) -> CompleteBatch:
         waited = _find_waiting(told, self._let_through)
         oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
         limit = now - self._settings.wait_ms / 1000
@@ -331,16 +331,16 @@ def _read_ends(run: ConsumerRecords, block: MessageBlock, topics: tuple[str, ...
         "collection": pa.nulls(len(said), pa.string()),
         "with_db": pa.nulls(len(said), pa.string()),
         "whole": pc.if_else(pa.array(known, pa.bool_()), said, pa.scalar(None, pa.string())),
-        "count": _whole(items, "event_count"),
+        "count": _read_whole(items, "event_count"),
         "first": offsets,
         "last": offsets,
-        "ts_ms": _whole(fields, "ts_ms").take(parents),
+        "ts_ms": _read_whole(fields, "ts_ms").take(parents),
     }
     made = pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
     return made.filter(pc.and_(pc.and_(made["id"].is_valid(), made["said"].is_valid()), made["count"].is_valid()))
 
 
-def _whole(fields: pa.StructArray, path: str) -> pa.Int64Array:
+def _read_whole(fields: pa.StructArray, path: str) -> pa.Int64Array:
     """Return a column of whole numbers, nulls without any."""
     column = column_at(fields, path)
     if column is None or not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):

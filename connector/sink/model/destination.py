@@ -192,7 +192,7 @@ class ReplayOutcome:
 class ReplayTarget(Protocol):
     """Takes repaired dead letters in."""
 
-    def replayed(self, name: str) -> set[str]:
+    def find_replayed(self, name: str) -> set[str]:
         """Return the letters that were applied before, as far as the table tells."""
 
     def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows) -> ReplayOutcome:

@@ -114,7 +114,7 @@ class LateCandidatesFound:
     def add_to(self, result: JobResult) -> None:
         """Join the ranges with the table's."""
         found = result.late_ranges.get(self.table)
-        result.late_ranges[self.table] = KeyRanges.joined([self.ranges] if found is None else [found, self.ranges])
+        result.late_ranges[self.table] = KeyRanges.join([self.ranges] if found is None else [found, self.ranges])
 
 
 @attrs.frozen(eq=False)

@@ -56,7 +56,7 @@ class TableChannel:
             structlog.get_logger().warning("signals between two reads have expired with their snapshots")
             return ReceivedSignals((), here)
         after = lineage[ids.index(stood)]
-        found = self._inserted(table, after["snapshot-id"]) if _adds_rows(after) else ()
+        found = self._read_inserts(table, after["snapshot-id"]) if _adds_rows(after) else ()
         return ReceivedSignals(found, {"uuid": table.uuid, "snapshot-id": after["snapshot-id"]})
 
     def acknowledge(self) -> None:
@@ -70,7 +70,7 @@ class TableChannel:
             self._table = self._catalog.find(tuple(self._namespace), self._name)
         return self._table
 
-    def _inserted(self, table: Table, snapshot_id: int) -> tuple[SignalText | InvalidSignal, ...]:
+    def _read_inserts(self, table: Table, snapshot_id: int) -> tuple[SignalText | InvalidSignal, ...]:
         files = read_file_changes(self._spark, table, snapshot_id)
         schema = load_snapshot_schema(self._spark, table, snapshot_id)
         if len(schema.names) < _COLUMNS:

@@ -145,7 +145,7 @@ class MemoryDestination:
                         held[key] = row
         return {names[index]: TableCommit(names[index], position) for index in result.written}
 
-    def replayed(self, name: str) -> set[str]:
+    def find_replayed(self, name: str) -> set[str]:
         return set()
 
     def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows) -> ReplayOutcome:

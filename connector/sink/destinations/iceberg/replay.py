@@ -27,7 +27,7 @@ class IcebergReplay:
     tables: IcebergTables
     committer: IcebergCommitter
 
-    def replayed(self, name: str) -> set[str]:
+    def find_replayed(self, name: str) -> set[str]:
         """Return the letters that a table's commits name already."""
         done: set[str] = set()
         for snapshot in self.tables[name].table.ancestors():

@@ -292,9 +292,9 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             )
         known = alone and mode.writes_equality_deletes
         keys = read_key_bounds(table, layout) if known else KeyBounds()
-        return TargetTable(table, layout, mode_name, keys, self._stored(name, table), table.snapshot_id)
+        return TargetTable(table, layout, mode_name, keys, self._find_last_commit(name, table), table.snapshot_id)
 
-    def _stored(self, name: str, table: Table) -> LastCommit:
+    def _find_last_commit(self, name: str, table: Table) -> LastCommit:
         """Return where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
         before = self._known.get(name)
         if before is None:
@@ -302,7 +302,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         found = read_last_commit(table, self._settings.name)
         return found if found.commit_id is not None else attrs.evolve(before.stored, commit_id=None)
 
-    def _made(self, name: str, needs: list[SchemaChange]) -> TargetTable:
+    def _create(self, name: str, needs: list[SchemaChange]) -> TargetTable:
         # Events may name a table that is there and that no batch has met yet.
         existing = self._load_existing(name) if needs[0].table is not None else None
         if existing is not None:

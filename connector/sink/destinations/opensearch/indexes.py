@@ -214,11 +214,11 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         found = self._find(self._place(name))
         try:
             self._claim(name)
-            return self._noted(name, found) if found is not None and found.noted else None
+            return self._read_note(name, found) if found is not None and found.noted else None
         except DataFault as fault:
             raise FatalError(str(fault)) from fault
 
-    def _noted(self, name: str, index: IndexInfo) -> KnownIndex:
+    def _read_note(self, name: str, index: IndexInfo) -> KnownIndex:
         self._check_stream(index)
         note, rule, owner = IndexMetadata.read(index.noted), self._settings.table, self._owner(name)
         if note.is_foreign(owner):
@@ -236,13 +236,13 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
                 "key.ignore=true, or give the sink an index or alias"
             )
 
-    def _made(self, name: str, needs: list[SchemaChange]) -> KnownIndex:
+    def _create(self, name: str, needs: list[SchemaChange]) -> KnownIndex:
         """Make an index, or take one over that is there, from the shapes of its events."""
         self._claim(name)
         rule = self._settings.table
         found = self._find(self._place(name))
         if found is not None and found.noted:
-            return self._noted(name, found)
+            return self._read_note(name, found)
         if found is not None:
             self._check_stream(found)
         shapes = (merge_case_variants(need.row) if rule.case_insensitive else need.row for need in needs)
@@ -257,9 +257,9 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         dated = all(need.dated for need in needs)
         index = found or IndexInfo(self._place(name), {}, {})
         versions: VersionSource = "source" if tells and dated else "offset"
-        made = KnownIndex(self._layout(name, columns, keys), versions, not tells, index, self._owner(name))
+        made = KnownIndex(self._build_layout(name, columns, keys), versions, not tells, index, self._owner(name))
         if found is not None:
-            self._grown(found, name, made)
+            self._grow(found, name, made)
         elif not rule.auto_create:
             raise DataFault(f"index {self._place(name)} does not exist, and auto-create-enabled is false")
         else:
@@ -273,17 +273,17 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         for need in needs:
             columns = evolve(columns, need.row, add=self._settings.table.allow_field_addition)
         found = self._indexes.current(known.index)
-        evolved = attrs.evolve(known, layout=self._layout(name, columns, known.layout.keys), index=found)
-        self._grown(found, name, evolved, needs)
+        evolved = attrs.evolve(known, layout=self._build_layout(name, columns, known.layout.keys), index=found)
+        self._grow(found, name, evolved, needs)
         before = known.layout.columns.names
         self.record_drift(name, (field for field in columns.names if field not in before))
         return evolved
 
-    def _grown(self, found: IndexInfo, name: str, made: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
+    def _grow(self, found: IndexInfo, name: str, made: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
         self._indexes.grow(found, self._properties(needs, made.layout.columns), made.document())
         self._log.info("fields added", index=self._place(name), fields=len(made.layout.columns))
 
-    def _layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> RowLayout:
+    def _build_layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> RowLayout:
         plain = pa.schema([pa.field(field.name, field.type) for field in columns])
         schema = build_table_schema(plain, keys, frozenset(), nanoseconds=True)
         return RowLayout(name, schema.model_dump_json())

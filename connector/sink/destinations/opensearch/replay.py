@@ -18,7 +18,7 @@ class OpenSearchReplay:
 
     indexes: OpenSearchIndexes
 
-    def replayed(self, name: str) -> set[str]:  # noqa: ARG002 - nothing is kept
+    def find_replayed(self, name: str) -> set[str]:  # noqa: ARG002 - nothing is kept
         """Return none: the mark in the dead letter topic is enough."""
         return set()
 

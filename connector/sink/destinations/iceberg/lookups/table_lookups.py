@@ -59,13 +59,13 @@ class HistoryLookup:
 
     def applies(self, table: TablePlan, result: JobResult) -> bool:
         """Tell whether there are new versions."""
-        return bool(KeyRanges.joined(result.version_ranges.get(table.index, ())).count)
+        return bool(KeyRanges.join(result.version_ranges.get(table.index, ())).count)
 
     def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
         """Write the files."""
         spark, java = outputs.sparkSession, self.tables[table.index]
         until.callback(release_reads, spark, java)
-        spans = KeyRanges.joined(result.version_ranges.get(table.index, ()))
+        spans = KeyRanges.join(result.version_ranges.get(table.index, ()))
         yield update_histories(spark, java, table, outputs, spans, self.tasks)
 
 

@@ -94,7 +94,7 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
     outputs = staying.mapInArrow(_rewrite_task(plan, names, lineage_columns), task_output.OUTPUT_SCHEMA).collect()
     result = JobResult().add(unpack_value(row.payload) for row in outputs)
     files: list[FileDescription] = result.written.get(plan.index, [])
-    ranges = KeyRanges.joined([scan.ranges, *result.key_ranges.get(plan.index, ())])
+    ranges = KeyRanges.join([scan.ranges, *result.key_ranges.get(plan.index, ())])
     # A delete of any row of a file that was rewritten must not be lost, whatever its key.
     return RowsToReplace(affected, ranges.filter(plan.layout.schema)), files
 
@@ -111,7 +111,7 @@ def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Seque
             columns += [from_spark(batch.column(name), pa.int64()) for name in lineage_columns]
             rows = pa.RecordBatch.from_arrays(columns, schema=written.columns)
             writer.write_rows(rows)
-            ranges = KeyRanges.joined([ranges, KeyRanges.of(read_batch(rows, layout.keys))])
+            ranges = KeyRanges.join([ranges, KeyRanges.of(read_batch(rows, layout.keys))])
         yield task_output.to_batch([TaskOutput.of(KeysToReplace(index, ranges))])
         yield from emit_files(writer.close(), index)
 
