@@ -87,6 +87,7 @@ docs: $(READY) ## Renew the generated reference and the sample files in config/
 	$(BIN)/python -m connector.settings.reference.markdown
 	$(BIN)/python -m connector.iceberg.types.reference
 	$(BIN)/python -m connector.runtime.monitoring.reference
+	$(BIN)/python -m connector.settings.reference.error_messages
 
 site: $(DEVELOPMENT) ## The pages of docs/ as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

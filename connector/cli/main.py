@@ -339,6 +339,34 @@ def connect_config(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 
 
 @main.command()
+@click.argument("components", nargs=-1, metavar="[COMPONENT]...")
+@click.option("--to", "folder", type=click.Path(path_type=Path), default=None, help="Folder to put the jars into.")
+def jars(components: tuple[str, ...], folder: Path | None) -> None:
+    """Fetch the jars of jars.lock.
+
+    Those of COMPONENTs (spark, s3, gcs, adls, postgresql, mysql, mariadb, ...), else what the demo needs. The folder is
+    for machines that reach no registry: ICEBRIDGE_JARS names it there.
+    """
+    with report_errors():
+        from connector.cli.cluster import fetch
+
+        fetch(components, folder)
+
+
+@main.command()
+@click.option("--to", "target", type=click.Path(path_type=Path), default=None, help="File to write.")
+def package(target: Path | None) -> None:
+    """Pack this Python environment for spark.archives.
+
+    Executors that have Python and none of our packages import them from it; the settings are printed.
+    """
+    with report_errors():
+        from connector.cli.cluster import pack
+
+        pack(target)
+
+
+@main.command()
 @click.option(
     "--home", type=click.Path(path_type=Path), default=None, help="Folder for the broker's data and the tables."
 )

@@ -15,7 +15,7 @@ import pytest
 
 from connector.errors import FatalError
 from connector.runtime.jvm import jars as jars_module
-from connector.runtime.jvm.jars import choose_components, fetch_artifacts, fetch_jars
+from connector.runtime.jvm.jars import choose_components, copy_jars, fetch_artifacts, fetch_jars
 from connector.runtime.jvm.lock import join_artifacts
 from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse_lockfile, render_lockfile
 
@@ -168,3 +168,40 @@ def test_test_equipment_is_fetched_only_when_named() -> None:
     assert choose_components(["jdbc-sink"], known) == ("jdbc-sink",)
     with pytest.raises(FatalError, match="no component sink in"):
         choose_components(["sink"], known)
+
+
+def test_a_folder_of_jars_takes_the_registrys_place(
+    maven: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ICEBRIDGE_JARS the files come from there, checked; one that is missing or another is named, none fetched."""
+    folder, stamp = tmp_path / "jars", tmp_path / "stamp.json"
+    folder.mkdir()
+    monkeypatch.setenv("ICEBRIDGE_JARS", str(folder))
+    artifact = _artifact("n")
+    _put(maven, artifact, b"jar")
+    with pytest.raises(FatalError, match=r"n-1\.0\.jar is not in .*jars --to FOLDER"):
+        fetch_artifacts([artifact], stamp, lambda _: None)
+    (folder / "n-1.0.jar").write_bytes(b"bad")
+    with pytest.raises(FatalError, match=r"n-1\.0\.jar is not the file of jars\.lock"):
+        fetch_artifacts([artifact], stamp, lambda _: None)
+    (folder / "n-1.0.jar").write_bytes(b"jar")
+    assert fetch_artifacts([artifact], stamp, lambda _: None) == (folder / "n-1.0.jar",)
+
+
+def test_jars_are_copied_for_another_machine(maven: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is copied into a folder is found there by another machine that reaches nothing."""
+    artifact = _artifact("n")
+    _put(maven, artifact, b"jar")
+    monkeypatch.setattr(jars_module, "_locked_artifacts", lambda component, lock: (artifact,))
+    assert copy_jars(["x"], tmp_path / "jars", lambda _: None) == 3
+    assert [path.name for path in (tmp_path / "jars").iterdir()] == ["n-1.0.jar"]
+    monkeypatch.setenv("ICEBRIDGE_JARS", str(tmp_path / "jars"))
+    assert fetch_jars("x") == (tmp_path / "jars" / "n-1.0.jar",)
+
+
+def test_a_cache_that_cannot_be_written_is_no_fault(maven: Path, tmp_path: Path) -> None:
+    """On a read-only file system the check is made at each start."""
+    artifact = _artifact("n")
+    file = _put(maven, artifact, b"jar")
+    (tmp_path / "taken").write_text("a file where the folder would be")
+    assert fetch_artifacts([artifact], tmp_path / "taken" / "stamp.json", lambda _: None) == (file,)

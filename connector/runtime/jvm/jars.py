@@ -1,7 +1,9 @@
 """jars.lock -> jar files on this machine: fetched one by one, checked against their SHA-256, remembered as checked.
 
 No resolution happens here: the lock names every file. `python -m connector.runtime.jvm.jars` fetches the components
-that icebridge itself runs on, `python -m connector.runtime.jvm.jars connect jdbc-sink` those named.
+that icebridge itself runs on, `python -m connector.runtime.jvm.jars connect jdbc-sink` those named. Where
+ICEBRIDGE_JARS names a folder of jars, they come from there and no registry is asked (`icebridge jars --to FOLDER` fills
+one).
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -23,7 +27,10 @@ from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse_lockfile
 
 if TYPE_CHECKING:
     from jgo.maven import MavenContext
+    from rich.progress import TaskID
 
+FOLDER = "ICEBRIDGE_JARS"
+"""Environment variable that names a folder of jars: then no registry is asked."""
 _THREADS = 8
 _TRIES = 3
 _PAUSE_S = 2.0
@@ -51,18 +58,36 @@ def fetch_artifacts(
 ) -> tuple[Path, ...]:
     """Have every artifact on this machine, checked; call `done` after each; keep what was checked in `stamp_file`."""
     stamp = _read_stamp(stamp_file)
-    home = _repository()
-    stale = [artifact for artifact in artifacts if not _is_stamped(stamp, artifact, home / artifact.relative)]
+    given = os.environ.get(FOLDER)
+    home = Path(given).expanduser().absolute() if given else _repository()
+    ensure = _check_given if given else _ensure_artifact
+    files = {artifact: home / (artifact.file_name if given else artifact.relative) for artifact in artifacts}
+    stale = [artifact for artifact, file in files.items() if not _is_stamped(stamp, artifact, file)]
     if stale:
         with ThreadPoolExecutor(_THREADS) as pool:
-            for artifact in pool.map(lambda artifact: _ensure_artifact(artifact, home), stale):
+            for artifact in pool.map(lambda artifact: ensure(artifact, home), stale):
                 done(artifact)
-        stamp = {
-            _stamp_key(artifact, home / artifact.relative): _file_state(home / artifact.relative)
-            for artifact in artifacts
-        }
+        stamp = {_stamp_key(artifact, file): _file_state(file) for artifact, file in files.items()}
         _write_stamp(stamp_file, stamp)
-    return tuple(home / artifact.relative for artifact in artifacts)
+    return tuple(files.values())
+
+
+def copy_jars(components: Iterable[str], folder: Path, done: Callable[[Artifact], None]) -> int:
+    """Fetch the components' jars and copy them into a folder, where ICEBRIDGE_JARS finds them; return their bytes.
+
+    FatalError: as `fetch_jars`. OSError: no room.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    copied = {}
+    for component in components:
+        for file in fetch_artifacts(_locked_artifacts(component, LOCK_FILE), _stamp_file(component), done):
+            target = folder / file.name
+            if not target.exists() or target.stat().st_size != file.stat().st_size:
+                draft = target.with_name(f".{target.name}.{os.getpid()}")
+                shutil.copyfile(file, draft)
+                draft.replace(target)
+            copied[target] = target.stat().st_size
+    return sum(copied.values())
 
 
 def sha256_of(path: Path) -> str:
@@ -76,6 +101,19 @@ def _locked_artifacts(component: str, lock: Path) -> tuple[Artifact, ...]:
     if component not in components:
         raise FatalError(f"no component {component!r} in {lock.name}; it has {', '.join(sorted(components))}")
     return components[component]
+
+
+def _check_given(artifact: Artifact, folder: Path) -> Artifact:
+    """Check the artifact's file in the user's folder; return the artifact."""
+    file = folder / artifact.file_name
+    if not file.is_file():
+        raise FatalError(
+            f"{artifact}: {artifact.file_name} is not in {folder}, the folder that {FOLDER} names; put it there (on a "
+            f"machine with a registry `icebridge jars --to FOLDER` fetches all), or unset {FOLDER}"
+        )
+    if sha256_of(file) != artifact.sha256:
+        raise FatalError(f"{file} is not the file of jars.lock: its SHA-256 is not {artifact.sha256}; replace it")
+    return artifact
 
 
 def _ensure_artifact(artifact: Artifact, home: Path) -> Artifact:
@@ -156,10 +194,12 @@ def _read_stamp(file: Path) -> Stamp:
 
 
 def _write_stamp(file: Path, stamp: Stamp) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
-    draft.write_text(json.dumps(stamp), encoding="utf-8")
-    draft.replace(file)
+    # Where the cache cannot be written the next start reads the files once more.
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f"{file.name}.{os.getpid()}")
+        draft.write_text(json.dumps(stamp), encoding="utf-8")
+        draft.replace(file)
 
 
 def choose_components(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
@@ -171,18 +211,38 @@ def choose_components(names: Iterable[str], known: Iterable[str]) -> tuple[str, 
     return names or tuple(name for name in known if name not in ON_DEMAND)
 
 
-def main() -> None:
-    """Fetch the components named on the command line, else those for everyone, showing how far it is."""
+def show_progress(components: Iterable[str], folder: Path | None = None) -> int:
+    """Fetch components, into `folder` if one is given, showing how far it is on standard error; return their bytes.
+
+    FatalError: as `fetch_jars`.
+    """
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    components = parse_lockfile(LOCK_FILE.read_text(encoding="utf-8"))
+    locked = parse_lockfile(LOCK_FILE.read_text(encoding="utf-8"))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        for component in choose_components(sys.argv[1:], components):
-            artifacts = components[component]
+    size = 0
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        for component in choose_components(components, locked):
+            artifacts = locked[component]
             task = progress.add_task(f"jars for {component}", total=len(artifacts))
-            fetch_artifacts(artifacts, _stamp_file(component), lambda _, task=task: progress.advance(task))  # type: ignore[misc]
+
+            def advance(_: Artifact, task: TaskID = task) -> None:
+                progress.advance(task)
+
+            if folder is not None:
+                size += copy_jars([component], folder, advance)
+            else:
+                files = fetch_artifacts(artifacts, _stamp_file(component), advance)
+                size += sum(file.stat().st_size for file in files)
             progress.update(task, completed=len(artifacts))
+    return size
+
+
+def main() -> None:
+    """Fetch the components named on the command line, else those for everyone, showing how far it is."""
+    size = show_progress(sys.argv[1:])
+    sys.stderr.write(f"{size // 1_000_000} MB of jars are here\n")
 
 
 if __name__ == "__main__":

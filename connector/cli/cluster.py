@@ -1,0 +1,31 @@
+"""`icebridge jars` and `icebridge package`: what machines need that fetch nothing themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from connector.runtime.jvm.jars import FOLDER, show_progress
+from connector.runtime.spark.environment import archive_name, settings_for, write_archive
+
+
+def fetch(components: tuple[str, ...], folder: Path | None) -> None:
+    """Fetch components' jars, into a folder if one is given, and say how many bytes these are.
+
+    Raises:
+        FatalError: one is not to be had.
+    """
+    size = show_progress(components, folder)
+    click.echo(f"{size / 1e6:.0f} MB of jars are in {folder or 'the local Maven repository'}")
+    if folder is not None:
+        click.echo(f"where no registry is reached: export {FOLDER}={folder.absolute()}")
+
+
+def pack(target: Path | None) -> None:
+    """Write the archive, and print the settings with which executors use it."""
+    target = (target or Path(archive_name())).absolute()
+    size = write_archive(target)
+    click.echo(f"# {target.name}: {size / 1e6:.0f} MB. Put it where all machines reach it, and say so here.")
+    for key, value in settings_for(target).items():
+        click.echo(f"{key}={value}")
