@@ -80,25 +80,24 @@ partition and offset. [Repair and replay them](../how-to/dead-letters.md).""",
     ),
 }
 WORDS_OF_OTHERS = {
-    "connector.cli.connect_config.convert_files": "faults of files, as told elsewhere",
-    "connector.iceberg.commit.settlement.commit": "what was being done, and that deletes came since it began",
-    "connector.iceberg.java._to_connector_error": "Iceberg's: what was being done, then each exception and its cause",
-    "connector.iceberg.java.map_java_errors": "Iceberg's: what was being done, then each exception and its cause",
-    "connector.kafka.admin.map_kafka_errors": "librdkafka's",
-    "connector.kafka.consumer.record_batches.decompress": "that a record batch is not as it was written",
-    "connector.opensearch.bulk.bulk_processor._sent": "OpenSearch's reason to reject items for now",
-    "connector.opensearch.bulk.item_results.apply_policy": "what the caller says",
-    "connector.opensearch.client.map_opensearch_errors": "OpenSearch's",
-    "connector.runtime.spark.task_errors.classify_store_error": "the store's",
-    "connector.server.worker.get": "Kafka Connect's words for a connector that is not there",
-    "connector.settings.configdef.loader.load_settings": "all faults together",
-    "connector.settings.configdef.reader.text": "why a reference such as ${env:NAME} cannot be looked up",
-    "connector.settings.converters.schema_registry._refuse": "what the caller says",
-    "connector.settings.kafka.security.__init__": "why a key of the Java client has no counterpart",
-    "connector.source.changes.read_errors._translate": "Spark's or the store's, about a file",
-    "connector.source.changes.record_key.refuse_nulls": "that a key column is null",
+    "connector.cli.connect_config": "faults of files, as told elsewhere",
+    "connector.iceberg.commit.settlement": "what was being done, and that deletes came since it began",
+    "connector.iceberg.java": "Iceberg's: what was being done, then each exception and its cause",
+    "connector.kafka.admin": "librdkafka's",
+    "connector.kafka.consumer.record_batches": "that a record batch is not as it was written",
+    "connector.opensearch.bulk.bulk_processor": "OpenSearch's reason to reject items for now",
+    "connector.opensearch.bulk.item_results": "what the caller says",
+    "connector.opensearch.client": "OpenSearch's",
+    "connector.runtime.spark.task_errors": "the store's",
+    "connector.server.worker": "Kafka Connect's words for a connector that is not there",
+    "connector.settings.configdef.loader": "all faults together",
+    "connector.settings.configdef.reader": "why a reference such as ${env:NAME} cannot be looked up",
+    "connector.settings.converters.schema_registry": "what the caller says",
+    "connector.settings.kafka.security": "why a key of the Java client has no counterpart",
+    "connector.source.changes.read_errors": "Spark's or the store's, about a file",
+    "connector.source.changes.record_key": "that a key column is null",
 }
-"""Function -> whose words its message is made of: nothing in it can be searched for here."""
+"""Module -> whose words some messages in it are made of: nothing in these can be searched for here."""
 _INTRO = """\
 # Errors
 
@@ -119,7 +118,7 @@ class Message:
 
 
 def find_messages(root: Path = _ROOT) -> tuple[list[Message], list[str]]:
-    """Return every message, sorted, and the places (module.function) of those whose words are not in the code."""
+    """Return every message, sorted, and the modules of those whose words are not in the code."""
     trees = {
         path.relative_to(root).with_suffix("").as_posix().replace("/", "."): ast.parse(path.read_text("utf-8"))
         for package in PACKAGES
@@ -138,7 +137,7 @@ def find_messages(root: Path = _ROOT) -> tuple[list[Message], list[str]]:
             texts = list(_texts(name, call, words))
             found |= {_split(CHAPTER_OF[name], text, module) for text in texts}
             if not texts and not _is_handing_on(call):
-                unread.append(f"{module}.{'' if function is None else function.name}")
+                unread.append(module)
     return sorted(found), sorted(set(unread))
 
 
