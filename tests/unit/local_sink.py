@@ -28,6 +28,7 @@ from tests.unit.destinations.memory import MemoryDestination
 from tests.unit.local_job import LocalJob
 from tests.unit.sink_plans import layout
 
+BEGINNING = KafkaOffsets("c")
 BASE = "name=local\nbootstrap.servers=localhost:9\ndebezium.sink.iceberg.warehouse=/nowhere\n"
 
 
@@ -73,8 +74,8 @@ class LocalTables(BaseTableRegistry[TablePlan]):
 class LocalSink:
     """A sink over records in memory; `letters` has those of all batches."""
 
-    def __init__(self, settings: SinkSettings) -> None:
-        """Start at the beginning of all topics."""
+    def __init__(self, settings: SinkSettings, position: KafkaOffsets = BEGINNING) -> None:
+        """Start at a position, which is the beginning of all topics where nothing else is said."""
         self.records: dict[TopicPartition, ConsumerRecords] = {}
         self.letters: list[DeadLetterRef] = []
         self.job = LocalJob(self.records)
@@ -85,9 +86,9 @@ class LocalSink:
         cluster.topics.side_effect = lambda names: {name: TopicInfo(name, f"id-{name}", 9) for name in names}
         group.commit_offsets.return_value = None
         letters.write.side_effect = self.letters.extend
-        offsets: Any = Mock()
+        self.offsets: Any = Mock()
         self.batches = BatchProcessor(
-            self.job, settings, self.destination, offsets, cluster, letters, group, KafkaOffsets("c")
+            self.job, settings, self.destination, self.offsets, cluster, letters, group, position
         )
 
     def process(self, *records: tuple[TopicPartition, bytes | None, bytes | None]) -> BatchReport:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,12 +25,22 @@ from connector.settings.kafka.reading import ReaderKind
 from tests.brokers import ANCIENT, FUTURE, Brokers, Log
 from tests.host import PROJECT
 from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch
+from tests.tiers import crossed
+from tests.unit.test_fetch_crafted import CRAFTED
 
 STORES = PROJECT / "tests" / "fixtures" / "stores"
 OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 18: (0, 0), 23: (0, 3)}
 """What the double speaks: librdkafka asks for the newest."""
 
 BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")
+LOOSE = ["2^62 value", "too many records", "negative count", "too few records", "falling offsets"]
+"""Batches of which librdkafka reads a record all the same: it stops where they end, and looks at no more."""
+
+TOLD = ["checksum", "1 GiB record", "too many records", "no zstd"]
+"""One each: librdkafka tells it, says nothing, reads it, cannot unpack it."""
+
+ENDLESS = "cut gzip"
+"""A batch on which librdkafka never ends."""
 
 
 @pytest.fixture
@@ -89,18 +102,90 @@ def test_what_retention_took_is_a_gap(cluster: Brokers, kind: ReaderKind) -> Non
         read(settings(cluster, kind), 2, 9)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    crossed([name for name in CRAFTED if name != ENDLESS], BOTH, [(name, kind) for name in TOLD for kind in BOTH]),
+)
+def test_a_record_batch_that_is_none_is_told(name: str, kind: ReaderKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read is never passed over: a chunk tells its offsets, and the records around it are read.
+
+    librdkafka says nothing of some, and reads what a few others begin with.
+    """
+    monkeypatch.setattr(librdkafka_reader, "LOOK_S", 0.1)
+    with Brokers(OFFERED) as cluster:
+        log = cluster.logs["t", 0] = Log()
+        for data in (batch([Record(0, b"k", b"a")], 0, 0), CRAFTED[name][0](), batch([Record(2, b"k", b"b")], 2, 2)):
+            log.add(data)
+        kafka = settings(cluster, kind, retry_backoff_ms="1", retry_backoff_max_ms="1")
+        chunks = read(kafka, 0, 3)
+    offsets = [offset for chunk in chunks for offset in chunk.offset.tolist()]
+    unreadable = [(x.first, x.last) for chunk in chunks if (x := chunk.unreadable) is not None]
+    loose = kind == "librdkafka" and name in LOOSE
+    assert (offsets, unreadable) == (([0, 1, 2], []) if loose else ([0, 2], [(1, 1)]))
+
+
+@pytest.mark.thorough
+def test_what_librdkafka_never_ends_on_is_told() -> None:
+    """It unpacks a gzip that was cut off for ever, and gives nothing in front of it either: the sink stops by name.
+
+    In a process of its own, as that client can never be closed.
+    """
+    script = f"""
+import os
+from connector.errors import FatalError
+from connector.kafka.consumer import librdkafka_reader
+from tests.unit.test_kafka_readers import *
+librdkafka_reader.LOOK_S = 0.5
+with Brokers(OFFERED) as cluster:
+    log = cluster.logs["t", 0] = Log()
+    for data in (batch([Record(0, b"k", b"a")], 0, 0), CRAFTED[{ENDLESS!r}][0]()):
+        log.add(data)
+    try:
+        read(settings(cluster, "librdkafka"), 0, 2)
+    except FatalError as error:
+        print(error, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+    line = [sys.executable, "-c", script]
+    ran = subprocess.run(line, cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False)
+    assert re.search(r"t-0 offset 0 .*librdkafka gives nothing.* 1 to 1, .*too early.*consumer.reader", ran.stdout), ran
+
+
+def test_what_only_librdkafka_cannot_read_stops(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that our own reader can read is no dead letter: the sink stops, and says who can read it."""
+    monkeypatch.setattr(librdkafka_reader, "find_unreadable", lambda *_: (None, True))
+    spoil(cluster)
+    with pytest.raises(FatalError, match=r"t-0 offset 9 .* by librdkafka: _BAD_MSG: .* native reader can"):
+        read(settings(cluster, "librdkafka"), 5, 17)
+
+
+def test_without_a_second_look_an_unreadable_batch_stops(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka does not say where such a batch ends: without an answer to our own protocol nothing is skipped."""
+
+    def refuse(*_: object) -> None:
+        raise FatalError("no login by GSSAPI")
+
+    monkeypatch.setattr(librdkafka_reader, "find_unreadable", refuse)
+    spoil(cluster)
+    with pytest.raises(FatalError, match=r"_BAD_MSG: .*; nobody else can look at it: no login by GSSAPI"):
+        read(settings(cluster, "librdkafka"), 5, 17)
+
+
 @pytest.mark.parametrize("kind", BOTH)
-def test_a_record_batch_that_is_none_is_told(cluster: Brokers, kind: ReaderKind) -> None:
-    """What cannot be read is never passed over: it is a chunk that says so, or an error."""
+def test_an_unreadable_batch_behind_a_gap_is_told(cluster: Brokers, kind: ReaderKind) -> None:
+    """Compaction took the records in front of it: it is the next batch all the same, and what follows is read."""
+    spoil(cluster)
+    del cluster.logs["t", 0].batches[0]
+    chunks = read(settings(cluster, kind, retry_backoff_ms="1"), 5, 17)
+    assert [(x.first, x.last) for chunk in chunks if (x := chunk.unreadable) is not None] == [(9, 12)]
+    assert [offset for chunk in chunks for offset in chunk.offset.tolist()] == [13, 14, 16]
+
+
+def spoil(cluster: Brokers) -> None:
+    """Change a byte of the batch from 9 to 12."""
     data = bytearray(cluster.logs["t", 0].batches[1][3])
     data[-1] ^= 1
     cluster.logs["t", 0].batches[1] = (9, 12, 2, bytes(data))
-    if kind == "native":
-        chunks = read(settings(cluster, kind, retry_backoff_ms="1"), 5, 17)
-        assert [(x.first, x.last) for chunk in chunks if (x := chunk.unreadable) is not None] == [(9, 12)]
-    else:
-        with pytest.raises(FatalError, match="t-0 offset 9 cannot be read: _BAD_MSG"):
-            read(settings(cluster, kind), 5, 17)
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from connector.errors import FatalError
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.sink.model.micro_batch import MicroBatch
 from tests.unit.local_sink import LocalSink, local_sink
 
 HARD = "debezium.sink.iceberg.upsert-keep-deletes=false"
@@ -41,6 +44,20 @@ def test_the_last_change_of_a_key_wins_whatever_task_reads_it(tmp_path: Path) ->
     assert sink.process(*first, *later).dead_letters == 0
     sink.process(*gone)
     assert _found(sink, "t") == {key: 1 if key % 2 else 2 for key in range(30) if key % 5}
+
+
+def test_leader_epochs_go_to_the_next_batch_and_into_the_offsets_table(tmp_path: Path) -> None:
+    """Where a log was read up to is asked for by its epoch, also by the process after this one."""
+    at = ("t", 0)
+    settings = local_sink(tmp_path, ["topics=t"]).batches._settings
+    sink = LocalSink(settings, KafkaOffsets("c", {"t": "id-t"}, {at: 2}, epochs={at: 5}))
+    plan, _ = sink.batches.plan(MicroBatch(0, {at: 2}, {at: 4}))
+    assert plan.feed.shares == ((OffsetRange("t", 0, 2, 4, 5),),)
+    assert sink.batches.plan(MicroBatch(0, {at: 3}, {at: 4}))[0].feed.shares[0][0].epoch == -1
+    sink.process((("u", 0), *_flat(1, 1)))
+    sink.batches.close()
+    saved, _ = sink.offsets.save.call_args[0]
+    assert (saved.offsets, saved.epochs) == ({at: 2, ("u", 0): 1}, {at: 5})
 
 
 def test_changes_of_one_key_in_one_batch(tmp_path: Path) -> None:

@@ -109,6 +109,19 @@ def test_latest_is_where_the_first_start_was() -> None:
     assert (waited.offsets["u", 0], waited.topic_ids["u"]) == (2, "id9")
 
 
+def test_leader_epochs_outlive_a_restart() -> None:
+    """Stored with the offsets and read with them, they hold for exactly these: a log that was cut is noticed later."""
+    at, other = ("t", 0), ("t", 1)
+    stored = KafkaOffsets.parse(attrs.evolve(STORED, epochs={at: 3, other: 7}).json())
+    found = find_starting_offsets(stored, {}, {}, _seen(), "earliest")
+    assert found.epochs == {at: 3, other: 7}
+    moved = found.advance(KafkaOffsets("c1", {}, {at: 9, other: 5}))
+    assert moved.epochs == {other: 7}
+    assert moved.advance(KafkaOffsets("c1", {}, {at: 10}, epochs={at: 4})).epochs == {at: 4, other: 7}
+    assert found.only(["u"]).epochs == {}
+    assert b"epochs" not in STORED.json()
+
+
 def test_without_an_offsets_table_the_lowest_of_the_tables_counts() -> None:
     """A lost offsets table loses nothing: reading starts where the table that is furthest behind stands."""
     ahead = KafkaOffsets("c1", {"t": "id1"}, {("t", 0): 9, ("t", 1): 4})

@@ -74,7 +74,9 @@ Watermarks = Mapping[TopicPartition, Mapping[str, Watermark]]
 class KafkaOffsets:
     """The next offset to read of each topic-partition, and the ids of the cluster and topics that these belong to.
 
-    `transaction` is the last one of the source that is complete with it, where transactions are followed.
+    `transaction` is the last one of the source that is complete with it, where transactions are followed. `epochs` are
+    the leader epochs of the records in front of the offsets, as far as they are known: a log that was cut since is
+    noticed by them.
     Of a table's position also: `watermarks`, how far the table has come per topic-partition and source;
     `after_delete`, offsets behind a delete event, where a tombstone would only repeat it; `truncated`, the source's
     time of the last truncate (epoch nanoseconds), 0 without; `truncated_at`, the number of its source and its place in
@@ -89,6 +91,7 @@ class KafkaOffsets:
     transaction: str = ""
     truncated: int = 0
     truncated_at: SourcePosition = ()
+    epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
 
     @property
     def dated(self) -> bool:
@@ -112,6 +115,7 @@ class KafkaOffsets:
             other.transaction or self.transaction,
             max(other.truncated, self.truncated),
             other.truncated_at or self.truncated_at,
+            {at: e for at, e in self.epochs.items() if self.offsets.get(at) == offsets.get(at)} | dict(other.epochs),
         )
 
     def only(self, topics: Iterable[str]) -> KafkaOffsets:
@@ -126,6 +130,7 @@ class KafkaOffsets:
             self.transaction,
             self.truncated,
             self.truncated_at,
+            {at: epoch for at, epoch in self.epochs.items() if at[0] in wanted},
         )
 
     def behind(self, other: KafkaOffsets) -> list[TopicPartition]:
@@ -145,6 +150,7 @@ class KafkaOffsets:
             "transaction": self.transaction,
             "truncated": self.truncated,
             "truncated-at": self.truncated_at,
+            "epochs": nest_by_topic(self.epochs),
         }
         return orjson.dumps({**document, **{k: v for k, v in more.items() if v}}, option=orjson.OPT_SORT_KEYS)
 
@@ -161,6 +167,7 @@ class KafkaOffsets:
             document.get("transaction", ""),
             document.get("truncated", 0),
             tuple(document.get("truncated-at", ())),
+            flatten_by_partition(document.get("epochs", {})),
         )
 
     def summary(self, name: str, commit_id: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """An offset range -> its records, by librdkafka: the second reader, for what ours cannot do, with the same contract.
 
 librdkafka makes an object per record: about five times the cost of `consumer.fetcher`. It knows logins that ours does
-not (Kerberos), and brokers that are too old for it.
+not (Kerberos), and brokers that are too old for it. It does not tell where a record batch ends that it cannot read, or
+even that there is one: our own protocol is asked then.
 """
 
 from __future__ import annotations
@@ -10,46 +11,61 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+import attrs
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.kafka.admin import is_transient_error
+from connector.kafka.admin import is_transient_error, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer.header_bytes import encode_headers
 from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.kafka.consumer.raw_batches import find_unreadable
 from connector.kafka.consumer.record_columns import RecordColumns
+from connector.kafka.consumer.unreadable_records import UnreadableBatch
 from connector.kafka.librdkafka_config import build_librdkafka_config
 from connector.kafka.protocol.requests import READ_COMMITTED
 
 RETRY_TIMEOUT_S = 30.0
 _POLL_S, _POLL_RECORDS = 0.2, 2_000
 _QUERY_S = 10.0
+LOOK_S = 4.0
+"""After so long without a record the next batch is looked at: of some that it cannot read librdkafka says nothing."""
+
+_MAX_FAULTS = 2
+"""How often a batch that only librdkafka refuses is fetched again, as the network or a replica may be to blame."""
 _GAPS = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION})  # noqa: SLF001
+_UNREADABLE = frozenset(
+    {
+        KafkaError._BAD_MSG,  # noqa: SLF001
+        KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+        KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001
+        KafkaError.INVALID_MSG,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+    }
+)
+"""What librdkafka says of a record batch that it cannot read."""
+
 _ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
 def read_range(
     address: ClusterAddress, wanted: OffsetRange, how: FetchSettings, meter: FetchMeter | None = None
 ) -> Iterator[ConsumerRecords]:
-    """Return the records of a range.
+    """Return the records of a range; in place of a batch that cannot be read, a chunk that says so.
 
     Raises:
         RetriableError: brokers stayed away for half a minute.
         GapError: the range is gone, or the log was cut.
-        FatalError: we may not read it, or a record batch cannot be read.
+        FatalError: we may not read it, or librdkafka cannot read what our own reader can, or can look at.
     """
     consumer = _consumer_for(address, how)
-    place = TopicPartition(wanted.topic, wanted.partition, wanted.start)
-    if wanted.epoch >= 0:
-        place = TopicPartition(wanted.topic, wanted.partition, wanted.start, leader_epoch=wanted.epoch)
     try:
-        consumer.assign([place])
-        yield from _RangeReader(consumer, wanted, how, meter or FetchMeter())
+        yield from _RangeReader(consumer, address, wanted, how, meter or FetchMeter())
     finally:
         consumer.unassign()
 
@@ -57,26 +73,39 @@ def read_range(
 class _RangeReader:
     """The records of one range, some at a time."""
 
-    def __init__(self, consumer: Consumer, wanted: OffsetRange, how: FetchSettings, meter: FetchMeter) -> None:
+    def __init__(
+        self, consumer: Consumer, address: ClusterAddress, wanted: OffsetRange, how: FetchSettings, meter: FetchMeter
+    ) -> None:
         self._consumer, self._wanted, self._how, self._meter = consumer, wanted, how, meter
+        self._address = address
         self._place = f"{wanted.topic}-{wanted.partition}"
         self._next = wanted.start
-        self._progress_at = time.monotonic()
+        self._progress_at = self._looked_at = time.monotonic()
+        self._fault: KafkaError | None = None
+        self._faults = 0
         meter.readers.add("librdkafka")
 
     def __iter__(self) -> Iterator[ConsumerRecords]:
         waiting: list[Message] = []
         size = 0
+        self._assign(self._wanted.epoch)
         while self._next < self._wanted.end:
-            for message in self._poll():
-                if message.error() is None:
-                    waiting.append(message)
-                    size += len(message)
-            if size >= self._how.partition_bytes:
+            found = self._poll()
+            waiting += found
+            size += sum(map(len, found))
+            unreadable = self._find_unreadable()
+            if waiting and (unreadable or size >= self._how.partition_bytes):
                 yield self._to_records(waiting)
                 waiting, size = [], 0
+            if unreadable:
+                yield ConsumerRecords.of_unreadable(self._wanted.topic, self._wanted.partition, unreadable)
         if waiting:
             yield self._to_records(waiting)
+
+    def _assign(self, epoch: int = -1) -> None:
+        """Read from the next offset on; the epoch is that of the record in front of it, if it is known."""
+        told = {"leader_epoch": epoch} if epoch >= 0 else {}
+        self._consumer.assign([TopicPartition(self._wanted.topic, self._wanted.partition, self._next, **told)])
 
     def _poll(self) -> list[Message]:
         """Return what has come of the range, and note how far that is; raises what errors mean."""
@@ -84,15 +113,21 @@ class _RangeReader:
         found = []
         for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
             error = message.error()
-            offset = message.offset()
+            if error is not None and error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+                raise FatalError(f"{self._place}: {error.str()}")
             if message.topic() != self._wanted.topic or message.partition() != self._wanted.partition:
                 continue
+            offset = message.offset()
             if error is None:
                 if self._next <= offset < self._wanted.end:
                     found.append(message)
                 self._advance(offset + 1)
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                 self._advance(offset)
+            elif error.code() in _UNREADABLE:
+                # What comes behind it is not passed on to: somebody has to hear of the batch.
+                self._fault = error
+                break
             else:
                 self._judge(error)
         self._meter.wait_s += 0.0 if found else time.monotonic() - began
@@ -101,9 +136,60 @@ class _RangeReader:
             raise RetriableError(f"{self._place} stays unread at offset {self._next}: librdkafka gives nothing")
         return found
 
+    def _find_unreadable(self) -> UnreadableBatch | None:
+        """Look at the batch that is next by our own protocol, where librdkafka refuses it or has been silent for long.
+
+        It tells neither where such a batch ends nor, of some, that there is one. What both cannot read is passed over.
+
+        Raises:
+            FatalError: only librdkafka cannot read it, or nobody else can look.
+        """
+        quiet = time.monotonic() - max(self._progress_at, self._looked_at) > LOOK_S
+        if self._next >= self._wanted.end or not (self._fault or quiet):
+            return None
+        fault, self._fault, self._looked_at = self._fault, None, time.monotonic()
+        how, rest = self._how, attrs.evolve(self._wanted, start=self._next)
+        try:
+            told = find_unreadable(self._address, rest, how.isolation, how.partition_bytes, how.max_unpacked_bytes)
+        except (RetriableError, FatalError) as unknown:
+            if fault is not None:
+                self._raise_fault(fault, f"nobody else can look at it: {unknown}")
+            return None
+        found, preceded = told
+        if found is None or preceded:
+            self._try_again(fault, found)
+            return None
+        self._advance(found.last + 1)
+        self._assign()
+        return found
+
+    def _try_again(self, fault: KafkaError | None, later: UnreadableBatch | None) -> None:
+        """Ask again for the next batch, which can be read.
+
+        Raises:
+            FatalError: librdkafka refuses it for good, or gives nothing in front of a batch on which it may never end.
+        """
+        if fault is not None:
+            self._faults += 1
+            if self._faults > _MAX_FAULTS:
+                self._raise_fault(fault, "the native reader can read it (consumer.reader)")
+            self._meter.retries += 1
+            self._assign()
+        elif later is not None:
+            raise FatalError(
+                f"{self._place} offset {self._next} stays unread: librdkafka gives nothing in front of the record "
+                f"batch of offsets {later.first} to {later.last}, which cannot be read: {later.reason}; the native "
+                "reader goes on behind it (consumer.reader)"
+            )
+
+    def _raise_fault(self, fault: KafkaError, why: str) -> None:
+        place = f"{self._place} offset {self._next}"
+        raise FatalError(f"{place} cannot be read by librdkafka: {fault.name()}: {fault.str()}; {why}")
+
     def _advance(self, behind: int) -> None:
         if behind > self._next:
             self._next, self._progress_at = behind, time.monotonic()
+            self._faults = 0
 
     def _judge(self, error: KafkaError) -> None:
         """Raise what an error means; pass over one that may go away."""
@@ -158,4 +244,5 @@ def _consumer_for(address: ClusterAddress, how: FetchSettings) -> Consumer:
         "fetch.message.max.bytes": how.partition_bytes,
         "fetch.wait.max.ms": how.max_wait_ms,
     }
-    return Consumer({"client.id": "icebridge", **build_librdkafka_config(dict(address.settings)), **own})
+    with map_kafka_errors("the Kafka client cannot be made"):
+        return Consumer({"client.id": "icebridge", **build_librdkafka_config(dict(address.settings)), **own})

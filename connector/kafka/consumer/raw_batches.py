@@ -1,4 +1,7 @@
-"""An offset -> the bytes of the record batch that holds it, whatever they are, for its dead letter. On the driver."""
+"""An offset -> the record batch that holds it: its bytes, whatever they are, or why it cannot be read.
+
+The bytes are for its dead letter, on the driver; the reason is a second opinion where librdkafka gives up, in tasks.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ import struct
 from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient, broker_client_for
+from connector.kafka.consumer.batch_reader import read_batches
+from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.kafka.consumer.record_batches import drop_aborted, parse_batches
+from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import is_transient, name_error
-from connector.kafka.protocol.fetch import FetchRequest
+from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_UNCOMMITTED
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
@@ -23,26 +30,60 @@ def fetch_raw_batch(kafka: KafkaSettings, at: TopicPartition, offset: int) -> by
         RetriableError: the brokers are away.
         FatalError: they refuse to give it.
     """
-    clients = broker_client_for(ClusterAddress.of(kafka.client("consumer")))
+    data = _fetch(ClusterAddress.of(kafka.client("consumer")), FetchRequest(at, offset, READ_UNCOMMITTED)).data
+    _, length = _LENGTH.unpack_from(data)
+    return bytes(data[: _LENGTH.size + max(length, 0)])
+
+
+def find_unreadable(
+    address: ClusterAddress, wanted: OffsetRange, isolation: int, max_bytes: int, max_unpacked_bytes: int
+) -> tuple[UnreadableBatch | None, bool]:
+    """Return the first record batch from the start of a range on that cannot be read, and whether records precede it.
+
+    None where all that one fetch gives can be read.
+
+    Raises:
+        RetriableError: the brokers are away.
+        FatalError: they refuse to give it, or nobody can tell where a batch ends.
+    """
+    at = (wanted.topic, wanted.partition)
+    fetched = _fetch(address, FetchRequest(at, wanted.start, isolation, max_bytes=max_bytes))
     try:
-        return _fetch(clients, at, offset)
+        batches = drop_aborted(list(parse_batches(fetched.data)), fetched.aborted, fetched.data)
+    except UnreadableRecords as error:
+        raise FatalError(f"{at[0]}-{at[1]} from offset {wanted.start}: {error}") from error
+    preceded = False
+    for found in read_batches(batches, fetched.data, wanted.start, wanted.end, max_unpacked_bytes):
+        if isinstance(found, UnreadableBatch):
+            return found, preceded
+        preceded = preceded or len(found.offset) > 0
+    return None, preceded
+
+
+def _fetch(address: ClusterAddress, request: FetchRequest) -> FetchedPartition:
+    clients = broker_client_for(address)
+    try:
+        return _ask(clients, request)
     except OSError as error:
-        clients.forget(at)
-        raise RetriableError(f"{at[0]}-{at[1]} offset {offset}: {error}") from error
+        clients.forget(request.at)
+        raise RetriableError(f"{_name_place(request)}: {error}") from error
 
 
-def _fetch(clients: BrokerClient, at: TopicPartition, offset: int) -> bytes:
-    host = clients.leader(at).host
+def _ask(clients: BrokerClient, request: FetchRequest) -> FetchedPartition:
+    host = clients.leader(request.at).host
     try:
-        answer = clients.connection(host).ask(FetchRequest(at, offset, READ_UNCOMMITTED))
+        answer = clients.connection(host).ask(request)
     except OSError:
         clients.drop(host)
         raise
     found = answer.partition
     code = answer.error or (found.error if found else 0)
     if code or found is None or len(found.data) < _LENGTH.size:
-        clients.forget(at)
+        clients.forget(request.at)
         kind = RetriableError if code == 0 or is_transient(code) else FatalError
-        raise kind(f"{at[0]}-{at[1]} offset {offset} is not given: {name_error(code)}")
-    _, length = _LENGTH.unpack_from(found.data)
-    return bytes(found.data[: _LENGTH.size + max(length, 0)])
+        raise kind(f"{_name_place(request)} is not given: {name_error(code)}")
+    return found
+
+
+def _name_place(request: FetchRequest) -> str:
+    return f"{request.at[0]}-{request.at[1]} offset {request.offset}"

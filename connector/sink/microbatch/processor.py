@@ -73,7 +73,7 @@ class BatchProcessor:
         self._limits = ErrorTolerance(settings.errors)
         self._shares = TableShares()
         self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
-        self._epochs: dict[TopicPartition, tuple[int, int]] = {}
+        self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
         self._parallelism = job.parallelism
         self._log = structlog.get_logger()
         self._beside = ThreadPoolExecutor(1, "offsets")
@@ -98,7 +98,8 @@ class BatchProcessor:
         report, commits = call_with_retries(lambda: self._attempt(batch, position), self._settings.errors)
         self._limits.record(report.dead_letters)
         self._note_epochs(batch, report.metrics)
-        self.position = position
+        epochs = {at: epoch for at, (end, epoch) in self._epochs.items() if position.offsets.get(at) == end}
+        self.position = position = attrs.evolve(position, epochs=epochs)
         self._await_settlement()
         self._settling = self._beside.submit(self._settle, position, batch.end, commits)
         return attrs.evolve(report, seconds=time.monotonic() - began)

@@ -66,7 +66,9 @@ def find_starting_offsets(
     }
     _check_range(known, seen)
     ids = {name: topic.id for name, topic in seen.topics.items()}
-    return KafkaOffsets(seen.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets})
+    return KafkaOffsets(
+        seen.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets}, epochs=known.epochs
+    )
 
 
 def _merge_lowest(positions: Iterable[KafkaOffsets]) -> KafkaOffsets:
