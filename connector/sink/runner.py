@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -34,6 +34,9 @@ from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.factory import Sink, build_sink, inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.warmup import warm_up
+
+REFUSAL_S = 1.0
+"""So long a start waits for the brokers to refuse us; those that answer do so in milliseconds."""
 
 
 @attrs.frozen
@@ -65,7 +68,11 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool, monitor: Sin
         structlog.get_logger().warning(note)
     monitor = monitor or SinkMonitor()
     with ThreadPoolExecutor(1) as beside:
-        looked = beside.submit(lambda: call_with_retries(lambda: _look_at_cluster(settings), settings.errors))
+        checked = beside.submit(lambda: call_with_retries(lambda: _check_reader(settings), settings.errors))
+        looked = beside.submit(lambda: _look_with(checked.result(), settings))
+        # A wrong password is told before a JVM is started in vain; brokers that are slow to answer hold nothing up.
+        if checked in wait([checked], REFUSAL_S).done:
+            checked.result()
         with open_session(settings) as spark, SinkStatusLine(terminal=terminal) as progress:
             monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
             monitor.opened(spark)
@@ -123,11 +130,20 @@ def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
 
 def _look_at_cluster(settings: SinkSettings) -> tuple[ClusterState, KafkaSettings]:
     """Return the cluster as it is, and the settings with the reader that can read its records."""
+    kafka = _check_reader(settings)
+    return inspect_cluster(KafkaAdmin(settings.kafka)), kafka
+
+
+def _check_reader(settings: SinkSettings) -> KafkaSettings:
     found = check_reader(settings.kafka)
     for note in found.notes:
         structlog.get_logger().warning(note)
     structlog.get_logger().info(found.line)
-    return inspect_cluster(KafkaAdmin(settings.kafka)), found.kafka
+    return found.kafka
+
+
+def _look_with(kafka: KafkaSettings, settings: SinkSettings) -> tuple[ClusterState, KafkaSettings]:
+    return call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors), kafka
 
 
 @attrs.frozen

@@ -172,6 +172,21 @@ def test_without_a_second_look_an_unreadable_batch_stops(cluster: Brokers, monke
 
 
 @pytest.mark.parametrize("kind", BOTH)
+def test_a_log_that_was_cut_in_front_of_a_range_is_noticed(cluster: Brokers, kind: ReaderKind) -> None:
+    """Other records took the places of those that were read, up to the stored offset and beyond."""
+    kafka, log, at = settings(cluster, kind), cluster.logs["t", 0], ("t", 0)
+    log.epoch = 4
+    log.add(batch([record(29)], 29, 29, epoch=4))
+    dealt = assign_ranges(kafka, {at: 29}, {at: 30}, 1, epochs={at: 2})
+    assert [offset for chunk in dealt.all_records() for offset in chunk.offset.tolist()] == [29]
+    del log.batches[3:]
+    log.epoch = 5
+    log.add(batch([record(o) for o in range(17, 40)], 17, 39, epoch=5))
+    with pytest.raises(GapError, match=r"t-0 was read up to offset 30, .* \(leader epoch 4\) up to 17 only"):
+        list(assign_ranges(kafka, {at: 30}, {at: 35}, 1, epochs={at: 4}).all_records())
+
+
+@pytest.mark.parametrize("kind", BOTH)
 def test_an_unreadable_batch_behind_a_gap_is_told(cluster: Brokers, kind: ReaderKind) -> None:
     """Compaction took the records in front of it: it is the next batch all the same, and what follows is read."""
     spoil(cluster)

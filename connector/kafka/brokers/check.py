@@ -59,7 +59,7 @@ def check_brokers(settings: Mapping[str, str], within_s: float = WITHIN_S) -> Br
         wait(asked.values(), within_s)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    good, reasons = _sort_answers(asked)
+    good, reasons = _sort_answers(asked, f"security.protocol={address.security_protocol}")
     if not good:
         raise RetriableError(f"no bootstrap server answers: {'; '.join(reasons)}")
     host, answer = next(iter(good.items()))
@@ -75,12 +75,14 @@ def _ask(host: HostPort, address: ClusterAddress) -> _Answer:
         connection.close()
 
 
-def _sort_answers(asked: Mapping[HostPort, Future[_Answer]]) -> tuple[dict[HostPort, _Answer], list[str]]:
+def _sort_answers(
+    asked: Mapping[HostPort, Future[_Answer]], protocol: str
+) -> tuple[dict[HostPort, _Answer], list[str]]:
     good: dict[HostPort, _Answer] = {}
     reasons: list[str] = []
     for host, future in asked.items():
         if not future.done():
-            reasons.append(f"{format_host(host)} does not answer in time")
+            reasons.append(f"{format_host(host)} does not answer in time by {protocol}")
             continue
         error = future.exception()
         if error is None:

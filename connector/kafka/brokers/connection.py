@@ -7,7 +7,7 @@ import ssl
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from connector.errors import FatalError
@@ -23,6 +23,9 @@ _MAX_RESPONSE_BYTES, _MAX_VERSIONS_BYTES = 1 << 30, 1 << 16
 _SIZE_FORMAT = struct.Struct(">i")
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 """Seconds, and probes: middle boxes see that a connection lives, and a broker that is gone is noticed."""
+
+_REFUSALS = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "UNKNOWN_CA")
+"""What brokers say in TLS of a client's certificate, or of none."""
 
 UPGRADE_REMEDY = "Kafka 2.1 and later can be read, and services that offer as much"
 
@@ -131,7 +134,7 @@ class BrokerConnection:
             if not self._address.security_protocol.endswith("SSL"):
                 return found
             context = tls.build_ssl_context(self._address.by_name)
-            with _name_host(self.host):
+            with _name_host(self.host, self._hint):
                 return context.wrap_socket(found, server_hostname=self.host[0])
         except BaseException:
             found.close()
@@ -141,8 +144,9 @@ class BrokerConnection:
         request = ApiVersionsRequest()
         self._number = 1
         head = encode_request(API_VERSIONS.key, API_VERSIONS.newest, 1, self._address.client_id, b"")
+        with suppress(OSError):
+            self._socket.sendall(head)  # who hangs up has said why, which is read
         try:
-            self._socket.sendall(head)
             answer = ResponseReader(self.receive_blob(_MAX_VERSIONS_BYTES))
             self._answered = answer.number("i")
             versions = request.parse(API_VERSIONS.newest, answer)
@@ -157,6 +161,11 @@ class BrokerConnection:
     def _explain(self, missing: str) -> str:
         return f"broker {format_host(self.host)} cannot be read: {missing}; {UPGRADE_REMEDY}"
 
+    @property
+    def _hint(self) -> str:
+        """What may be wrong as long as nothing has been answered."""
+        return "" if self._answered else f"; is security.protocol={self._address.security_protocol} right?"
+
     def _receive_exactly(self, size: int) -> bytearray:
         data = bytearray(size)
         view, at = memoryview(data), 0
@@ -165,28 +174,53 @@ class BrokerConnection:
                 got = self._socket.recv_into(view[at:])
             except TimeoutError as error:
                 waited = self._socket.gettimeout() or 0.0
-                raise TimeoutError(f"{format_host(self.host)} says nothing for {waited:.0f} s") from error
+                raise TimeoutError(f"{format_host(self.host)} says nothing for {waited:.0f} s{self._hint}") from error
+            except ssl.SSLError as error:
+                raise _translate_tls_error(self.host, error, self._hint) from error
+            except OSError as error:
+                reason = error.strerror or error
+                raise ConnectionError(f"{format_host(self.host)}: {reason}{self._hint}") from error
             if not got:
-                hint = "" if self._answered else f"; is security.protocol={self._address.security_protocol} right?"
-                raise ConnectionError(f"{format_host(self.host)} closed the connection{hint}")
+                raise ConnectionError(f"{format_host(self.host)} closed the connection{self._hint}")
             at += got
         self._used_at = time.monotonic()
         return data
 
 
 @contextmanager
-def _name_host(host: HostPort) -> Iterator[None]:
-    """Name the broker in errors of connecting, which do not by themselves."""
+def _name_host(host: HostPort, hint: str = "") -> Iterator[None]:
+    """Name the broker in errors of connecting, which do not by themselves.
+
+    Raises:
+        OSError: in place of another.
+        FatalError: one side does not take the other's certificate.
+    """
     try:
         yield
     except socket.gaierror as error:
         raise UnresolvedHost(f"{format_host(host)}: the name does not resolve ({error.strerror})") from error
-    except ssl.SSLError:
-        raise
+    except ssl.SSLError as error:
+        raise _translate_tls_error(host, error, hint) from error
     except TimeoutError as error:
-        raise TimeoutError(f"{format_host(host)} does not answer") from error
+        raise TimeoutError(f"{format_host(host)} does not answer{hint}") from error
     except OSError as error:
-        raise ConnectionError(f"{format_host(host)}: {error.strerror or error}") from error
+        raise ConnectionError(f"{format_host(host)}: {error.strerror or error}{hint}") from error
+
+
+def _translate_tls_error(host: HostPort, error: ssl.SSLError, hint: str) -> Exception:
+    """Return FatalError where a certificate is refused, by us or by the broker, which no later try changes."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return FatalError(
+            f"broker {format_host(host)}: its certificate is not accepted: {error.verify_message}; "
+            "ssl.truststore.location names whom to trust, and the certificate has to name the host "
+            "(ssl.endpoint.identification.algorithm)"
+        )
+    reason = error.reason or str(error)
+    if any(word in reason for word in _REFUSALS):
+        return FatalError(
+            f"broker {format_host(host)} does not take our certificate ({reason}); ssl.keystore.location names it"
+        )
+    return ConnectionError(f"{format_host(host)}: no TLS: {reason}{hint}")
 
 
 class UnresolvedHost(OSError):

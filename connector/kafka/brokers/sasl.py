@@ -26,6 +26,12 @@ class LoginRefused(ValueError):
     """The server's answer is not that of one that knows the password."""
 
 
+def knows_login(settings: Mapping[str, str]) -> bool:
+    """Return whether no login is asked for, or one of these."""
+    asked = settings.get("security.protocol", "").upper().startswith("SASL")
+    return not asked or settings.get("sasl.mechanisms", "") in MECHANISMS
+
+
 def start_exchange(mechanism: str, settings: Mapping[str, str], nonce: str | None = None) -> SaslExchange:
     """Return the messages to send, each after the answer to the one before was sent in.
 

@@ -19,10 +19,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.admin import is_transient_error, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.client import broker_client_for
+from connector.kafka.brokers.sasl import knows_login
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer.header_bytes import encode_headers
+from connector.kafka.consumer.log_bounds import check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import find_unreadable
 from connector.kafka.consumer.record_columns import RecordColumns
@@ -59,15 +62,34 @@ def read_range(
     """Return the records of a range; in place of a batch that cannot be read, a chunk that says so.
 
     Raises:
-        RetriableError: brokers stayed away for half a minute.
+        RetriableError: brokers stayed away for half a minute, or cannot tell now where a leader epoch ends.
         GapError: the range is gone, or the log was cut.
         FatalError: we may not read it, or librdkafka cannot read what our own reader can, or can look at.
     """
     consumer = _consumer_for(address, how)
+    _check_epoch(address, wanted)
     try:
         yield from _RangeReader(consumer, address, wanted, how, meter or FetchMeter())
     finally:
         consumer.unassign()
+
+
+def _check_epoch(address: ClusterAddress, wanted: OffsetRange) -> None:
+    """Notice a log that was cut in front of a range: librdkafka does while it reads, not where it begins to.
+
+    By our own protocol, so not where that has no login.
+    """
+    if wanted.epoch < 0 or not knows_login(address.by_name):
+        return
+    clients, at = broker_client_for(address), (wanted.topic, wanted.partition)
+    clients.forget(at)
+    try:
+        if clients.leader(at).epoch > wanted.epoch:
+            check_truncation(clients, at, wanted.start, wanted.epoch)
+    except OSError as error:
+        raise RetriableError(
+            f"{at[0]}-{at[1]}: nobody tells where leader epoch {wanted.epoch} ends: {error}"
+        ) from error
 
 
 class _RangeReader:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from connector.errors import RetriableError
 from connector.kafka.brokers.check import WITHIN_S, check_brokers
 from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE, choose_reader, with_reader
@@ -41,7 +42,24 @@ def check_reader(kafka: KafkaSettings, within_s: float = WITHIN_S) -> ReaderChec
             if kafka.reading.reader != "auto" or not _is_known_to_librdkafka(error.offered):
                 raise
             choice = attrs.evolve(choice, kind=LIBRDKAFKA, reason=str(error))
-    return ReaderCheck(with_reader(kafka, LIBRDKAFKA), f"records are read by librdkafka: {choice.reason}")
+    notes = _look_beside(kafka, within_s) if kafka.reading.reader == LIBRDKAFKA else ()
+    return ReaderCheck(with_reader(kafka, LIBRDKAFKA), f"records are read by librdkafka: {choice.reason}", notes)
+
+
+def _look_beside(kafka: KafkaSettings, within_s: float) -> tuple[str, ...]:
+    """Ask by our own protocol too, where it has the login: librdkafka tells of wrong passwords late, or never.
+
+    Raises:
+        FatalError: a broker refuses our login or certificate.
+    """
+    if choose_reader(with_reader(kafka, "auto")).kind == LIBRDKAFKA:
+        return ()
+    try:
+        return check_brokers(kafka.client("consumer"), within_s).notes
+    except UnsupportedBroker:
+        return ()
+    except RetriableError as error:
+        return (str(error),)
 
 
 def _is_known_to_librdkafka(offered: Mapping[int, tuple[int, int]]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from connector.kafka.brokers.sasl import MECHANISMS
+from connector.kafka.brokers.sasl import knows_login
 from connector.settings import KafkaSettings
 from connector.settings.kafka.reading import ReaderKind
 
@@ -25,9 +25,8 @@ def choose_reader(kafka: KafkaSettings) -> ReaderChoice:
     if kafka.reading.reader != "auto":
         return ReaderChoice(kafka.reading.reader, "consumer.reader says so")
     settings = kafka.client("consumer")
-    mechanism = settings.get("sasl.mechanisms", "")
-    if settings.get("security.protocol", "").upper().startswith("SASL") and mechanism not in MECHANISMS:
-        return ReaderChoice(LIBRDKAFKA, f"the native reader has no logins by {mechanism}")
+    if not knows_login(settings):
+        return ReaderChoice(LIBRDKAFKA, f"the native reader has no logins by {settings.get('sasl.mechanisms', '')}")
     return ReaderChoice(NATIVE, "it can read this cluster")
 
 

@@ -7,6 +7,7 @@ source's records.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import attrs
@@ -98,6 +99,8 @@ _READING = frozenset(
 )
 """What tasks that read records heed, beside the settings of security."""
 
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _RESERVED = frozenset({"key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"})
 
 
@@ -122,7 +125,21 @@ def translate(java: Mapping[str, str], scope: str) -> Translation:
     native |= {renamed[key]: text for key, text in java.items() if key in renamed}
     secured, problems = security.translate(java)
     known = _SAME_NAMES | _SAME_NAMES_IN[scope] | renamed.keys() | security.SECURITY_KEYS
+    problems += _find_invalid(java)
     return Translation(native | secured, tuple(problems), frozenset(java.keys() - known))
+
+
+def _find_invalid(java: Mapping[str, str]) -> list[PropertyProblem]:
+    """Name times and sizes that are no numbers, and an unknown isolation level: tasks would stumble over them."""
+    found = [
+        PropertyProblem(key, "is not a whole number", "write digits only")
+        for key, text in sorted(java.items())
+        if key.endswith((".ms", ".bytes")) and not _WHOLE_NUMBER.fullmatch(text)
+    ]
+    if java.get("isolation.level", ISOLATION_LEVELS[0]).lower() not in ISOLATION_LEVELS:
+        todo = f"write {' or '.join(ISOLATION_LEVELS)}"
+        found.append(PropertyProblem("isolation.level", "is not known", todo))
+    return found
 
 
 def check(reader: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None:
