@@ -9,35 +9,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import importlib
 import os
 import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import quote
 
 import attrs
 
 from connector.errors import FatalError
 from connector.kafka.oauth_tokens import AccessToken
+from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials
 
 _SERVICE, _ALGORITHM = "kafka-cluster", "AWS4-HMAC-SHA256"
 _LIFETIME_S = 900
-_SESSION_NAME = "icebridge"
 _REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?(?::|,|$)")
 _EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
-_ROLE_RENEW_S = 300.0
-
-
-@attrs.frozen
-class AwsCredentials:
-    """A key pair, and the token of a role's session."""
-
-    access_key: str
-    secret_key: str = attrs.field(repr=False)
-    session_token: str = attrs.field(default="", repr=False)
 
 
 @attrs.frozen
@@ -59,9 +47,10 @@ def find_region(servers: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def make_token(login: MskLogin) -> AccessToken:
-    """Return a token of a quarter of an hour. FatalError without credentials."""
+    """Return a token of a quarter of an hour. FatalError without credentials, RetriableError for now."""
     now = time.time()
-    return AccessToken(sign_token(find_credentials(login), login.region, now), now + _LIFETIME_S)
+    credentials = find_credentials(AwsIdentity(login.profile, login.role, login.region), "AWS_MSK_IAM")
+    return AccessToken(sign_token(credentials, login.region, now), now + _LIFETIME_S)
 
 
 def sign_token(credentials: AwsCredentials, region: str, now: float) -> str:
@@ -87,46 +76,3 @@ def sign_token(credentials: AwsCredentials, region: str, now: float) -> str:
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     url = f"https://{host}/?{asked}&X-Amz-Signature={signature}&User-Agent=icebridge"
     return base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
-
-
-def find_credentials(login: MskLogin, environ: Mapping[str, str] = os.environ) -> AwsCredentials:
-    """Return credentials as AWS's libraries find them, where botocore is installed; else those of the environment.
-
-    Raises:
-        FatalError: there are none, or a profile or role is asked for without botocore.
-    """
-    try:
-        sessions: Any = importlib.import_module("botocore.session")
-    except ImportError:
-        return _from_environ(login, environ)
-    session = sessions.Session(profile=login.profile or None)
-    if login.role:
-        return _take_role(session, login)
-    held = session.get_credentials()
-    if held is None:
-        raise FatalError("AWS_MSK_IAM: no AWS credentials are found, neither in the environment nor of a role")
-    frozen = held.get_frozen_credentials()
-    return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token or "")
-
-
-def _from_environ(login: MskLogin, environ: Mapping[str, str]) -> AwsCredentials:
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    if login.profile or login.role or not all(environ.get(name) for name in names):
-        raise FatalError(
-            f"AWS_MSK_IAM: set {' and '.join(names)}, or install botocore (pip install botocore), which finds "
-            "credentials of roles, profiles, instances and containers, and renews them"
-        )
-    return AwsCredentials(environ[names[0]], environ[names[1]], environ.get("AWS_SESSION_TOKEN", ""))
-
-
-_ROLES: dict[MskLogin, tuple[AwsCredentials, float]] = {}
-
-
-def _take_role(session: Any, login: MskLogin) -> AwsCredentials:
-    held, until = _ROLES.get(login, (None, 0.0))
-    if held is None or time.time() > until:
-        client = session.create_client("sts", region_name=login.region)
-        told = client.assume_role(RoleArn=login.role, RoleSessionName=_SESSION_NAME)["Credentials"]
-        held = AwsCredentials(told["AccessKeyId"], told["SecretAccessKey"], told["SessionToken"])
-        _ROLES[login] = held, told["Expiration"].timestamp() - _ROLE_RENEW_S
-    return held

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
@@ -25,7 +25,8 @@ from opensearchpy.exceptions import (
 
 from connector.errors import FatalError, RetriableError
 from connector.opensearch.sigv4 import RequestSigner
-from connector.settings.opensearch.connection import ConnectionSettings
+from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials
+from connector.settings.opensearch.connection import AwsSettings, ConnectionSettings
 
 _MAX_CONNECTIONS = 16
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
@@ -109,8 +110,15 @@ def opensearch_client(settings: ConnectionSettings) -> OpenSearch:
 def _http_auth(settings: ConnectionSettings) -> RequestSigner | tuple[str, str | None] | None:
     aws = settings.aws
     if aws is not None:
-        return RequestSigner(aws.region, aws.access_key, aws.secret_key, aws.session_token, aws.service)
+        return RequestSigner(aws.region, partial(_find_credentials, aws), aws.service)
     return None if settings.username is None else (settings.username, settings.password)
+
+
+def _find_credentials(aws: AwsSettings) -> AwsCredentials:
+    """Return the keys of the settings, else those that the machine has, as AWS's libraries find them."""
+    if aws.access_key and aws.secret_key:
+        return AwsCredentials(aws.access_key, aws.secret_key, aws.session_token or "")
+    return find_credentials(AwsIdentity(aws.profile, aws.role, aws.region), "aws.region")
 
 
 def _build_ssl_context(settings: ConnectionSettings) -> ssl.SSLContext:

@@ -13,39 +13,43 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import attrs
 
+from connector.runtime.aws_credentials import AwsCredentials
+
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _CONTENT_HEADER = "x-amz-content-sha256"
 
 
 @attrs.frozen
 class RequestSigner:
-    """Signs requests to one service in one region; opensearch-py calls it with each. `now` gives seconds since 1970."""
+    """Signs requests to one service in one region; opensearch-py calls it with each. `now` gives seconds since 1970.
+
+    `find` gives the credentials of the moment: those of roles are renewed while a process runs.
+    """
 
     region: str
-    access_key: str
-    secret_key: str = attrs.field(repr=False)
-    session_token: str | None = attrs.field(default=None, repr=False)
+    find: Callable[[], AwsCredentials] = attrs.field(repr=False, eq=False)
     service: str = "es"
     content: bool = True
     now: Callable[[], float] = attrs.field(default=time.time, eq=False)
 
     def __call__(self, method: str, url: str, body: bytes | str | None) -> dict[str, str]:
-        """Return the headers to add to a request."""
+        """Return the headers to add to a request. FatalError, RetriableError without credentials."""
+        credentials = self.find()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.now()))
         digest = hashlib.sha256(body.encode() if isinstance(body, str) else body or b"").hexdigest()
         headers = {"host": urlsplit(url).netloc, "x-amz-date": stamp}
         if self.content:
             headers[_CONTENT_HEADER] = digest
-        if self.session_token:
-            headers["x-amz-security-token"] = self.session_token
+        if credentials.session_token:
+            headers["x-amz-security-token"] = credentials.session_token
         scope = f"{stamp[:8]}/{self.region}/{self.service}/aws4_request"
         text = "\n".join([_ALGORITHM, stamp, scope, _sha256_hex(self._canonical(method, url, headers, digest))])
-        key = f"AWS4{self.secret_key}".encode()
+        key = f"AWS4{credentials.secret_key}".encode()
         for part in scope.split("/"):
             key = hmac.new(key, part.encode(), hashlib.sha256).digest()
         signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
         signed = ";".join(sorted(headers))
-        authorization = f"Credential={self.access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"
+        authorization = f"Credential={credentials.access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"
         return {**headers, "Authorization": f"{_ALGORITHM} {authorization}"}
 
     def _canonical(self, method: str, url: str, headers: dict[str, str], digest: str) -> str:

@@ -11,9 +11,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import botocore.auth
-import botocore.awsrequest
-import botocore.credentials
 import pytest
 from attrs import define, field
 
@@ -25,10 +22,13 @@ from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.readers import choose_reader, with_reader
 from connector.kafka.librdkafka_config import build_librdkafka_config, find_msk_login
-from connector.kafka.msk_tokens import AwsCredentials, MskLogin
+from connector.kafka.msk_tokens import MskLogin
+from connector.runtime import aws_credentials
+from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity
 from connector.settings import KafkaSettings, load
 from connector.settings.kafka.reading import ReaderKind
 from tests.brokers import Brokers, Log
+from tests.host import PROJECT
 from tests.model.record_batches import Record, batch
 
 OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 17: (0, 1), 18: (0, 0), 36: (0, 1)}
@@ -152,27 +152,21 @@ MSK_LOGIN = {
 }
 
 
-@pytest.mark.parametrize("session", ["", "token/with+signs="])
-def test_msk_tokens_are_signed_as_awss_own_library_does(session: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signed request is that of botocore's signer, which AWS's signer for MSK uses, but for its name."""
-    moment = 1_700_000_000.0
-    token = msk_tokens.sign_token(AwsCredentials("AKID", "secret/key", session), "eu-west-1", moment)
-    url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
-    assert url.endswith("&User-Agent=icebridge")
-    stamp = msk_tokens.datetime.fromtimestamp(moment, msk_tokens.UTC)
+RECORDED = json.loads((PROJECT / "tests" / "fixtures" / "msk_tokens.json").read_text())["tokens"]
 
-    def now() -> Any:
-        return stamp.replace(tzinfo=None)
 
-    monkeypatch.setattr(botocore.auth, "get_current_datetime", now)
-    host = "https://kafka.eu-west-1.amazonaws.com/"
-    request = botocore.awsrequest.AWSRequest("GET", host, params={"Action": "kafka-cluster:Connect"})
-    credentials = botocore.credentials.Credentials("AKID", "secret/key", session or None)
-    botocore.auth.SigV4QueryAuth(credentials, "kafka-cluster", "eu-west-1", 900).add_auth(request)
-    theirs, ours = (parse_qs(urlsplit(one).query) for one in (request.url, url))
-    assert ours.pop("User-Agent") == ["icebridge"]
-    assert ours == theirs
-    assert urlsplit(url)._replace(query="") == urlsplit(host)
+@pytest.mark.parametrize("made", RECORDED, ids=[one["region"] for one in RECORDED])
+def test_msk_tokens_are_those_of_awss_signer(made: dict[str, str]) -> None:
+    """The signed request is, parameter for parameter, what AWS's own package for MSK makes of the same keys."""
+    keys = AwsCredentials(made["access_key"], made["secret_key"], made["session_token"])
+    token = msk_tokens.sign_token(keys, made["region"], 1_700_000_000.0)
+    ours = urlsplit(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
+    theirs = urlsplit(made["url"])
+    assert ours._replace(query="") == theirs._replace(query="")
+    told, recorded = parse_qs(ours.query), parse_qs(theirs.query)
+    assert told.pop("User-Agent") == ["icebridge"]
+    assert recorded.pop("User-Agent") == ["aws-msk-iam-sasl-signer-python/1.0.2"]
+    assert told == recorded
 
 
 def test_msk_logins_are_tokens_in_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +189,7 @@ def test_msk_logins_are_tokens_in_every_client(monkeypatch: pytest.MonkeyPatch) 
 def test_msk_logins_without_credentials_say_what_to_set() -> None:
     """Neither key nor botocore, or no region: what to do is told."""
     with pytest.raises(FatalError, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or install botocore"):
-        msk_tokens._from_environ(MskLogin("eu-west-1"), {})
+        aws_credentials._from_environ(AwsIdentity(), "AWS_MSK_IAM", {})
     with pytest.raises(FatalError, match="set AWS_REGION"):
         msk_tokens.find_region("broker:9098", {})
     assert msk_tokens.find_region("broker:9098", {"AWS_REGION": "us-east-2"}) == "us-east-2"

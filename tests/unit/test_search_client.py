@@ -18,6 +18,7 @@ from opensearchpy.exceptions import ConnectionError as NoConnection
 from connector.errors import ConfigError, FatalError, RetriableError
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.opensearch.sigv4 import RequestSigner
+from connector.runtime.aws_credentials import AwsCredentials
 from connector.settings import SinkSettings, load
 from connector.settings.opensearch.connection import ConnectionSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
@@ -61,7 +62,8 @@ def test_a_signature_is_awss() -> None:
     """AWS's own example (test suite, get-vanilla) gets AWS's own signature."""
     at = calendar.timegm((2015, 8, 30, 12, 36, 0))
     secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-    signer = RequestSigner("us-east-1", "AKIDEXAMPLE", secret, None, "service", content=False, now=lambda: at)
+    keys = AwsCredentials("AKIDEXAMPLE", secret)
+    signer = RequestSigner("us-east-1", lambda: keys, "service", content=False, now=lambda: at)
     told = signer("GET", "https://example.amazonaws.com/", None)["Authorization"]
     assert told.endswith("Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31")
     assert secret not in repr(signer)
@@ -99,7 +101,8 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
         ("connection.url=https://u:p@a:9200", "has a user in it"),
         ("connection.password=x", "stands alone"),
         ("connection.ssl.key.location=k.pem", "connection.ssl.certificate.location is missing"),
-        ("aws.region=eu-west-1", "aws.access.key.id"),
+        ("aws.region=eu-west-1\naws.access.key.id=a", "has half a key"),
+        ("aws.region=eu-west-1\naws.access.key.id=a\naws.secret.access.key=b\naws.profile=p", "is given too"),
         ("data.stream.enabled=true", "set key.ignore=true"),
         ("topic.format=${topic}-${timestamp}", "set key.ignore=true"),
         ("topic.format=daily-${topic}", "write \\$"),

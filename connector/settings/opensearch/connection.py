@@ -83,7 +83,11 @@ REGION = Option(
     doc="Sign every request for AWS (Signature Version 4) in this region, instead of basic authentication.",
 )
 ACCESS_KEY = Option(
-    name="aws.access.key.id", kind=TEXT, default=None, importance="low", doc="Access key that requests are signed with."
+    name="aws.access.key.id",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Access key that requests are signed with; else those of AWS's own chain (roles ...), with icebridge[aws].",
 )
 SECRET_KEY = Option(
     name="aws.secret.access.key",
@@ -100,6 +104,20 @@ SESSION_TOKEN = Option(
     importance="low",
     doc="Token of temporary credentials.",
     secret=True,
+)
+PROFILE = Option(
+    name="aws.profile",
+    kind=TEXT,
+    default="",
+    importance="low",
+    doc="Profile of AWS's configuration files whose credentials sign requests; on every executor.",
+)
+ROLE = Option(
+    name="aws.role.arn",
+    kind=TEXT,
+    default="",
+    importance="low",
+    doc="Role to take on (STS) for signing requests; its credentials are renewed.",
 )
 AWS_SERVICE = Option(
     name="aws.service.name",
@@ -169,6 +187,8 @@ CONNECTION_OPTIONS: tuple[Option[object], ...] = (
     ACCESS_KEY,
     SECRET_KEY,
     SESSION_TOKEN,
+    PROFILE,
+    ROLE,
     AWS_SERVICE,
     READ_TIMEOUT,
     COMPRESSION,
@@ -178,13 +198,15 @@ BULK_OPTIONS: tuple[Option[object], ...] = (BATCH_SIZE, BULK_BYTES, IN_FLIGHT, R
 
 @attrs.frozen
 class AwsSettings:
-    """What requests are signed with for AWS."""
+    """What requests are signed with for AWS; without keys, those of AWS's own chain, of a profile or role if named."""
 
     region: str
-    access_key: str
-    secret_key: str = attrs.field(repr=False)
+    access_key: str = ""
+    secret_key: str = attrs.field(default="", repr=False)
     session_token: str | None = attrs.field(default=None, repr=False)
     service: str = AWS_SERVICE.default
+    profile: str = ""
+    role: str = ""
 
 
 @attrs.frozen
@@ -255,8 +277,12 @@ def _read_aws(reader: ConfigReader) -> AwsSettings | None:
     access, secret = reader.get(ACCESS_KEY), reader.get(SECRET_KEY)
     if region is None or entry is None:
         return None
-    if access is None or secret is None:
-        reader.add_fault(entry, "stands alone", f"give {ACCESS_KEY.name} and {SECRET_KEY.name} too")
+    named = reader.entry(PROFILE) or reader.entry(ROLE)
+    if (access is None) != (secret is None):
+        reader.add_fault(entry, "has half a key", f"give {ACCESS_KEY.name} and {SECRET_KEY.name}, or neither")
+    if named and access is not None:
+        reader.add_fault(named, f"{ACCESS_KEY.name} is given too", "keep one of them")
     if reader.entry(USERNAME):
         reader.add_fault(entry, f"{USERNAME.name} is given too", "keep one of them")
-    return AwsSettings(region, access or "", secret or "", reader.get(SESSION_TOKEN), reader.get(AWS_SERVICE))
+    keys = (access or "", secret or "", reader.get(SESSION_TOKEN))
+    return AwsSettings(region, *keys, reader.get(AWS_SERVICE), reader.get(PROFILE), reader.get(ROLE))

@@ -1,0 +1,119 @@
+"""The machine's AWS configuration -> credentials of now, renewed before they end. On every process that signs.
+
+They are found as AWS's own libraries find them (environment, profiles, web identities, containers, instances), where
+botocore is installed; without it the environment's keys count.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import attrs
+
+from connector.errors import FatalError, RetriableError
+
+_NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_SESSION_NAME = "icebridge"
+_ROLE_RENEW_S = 300.0
+
+
+@attrs.frozen
+class AwsCredentials:
+    """A key pair, and the token of a role's session."""
+
+    access_key: str
+    secret_key: str = attrs.field(repr=False)
+    session_token: str = attrs.field(default="", repr=False)
+
+
+@attrs.frozen
+class AwsIdentity:
+    """Whose credentials: those of a profile of AWS's configuration files, of a role to take on, or the machine's."""
+
+    profile: str = ""
+    role: str = ""
+    region: str = ""
+
+
+def find_credentials(identity: AwsIdentity, purpose: str, environ: Mapping[str, str] | None = None) -> AwsCredentials:
+    """Return credentials that last.
+
+    Args:
+        identity: whose.
+        purpose: the setting that asks for them; errors begin with it.
+        environ: the process's environment where nothing else is given.
+
+    Raises:
+        FatalError: there are none, or a profile or role is asked for without botocore, or AWS refuses it.
+        RetriableError: who gives them does not answer.
+    """
+    try:
+        importlib.import_module("botocore.session")
+    except ImportError:
+        return _from_environ(identity, purpose, os.environ if environ is None else environ)
+    with _map_botocore_errors(purpose):
+        return _holder_for(identity).get(purpose)
+
+
+def _from_environ(identity: AwsIdentity, purpose: str, environ: Mapping[str, str]) -> AwsCredentials:
+    if identity.profile or identity.role or not all(environ.get(name) for name in _NAMES):
+        raise FatalError(
+            f"{purpose}: set {' and '.join(_NAMES)}, or install botocore (pip install 'icebridge[aws]'), which finds "
+            "credentials of roles, profiles, instances and containers, and renews them"
+        )
+    return AwsCredentials(environ[_NAMES[0]], environ[_NAMES[1]], environ.get("AWS_SESSION_TOKEN", ""))
+
+
+class _CredentialsHolder:
+    """One identity's credentials in this process; botocore renews those of its chain."""
+
+    def __init__(self, identity: AwsIdentity) -> None:
+        sessions: Any = importlib.import_module("botocore.session")
+        self._identity = identity
+        self._session = sessions.Session(profile=identity.profile or None)
+        self._found: Any = None
+        self._taken: tuple[AwsCredentials, float] | None = None
+        self._lock = threading.Lock()
+
+    def get(self, purpose: str) -> AwsCredentials:
+        with self._lock:
+            if self._identity.role:
+                return self._take_role()
+            self._found = self._found or self._session.get_credentials()
+            if self._found is None:
+                raise FatalError(f"{purpose}: no AWS credentials are found, neither in the environment nor of a role")
+            frozen = self._found.get_frozen_credentials()
+            return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token or "")
+
+    def _take_role(self) -> AwsCredentials:
+        if self._taken is None or time.time() > self._taken[1]:
+            client = self._session.create_client("sts", region_name=self._identity.region or None)
+            told = client.assume_role(RoleArn=self._identity.role, RoleSessionName=_SESSION_NAME)["Credentials"]
+            taken = AwsCredentials(told["AccessKeyId"], told["SecretAccessKey"], told["SessionToken"])
+            self._taken = taken, told["Expiration"].timestamp() - _ROLE_RENEW_S
+        return self._taken[0]
+
+
+@cache
+def _holder_for(identity: AwsIdentity) -> _CredentialsHolder:
+    return _CredentialsHolder(identity)
+
+
+@contextmanager
+def _map_botocore_errors(purpose: str) -> Iterator[None]:
+    errors: Any = importlib.import_module("botocore.exceptions")
+    try:
+        yield
+    except errors.ClientError as error:
+        raise FatalError(f"{purpose}: AWS refuses: {error}") from error
+    except (errors.HTTPClientError, errors.CredentialRetrievalError) as error:
+        raise RetriableError(f"{purpose}: AWS credentials are not to be had now: {error}") from error
+    except errors.BotoCoreError as error:
+        raise FatalError(f"{purpose}: AWS credentials: {error}") from error
