@@ -31,7 +31,7 @@ _PIECE = 50_000
 
 
 def main(job: dict[str, Any]) -> dict[str, Any]:
-    """Fill the topics, then read them in turns; `per_s` are events per CPU second, the best of the rounds."""
+    """Fill the topics, then read them in turns; `figures` are events per CPU second, the best of the rounds."""
     some = events(job["events"])
     feeds = {name: _filled(job["bootstrap"], name, some) for name in FORMATS}
     decoders = {name: make_deserializer(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__) for name in FORMATS}
@@ -46,7 +46,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
                 pass
             best[name] = min(best[name], time.process_time() - began)
     fault = f"columns of {', '.join(faults)} differ from those of {JSON}" if faults else None
-    return {"per_s": {name: len(some.values) / seconds for name, seconds in best.items()}, "fault": fault}
+    return {"figures": {name: len(some.values) / seconds for name, seconds in best.items()}, "fault": fault}
 
 
 def _filled(bootstrap: str, name: str, some: Events) -> PartitionAssignment:

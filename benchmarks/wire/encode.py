@@ -52,7 +52,7 @@ _ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, Fals
 
 
 def main(job: dict[str, Any]) -> dict[str, Any]:
-    """Write the rows in every format, in turns; `per_s` are rows per CPU second, the best of the rounds."""
+    """Write the rows in every format, in turns; `figures` are rows per CPU second, the best of the rounds."""
     count = job["events"] * _ROWS_PER_EVENT
     with tempfile.TemporaryDirectory() as home:
         spark = open_session("encoding", Path(home))
@@ -66,7 +66,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
                     best[name] = min(best[name], _seconds(rows, *wire))
         finally:
             spark.stop()
-    return {"per_s": {name: count / seconds for name, seconds in best.items()}, "fault": None}
+    return {"figures": {name: count / seconds for name, seconds in best.items()}, "fault": None}
 
 
 def _stored(spark: SparkSession, path: Path, count: int) -> DataFrame:

@@ -1,4 +1,4 @@
-"""sizes -> figures of the wire formats: one process reads topics, one writes envelopes."""
+"""sizes -> figures of the wire: one process reads topics, one writes envelopes, one compares the sink's readers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from benchmarks.contenders import Place, step
 from benchmarks.plan import matches
 from benchmarks.wire.figures import Wire, wire_lines
 
-READ, WRITTEN = "wire-read", "wire-written"
+READ, WRITTEN, FETCHED = "wire-read", "wire-written", "wire-fetched"
+_FIELDS = {READ: "read", WRITTEN: "written", FETCHED: "fetched"}
+_RECORDS_PER_EVENT = 5
+"""Fetching is so much faster than decoding that fewer records would be too few to measure."""
+
 Say = Callable[[str], None]
 
 
 def measure_wire(place: Place, events: int, only: Sequence[str], say: Say) -> Wire | None:
     """Everything of the formats that is wanted; None when nothing is. What fails is a fault, the rest stands."""
-    sides = {READ: "benchmarks.wire.decode", WRITTEN: "benchmarks.wire.encode"}
+    sides = {READ: "benchmarks.wire.decode", WRITTEN: "benchmarks.wire.encode", FETCHED: "benchmarks.wire.fetch"}
     wanted = [name for name in sides if matches(name, only)]
     if not wanted:
         return None
@@ -26,12 +30,13 @@ def measure_wire(place: Place, events: int, only: Sequence[str], say: Say) -> Wi
     for name in wanted:
         say(f"{name} ...")
         try:
-            found = _measured(place, name, sides[name], events)
+            count = events * _RECORDS_PER_EVENT if name == FETCHED else events
+            found = _measured(place, name, sides[name], count)
         except (OSError, RuntimeError, ValueError) as error:
             wire = attrs.evolve(wire, faults=(*wire.faults, f"{name}: {type(error).__name__}: {error}"))
             continue
         faults = (*wire.faults, f"{name}: {found['fault']}") if found["fault"] else wire.faults
-        wire = attrs.evolve(wire, **{"read" if name == READ else "written": found["per_s"]}, faults=faults)
+        wire = attrs.evolve(wire, **{_FIELDS[name]: found["figures"]}, faults=faults)
     for line in wire_lines(wire):
         say(f"  {line}")
     return wire

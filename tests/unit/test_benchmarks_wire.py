@@ -33,7 +33,14 @@ def test_formats_hold_the_same_events() -> None:
 def test_targets_are_ratios_to_json() -> None:
     """Reading with schema block needs 0.7 of JSON's rate, Avro all of it; writing Avro 0.7."""
     wire = Wire({JSON: 100.0, BLOCKS: 71.0, AVRO: 99.0}, {JSON: 100.0, AVRO: 70.0})
-    assert _reached(wire) == [True, False, True]
+    assert _reached(wire) == [True, False, True, None, None]
+
+
+def test_readers_are_judged_by_their_cpu() -> None:
+    """The native reader has 0.7 s for a million records, librdkafka 4."""
+    wire = Wire(fetched={"native": 0.61, "librdkafka": 4.1})
+    assert _reached(wire) == [None, None, None, True, False]
+    assert wire_lines(wire) == ["fetched, records of 620 bytes: native 0.61, librdkafka 4.10 CPU s per million"]
 
 
 def test_wrong_columns_reach_nothing() -> None:
