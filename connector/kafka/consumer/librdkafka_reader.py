@@ -136,7 +136,7 @@ class _RangeReader:
         for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
             error = message.error()
             if error is not None and error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
-                raise FatalError(f"{self._place}: {error.str()}")
+                raise FatalError(f"{self._place}: the broker refuses the login: {error.str()}")
             if message.topic() != self._wanted.topic or message.partition() != self._wanted.partition:
                 continue
             offset = message.offset()

@@ -66,7 +66,8 @@ def _fetch(address: ClusterAddress, request: FetchRequest) -> FetchedPartition:
         return _ask(clients, request)
     except OSError as error:
         clients.forget(request.at)
-        raise RetriableError(f"{_name_place(request)}: {error}") from error
+        place = f"{request.at[0]}-{request.at[1]} offset {request.offset}"
+        raise RetriableError(f"{place} cannot be fetched now: {error}") from error
 
 
 def _ask(clients: BrokerClient, request: FetchRequest) -> FetchedPartition:
@@ -81,9 +82,5 @@ def _ask(clients: BrokerClient, request: FetchRequest) -> FetchedPartition:
     if code or found is None or len(found.data) < _LENGTH.size:
         clients.forget(request.at)
         kind = RetriableError if code == 0 or is_transient(code) else FatalError
-        raise kind(f"{_name_place(request)} is not given: {name_error(code)}")
+        raise kind(f"{request.at[0]}-{request.at[1]} offset {request.offset} is not given: {name_error(code)}")
     return found
-
-
-def _name_place(request: FetchRequest) -> str:
-    return f"{request.at[0]}-{request.at[1]} offset {request.offset}"
