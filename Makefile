@@ -10,7 +10,7 @@ INSTALL = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/pytho
 # Compiled modules are written, whatever the environment says: else every process of the tests compiles them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-UNIT := tests/unit tests/laws tests/model
+UNIT := tests/unit tests/laws tests/model tests/simulation
 SERVERS := tests/spark tests/kafka
 # Two processes, which take the files that last longest first (tests/order.py).
 TWO := -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -18,7 +18,7 @@ TWO := -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
 THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit durations lint soak interop bench jars lock docs site clean
+.PHONY: help demo test test-all unit durations lint soak simulate interop bench jars lock docs site clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -67,6 +67,9 @@ lint: $(DEVELOPMENT) ## ruff, mypy --strict, import-linter
 soak: $(DEVELOPMENT) ## What takes long: minutes of other writers beside the sink in each write mode, 21 kills of everything
 	ICEBRIDGE_CONCURRENCY_S=$${ICEBRIDGE_CONCURRENCY_S:-300} $(BIN)/python -m pytest -m soak -q
 	ICEBRIDGE_KILLS=$${ICEBRIDGE_KILLS:-21} $(BIN)/python -m pytest -q $(wildcard tests/*/test_*_kill.py)
+
+simulate: $(DEVELOPMENT) ## Histories of the simulated world without end (Ctrl-C); options in SIMULATE="--seconds 60 --tally simulated.jsonl"
+	$(BIN)/python -m tests.simulation $(SIMULATE)
 
 interop: $(DEVELOPMENT) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
 	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source

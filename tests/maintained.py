@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import LastCommit, PendingCommit, commit_files
-from connector.iceberg.commit.commit_attempts import start_callback_server
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.java import iterate, jvm
+from connector.iceberg.java import iterate, jvm, start_callback_server
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings

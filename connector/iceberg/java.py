@@ -5,6 +5,7 @@ Only the driver has a JVM beside it; executors never import this.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
@@ -36,6 +38,7 @@ _RETRIABLE_EXCEPTIONS = (
     "SocketTimeoutException",
 )
 _MAX_CAUSES = 20
+_CALLBACK_LOCK = threading.Lock()
 _CATALOG_REMEDY = "no retry mends this: check the catalog's properties, its credentials, and the jars given to Spark"
 
 
@@ -144,6 +147,15 @@ class _JavaPackage:
     def __getattr__(self, name: str) -> Any:
         full = f"{self._name}.{name}" if self._name else name
         return JavaClass(full, self._client) if name[:1].isupper() else _JavaPackage(self._client, full)
+
+
+def start_callback_server(spark: SparkSession) -> None:
+    """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through."""
+    gateway = spark.sparkContext._gateway  # noqa: SLF001 - as `foreachBatch` does
+    assert gateway is not None
+    with _CALLBACK_LOCK:
+        gateway.callback_server_parameters.propagate_java_exceptions = True
+        ensure_callback_server_started(gateway)
 
 
 def activate_session(spark: SparkSession) -> None:

@@ -29,6 +29,7 @@ from connector.sink.microbatch.start_offsets import ClusterState, find_starting_
 from connector.sink.microbatch.stream import Stream
 from connector.sink.microbatch.transactions import Transactions
 from connector.sink.model.destination import Destination, TableRegistry
+from connector.sink.model.job import Job
 from connector.sink.model.micro_batch import MicroBatch
 
 
@@ -43,6 +44,40 @@ class Sink:
     def close(self) -> None:
         """Let go of the cluster; the Spark session is the caller's."""
         self.batches.close()
+
+
+@attrs.frozen(eq=False)
+class SinkPorts:
+    """What the batches of a sink reach the world by; `transactions` is None where batches may cut them."""
+
+    job: Job
+    destination: Destination
+    offsets: OffsetsTable
+    cluster: KafkaAdmin
+    letters: DeadLetterWriter
+    group: ConsumerGroup
+    transactions: Transactions | None = None
+
+
+def begin_batches(settings: SinkSettings, ports: SinkPorts, seen: ClusterState) -> BatchProcessor:
+    """Return what carries out batches, at the position where the sink has to read on.
+
+    Raises:
+        GapError: the stored position does not fit the cluster or the tables.
+        RetriableError: the catalog is away.
+    """
+    position = _find_start(settings, ports.destination, ports.offsets, seen)
+    return BatchProcessor(
+        ports.job,
+        settings,
+        ports.destination,
+        ports.offsets,
+        ports.cluster,
+        ports.letters,
+        ports.group,
+        position,
+        ports.transactions,
+    )
 
 
 def inspect_cluster(cluster: KafkaAdmin) -> ClusterState:
@@ -86,19 +121,18 @@ def build_sink(
     catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
     context = DestinationContext(spark, settings, catalog, offsets, seen.topics)
     destination = call_with_retries(lambda: open_destination(context), settings.errors)
-    position = _find_start(settings, destination, offsets, seen)
     followed = settings.kafka.transactions
-    batches = BatchProcessor(
+    ports = SinkPorts(
         SparkJob(spark),
-        settings,
         destination,
         offsets,
         cluster,
         DeadLetterWriter(settings.name, settings.kafka, settings.errors, cluster),
         ConsumerGroup(settings.kafka),
-        position,
         Transactions(spark, followed) if followed.topic else None,
     )
+    batches = begin_batches(settings, ports, seen)
+    position = batches.position
     if prime:
         _prepare_tables(settings, destination.tables, batches, position, seen)
     at_start = KafkaOffsets(position.cluster_id, position.topic_ids, {at: position.offsets[at] for at in seen.ends})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from serde.arrays import Bytes, Ints, Mask, children, column_at, valid_mask, view_bytes
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
@@ -66,7 +66,8 @@ class Changes:
     in the source's log; total_order: and in its transaction, null where unknown;
     optional: column -> optional flag where a schema block says so; origin: the source, as
     "server.database.schema.table", parts that events do not tell left empty, the schema out, and what tells its logs
-    apart (`events.source_positions`); documents: columns of JSON texts, by the schema.
+    apart (`events.source_positions`); documents: columns of JSON texts, by the schema; added: the columns of
+    add.fields of a block in which some events have no image, told of those too.
     """
 
     rows: Rows
@@ -79,6 +80,7 @@ class Changes:
     optional: Mapping[str, bool]
     origin: pa.DictionaryArray
     documents: frozenset[str] = frozenset()
+    added: Mapping[str, pa.Array] = field(factory=dict)
 
 
 def extract_changes(block: MessageBlock, unwrap: UnwrapSettings) -> tuple[Changes | None, tuple[RecordError, ...], int]:
@@ -105,12 +107,13 @@ def _flatten_envelopes(
     if not keep.any():
         return None, told, int(message.sum())
     image = _choose_images(after, before if unwrap.keep_before else None, op)
-    row, optional = _add_fields(block, image, op, unwrap)
+    added = _added_columns(block.fields, unwrap)
+    row, optional = _add_fields(block, image, op, added)
     origin = _join_origin([column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
     order = _to_int64(column_at(block.fields, "transaction.total_order"), len(op))
     place, origin = read_positions(lambda name: _envelope_position(block.fields, name), order, origin)
     ts_ns, rest = _read_ts_ns(block.fields, "source."), (optional, origin, _image_documents(block, row))
-    made = Changes(block.rows, row, op, op == _DELETE, ts_ns, place, order, *rest)
+    made = Changes(block.rows, row, op, op == _DELETE, ts_ns, place, order, *rest, added if row.null_count else {})
     return (made if keep.all() else filter_changes(made, keep)), told, int(message.sum())
 
 
@@ -208,14 +211,14 @@ def _drop_image(block: MessageBlock, mask: Mask, image: str) -> MessageBlock:
 
 
 def _add_fields(
-    block: MessageBlock, image: pa.StructArray, op: Ops, unwrap: UnwrapSettings
+    block: MessageBlock, image: pa.StructArray, op: Ops, told: Mapping[str, pa.Array]
 ) -> tuple[pa.StructArray, dict[str, bool]]:
     """The image with __deleted and the added fields; a column of the source with such a name stays what it is."""
     columns = {child.name: column for child, column in zip(image.type, children(image), strict=True)}
     side = "after." if any(path.startswith("after.") for path in block.optional) else "before."
     optional = {name: block.optional[side + name] for name in columns if side + name in block.optional}
     flag = pc.if_else(pa.array(op == _DELETE), "true", "false")
-    added = {DELETED_COLUMN: flag, **_added_columns(block.fields, unwrap)}
+    added = {DELETED_COLUMN: flag, **told}
     for name, column in added.items():
         if name not in columns:
             columns[name] = column
@@ -296,7 +299,8 @@ def slice_changes(made: Changes, start: int, stop: int) -> Changes:
 def _map_columns(made: Changes, which: Mask | Ints | slice, pick: Callable[[pa.Array], pa.Array]) -> Changes:
     columns = {name: pick(getattr(made, name)) for name in ("row", "ts_ns", "total_order", "origin")}
     numbers = {name: getattr(made, name)[which] for name in ("rows", "op", "deleted", "place")}
-    return evolve(made, **columns, **numbers)
+    added = {name: pick(column) for name, column in made.added.items()}
+    return evolve(made, **columns, **numbers, added=added)
 
 
 def _join_origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -18,7 +19,7 @@ from connector.sink.job.map_task import map_task
 from connector.sink.job.reduce_task import reduce_task
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.plan import BatchPlan
-from connector.sink.model.result import JobResult
+from connector.sink.model.result import DriverOutput, JobResult
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput, read_rows, to_batches, unpack_value
 
 Records = Mapping[TopicPartition, ConsumerRecords]
@@ -40,7 +41,7 @@ class LocalRecords:
 
 @attrs.define(eq=False)
 class LocalJob:
-    """Runs jobs over `records` (`model.job.Job`); look-ups in tables need Spark, so there are none."""
+    """Runs jobs over `records` (`model.job.Job`). Look-ups get and give outputs in lists; there are no joins."""
 
     records: Records
     parallelism: int = 2
@@ -48,7 +49,8 @@ class LocalJob:
 
     def run(self, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
         """Run one batch, task after task; what tasks get travels as pickles, as Spark sends it."""
-        assert lookups is None or (lookups.late_events is None and not lookups.joins)
+        lookups = lookups or Lookups()
+        assert not lookups.joins
         feed = LocalRecords(plan.feed.shares, self.records)
         plan, writers = pickle.loads(pickle.dumps((attrs.evolve(plan, feed=feed), writers)))
         self.plans.append(plan)
@@ -56,19 +58,43 @@ class LocalJob:
         outputs = [one for share in shares for one in _run_task(map_task(plan, writers), share)]
         if any(table.upsert for table in plan.tables):
             outputs = list(_reduce(outputs, plan, writers))
-        assert {one.kind for one in outputs} <= {OutputKind.DRIVER}, "only a table could tell more"
-        result = JobResult().add(unpack_value(one.payload) for one in outputs)
+        result = JobResult().add(_told(outputs))
         result.progress = merge_progress(result.progress)
+        late = _judge_late(outputs, plan, lookups.late_events, result) if result.ready else []
+        if late:
+            outputs += (judged := list(_reduce(late, plan, writers, judged=True)))
+            result.add(_told(judged))
+        known = {OutputKind.DRIVER, *({OutputKind.LATE_CANDIDATES} if lookups.late_events is not None else ())}
+        assert {one.kind for one in outputs} <= known, "only a table could tell more"
         return result
 
 
-def _reduce(outputs: Iterable[TaskOutput], plan: BatchPlan, writers: WriterFactory) -> Iterator[TaskOutput]:
+def _told(outputs: Iterable[TaskOutput]) -> Iterator[DriverOutput]:
+    return (unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
+
+
+def _judge_late(
+    outputs: list[TaskOutput], plan: BatchPlan, lookup: Any, result: JobResult
+) -> list[TaskOutput]:
+    """What stands of late candidates, for the reduce task again."""
+    return [
+        one
+        for table in (plan.tables if lookup is not None else ())
+        if lookup.applies(table, result)
+        for frame in lookup.run([one for one in outputs if one.table == table.index], table, result, result.kept)
+        for one in frame
+    ]
+
+
+def _reduce(
+    outputs: Iterable[TaskOutput], plan: BatchPlan, writers: WriterFactory, *, judged: bool = False
+) -> Iterator[TaskOutput]:
     shuffled: dict[int, list[TaskOutput]] = {number: [] for number in range(plan.reducers)}
     for one in outputs:
         shuffled[(one.bucket + one.table) % plan.reducers].append(one)
     for own in shuffled.values():
         own.sort(key=lambda one: (one.table, one.bucket))
-        yield from _run_task(reduce_task(plan, writers), to_batches(own))
+        yield from _run_task(reduce_task(plan, writers, judged=judged), to_batches(own))
 
 
 def _run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[TaskOutput]:

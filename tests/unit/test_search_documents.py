@@ -27,7 +27,7 @@ from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, keys_to_text
-from connector.sink.destinations.late_events import is_older, proof
+from connector.sink.destinations.late_event_tasks import is_older, proof
 from connector.sink.destinations.opensearch import document_writer
 from connector.sink.destinations.opensearch.document_writer import (
     DeferredRows,

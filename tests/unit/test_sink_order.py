@@ -169,6 +169,15 @@ def _part(*changes: tuple[int, str, int, int | None], suspect: bool = False) -> 
     return ChangeBatch(rows, order, deleted, ~deleted, np.full(len(keys), suspect))
 
 
+def test_a_position_never_goes_back_in_one_topic() -> None:
+    """What a batch that is read again ends at moves no offset back; those of a topic that was made again do."""
+    topic = AT[0]
+    ahead = KafkaOffsets("c", {topic: "first"}, {AT: 9})
+    assert ahead.advance(KafkaOffsets("c", {topic: "first"}, {AT: 5})).offsets == {AT: 9}
+    assert ahead.advance(KafkaOffsets("c", {}, {AT: 5})).offsets == {AT: 9}
+    assert ahead.advance(KafkaOffsets("c", {topic: "other"}, {AT: 5})).offsets == {AT: 5}
+
+
 def test_a_tombstone_has_the_date_of_the_delete_before_it() -> None:
     """A tombstone behind its delete stands for it wherever tasks are cut; a lone one deletes."""
     whole = fold([_part((1, "c", 1, 9), (1, "d", 2, 5), (1, "-", 3, None))], ["id"])

@@ -7,10 +7,11 @@ would cost more than the reading.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+import attrs
 import orjson
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.serializers import Compressor
@@ -24,12 +25,28 @@ from connector.iceberg.catalog.credentials import renewal_time_ms
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.java import JavaTable, iterate, jvm, map_java_errors, to_dict, vended_credentials
+from connector.iceberg.java import (
+    JavaTable,
+    iterate,
+    jvm,
+    map_java_errors,
+    start_callback_server,
+    to_dict,
+    vended_credentials,
+)
 from connector.iceberg.types.schema_json import to_pyiceberg
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 from connector.settings.kafka.error_handling import NO_RETRIES
+
+
+@attrs.frozen
+class SnapshotEntry:
+    """A snapshot in a table's metadata: its parent, None for the first, and its summary."""
+
+    parent_id: int | None
+    summary: Mapping[str, str]
 
 
 class Table:
@@ -207,6 +224,20 @@ class Table:
     def _has_newer_metadata(self, location: str) -> bool:
         self.refresh()
         return self._location() != location
+
+    def list_snapshots(self) -> dict[int, SnapshotEntry]:
+        """Return all snapshots of the table as it was last read, of any branch, by id."""
+        with map_java_errors(f"reading the snapshots of table {self.name}"):
+            parser = jvm(self.spark).org.apache.iceberg.TableMetadataParser
+            text = str(parser.toJson(self.java.operations().current()))
+        return {
+            snapshot["snapshot-id"]: SnapshotEntry(snapshot.get("parent-snapshot-id"), snapshot.get("summary", {}))
+            for snapshot in orjson.loads(text).get("snapshots", ())
+        }
+
+    def accept_callbacks(self) -> None:
+        """Let validators and callbacks of commits, which are Python's, be called by Java."""
+        start_callback_server(self.spark)
 
     def ancestors(self) -> Iterator[Snapshot]:
         """Return the newest snapshot of the branch and those before it that have not expired, newest first."""

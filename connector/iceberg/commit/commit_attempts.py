@@ -10,20 +10,16 @@ up after a refusal (docs/decisions/0026).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-import orjson
 import structlog
-from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, CommitUnknown, ConnectorError, GapError, RetriableError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import COMMIT_ID, LOST_COMMIT_REMEDY
-from connector.iceberg.java import iterate, java_exception_name, jvm, map_java_errors
+from connector.iceberg.java import iterate, java_exception_name, map_java_errors
 from connector.runtime.retry import call_with_retries
 
 CONFLICT_EXCEPTIONS = ("CommitFailedException", "ValidationException")
@@ -31,8 +27,6 @@ CONFLICT_EXCEPTIONS = ("CommitFailedException", "ValidationException")
 
 Ancestors = Iterable[Any]
 """Java's snapshots that a commit would land on, newest first."""
-
-_CALLBACK_LOCK = threading.Lock()
 
 
 def commit_exactly_once(
@@ -54,18 +48,9 @@ def commit_exactly_once(
         GapError: it landed, and the table was rolled back since.
         FatalError: the commit is impossible.
     """
-    start_callback_server(table.spark)
+    table.accept_callbacks()
     with table.turn:
         _CommitAttempts(table, commit_id, update, rule).settle()
-
-
-def start_callback_server(spark: SparkSession) -> None:
-    """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through."""
-    gateway = spark.sparkContext._gateway  # noqa: SLF001 - as `foreachBatch` does
-    assert gateway is not None
-    with _CALLBACK_LOCK:
-        gateway.callback_server_parameters.propagate_java_exceptions = True
-        ensure_callback_server_started(gateway)
 
 
 class _CommitAttempts:
@@ -128,14 +113,11 @@ class _CommitAttempts:
         """Read the table again, and look for the commit in all of its snapshots."""
         table = self._table
         table.refresh()
-        with map_java_errors(f"looking for a commit in table {table.name}"):
-            parser = jvm(table.spark).org.apache.iceberg.TableMetadataParser
-            text = str(parser.toJson(table.java.operations().current()))
-        snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in orjson.loads(text).get("snapshots", ())}
-        ours = {at for at, snapshot in snapshots.items() if snapshot.get("summary", {}).get(COMMIT_ID) == self._id}
+        snapshots = table.list_snapshots()
+        ours = {at for at, snapshot in snapshots.items() if snapshot.summary.get(COMMIT_ID) == self._id}
         at = table.snapshot_id
         while at is not None and at not in ours:
-            at = snapshots.get(at, {}).get("parent-snapshot-id")
+            at = snapshots[at].parent_id if at in snapshots else None
         if ours and at is None:
             raise GapError(
                 f"table {table.name} was rolled back while a commit to it was on its way: snapshot {ours.pop()} is no "

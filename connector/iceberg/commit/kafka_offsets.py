@@ -104,8 +104,11 @@ class KafkaOffsets:
         return Counter(topic for topic, _ in self.offsets)
 
     def advance(self, other: KafkaOffsets) -> KafkaOffsets:
-        """Return this position moved on to `other`, which knows some or all of the topic-partitions."""
-        offsets = {**self.offsets, **other.offsets}
+        """Return this position moved on to `other`, which knows some or all of the topic-partitions.
+
+        It never goes back: a table may be ahead of a batch that is read again after a crash and ends earlier this time.
+        """
+        offsets = {**self.offsets, **{at: self._at_least(at, offset, other) for at, offset in other.offsets.items()}}
         return KafkaOffsets(
             other.cluster_id or self.cluster_id,
             {**self.topic_ids, **other.topic_ids},
@@ -117,6 +120,11 @@ class KafkaOffsets:
             other.truncated_at or self.truncated_at,
             {at: e for at, e in self.epochs.items() if self.offsets.get(at) == offsets.get(at)} | dict(other.epochs),
         )
+
+    def _at_least(self, at: TopicPartition, offset: int, other: KafkaOffsets) -> int:
+        """Return the greater offset of both, the other's where the topic is another one by now."""
+        mine, theirs = self.topic_ids.get(at[0], ""), other.topic_ids.get(at[0], "")
+        return max(offset, self.offsets.get(at, offset)) if "" in (mine, theirs) or mine == theirs else offset
 
     def only(self, topics: Iterable[str]) -> KafkaOffsets:
         """Return the part of the position that is about some topics."""

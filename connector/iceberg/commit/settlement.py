@@ -19,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 
 from connector.errors import CommitUnknown, ConnectorError, RetriableError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS, start_callback_server
+from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
 from connector.iceberg.java import JavaTable, iterate, java_exception_name, jvm, map_java_errors, to_dict
 from connector.runtime.retry import call_with_retries
 
@@ -43,7 +43,7 @@ def settle_commits(
         RetriableError: it was refused each time; it is not in, and what was written for it is gone.
         FatalError: the catalog says that the commit is impossible.
     """
-    start_callback_server(table.spark)
+    table.accept_callbacks()
     table.refresh()
     operations = _SettlingOperations(table, doing, accepts)
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -19,19 +20,41 @@ MAX_BUFFERED_BYTES = 96 * 1024**2
 """Arrow bytes that may wait over all partitions of a task; beyond it the fullest partition is written."""
 
 
+class OutputFile(Protocol):
+    """A file that is written, or one after the other where it grows too large; `waiting_bytes` is not written yet."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Arrow bytes that wait to be written."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows or keys, as the file's kind has them."""
+
+    def flush(self) -> None:
+        """Write what waits."""
+
+    def close(self) -> Iterator[FileDescription]:
+        """Finish, and describe what was written."""
+
+
+OpenFile = Callable[[TableLayout, FileKind, Partition, str], OutputFile]
+"""Opens a file of a table for one partition; the last argument goes into its name."""
+
+
 class TableWriter:
     """Writes one table's files in one task; `close` gives their descriptions."""
 
-    def __init__(self, layout: TableLayout, label: str) -> None:
+    def __init__(self, layout: TableLayout, label: str, files: OpenFile = RollingFile) -> None:
         """Prepare; files are opened when rows come.
 
         Args:
             layout: the table.
             label: goes into file names.
+            files: opens a file.
         """
-        self._layout, self._label = layout, label
-        self._open: OrderedDict[Partition, RollingFile] = OrderedDict()
-        self._deletes: RollingFile | None = None
+        self._layout, self._label, self._files = layout, label, files
+        self._open: OrderedDict[Partition, OutputFile] = OrderedDict()
+        self._deletes: OutputFile | None = None
         self._done: list[FileDescription] = []
 
     def write_rows(self, batch: pa.RecordBatch) -> None:
@@ -46,7 +69,7 @@ class TableWriter:
         if self._deletes is None:
             kind = FileKind.equality_deletes(self._layout)
             everywhere = void_partition(self._layout.delete_spec_fields)
-            self._deletes = RollingFile(self._layout, kind, everywhere, self._label)
+            self._deletes = self._files(self._layout, kind, everywhere, self._label)
         self._deletes.write(keys)
 
     def close(self) -> Iterator[FileDescription]:
@@ -57,10 +80,10 @@ class TableWriter:
             yield from self._deletes.close()
         yield from self._done
 
-    def _file(self, partition: Partition) -> RollingFile:
+    def _file(self, partition: Partition) -> OutputFile:
         file = self._open.pop(partition, None)
         if file is None:
-            file = RollingFile(self._layout, FileKind.data(self._layout), partition, self._label)
+            file = self._files(self._layout, FileKind.data(self._layout), partition, self._label)
             if len(self._open) >= MAX_OPEN_FILES:
                 _, oldest = self._open.popitem(last=False)
                 self._done.extend(oldest.close())

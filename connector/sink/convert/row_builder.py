@@ -60,6 +60,8 @@ def build_rows(
         faults += _set_valid_from(columns, change)
     if table.upsert:
         _fill_deleted_column(columns, change.deleted, table)
+    if table.dated and change.added:
+        _fill_added_columns(columns, change, image, table)
     faults += _check_required(columns, change, image, table)
     part = _assemble_rows(columns, _build_order(run, change, plan), change.deleted, image, table)
     dropped = {fault.row for fault in faults}
@@ -270,6 +272,16 @@ def _fill_deleted_column(columns: dict[str, pa.Array], deleted: Mask, table: Tab
         columns[DELETED_COLUMN] = (
             columns[DELETED_COLUMN].fill_null(told.cast(kind)) if table.keep_deletes else columns[DELETED_COLUMN]
         )
+
+
+def _fill_added_columns(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> None:
+    """Give deletes without an image what tells their age, as the table's rows tell it: the two are compared by that."""
+    bare = pa.array(change.deleted & ~image)
+    for field in table.layout.columns:
+        simple = pa.types.is_integer(field.type) or pa.types.is_string(field.type)
+        if simple and field.name in change.added and field.name not in table.layout.key_columns:
+            told, _ = convert_required(change.added[field.name], field.type, lenient=True)
+            columns[field.name] = pc.if_else(bare, told, columns[field.name])
 
 
 def _build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> ChangeOrder:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, RetriableError
 from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import CommittedSnapshot, PendingCommit, RowsToReplace, commit_files
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -121,10 +122,14 @@ class IcebergCommitter:
                 ordered = column == SOURCE_TS_NS and column in table.layout.columns.names
                 limit = cut.deletes_until(table.truncated_at) if ordered else None
                 until = None if limit is None else (column, limit)
-                truncate_table(self._spark, target.table, until, own, name=self._connector)
+                self._delete_rows(target.table, until, own)
                 self._targets.refresh(names[table.index], alone=True)
                 told = "table emptied by a truncate at its source" if not own else "rows of a truncated source deleted"
                 self._log.info(told, table=target.table.name)
+
+    def _delete_rows(self, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
+        """Delete the rows of a truncate (`commit.truncate`)."""
+        truncate_table(self._spark, table, until, own, name=self._connector)
 
     def _commit_table(
         self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets

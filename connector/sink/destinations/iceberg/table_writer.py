@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from connector.iceberg.write.table_writer import TableWriter
+from connector.iceberg.write.rolling_file import RollingFile
+from connector.iceberg.write.table_writer import OpenFile, TableWriter
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.key_change_headers import build_old_key_rows, mark_key_changes
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
@@ -25,22 +26,25 @@ from connector.sink.model.task_output import OutputKind, TaskOutput
 
 @attrs.frozen
 class IcebergWriterFactory:
-    """Opens the files of Iceberg tables; with `memory` hard deletes are recorded there."""
+    """Opens the files of Iceberg tables; with `memory` hard deletes are recorded there. `files` opens a file."""
 
     memory: DeletedKeyLog | None = None
+    files: OpenFile = RollingFile
     follows_keys: bool = False
 
     def open(self, plan: BatchPlan, label: str) -> TaskWriter:
         """Begin in one task; `label` goes into file names."""
-        return IcebergTaskWriter(plan, label, self.memory)
+        return IcebergTaskWriter(plan, label, self.memory, self.files)
 
 
 class IcebergTaskWriter:
     """The open files of one task, by table."""
 
-    def __init__(self, plan: BatchPlan, label: str, memory: DeletedKeyLog | None) -> None:
+    def __init__(
+        self, plan: BatchPlan, label: str, memory: DeletedKeyLog | None, files: OpenFile = RollingFile
+    ) -> None:
         """Open nothing yet."""
-        self._plan, self._label, self._memory = plan, label, memory
+        self._plan, self._label, self._memory, self._files = plan, label, memory, files
         self._deleted: TableWriter | None = None
         self._writers: dict[int, TableWriter] = {}
 
@@ -102,10 +106,10 @@ class IcebergTaskWriter:
             return
         rows = build_deleted_key_rows(folded, table, self._plan.ranks, self._memory)
         if len(rows):
-            self._deleted = self._deleted or TableWriter(self._memory.layout, self._label)
+            self._deleted = self._deleted or TableWriter(self._memory.layout, self._label, self._files)
             self._deleted.write_rows(rows)
 
     def _writer(self, table: TablePlan) -> TableWriter:
         if table.index not in self._writers:
-            self._writers[table.index] = TableWriter(file_layout(table), self._label)
+            self._writers[table.index] = TableWriter(file_layout(table), self._label, self._files)
         return self._writers[table.index]

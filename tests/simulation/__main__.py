@@ -1,0 +1,83 @@
+"""`python -m tests.simulation`: go through histories, one seed after the other; tell the first that is wrong, shrunk.
+
+--seed N        only this one, told in full
+--first N       begin with this seed (default: by the clock)
+--histories N   so many (default: without end)
+--seconds S     for so long
+--tally FILE    add a line with what was run
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.simulation.process import quiet
+from tests.simulation.shrinking import Failure, shrink, tell
+from tests.simulation.steps import make_story
+from tests.simulation.tally import Tally
+
+SHOWN_EVERY_S = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 1 where a history was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--first", type=int, default=None)
+    parser.add_argument("--histories", type=int, default=sys.maxsize)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--tally", type=Path)
+    told = parser.parse_args(arguments)
+    with quiet(), tempfile.TemporaryDirectory(prefix="simulation-") as folder:
+        if told.seed is not None:
+            return _tell_one(told.seed, folder)
+        first = told.first if told.first is not None else int(time.time()) % 10**9
+        return _run(first, told.histories, told.seconds, told.tally, folder)
+
+
+def _tell_one(seed: int, folder: str) -> int:
+    story = make_story(seed)
+    failure = tell(story, folder)
+    if failure is None:
+        _say(f"{story}\nseed {seed}: every invariant held")
+        return 0
+    _say(f"{failure}\n\nshrunk:\n{shrink(failure, folder)}")
+    return 1
+
+
+def _run(first: int, histories: int, seconds: float, tally: Path | None, folder: str) -> int:
+    began = shown = time.monotonic()
+    done, failure = 0, None
+    try:
+        while failure is None and done < histories and time.monotonic() - began < seconds:
+            failure = tell(make_story(first + done), folder)
+            done += 1
+            if time.monotonic() - shown > SHOWN_EVERY_S:
+                shown = time.monotonic()
+                _say(f"{done} histories, {done / (shown - began) * 60:.0f} a minute")
+    except KeyboardInterrupt:
+        pass
+    took = time.monotonic() - began
+    _say(f"seeds {first} to {first + done - 1}: {done} histories in {took:.0f} s, {'one' if failure else 'none'} wrong")
+    if tally is not None:
+        Tally(first, done, int(failure is not None), took).add_to(tally)
+    if failure is not None:
+        _say(_tell_shrunk(first + done - 1, failure, folder))
+    return int(failure is not None)
+
+
+def _tell_shrunk(seed: int, failure: Failure, folder: str) -> str:
+    return f"\nseed {seed}, shrunk (all of it: --seed {seed}):\n{shrink(failure, folder)}"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Topics of the simulated sources -> what a cluster answers: ids, partitions, oldest and next offsets, records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from connector.errors import GapError
+from connector.kafka.admin import KafkaAdmin, TopicInfo
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.runtime.topic_partitions import TopicPartition
+from tests.simulation.interruptions import Interruptions, broker_away
+from tests.simulation.source import Source, Truth
+
+
+@attrs.define(eq=False)
+class Topic:
+    """A topic: `gone` are offsets that compaction took, below `beginnings` retention took all."""
+
+    source: Source
+    id: str
+    beginnings: dict[int, int] = attrs.field(factory=dict)
+    gone: set[tuple[int, int]] = attrs.field(factory=set)
+    _lanes: dict[int, list[int]] = attrs.field(factory=dict)
+    _seen: int = 0
+
+    def places(self, partition: int) -> list[int]:
+        """The places of a partition's records in the source's log; the place in the list is the offset."""
+        for place in range(self._seen, len(self.source.log)):
+            self._lanes.setdefault(self.source.log[place].partition, []).append(place)
+        self._seen = len(self.source.log)
+        return self._lanes.get(partition, [])
+
+    def end(self, partition: int) -> int:
+        return len(self.places(partition))
+
+    def beginning(self, partition: int) -> int:
+        return self.beginnings.get(partition, 0)
+
+    def truths(self, partition: int, start: int, end: int) -> dict[int, Truth]:
+        """What the records in a range say that are there, by offset."""
+        places = self.places(partition)
+        first = max(start, self.beginning(partition))
+        return {
+            offset: self.source.truth[places[offset]]
+            for offset in range(first, min(end, len(places)))
+            if (partition, offset) not in self.gone
+        }
+
+    def compact(self) -> None:
+        """Keep the newest record of each key in each partition; records without key stay."""
+        for partition in range(self.source.partitions):
+            last = {self.source.log[place].key: offset for offset, place in enumerate(self.places(partition))}
+            for offset, place in enumerate(self.places(partition)):
+                key = self.source.log[place].key
+                if key is not None and last[key] != offset:
+                    self.gone.add((partition, offset))
+
+
+@attrs.define(eq=False)
+class Broker:
+    """The cluster."""
+
+    topics: dict[str, Topic]
+    cluster_id: str = "cluster-1"
+
+    def info(self, name: str) -> TopicInfo:
+        topic = self.topics[name]
+        return TopicInfo(name, topic.id, topic.source.partitions)
+
+    def partitions(self) -> list[TopicPartition]:
+        return [(name, p) for name, topic in sorted(self.topics.items()) for p in range(topic.source.partitions)]
+
+    def read(self, at: TopicPartition, start: int, end: int) -> ConsumerRecords:
+        """The records of a range.
+
+        Raises:
+            GapError: its first ones are gone, or it never got that far.
+        """
+        name, partition = at
+        topic = self.topics[name]
+        if start < topic.beginning(partition) or end > topic.end(partition):
+            raise GapError(f"{name}-{partition}: offsets {start} to {end} are not there any more")
+        places = topic.places(partition)
+        offsets = [offset for offset in range(start, end) if (partition, offset) not in topic.gone]
+        records = [topic.source.log[places[offset]] for offset in offsets]
+        keys, values = (pa.array([getattr(one, side) for one in records], pa.binary()) for side in ("key", "value"))
+        return ConsumerRecords(name, partition, np.array(offsets, np.int64), keys, values)
+
+
+class SimulatedCluster(KafkaAdmin):
+    """The cluster as one process asks it."""
+
+    def __init__(self, broker: Broker, calls: Interruptions) -> None:
+        self._broker, self._calls = broker, calls
+
+    def id(self) -> str:
+        return self._ask("cluster id", lambda: self._broker.cluster_id)
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        wanted = [name for name in names if name in self._broker.topics]
+        return self._ask("topics", lambda: {name: self._broker.info(name) for name in wanted}) if wanted else {}
+
+    def select_topics(self) -> dict[str, TopicInfo]:
+        return self._ask("topics", lambda: {name: self._broker.info(name) for name in sorted(self._broker.topics)})
+
+    def fetch_beginning_offsets(self, at: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        topics = self._broker.topics
+        return self._ask("oldest offsets", lambda: {(name, p): topics[name].beginning(p) for name, p in at})
+
+    def fetch_end_offsets(self, at: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        topics = self._broker.topics
+        return self._ask("next offsets", lambda: {(name, p): topics[name].end(p) for name, p in at})
+
+    def _ask(self, what: str, do: Callable[[], Any]) -> Any:
+        return self._calls.call(f"ask for {what}", do, broker_away)

@@ -1,0 +1,127 @@
+"""What is acknowledged, by commits and stored offsets -> the rows that a table must have now.
+
+Every record that a commit's offsets cover, or those in the offsets table, has to be in the table, once, and a row is
+what the newest of its key says, by the source's own order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from connector.runtime.topic_partitions import TopicPartition
+from tests.simulation.catalog_server import Rows
+from tests.simulation.source import Truth
+
+FOREIGN = 1000
+"""Keys from here on are those of other writers."""
+
+Reads = Mapping[TopicPartition, Mapping[int, Truth]]
+
+
+class Wrong(AssertionError):
+    """An invariant does not hold."""
+
+
+@attrs.define(eq=False)
+class Expectation:
+    """Of one table. `exact` tells that each change proves its age, so that no state of it is older than it may be."""
+
+    topic: str
+    upsert: bool
+    keep_deletes: bool
+    exact: bool
+    ends: dict[TopicPartition, int] = attrs.field(factory=dict)
+    taken: list[Truth] = attrs.field(factory=list)
+    foreign: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
+    poison: set[tuple[str, int, int]] = attrs.field(factory=set)
+
+    def copy(self) -> Expectation:
+        """Return the same, to go back to."""
+        fresh = attrs.evolve(self, ends=dict(self.ends), taken=list(self.taken), foreign=dict(self.foreign))
+        return attrs.evolve(fresh, poison=set(self.poison))
+
+    def advance(self, ends: Mapping[TopicPartition, int], reads: Reads, there: Reads, why: str) -> None:
+        """Take in what lies before new ends.
+
+        Args:
+            ends: the offsets that are durable now.
+            reads: what the process had read.
+            there: what can be read now.
+            why: what made it durable, for messages.
+        """
+        for at, end in ends.items():
+            if at[0] != self.topic:
+                continue
+            start = self.ends.get(at, 0)
+            seen, now = reads.get(at, {}), there.get(at, {})
+            skipped = [offset for offset in now if start <= offset < end and offset not in seen]
+            if skipped:
+                raise Wrong(f"{why}: {at[0]}-{at[1]} stands at {end}, but offset {skipped[0]} was never read")
+            for offset in range(start, end):
+                truth = seen.get(offset)
+                if truth is None:
+                    continue
+                if truth.says == "poison":
+                    self.poison.add((*at, offset))
+                else:
+                    self.taken.append(truth)
+                    if truth.key in self.foreign and self.upsert:
+                        self.foreign.pop(truth.key)
+            self.ends[at] = max(start, end)
+
+    def check(self, rows: Rows, *, complete: bool) -> None:
+        """Compare the table; `complete` tells that all there is was taken in, so that nothing is on its way."""
+        if not self.upsert:
+            self._check_appended(rows)
+            return
+        found: dict[int, Any] = {}
+        for row in rows:
+            if row["id"] in found:
+                raise Wrong(f"key {row['id']} has two rows: n={found[row['id']]['n']} and n={row['n']}")
+            found[row["id"]] = row
+        live = {key: row["n"] for key, row in found.items() if row.get("__deleted") != "true"}
+        for key, allowed in self._allowed(complete=complete):
+            if live.get(key) not in allowed:
+                raise Wrong(f"key {key} is {_told(live.get(key))}, and must be {' or '.join(map(_told, allowed))}")
+        known = {truth.key for truth in self.taken} | self.foreign.keys()
+        if strange := live.keys() - known:
+            raise Wrong(f"keys {sorted(strange)} are there, and no record has them")
+
+    def _allowed(self, *, complete: bool) -> Iterator[tuple[int, list[int | None]]]:
+        """The values that a key may have, None for no row."""
+        by_key: dict[int, list[Truth]] = defaultdict(list)
+        cut = max((truth.serial for truth in self.taken if truth.says == "truncate"), default=0)
+        for truth in self.taken:
+            if truth.says != "truncate":
+                by_key[truth.key].append(truth)
+        for key, truths in by_key.items():
+            last = max(truths, key=lambda truth: truth.serial)
+            if complete or (self.exact and not any(truth.says == "read" for truth in truths)):
+                yield key, [_n(last, cut)]
+        for key, row in self.foreign.items():
+            yield key, [row["n"]]
+
+    def _check_appended(self, rows: Rows) -> None:
+        wanted = Counter(_image(truth) for truth in self.taken if not truth.tombstone and truth.says != "truncate")
+        found = Counter((row["id"], row["n"] if row.get("__op") != "d" else None) for row in rows)
+        for key, row in self.foreign.items():
+            wanted[key, row["n"]] += 1
+        if found != wanted:
+            missing, extra = wanted - found, found - wanted
+            raise Wrong(f"appended rows: missing {dict(missing)}, not expected {dict(extra)}")
+
+
+def _image(truth: Truth) -> tuple[int, int | None]:
+    return truth.key, None if truth.row is None else truth.row["n"]
+
+
+def _n(truth: Truth, cut: int) -> int | None:
+    return None if truth.row is None or truth.serial < cut else truth.row["n"]
+
+
+def _told(value: int | None) -> str:
+    return "not there" if value is None else f"n={value}"

@@ -1,0 +1,381 @@
+"""A story -> what happened, with every invariant looked at after each step; the first that does not hold ends it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from itertools import count
+from random import Random
+from typing import Any
+
+import attrs
+import pyarrow.parquet as pq
+
+from connector.errors import ConnectorError, FatalError, GapError
+from connector.iceberg.commit.commit_summary import CREATED_BY
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.runtime.topic_partitions import TopicPartition
+from tests.simulation.broker import Broker, Topic
+from tests.simulation.catalog_server import CatalogServer, SnapshotVersion
+from tests.simulation.expectations import FOREIGN, Expectation, Wrong
+from tests.simulation.interruptions import Crash, Interruptions
+from tests.simulation.process import NAME, Process, Surroundings, Told, one_thread, settings_of
+from tests.simulation.source import KEYS, Source, Truth
+from tests.simulation.steps import Batch, KafkaStep, Kill, SourceStep, Step, Story, TableStep
+from tests.simulation.tables import STORES
+
+OFFSETS = "_debezium_offset_storage"
+_NUMBERS = count()
+MAX_FINAL_ROUNDS = 8
+
+
+class Over(Exception):
+    """The sink stopped for a reason that only a person can take away: the story ends well."""
+
+
+@attrs.define(eq=False, slots=False)
+class History:
+    """A story that is under way; `events` tells what became of each step."""
+
+    story: Story
+    folder: str
+    events: list[str] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        world = self.story.world
+        self.calls = Interruptions(act=self._act)
+        self.server = CatalogServer(world.catalog, landed=self._landed)
+        self.names = [f"db.public.t{number}" for number in range(world.topics)]
+        sources = {name: Source(name, world.partitions, world.clock) for name in self.names}
+        self.broker = Broker({name: Topic(source, f"id-{name}") for name, source in sources.items()})
+        self.around = Surroundings(next(_NUMBERS), self.broker, self.server, self.calls)
+        STORES[self.around.number] = (self.server, self.calls)
+        self.settings = settings_of(world.properties, self.folder)
+        self.processes: dict[int, Process] = {}
+        self.reasons: set[str] = set()
+        exact = world.clock == "postgres" and world.places
+        self.tables = {
+            self._table_of(name): Expectation(name, world.upsert, world.keep_deletes, exact) for name in self.names
+        }
+        self.states: dict[int, Expectation] = {}
+        self.lost: set[str] = set()
+        self.put_back: set[str] = set()
+        self.running: list[Process] = []
+
+    def _table_of(self, topic: str) -> str:
+        return "d." + topic.replace(".", "_")
+
+    def run(self) -> None:
+        """Go through the story, and then through what is left to do until all is in.
+
+        Raises:
+            Wrong: an invariant does not hold.
+        """
+        try:
+            with one_thread(lazy=self.story.world.lazy):
+                for number, step in enumerate(self.story.steps):
+                    self.events.append(f"{number:3d}  {step}")
+                    self._act(step)
+                    self._check(complete=False)
+                self._finish()
+        except Over as over:
+            self.events.append(f"     ends: {over}")
+        finally:
+            STORES.pop(self.around.number, None)
+
+    # --- steps ---------------------------------------------------------------------------------------------------
+
+    def _act(self, step: Step) -> None:
+        match step:
+            case SourceStep():
+                self._move_source(step)
+            case KafkaStep():
+                self._move_kafka(step)
+            case TableStep():
+                self._move_table(step)
+            case Kill():
+                self.processes.pop(step.process, None)
+            case Batch():
+                self._batch(step)
+
+    def _move_source(self, step: SourceStep) -> None:
+        rng = Random(step.seed)
+        source = self.broker.topics[rng.choice(self.names)].source
+        match step.act:
+            case "commit":
+                source.live(rng, 3)
+            case "commits":
+                for _ in range(rng.randint(2, 6)):
+                    source.live(rng, 4)
+            case "restart" if source.log:
+                source.again(rng.randrange(len(source.log)))
+            case "read":
+                for key in rng.sample(range(KEYS), 2):
+                    source.rng = rng
+                    source.read(key)
+            case "truncate" if self.settings.table.truncate:
+                source.truncate(rng)
+            case "poison":
+                source.poison(rng)
+            case "grow" if self.story.world.clock == "postgres" and source.partitions < 4:
+                source.grow(source.partitions + 1)
+            case "fail over" if source.clock == "mariadb":
+                source.rng = rng
+                source.fail_over()
+
+    def _move_kafka(self, step: KafkaStep) -> None:
+        rng = Random(step.seed)
+        name = rng.choice(self.names)
+        topic = self.broker.topics[name]
+        match step.act:
+            case "compact topic":
+                topic.compact()
+            case "retain":
+                partition = rng.randrange(topic.source.partitions)
+                gone = topic.beginnings[partition] = rng.randint(topic.beginning(partition), topic.end(partition))
+                if gone > self._acknowledged((name, partition)):
+                    self.reasons.add("retention")
+            case "recreate":
+                fresh = Source(name, topic.source.partitions, topic.source.clock)
+                self.broker.topics[name] = Topic(fresh, f"{topic.id}-again")
+                if f"d.{OFFSETS}" in self.server.tables:
+                    self.lost.add(self._table_of(name))
+                    self.reasons.add("recreated")
+
+    def _acknowledged(self, at: TopicPartition) -> int:
+        return self.tables[self._table_of(at[0])].ends.get(at, 0)
+
+    def _move_table(self, step: TableStep) -> None:
+        rng = Random(step.seed)
+        name = rng.choice(sorted(self.tables))
+        if step.act == "land late commits":
+            self.calls.land()
+        elif step.act == "jump of the clock":
+            self.server.now_ms += rng.choice([-3_600_000, 3_600_000, 86_400_000])
+        elif name in self.server.tables:
+            self._move_one_table(step, rng, name)
+
+    def _move_one_table(self, step: TableStep, rng: Random, name: str) -> None:
+        match step.act:
+            case "rewrite files":
+                self.server.compact(name)
+            case "append rows":
+                self._append(rng, name)
+            case "expire":
+                self.server.expire(name, rng.choice([1, 1, 3]))
+                self.reasons.add("expired")
+            case "roll back" if self.server.roll_back(name, rng.randint(1, 2)):
+                self._put_back(name)
+
+    def _put_back(self, name: str) -> None:
+        """A table is as it was at a snapshot; whoever goes on has to read from there."""
+        head = self.server.tables[name].head
+        assert head is not None
+        self.tables[name] = self.states[head].copy()
+        self.put_back.add(name)
+        self.reasons.add("rolled back")
+        for process in self.processes.values():
+            if process not in self.running:
+                process.reads.clear()
+
+    def _append(self, rng: Random, name: str) -> None:
+        """Another writer adds rows of its own keys, or of one that the table does not have."""
+        expected = self.tables[name]
+        there = {row["id"] for row in self.server.rows(name)}
+        key = FOREIGN + rng.randrange(3) if rng.random() < 0.6 else rng.randrange(KEYS)
+        if key in there or any(truth.key == key for truth in expected.taken):
+            return
+        row = {field.name: None for field in self.server.tables[name].schema.fields}
+        row |= {"id": key, "n": -key - 1, "name": "foreign"}
+        expected.foreign[key] = row
+        self.server.append(name, [row])
+
+    # --- the sink ------------------------------------------------------------------------------------------------
+
+    def _batch(self, step: Batch) -> None:
+        self.calls.happened = []
+        nested = bool(self.running)
+        if not nested:
+            self.calls.begin(dict(step.during))
+        process = self.processes.get(step.process)
+        if process in self.running:
+            return
+        try:
+            if process is None:
+                process = Process(self.around, self.settings, self.story.world.parallelism)
+                self.running.append(process)
+                process.start()
+                self.processes[step.process] = process
+            else:
+                self.running.append(process)
+            process.discover()
+            self._check_group()
+            self._check_ends(process)
+            process.process(self._ends(process, step))
+        except Crash:
+            self.events.append("     killed")
+            self._drop(step.process)
+        except ConnectorError as error:
+            self._stopped(process, error)
+            self._drop(step.process)
+        except (Over, Wrong):
+            raise
+        except Exception as error:
+            raise Wrong(f"the sink fell over: {type(error).__name__}: {error}") from error
+        finally:
+            self.running.remove(process)
+
+    def _drop(self, number: int) -> None:
+        self.processes.pop(number, None)
+
+    def _check_ends(self, process: Process) -> None:
+        """Spark's source looks whether a topic still goes as far as it was read."""
+        for name, partition in process.at:
+            topic = self.broker.topics[name]
+            if process.at[name, partition] > topic.end(partition):
+                raise GapError(f"{name}-{partition} ends before what was read of it")
+
+    def _ends(self, process: Process, step: Batch) -> dict[TopicPartition, int]:
+        rng, ends = Random(step.seed), {}
+        for at, start in sorted(process.at.items()):
+            topic = self.broker.topics[at[0]]
+            end = topic.end(at[1])
+            ends[at] = end if step.whole or end <= start else rng.randint(start, end)
+        return ends
+
+    def _stopped(self, process: Process, error: ConnectorError) -> None:
+        """Look whether there is a reason for a stop; one that only a person can take away ends the story."""
+        self.events.append(f"     stops: {type(error).__name__}: {str(error)[:300]}")
+        if not str(error):
+            raise Wrong("the sink stops and does not say why")
+        if self.reasons & {"rolled back", "recreated", "retention"} and isinstance(error, GapError | FatalError):
+            raise Over(str(error)[:160])
+        if isinstance(error, GapError):
+            raise Wrong(f"the sink stops with a gap where there is none: {error}")
+        if isinstance(error, FatalError) and not process.has_rival:
+            raise Wrong(f"the sink stops for no reason: {error}")
+
+    # --- invariants ----------------------------------------------------------------------------------------------
+
+    def _landed(self, name: str, snapshot: SnapshotVersion, told: Any) -> None:
+        reads: Mapping[TopicPartition, Mapping[int, Truth]] = {}
+        if isinstance(told, Told):
+            reads = told.reads
+            for other in (*self.processes.values(), *self.running):
+                other.has_rival = other.has_rival or other is not told.process
+        if name == f"d.{OFFSETS}":
+            self._stored(snapshot, reads)
+            return
+        position = KafkaOffsets.from_summary(snapshot.summary, NAME)
+        if name not in self.tables:
+            return
+        expected = self.tables[name]
+        if position is not None:
+            self._committed(name, expected, position, reads)
+        self.states[snapshot.id] = expected.copy()
+
+    def _committed(
+        self,
+        name: str,
+        expected: Expectation,
+        position: KafkaOffsets,
+        reads: Mapping[TopicPartition, Mapping[int, Truth]],
+    ) -> None:
+        if name in self.lost:
+            raise Wrong(f"a batch was committed to {name} although its topic was made again")
+        backwards = [at for at, end in position.offsets.items() if end < expected.ends.get(at, 0)]
+        if backwards and name not in self.put_back:
+            raise Wrong(f"{name} went back to {position.offsets[backwards[0]]} of {backwards[0]}")
+        self.put_back.discard(name)
+        expected.advance(position.offsets, reads, self._there(), f"the commit to {name}")
+
+    def _stored(self, snapshot: SnapshotVersion, told: Mapping[TopicPartition, Mapping[int, Truth]]) -> None:
+        """Offsets were stored: everything before them has to be in its table."""
+        if snapshot.summary.get(CREATED_BY) != NAME:
+            return
+        for file in snapshot.files:
+            for row in pq.read_table(io.BytesIO(self.server.files[file.path]), use_threads=False).to_pylist():
+                if row["id"] == NAME:
+                    offsets = KafkaOffsets.parse(row["offset_data"]).offsets
+                    for name, expected in self.tables.items():
+                        if name in self.put_back:
+                            continue
+                        first = {at: end for at, end in offsets.items() if at in expected.ends or end}
+                        expected.advance(first, told, self._there(), "the offsets table")
+
+    def _there(self) -> dict[TopicPartition, dict[int, Truth]]:
+        topics = self.broker.topics
+        return {(name, p): topics[name].truths(p, 0, 1 << 60) for name, p in self.broker.partitions()}
+
+    def _check(self, *, complete: bool) -> None:
+        if self.server.broken:
+            raise Wrong(f"a file was deleted that a table needs: {self.server.broken[0]}")
+        for name, expected in self.tables.items():
+            if name in self.lost:
+                continue
+            if name not in self.server.tables:
+                if any(truth.row is not None for truth in expected.taken):
+                    raise Wrong(f"{name} is not there, but its offsets moved")
+                continue
+            try:
+                rows = self.server.rows(name)
+            except KeyError as gone:
+                raise Wrong(f"{name} cannot be read: file {gone} is gone") from gone
+            done = complete or self._is_complete(expected)
+            try:
+                expected.check(rows, complete=done)
+            except Wrong as wrong:
+                raise Wrong(f"{name}: {wrong}") from None
+            self._check_letters(expected)
+
+    def _is_complete(self, expected: Expectation) -> bool:
+        topic = self.broker.topics[expected.topic]
+        return all(expected.ends.get((expected.topic, p), 0) >= topic.end(p) for p in range(topic.source.partitions))
+
+    def _check_letters(self, expected: Expectation) -> None:
+        letters = {place for place in self.around.letters if place[0] == expected.topic}
+        if missing := expected.poison - letters:
+            raise Wrong(f"no dead letter of {min(missing)}, which cannot be read")
+        topic = self.broker.topics[expected.topic]
+        for name, partition, offset in letters:
+            places = topic.places(partition)
+            if name not in map(self._topic, self.lost) and topic.source.truth[places[offset]].says != "poison":
+                raise Wrong(f"{name}-{partition} offset {offset} is a dead letter, and nothing is wrong with it")
+
+    def _topic(self, table: str) -> str:
+        return self.tables[table].topic
+
+    def _check_group(self) -> None:
+        if "rolled back" in self.reasons:
+            return
+        for at, end in self.around.group.items():
+            if end > self._acknowledged(at) and self._table_of(at[0]) not in self.lost:
+                raise Wrong(f"the consumer group stands at {end} of {at}, and the tables at {self._acknowledged(at)}")
+
+    def _finish(self) -> None:
+        """Nothing goes wrong any more: one process brings in all there is."""
+        self.events.append("     in the end: nothing goes wrong any more")
+        self.calls.land()
+        self.processes.clear()
+        for number in range(MAX_FINAL_ROUNDS):
+            self._batch(Batch(9, number, whole=True))
+            self._check(complete=False)
+            process = self.processes.get(9)
+            if process is not None and all(map(self._is_complete, self._kept())):
+                process.batches.close()
+                self._check(complete=True)
+                self._check_stored()
+                return
+        if not self.lost and not self.put_back:
+            raise Wrong("the sink does not get to the end of its topics")
+
+    def _kept(self) -> list[Expectation]:
+        return [expected for name, expected in self.tables.items() if name not in self.lost]
+
+    def _check_stored(self) -> None:
+        ends = {at: self.broker.topics[at[0]].end(at[1]) for at in self.broker.partitions()}
+        if {at: self.around.group.get(at, 0) for at in ends} != ends and not self.lost and not self.put_back:
+            raise Wrong(f"in the end the consumer group stands at {self.around.group}, and the topics end at {ends}")
+
+
+__all__ = ["History", "Wrong"]

@@ -1,0 +1,338 @@
+"""Iceberg's Java table, as far as the product calls it -> commits to the simulated catalog.
+
+What a snapshot update does is Iceberg's: it looks at the table again before each try, has its validators look at the
+ancestors, tries a few times more when the catalog says a conflict, and hands on manifests that it takes for needless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from connector.iceberg.catalog.file_description import FileDescription
+from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, SnapshotVersion
+from tests.simulation.interruptions import Interruptions, JavaError, catalog_away, commit_refused, commit_unanswered
+
+RETRIES = 4
+"""`commit.retry.num-retries`."""
+
+
+@attrs.frozen
+class JavaIterator:
+    """Java's Iterable and Iterator of some Python values."""
+
+    values: Iterable[Any]
+    left: list[Any] = attrs.field(init=False, factory=list)
+
+    def iterator(self) -> JavaIterator:
+        self.left[:] = self.values
+        return self
+
+    def hasNext(self) -> bool:  # noqa: N802
+        return bool(self.left)
+
+    def next(self) -> Any:
+        return self.left.pop(0)
+
+    def size(self) -> int:
+        return len(list(self.values))
+
+    def get(self, place: int) -> Any:
+        return list(self.values)[place]
+
+
+@attrs.frozen
+class JavaMap:
+    """Java's Map of strings."""
+
+    values: Mapping[str, str]
+
+    def get(self, key: str) -> str | None:
+        return self.values.get(key)
+
+    def entrySet(self) -> JavaIterator:  # noqa: N802
+        return JavaIterator([_Entry(*item) for item in self.values.items()])
+
+
+@attrs.frozen
+class _Entry:
+    key: str
+    value: str
+
+    def getKey(self) -> str:  # noqa: N802
+        return self.key
+
+    def getValue(self) -> str:  # noqa: N802
+        return self.value
+
+
+@attrs.frozen
+class JavaSnapshot:
+    """Java's Snapshot."""
+
+    version: SnapshotVersion
+
+    def snapshotId(self) -> int:  # noqa: N802
+        return self.version.id
+
+    def parentId(self) -> int | None:  # noqa: N802
+        return self.version.parent
+
+    def sequenceNumber(self) -> int:  # noqa: N802
+        return self.version.number
+
+    def timestampMillis(self) -> int:  # noqa: N802
+        return self.version.made_ms
+
+    def operation(self) -> str:
+        return self.version.operation
+
+    def summary(self) -> JavaMap:
+        return JavaMap(self.version.summary)
+
+
+@attrs.frozen
+class _Spec:
+    def isUnpartitioned(self) -> bool:  # noqa: N802
+        return True
+
+
+@attrs.define(eq=False)
+class JavaTable:
+    """A table as one client has loaded it."""
+
+    server: CatalogServer
+    calls: Interruptions
+    now: Metadata
+    owner: Callable[[], Any] = lambda: None
+
+    def uuid(self) -> str:
+        return self.now.uuid
+
+    def location(self) -> str:
+        return self.now.name
+
+    def spec(self) -> _Spec:
+        return _Spec()
+
+    def properties(self) -> JavaMap:
+        return JavaMap(self.now.properties)
+
+    def refs(self) -> dict[str, Any]:
+        return {}
+
+    def currentSnapshot(self) -> JavaSnapshot | None:  # noqa: N802
+        return self.snapshot("main")
+
+    def snapshot(self, which: int | str) -> JavaSnapshot | None:
+        found = self.now.newest if which == "main" else self.now.snapshots.get(which)  # type: ignore[call-overload]
+        return None if found is None else JavaSnapshot(found)
+
+    def refresh(self) -> None:
+        self.now = self.calls.call(f"refresh {self.now.name}", self._look, catalog_away)
+
+    def _look(self) -> Metadata:
+        found = self.server.tables.get(self.now.name)
+        if found is None:
+            raise JavaError("NoSuchTableException", self.now.name)
+        return found
+
+    def operations(self) -> JavaTable:
+        return self
+
+    def current(self) -> JavaTable:
+        return self
+
+    def formatVersion(self) -> int:  # noqa: N802
+        return 2
+
+    def metadataFileLocation(self) -> str:  # noqa: N802
+        return f"{self.now.name}/metadata/{self.now.version}"
+
+    def snapshots(self) -> JavaIterator:
+        return JavaIterator([JavaSnapshot(one) for one in self.now.snapshots.values()])
+
+    def io(self) -> JavaTable:
+        return self
+
+    def deleteFile(self, path: str) -> None:  # noqa: N802
+        self.calls.call(f"delete {path}", lambda: self.server.delete_file(path), catalog_away)
+
+    def newOutputFile(self, path: str) -> _OutputFile:  # noqa: N802
+        return _OutputFile(self, path)
+
+    def newAppend(self) -> Update:  # noqa: N802
+        return Update(self, "append")
+
+    newFastAppend = newAppend  # noqa: N815
+
+    def newRowDelta(self) -> Update:  # noqa: N802
+        return Update(self, "overwrite")
+
+    newOverwrite = newRowDelta  # noqa: N815
+
+    def newDelete(self) -> Update:  # noqa: N802
+        return Update(self, "delete")
+
+
+@attrs.define
+class _OutputFile:
+    table: JavaTable
+    path: str
+
+    def createOrOverwrite(self) -> _OutputFile:  # noqa: N802
+        return self
+
+    def write(self, data: bytes) -> None:
+        def put() -> None:
+            self.table.server.files[self.path] = data
+
+        self.table.calls.call(f"write {self.path}", put, catalog_away)
+
+    def close(self) -> None:
+        pass
+
+
+@attrs.define(eq=False)
+class Update:
+    """Java's SnapshotUpdate, of any kind."""
+
+    table: JavaTable
+    operation: str
+    properties: dict[str, str] = attrs.field(factory=dict)
+    added: list[FileDescription] = attrs.field(factory=list)
+    removed: set[str] = attrs.field(factory=set)
+    validators: list[Any] = attrs.field(factory=list)
+    consumer: Any = None
+    since: int | None = None
+    guarded: bool = False
+    rows_filter: Callable[[dict[str, Any]], bool] | None = None
+
+    def set(self, key: str, value: str) -> Update:
+        self.properties[key] = value
+        return self
+
+    def toBranch(self, _: str) -> Update:  # noqa: N802
+        return self
+
+    def validateWith(self, validator: Any) -> Update:  # noqa: N802
+        self.validators.append(validator)
+        return self
+
+    def deleteWith(self, consumer: Any) -> Update:  # noqa: N802
+        self.consumer = consumer
+        return self
+
+    def validateFromSnapshot(self, snapshot: int) -> Update:  # noqa: N802
+        self.since = snapshot
+        return self
+
+    def validateNoConflictingDataFiles(self) -> Update:  # noqa: N802
+        self.guarded = True
+        return self
+
+    def addFile(self, file: FileDescription) -> Update:  # noqa: N802
+        self.added.append(file)
+        return self
+
+    def deleteFromRowFilter(self, gone: Callable[[dict[str, Any]], bool]) -> Update:  # noqa: N802
+        """Java takes an expression, and only whole files; Spark does the rest in a commit of its own, this one both."""
+        self.rows_filter = gone
+        return self
+
+    addRows = addDeletes = appendFile = addFile  # noqa: N815
+
+    def deleteFile(self, file: FileDescription) -> Update:  # noqa: N802
+        self.removed.add(file.path)
+        return self
+
+    def commit(self) -> None:
+        """Try as Iceberg does; its exceptions are Java's."""
+        made: list[str] = []
+        for left in reversed(range(RETRIES + 1)):
+            self.table.refresh()
+            base = self.table.now
+            try:
+                self._validate(base)
+            except JavaError:
+                self._clean(made)
+                raise
+            version = self._build(base, made)
+            try:
+                self._send(base, version)
+            except JavaError as error:
+                if error.getSimpleName() != "CommitFailedException":
+                    raise
+                if not left:
+                    self._clean(made)
+                    raise
+                continue
+            self._clean(path for path in made if path != version.manifest)
+            self.table.refresh()
+            return
+
+    def _validate(self, base: Metadata) -> None:
+        for validator in self.validators:
+            if not validator.validate(JavaIterator([JavaSnapshot(one) for one in base.ancestors()])):
+                raise JavaError("ValidationException", str(validator.errorMessage()))
+        if self.guarded and any(one.added for one in self._since(base)):
+            raise JavaError("ValidationException", "found conflicting files")
+        newest = base.newest
+        paths = {file.path for file in newest.files} if newest is not None else set[str]()
+        if self.removed - paths:
+            raise JavaError("ValidationException", "missing required files to delete")
+
+    def _since(self, base: Metadata) -> Iterator[SnapshotVersion]:
+        """The snapshots that came behind the one that was read; all there are where none was."""
+        for one in base.ancestors():
+            if one.id == self.since:
+                return
+            yield one
+        if self.since is not None:
+            raise JavaError("ValidationException", "cannot determine history between starting snapshot and the last")
+
+    def _build(self, base: Metadata, made: list[str]) -> SnapshotVersion:
+        server, newest = self.table.server, base.newest
+        at, number = server.next_id(), base.last_number + 1
+        manifest = f"{base.name}/metadata/snap-{at}"
+        made.append(manifest)
+        server.files[manifest] = b""
+        kept = [file for file in (newest.files if newest is not None else ()) if file.path not in self.removed]
+        new = [LiveFile(one.path, one.content, one, number) for one in self.added]
+        if self.rows_filter is not None:
+            rows = [row for row in server.rows(base.name, base.head) if not self.rows_filter(row)]
+            kept, new = [], [server.write(base.name, rows, number)] if rows else []
+        return SnapshotVersion(
+            at,
+            base.head,
+            number,
+            self.operation,
+            dict(self.properties),
+            (*kept, *new),
+            manifest,
+            any(one.content == "data" for one in new),
+            server.now_ms,
+        )
+
+    def _send(self, base: Metadata, version: SnapshotVersion) -> None:
+        snapshots = {**base.snapshots, version.id: version}
+        new = attrs.evolve(base, head=version.id, last_number=version.number, snapshots=snapshots)
+        told = self.table.owner()
+        self.table.calls.call(
+            f"commit {base.name}",
+            lambda: self.table.server.swap(base, new, told),
+            catalog_away,
+            commit_unanswered,
+        )
+
+    def _clean(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if self.consumer is not None:
+                self.consumer.accept(path)
+            else:
+                self.table.server.delete_file(path)
+
+
+__all__ = ["JavaIterator", "JavaSnapshot", "JavaTable", "Update", "commit_refused"]

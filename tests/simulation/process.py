@@ -1,0 +1,320 @@
+"""A process of the sink: the product's own parts, put together over ports in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import stamina
+import structlog
+
+from connector.iceberg.commit.commit_attempts import commit_exactly_once
+from connector.iceberg.commit.commit_summary import CREATED_BY
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.kafka.dlq.writer import record_coordinates
+from connector.runtime.monitoring.listeners import BatchReport
+from connector.runtime.retry import call_with_retries
+from connector.runtime.topic_partitions import TopicPartition
+from connector.settings import SinkSettings, load
+from connector.sink.destinations.iceberg.back_pressure import BackPressure
+from connector.sink.destinations.iceberg.committer import IcebergCommitter
+from connector.sink.destinations.iceberg.destination import IcebergDestination
+from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
+from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.factory import SinkPorts, begin_batches, inspect_cluster
+from connector.sink.model.destination import Lookups, WriterFactory
+from connector.sink.model.micro_batch import MicroBatch
+from connector.sink.model.plan import BatchPlan
+from connector.sink.model.result import JobResult
+from tests.simulation.broker import Broker, SimulatedCluster
+from tests.simulation.catalog_server import CatalogServer
+from tests.simulation.interruptions import Interruptions, broker_away
+from tests.simulation.lookups import MemoryLateEventLookup
+from tests.simulation.source import Truth
+from tests.simulation.tables import STORES, MemoryFiles, NoRewritesGuard, SimulatedCatalog, SimulatedDeletedKeys
+from tests.unit.local_job import LocalJob
+
+NAME = "simulated"
+RETRY_ATTEMPTS = 4
+
+
+@attrs.define(eq=False)
+class Surroundings:
+    """What all processes share; `letters` are the places of dead letters, `group` the consumer group's offsets."""
+
+    number: int
+    broker: Broker
+    server: CatalogServer
+    calls: Interruptions
+    letters: list[tuple[str, int, int]] = attrs.field(factory=list)
+    group: dict[TopicPartition, int] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class Process:
+    """One run of the sink; `reads` is all that it has read, by place. `has_rival` once another run wrote beside it."""
+
+    around: Surroundings
+    settings: SinkSettings
+    parallelism: int
+    reads: dict[TopicPartition, dict[int, Truth]] = attrs.field(factory=dict)
+    at: dict[TopicPartition, int] = attrs.field(factory=dict)
+    batches: Any = None
+    count: int = 0
+    has_rival: bool = False
+
+    def start(self) -> None:
+        """Come up to where the first batch begins; raises as the product does."""
+        around, settings = self.around, self.settings
+        cluster = SimulatedCluster(around.broker, around.calls)
+        seen = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
+        catalog = SimulatedCatalog(around.server, around.calls, settings.errors, self.tell)
+        offsets = call_with_retries(
+            lambda: OffsetsTable(catalog, settings.table.offsets_table, settings.name), settings.errors
+        )
+        destination = call_with_retries(
+            lambda: _open_destination(settings, catalog, offsets, seen.topics, around), settings.errors
+        )
+        ports = SinkPorts(
+            SimulatedJob(self),
+            destination,
+            offsets,
+            cluster,
+            _Letters(around),
+            _Group(around),  # type: ignore[arg-type]
+        )
+        self.batches = begin_batches(settings, ports, seen)
+        self.at = dict(self.batches.position.offsets)
+
+    def tell(self) -> Told:
+        """Who commits, and what it has read so far."""
+        return Told(self, {at: dict(known) for at, known in self.reads.items()})
+
+    def discover(self) -> None:
+        """Look for topic-partitions that have appeared (`microbatch.stream`)."""
+        cluster = SimulatedCluster(self.around.broker, self.around.calls)
+        fresh = [at for at in self.around.broker.partitions() if at not in self.at]
+        if fresh:
+            self.at |= call_with_retries(lambda: cluster.fetch_beginning_offsets(fresh), self.settings.errors)
+
+    def process(self, end: Mapping[TopicPartition, int]) -> BatchReport:
+        """Bring in one batch, up to these offsets."""
+        report: BatchReport = self.batches.process(MicroBatch(self.count, dict(self.at), {**self.at, **end}))
+        self.count += 1
+        self.at |= report.end
+        return report
+
+
+@attrs.frozen(eq=False)
+class Told:
+    """On whose behalf something is committed, and what that run had read by then."""
+
+    process: Process
+    reads: Mapping[TopicPartition, Mapping[int, Truth]]
+
+
+def _open_destination(
+    settings: SinkSettings, catalog: SimulatedCatalog, offsets: OffsetsTable, topics: Any, around: Surroundings
+) -> SimulatedDestination:
+    deleted = None
+    if settings.table.upsert and not settings.table.keep_deletes:
+        kept = settings.table.deleted_keys
+        deleted = SimulatedDeletedKeys(None, catalog, kept.table, settings.name, kept.retention)  # type: ignore[arg-type]
+    tables = IcebergTables(settings, catalog, offsets.tables, deleted, NoRewritesGuard(settings.name))
+    loaded = [tables[name] for name in tables.find_existing(topics)]
+    committer = SimulatedCommitter(None, tables, settings.name)  # type: ignore[arg-type]
+    limits = BackPressure(tables, settings.table.back_pressure)
+    stands = {target.table.name: target.stored.position for target in loaded}
+    return SimulatedDestination(tables, committer, stands, limits, around=around)
+
+
+class SimulatedCommitter(IcebergCommitter):
+    """Commits; rows of a truncate go without Spark."""
+
+    def _delete_rows(self, table: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
+        def gone(row: dict[str, Any]) -> bool:
+            late = until is not None and row[until[0]] is not None and row[until[0]] > until[1]
+            return not late and all(row[column] == value for column, value in own)
+
+        table.refresh()
+        if table.snapshot_id is None:
+            return
+        made = f"truncate-{self._targets.name}-{table.java.server.next_id()}"
+        commit_exactly_once(
+            table, made, lambda: table.java.newDelete().set(CREATED_BY, self._connector).deleteFromRowFilter(gone)
+        )
+
+
+@attrs.frozen(eq=False)
+class SimulatedDestination(IcebergDestination):
+    """Tables of the simulated catalog."""
+
+    around: Surroundings = attrs.field(kw_only=True)
+
+    def writers(self) -> IcebergWriterFactory:
+        return attrs.evolve(self.tables.writers(), files=MemoryFiles(self.around.number))
+
+    def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
+        deleted: Any = self.tables.deleted_keys
+        java = [table.java for table in self.tables.tables(names)]
+        return Lookups(MemoryLateEventLookup(plan, java, deleted, self.around.calls))  # type: ignore[arg-type]
+
+
+@attrs.frozen(eq=False)
+class SimulatedJob:
+    """Jobs over what the broker has when they run."""
+
+    process: Process
+
+    @property
+    def parallelism(self) -> int:
+        return self.process.parallelism
+
+    def run(self, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
+        around, own = self.process.around, self.process.reads
+        records = {}
+        for wanted in (one for share in plan.feed.shares for one in share):
+            at = (wanted.topic, wanted.partition)
+            run = around.calls.call(
+                f"fetch {at[0]}-{at[1]}",
+                lambda at=at, wanted=wanted: around.broker.read(at, wanted.start, wanted.end),
+                broker_away,
+            )
+            records[at] = run if at not in records else _joined(records[at], run)
+            known = own.setdefault(at, {})
+            for offset in range(wanted.start, wanted.end):
+                known.pop(offset, None)
+            known |= around.broker.topics[at[0]].truths(at[1], wanted.start, wanted.end)
+        return LocalJob(records, self.parallelism).run(plan, writers, lookups)
+
+
+def _joined(one: Any, other: Any) -> Any:
+    return attrs.evolve(
+        one,
+        offset=np.concatenate([one.offset, other.offset]),
+        key=pa.concat_arrays([one.key, other.key]),
+        value=pa.concat_arrays([one.value, other.value]),
+    )
+
+
+@attrs.frozen
+class _Letters:
+    around: Surroundings
+
+    def write(self, letters: Sequence[Any]) -> None:
+        if letters:
+            places = [record_coordinates(one) for one in letters]
+            self.around.calls.call("write dead letters", lambda: self.around.letters.extend(places), broker_away)
+
+
+@attrs.frozen
+class _Group:
+    around: Surroundings
+
+    def commit_offsets(self, end: Mapping[TopicPartition, int]) -> str | None:
+        try:
+            self.around.calls.call("commit the group's offsets", lambda: self.around.group.update(end), broker_away)
+        except Exception as error:  # noqa: BLE001 - as the product: they are for lag tools only
+            return str(error)
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+# --- settings, threads and waits -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def settings_of(properties: tuple[str, ...], folder: str) -> SinkSettings:
+    """Read settings; the same ones are read once."""
+    file = Path(folder) / f"{abs(hash(properties))}-{os.getpid()}.properties"
+    file.write_text("\n".join(properties) + "\n")
+    return load([file], environ={})
+
+
+class InlineExecutor:
+    """Runs what is submitted at once, in this thread."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __enter__(self) -> InlineExecutor:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def submit(self, call: Any, *values: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*values))
+        except Exception as error:  # noqa: BLE001 - the future's
+            future.set_exception(error)
+        return future
+
+    def map(self, call: Any, values: Any) -> list[Any]:
+        return [call(value) for value in values]
+
+    def shutdown(self) -> None:
+        pass
+
+
+class LazyExecutor(InlineExecutor):
+    """Runs what is submitted when its result is asked for: as late as it can be."""
+
+    def submit(self, call: Any, *values: Any) -> Any:
+        return _Lazy(call, values)
+
+
+@attrs.frozen
+class _Lazy:
+    call: Any
+    values: tuple[Any, ...]
+
+    def result(self) -> Any:
+        return self.call(*self.values)
+
+
+@contextmanager
+def one_thread(*, lazy: bool) -> Iterator[None]:
+    """Have threads take turns in the order in which they were asked for, and no wait last; `lazy`: offsets are saved
+    once they are asked for, which is behind the next batch's commits.
+    """
+    places = {
+        "connector.sink.destinations.iceberg.committer": InlineExecutor,
+        "connector.sink.destinations.table_registry": InlineExecutor,
+        "connector.sink.microbatch.processor": LazyExecutor if lazy else InlineExecutor,
+    }
+    with ExitStack() as until:
+        until.enter_context(stamina.set_testing(True, attempts=RETRY_ATTEMPTS))
+        until.enter_context(patch("connector.runtime.retry.time.sleep"))
+        for place, executor in places.items():
+            until.enter_context(patch(f"{place}.ThreadPoolExecutor", executor))
+        yield
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log nothing, as a history says what it did; and let Arrow use this thread only, which is faster for few rows."""
+    threads = pa.cpu_count()
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    pa.set_cpu_count(1)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(threads)
+        structlog.configure(**before)
+
+
+__all__ = ["STORES", "Process", "Surroundings", "one_thread", "quiet", "settings_of"]

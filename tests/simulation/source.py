@@ -1,0 +1,96 @@
+"""A source table and its connector -> records of a topic, and of each what it truly says and when.
+
+The rows, the clock and the shape of events are those of `tests.model.events`. `Truth.serial` is the order in which the
+database did things, which no record tells: what is sent again keeps the serial of its first time.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any, Literal
+
+import attrs
+
+from tests.model.events import Clock, Database, Row
+from tests.model.life import Life
+from tests.model.recordings import Record
+
+KEYS = 5
+LIFE = Life(KEYS, updated=0.55, again=0.4, brief=0.1)
+Says = Literal["change", "read", "truncate", "poison"]
+
+
+@attrs.frozen
+class Truth:
+    """What a record says: the row of a key from `serial` on, None where it is gone."""
+
+    serial: int
+    says: Says
+    key: int = 0
+    row: Row | None = None
+    transaction: int = 0
+    tombstone: bool = False
+
+
+class Source(Database):
+    """One table; `truth` is beside `log`."""
+
+    def __init__(self, topic: str, partitions: int, clock: Clock) -> None:
+        super().__init__(topic, partitions, clock=clock)
+        self.truth: list[Truth] = []
+        self.serial = 0
+        self._says = Truth(0, "poison")
+
+    def live(self, rng: Random, most: int) -> None:
+        """Commit one transaction, now and then two side by side."""
+        self.rng = rng
+        if self.clock == "postgres" and rng.random() < 0.1 and len(self.rows) > 1:
+            one, other = rng.sample(sorted(self.rows), 2)
+            self.side_by_side([("u", LIFE.made(rng, one))], [("u", LIFE.made(rng, other))])
+            return
+        self.transaction(*LIFE.steps(rng, set(self.rows), most))
+
+    def truncate(self, rng: Random) -> None:
+        """Empty the table; the event has no key, and goes to any partition."""
+        self.rng = rng
+        self._transaction += 1
+        self.rows.clear()
+        self.serial += 1
+        self._lsn += 8
+        self._says = Truth(self.serial, "truncate", transaction=self._transaction)
+        value = json.dumps(self._envelope("t", None, None, 1)).encode()
+        self._append(rng.randrange(self.partitions), None, value)
+
+    def poison(self, rng: Random) -> None:
+        """A record that nobody can read."""
+        self._says = Truth(0, "poison")
+        self._append(rng.randrange(self.partitions), json.dumps({"id": 0}).encode(), b"{broken")
+
+    def again(self, first: int) -> None:
+        """Restart: everything from an event on is sent again, in order, up to now; reads are not."""
+        first -= self.truth[first].tombstone
+        for record, truth in list(zip(self.log, self.truth, strict=True))[first:]:
+            if truth.says in ("change", "truncate"):
+                self._says = truth
+                at = self._partition(record.key) if record.key else record.partition
+                self._append(at, record.key, self._sent_again(record.value))
+
+    def _event(self, op: str, before: Row | None, after: Row | None, order: int) -> None:
+        self.serial += 1
+        image: Any = after or before
+        says: Says = "read" if op == "r" else "change"
+        self._says = Truth(self.serial, says, image["id"], None if op == "d" else dict(image), self._transaction)
+        super()._event(op, before, after, order)
+
+    def _append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+        self.truth.append(attrs.evolve(self._says, tombstone=value is None))
+        super()._append(partition, key, value)
+
+
+@attrs.frozen
+class Entry:
+    """A record, and what it truly says."""
+
+    record: Record
+    truth: Truth

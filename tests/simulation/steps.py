@@ -1,0 +1,233 @@
+"""The steps of a story: what a source, a cluster, a catalog or a process of the sink does next.
+
+A step says little more than its kind and a number from which its details follow, so that a story is still one when
+other steps are left out. What cannot be done in the world as it is is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Literal
+
+import attrs
+
+from tests.model.events import Clock
+from tests.simulation.catalog_server import CatalogKind
+from tests.simulation.interruptions import FAULTS
+
+SourceAct = Literal["commit", "commits", "restart", "read", "truncate", "poison", "grow", "fail over"]
+KafkaAct = Literal["compact topic", "retain", "recreate"]
+TableAct = Literal["rewrite files", "append rows", "expire", "roll back", "land late commits", "jump of the clock"]
+
+
+_PLACES: dict[Clock, tuple[str, ...]] = {
+    "postgres": ("source.lsn",),
+    "mysql": ("source.server_id", "source.file", "source.pos"),
+    "mariadb": ("source.gtid",),
+    "seconds": (),
+}
+"""The fields that make a row tell its place in its source's log."""
+
+
+@attrs.frozen
+class World:
+    """What holds for a whole story."""
+
+    partitions: int = 1
+    topics: int = 1
+    clock: Clock = "postgres"
+    upsert: bool = True
+    keep_deletes: bool = False
+    places: bool = True
+    catalog: CatalogKind = "jdbc"
+    lazy: bool = False
+    parallelism: int = 2
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The sink's."""
+        fields = ",".join(("op", "source.ts_ns", *(_PLACES[self.clock] if self.places else ())))
+        return (
+            "name=simulated",
+            "bootstrap.servers=localhost:9",
+            "debezium.sink.iceberg.warehouse=/nowhere",
+            "topics=" + ",".join(f"db.public.t{number}" for number in range(self.topics)),
+            f"debezium.sink.iceberg.upsert={str(self.upsert).lower()}",
+            f"debezium.sink.iceberg.upsert-keep-deletes={str(self.keep_deletes).lower()}",
+            f"debezium.transforms.unwrap.add.fields={fields}",
+            f"truncate.enabled={str(self.upsert and not self.keep_deletes).lower()}",
+            "errors.deadletterqueue.limit.ratio=1",
+            "debezium.sink.iceberg.maintenance.enabled=false",
+        )
+
+
+@attrs.frozen
+class SourceStep:
+    """A source, or its connector, does something."""
+
+    act: SourceAct
+    seed: int
+
+    def __str__(self) -> str:
+        return f"source: {self.act} ({self.seed})"
+
+
+@attrs.frozen
+class KafkaStep:
+    """The cluster does something to a topic."""
+
+    act: KafkaAct
+    seed: int
+
+    def __str__(self) -> str:
+        return f"kafka: {self.act} ({self.seed})"
+
+
+@attrs.frozen
+class TableStep:
+    """Somebody else does something to a table, or to the machine."""
+
+    act: TableAct
+    seed: int
+
+    def __str__(self) -> str:
+        return f"table: {self.act} ({self.seed})"
+
+
+@attrs.frozen
+class Kill:
+    """A process of the sink is killed between two batches."""
+
+    process: int
+
+    def __str__(self) -> str:
+        return f"sink {self.process}: killed"
+
+
+@attrs.frozen
+class Batch:
+    """A process of the sink brings in a batch, and starts before where it does not run.
+
+    `whole` takes all that there is. `during` names calls, by number, and what happens there: a fault, or another step.
+    """
+
+    process: int
+    seed: int
+    whole: bool = False
+    during: tuple[tuple[int, Any], ...] = ()
+
+    def __str__(self) -> str:
+        told = f"sink {self.process}: batch{' of all there is' if self.whole else f' ({self.seed})'}"
+        return told + "".join(f"\n        at call {number}: {what}" for number, what in self.during)
+
+
+Step = SourceStep | KafkaStep | TableStep | Kill | Batch
+
+_SOURCE: dict[SourceAct, float] = {
+    "commit": 10,
+    "commits": 6,
+    "restart": 3,
+    "read": 1.5,
+    "truncate": 0.4,
+    "poison": 0.5,
+    "grow": 0.3,
+    "fail over": 0.3,
+}
+_KAFKA: dict[KafkaAct, float] = {"compact topic": 1, "retain": 0.15, "recreate": 0.1}
+_TABLE: dict[TableAct, float] = {
+    "rewrite files": 1,
+    "append rows": 1,
+    "expire": 1,
+    "roll back": 0.25,
+    "land late commits": 1.2,
+    "jump of the clock": 0.3,
+}
+MOST_CALLS = 34
+"""Calls of a batch that begins with a start, roughly."""
+
+
+@attrs.frozen
+class Story:
+    """A world, and what happens in it."""
+
+    world: World
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{field.name}={getattr(self.world, field.name)}" for field in attrs.fields(World)]
+        return "\n".join(["world: " + ", ".join(lines), *(f"{n:3d}  {step}" for n, step in enumerate(self.steps))])
+
+
+def make_story(seed: int, most: int = 14) -> Story:
+    """The story of a seed."""
+    rng = Random(seed)
+    world = _make_world(rng)
+    calm = rng.random() < 0.3
+    steps: list[Step] = [SourceStep("commits", rng.randrange(1000))]
+    for _ in range(rng.randint(3, most)):
+        steps.append(_make_step(rng, world, calm=calm))
+    return Story(world, tuple(steps))
+
+
+def _make_world(rng: Random) -> World:
+    upsert = rng.random() < 0.85
+    clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [7, 1, 1, 1])[0]  # type: ignore[assignment]
+    return World(
+        partitions=rng.choice([1, 1, 2, 3]),
+        topics=rng.choice([1, 1, 1, 2]),
+        clock=clock,
+        upsert=upsert,
+        keep_deletes=rng.random() < 0.4,
+        places=rng.random() < 0.6,
+        catalog=rng.choice(["jdbc", "rest"]),  # type: ignore[arg-type]
+        lazy=rng.random() < 0.5,
+        parallelism=rng.choice([1, 2]),
+    )
+
+
+def _make_step(rng: Random, world: World, *, calm: bool) -> Step:
+    kind = rng.choices(["source", "batch", "table", "kafka", "kill"], [5, 5, 1.5, 0.6, 0.5])[0]
+    if kind == "source":
+        return _source_step(rng)
+    if kind == "table":
+        return TableStep(_pick(rng, _TABLE), rng.randrange(1000))
+    if kind == "kafka":
+        return KafkaStep(_pick(rng, _KAFKA), rng.randrange(1000))
+    process = 0 if rng.random() < 0.9 else 1
+    if kind == "kill":
+        return Kill(process)
+    return Batch(process, rng.randrange(1000), rng.random() < 0.3, () if calm else _interruptions(rng, process))
+
+
+def _source_step(rng: Random) -> Step:
+    return SourceStep(_pick(rng, _SOURCE), rng.randrange(1000))
+
+
+def _interruptions(rng: Random, process: int) -> tuple[tuple[int, Any], ...]:
+    count = rng.choices([0, 1, 2, 4], [4, 5, 2, 1])[0]
+    found: dict[int, Any] = {}
+    for _ in range(count):
+        found[rng.randrange(MOST_CALLS)] = _interruption(rng, process)
+    return tuple(sorted(found.items()))
+
+
+def _interruption(rng: Random, process: int) -> Any:
+    kind = rng.random()
+    if kind < 0.65:
+        return rng.choice(FAULTS)
+    if kind < 0.9:
+        return TableStep(_pick(rng, _TABLE), rng.randrange(1000))
+    if kind < 0.95:
+        return _source_step(rng)
+    return Batch(1 - process, rng.randrange(1000), rng.random() < 0.5)
+
+
+def _pick(rng: Random, weights: Any) -> Any:
+    return rng.choices(list(weights), list(weights.values()))[0]
+
+
+def without(steps: tuple[Step, ...], gone: Iterable[int]) -> tuple[Step, ...]:
+    """The steps but some."""
+    left = set(gone)
+    return tuple(step for place, step in enumerate(steps) if place not in left)

@@ -1,0 +1,74 @@
+"""Histories of the simulated world: some of each run, and those in which faults of the product were found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import SEED
+from tests.simulation.process import quiet
+from tests.simulation.shrinking import shrink, tell
+from tests.simulation.steps import Batch, Kill, SourceStep, Story, World, make_story
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(300)]
+
+ROUNDS, EACH = 4, 12
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """No log, one thread."""
+    with quiet():
+        yield
+
+
+@pytest.mark.parametrize("part", range(ROUNDS))
+def test_every_invariant_holds(tmp_path: Path, part: int) -> None:
+    """Whatever a source, its connector, broker, catalog, others and crashes do: each table is as acknowledged."""
+    first = (SEED or 0) * 1_000_003 + part * EACH
+    for seed in range(first, first + EACH):
+        failure = tell(make_story(seed), str(tmp_path))
+        assert failure is None, f"python -m tests.simulation --seed {seed}\n{shrink(failure, str(tmp_path))}"
+
+
+@pytest.mark.thorough
+def test_many_histories(tmp_path: Path) -> None:
+    """A thousand others."""
+    first = (SEED or 0) * 1_000_003 + 1_000_000
+    for seed in range(first, first + 1000):
+        failure = tell(make_story(seed), str(tmp_path))
+        assert failure is None, f"python -m tests.simulation --seed {seed}\n{shrink(failure, str(tmp_path))}"
+
+
+APPENDED = World(partitions=3, upsert=False, lazy=True)
+
+FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
+    # Its offsets went back to the batch's, and the rest came into the table once more.
+    "a batch that is read again ends earlier": (
+        APPENDED,
+        (
+            SourceStep("commits", 309),
+            SourceStep("commits", 310),
+            Batch(0, 0),
+            Kill(0),
+            SourceStep("commits", 646),
+            Batch(0, 176),
+        ),
+    ),
+    # A delete without image told its place in the log of the source, but not as the table's rows tell theirs.
+    "a delete comes again, of a transaction that made the row anew": (
+        World(partitions=2),
+        (SourceStep("commits", 765), SourceStep("restart", 975), Batch(0, 693), Batch(0, 841)),
+    ),
+}
+
+
+@pytest.mark.parametrize("found", FOUND)
+def test_what_was_found_stays_away(tmp_path: Path, found: str) -> None:
+    """Each of these stories was wrong once."""
+    world, steps = FOUND[found]
+    failure = tell(Story(world, steps), str(tmp_path))
+    assert failure is None, str(failure)
