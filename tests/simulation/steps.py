@@ -127,7 +127,7 @@ Step = SourceStep | KafkaStep | TableStep | Kill | Batch
 _SOURCE: dict[SourceAct, float] = {
     "commit": 10,
     "commits": 6,
-    "restart": 3,
+    "restart": 6,
     "read": 1.5,
     "truncate": 0.4,
     "poison": 0.5,
@@ -172,14 +172,14 @@ def make_story(seed: int, most: int = 14) -> Story:
 
 def _make_world(rng: Random) -> World:
     upsert = rng.random() < 0.85
-    clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [7, 1, 1, 1])[0]  # type: ignore[assignment]
+    clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [8, 1, 1, 1])[0]  # type: ignore[assignment]
     return World(
         partitions=rng.choice([1, 1, 2, 3]),
         topics=rng.choice([1, 1, 1, 2]),
         clock=clock,
         upsert=upsert,
         keep_deletes=rng.random() < 0.4,
-        places=rng.random() < 0.6,
+        places=rng.random() < 0.75,
         catalog=rng.choice(["jdbc", "rest"]),  # type: ignore[arg-type]
         lazy=rng.random() < 0.5,
         parallelism=rng.choice([1, 2]),

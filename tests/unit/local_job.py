@@ -73,9 +73,7 @@ def _told(outputs: Iterable[TaskOutput]) -> Iterator[DriverOutput]:
     return (unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
 
 
-def _judge_late(
-    outputs: list[TaskOutput], plan: BatchPlan, lookup: Any, result: JobResult
-) -> list[TaskOutput]:
+def _judge_late(outputs: list[TaskOutput], plan: BatchPlan, lookup: Any, result: JobResult) -> list[TaskOutput]:
     """What stands of late candidates, for the reduce task again."""
     return [
         one

@@ -85,16 +85,16 @@ class TableTruncate:
     def deletes_until(self, last: SourcePosition) -> int | None:
         """Return up to which date (epoch nanoseconds, included) rows of earlier batches go; None for all of them.
 
-        Rows with the truncate's own date came before it only where Kafka's order says so; a date of a whole second says
-        nothing of rows in the same topic-partition, which came before whatever theirs is. `last` is the place of the
-        table's last truncate: one that comes again takes no row that came after it.
+        Rows with the truncate's own date came before it only where Kafka's order says so. It says so of all rows in the
+        same topic-partition, whatever their dates are: those of reads are of the connector's clock, not the source's.
+        `last` is the place of the table's last truncate: one that comes again takes no row that came after it.
         """
         if self.ts_ns == NO_VALUE:
             return None
         if not self.alone:
             return self.ts_ns - 1
-        repeated = bool(self.place) and self.place == last
-        return None if self.ts_ns % _SECOND_NS == 0 and not repeated else self.ts_ns
+        repeated, told = bool(self.place) and self.place == last, bool(self.place) or self.ts_ns % _SECOND_NS == 0
+        return None if told and not repeated else self.ts_ns
 
     def after(self, at: TopicPartition, offset: Ints, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes of a topic-partition that came after the truncate, and those of them that cannot be told."""

@@ -1,0 +1,170 @@
+"""Known faults of other programs -> this one with such a fault, for as long as a test needs it.
+
+Each is what a peer does, or did, put into the place where this program does otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+import numpy as np
+
+from connector.errors import CommitRefused
+from connector.iceberg.commit.commit_attempts import _CommitAttempts
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.sink.destinations.iceberg.committer import IcebergCommitter
+from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.fold import fold
+from connector.sink.microbatch.processor import BatchProcessor
+
+
+@contextmanager
+def offsets_before_commit() -> Iterator[None]:
+    """The position is stored before the tables have the batch: a crash between the two loses it."""
+    whole = BatchProcessor._commit
+
+    def commit(self: Any, batch: Any, plan: Any, names: Any, result: Any, position: KafkaOffsets) -> Any:
+        self._offsets.save(position, {})
+        return whole(self, batch, plan, names, result, position)
+
+    with patch.object(BatchProcessor, "_commit", commit):
+        yield
+
+
+@contextmanager
+def small_transactions_lose_updates() -> Iterator[None]:
+    """Of a key only the first change of a transaction is applied, as where all have one date and a later one must be
+    greater.
+    """
+    whole = fold._prefer_delete_events
+
+    def first(parts: Any, codes: Any, order: Any, winning: Any) -> Any:
+        at: dict[tuple[int, int], int] = {}
+        for row in np.lexsort((order.offset, order.partition)):
+            at.setdefault((int(codes[row]), int(order.dedup[row])), int(row))
+        found = whole(parts, codes, order, winning)
+        return np.sort(np.array([at[int(codes[row]), int(order.dedup[row])] for row in found], found.dtype))
+
+    with patch.object(fold, "_prefer_delete_events", first):
+        yield
+
+
+@contextmanager
+def creates_are_doubled() -> Iterator[None]:
+    """A create deletes nothing, as it must be new: one that comes again doubles its row."""
+    with patch(
+        "connector.sink.destinations.iceberg.write_modes.equality_delete.may_exist",
+        lambda keys, known: np.zeros(len(next(iter(keys.values()))), np.bool_),
+    ):
+        yield
+
+
+@contextmanager
+def deletes_are_resurrected() -> Iterator[None]:
+    """Nobody remembers what was deleted: an old change that comes again brings the row back."""
+    with patch("tests.simulation.tables.SimulatedDeletedKeys.remembered", lambda *_: []):
+        yield
+
+
+@contextmanager
+def watermarks_are_ignored() -> Iterator[None]:
+    """No change is ever late: what a connector sends again goes over newer rows."""
+    with patch("connector.sink.convert.row_builder.mark_late_candidates", lambda order, *_: np.zeros(len(order), bool)):
+        yield
+
+
+@contextmanager
+def a_recreated_topic_stalls() -> Iterator[None]:
+    """Topics have no ids: of one that was made again nothing is read until it is as long as the old one."""
+    with (
+        patch("connector.sink.microbatch.start_offsets.check_topic_id", lambda *_: None),
+        patch("connector.sink.microbatch.processor.check_topic_id", lambda *_: None),
+        patch("connector.sink.microbatch.start_offsets._check_range", lambda *_: None),
+        patch("tests.simulation.history.History._check_ends", lambda *_: None),
+    ):
+        yield
+
+
+@contextmanager
+def a_lost_answer_is_a_refusal() -> Iterator[None]:
+    """A commit that nobody answered is taken for refused, and its files are deleted."""
+
+    def judge(self: Any, error: Exception) -> Any:
+        self._leftovers.delete(self._table)
+        return CommitRefused(str(error))
+
+    with patch.object(_CommitAttempts, "_judge", judge):
+        yield
+
+
+@contextmanager
+def commits_are_not_exclusive() -> Iterator[None]:
+    """A commit lands whatever this connector's newest one is: a second process applies its batch once more."""
+
+    def always(*_: Any) -> Callable[[Any], bool]:
+        return lambda _: True
+
+    with patch("connector.iceberg.commit.commit.expect_last_commit", always):
+        yield
+
+
+@contextmanager
+def replayed_batches_are_not_filtered() -> Iterator[None]:
+    """Tables do not tell what they have: a batch whose offsets were not stored is applied once more."""
+    whole = IcebergTables.plan
+
+    def plan(self: Any, name: str, index: int, start: Mapping[Any, int]) -> Any:
+        return attrs.evolve(whole(self, name, index, start), committed={})
+
+    with patch.object(IcebergTables, "plan", plan):
+        yield
+
+
+@contextmanager
+def conflicts_are_not_looked_for() -> Iterator[None]:
+    """Deletes are left out by what the table held, and nobody looks whether another writer added the key meanwhile."""
+    whole = IcebergCommitter._build_pending
+
+    def build(self: Any, *values: Any) -> Any:
+        return attrs.evolve(whole(self, *values), guarded=False)
+
+    with patch.object(IcebergCommitter, "_build_pending", build):
+        yield
+
+
+@contextmanager
+def bounds_are_forgotten() -> Iterator[None]:
+    """What was committed does not widen what the table may hold."""
+    with patch("connector.sink.destinations.iceberg.tables.widen_bounds", lambda known, *_: known or KeyBounds()):
+        yield
+
+
+@contextmanager
+def offsets_go_back() -> Iterator[None]:
+    """A batch that is read again and ends earlier puts the table's offsets back (once a fault of this program)."""
+    with patch.object(KafkaOffsets, "_at_least", lambda self, at, offset, other: offset):
+        yield
+
+
+MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    made.__name__: made
+    for made in (
+        offsets_before_commit,
+        small_transactions_lose_updates,
+        creates_are_doubled,
+        deletes_are_resurrected,
+        watermarks_are_ignored,
+        a_recreated_topic_stalls,
+        a_lost_answer_is_a_refusal,
+        commits_are_not_exclusive,
+        replayed_batches_are_not_filtered,
+        conflicts_are_not_looked_for,
+        bounds_are_forgotten,
+        offsets_go_back,
+    )
+}
