@@ -118,7 +118,7 @@ class KafkaOffsets:
             other.transaction or self.transaction,
             max(other.truncated, self.truncated),
             other.truncated_at or self.truncated_at,
-            {at: e for at, e in self.epochs.items() if self.offsets.get(at) == offsets.get(at)} | dict(other.epochs),
+            {at: e for own in (self, other) for at, e in own.epochs.items() if own.offsets.get(at) == offsets.get(at)},
         )
 
     def _at_least(self, at: TopicPartition, offset: int, other: KafkaOffsets) -> int:
