@@ -102,10 +102,11 @@ def _name_unresolved(host: HostPort, brokers: Mapping[int, HostPort]) -> Sequenc
     for node, found in sorted(brokers.items()):
         try:
             socket.getaddrinfo(*found, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError, OverflowError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
             notes.append(
                 f"broker {node} cannot be found: {format_host(host)} gives it out as {format_host(found)}, which does "
-                f"not resolve here ({error.strerror}); set advertised.listeners of the listener at that port"
+                f"not resolve here ({reason}); set advertised.listeners of the listener at that port"
             )
     return notes
 

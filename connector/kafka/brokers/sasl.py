@@ -19,6 +19,9 @@ _HASH_NAMES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = frozenset({"PLAIN", "OAUTHBEARER", *_HASH_NAMES})
 """Those that are known here."""
 
+_MAX_ROUNDS = 1_000_000
+"""Most rounds of a password's hash (Kafka's own most is 16,384): no server is to keep us busy for hours."""
+
 SaslExchange = Generator[bytes, bytes, None]
 
 
@@ -80,6 +83,8 @@ def _scram_messages(kind: str, user: str, password: str, nonce: str) -> SaslExch
     if not given.get("r", "").startswith(nonce):
         raise LoginRefused("the server answered another login")
     salt, rounds = base64.b64decode(given["s"]), int(given["i"])
+    if not 0 < rounds <= _MAX_ROUNDS:
+        raise LoginRefused(f"the server asks for {rounds} rounds of hashing; at most {_MAX_ROUNDS} are done")
     salted = hashlib.pbkdf2_hmac(kind, password.encode(), salt, rounds)
     last = f"c=biws,r={given['r']}"
     signed = f"{first},{answer.decode()},{last}".encode()
