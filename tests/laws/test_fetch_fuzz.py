@@ -12,6 +12,7 @@ import os
 import random
 import struct
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 
@@ -35,6 +36,7 @@ START_S, QUIET_S = 10.0, 0.3
 """How long librdkafka is waited for: until it has begun, and then between what it says."""
 
 LIMIT = 1 << 20
+ATTRIBUTES_AT, HEADER_BYTES = 21, 61
 STRICTER = (
     "more bytes than",
     "fewer records than",
@@ -156,10 +158,26 @@ def read_there(batches: list[bytes]) -> list[list[Row] | None]:
         return [None if partition in open_ else rows for partition, rows in enumerate(found)]
 
 
+def never_ends(data: bytes) -> bool:
+    """Whether librdkafka 2.16 unpacks a batch for ever, and cannot even be closed: a gzip without its end."""
+    (attributes,) = struct.unpack_from(">h", data, ATTRIBUTES_AT)
+    if attributes & 7 != GZIP:
+        return False
+    unpacking = zlib.decompressobj(wbits=31)
+    try:
+        unpacking.decompress(data[HEADER_BYTES:], LIMIT)
+    except zlib.error:
+        return False
+    return not unpacking.eof
+
+
 def check(seed: int, seen: Counter[str]) -> None:
     """One round: as many batches as partitions."""
     chance = random.Random(seed)
     batches = [spoilt_batch(chance) for _ in range(PARTITIONS)]
+    endless = [data for data in batches if never_ends(data)]
+    assert all(isinstance(read_here(data), str) for data in endless), f"seed {seed}: half a gzip is read"
+    batches = [data for data in batches if data not in endless]
     for data, there in zip(batches, read_there(batches), strict=True):
         here = read_here(data)
         if isinstance(here, str):
