@@ -20,6 +20,7 @@ from connector.kafka.admin import KafkaAdmin
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.consumer import assign_ranges
+from connector.kafka.consumer.reader_check import check_reader
 from connector.kafka.consumer.readers import choose_reader, with_reader
 from connector.kafka.librdkafka_config import build_librdkafka_config, find_msk_login
 from connector.kafka.msk_tokens import MskLogin
@@ -214,3 +215,5 @@ def test_kerberos_is_for_librdkafka_that_has_it() -> None:
     assert choose_reader(kafka).kind == "librdkafka"
     with pytest.raises(FatalError, match="--no-binary confluent-kafka"):
         KafkaAdmin(kafka)
+    with pytest.raises(FatalError, match="--no-binary confluent-kafka"):
+        check_reader(kafka)

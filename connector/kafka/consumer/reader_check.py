@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from connector.errors import RetriableError
+from connector.kafka.admin import KafkaAdmin
 from connector.kafka.brokers.check import WITHIN_S, check_brokers
 from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE, choose_reader, with_reader
@@ -42,7 +43,7 @@ def check_reader(kafka: KafkaSettings, within_s: float = WITHIN_S) -> ReaderChec
             if kafka.reading.reader != "auto" or not _is_known_to_librdkafka(error.offered):
                 raise
             choice = attrs.evolve(choice, kind=LIBRDKAFKA, reason=str(error))
-    notes = _look_beside(kafka, within_s) if kafka.reading.reader == LIBRDKAFKA else ()
+    notes = _look_beside(kafka, within_s) if choose_reader(kafka).kind == LIBRDKAFKA else ()
     return ReaderCheck(with_reader(kafka, LIBRDKAFKA), f"records are read by librdkafka: {choice.reason}", notes)
 
 
@@ -50,9 +51,10 @@ def _look_beside(kafka: KafkaSettings, within_s: float) -> tuple[str, ...]:
     """Ask by our own protocol too, where it has the login: librdkafka tells of wrong passwords late, or never.
 
     Raises:
-        FatalError: a broker refuses our login or certificate.
+        FatalError: a broker refuses our login or certificate, or librdkafka has no such login here.
     """
     if choose_reader(with_reader(kafka, "auto")).kind == LIBRDKAFKA:
+        KafkaAdmin(kafka)  # says what to install where librdkafka has not been built with the login
         return ()
     try:
         return check_brokers(kafka.client("consumer"), within_s).notes

@@ -32,6 +32,7 @@ _LENGTH_BITS, _VARLONG_BITS = 35, 70
 _MAX_BATCH_OFFSETS = 2**31
 """Offsets that a batch can span."""
 
+_BEHIND = "a record that ends behind its batch"
 _PADDING = 16
 _MAX_VIEW_BYTES = 2**31 - 64
 """Places in Arrow's views are numbers of 32 bits."""
@@ -70,9 +71,9 @@ def read_records(data: bytes | memoryview, sections: Sequence[BatchSection], fir
     """
     if len(data) > _MAX_VIEW_BYTES:
         raise UnreadableRecords(f"record batches of {len(data)} bytes; at most {_MAX_VIEW_BYTES} are read at once")
-    view = np.zeros(len(data) + _PADDING, np.uint8)
-    view[: len(data)] = np.frombuffer(data, np.uint8)
-    starts, ends = _find_records(data, sections)
+    padded = b"".join((data, bytes(_PADDING)))
+    starts, ends = _find_records(padded, sections)
+    view = np.frombuffer(padded, np.uint8)
     base = np.repeat(np.array([s.base for s in sections], np.int64), [s.count for s in sections])
     _, at, read = read_varints(view, starts)
     _, at, dated = read_varints(view, at + 1)  # the attributes mean nothing; the time is not asked for
@@ -95,38 +96,51 @@ def read_records(data: bytes | memoryview, sections: Sequence[BatchSection], fir
     )
 
 
-def _find_records(data: bytes | memoryview, sections: Iterable[BatchSection]) -> tuple[Ints, Ints]:
-    """Find where each record begins and ends: they fill their section."""
+def _find_records(data: bytes, sections: Iterable[BatchSection]) -> tuple[Ints, Ints]:
+    """Find where each record begins and ends: they fill their section. `data` has padding behind the last."""
     starts: list[int] = []
     ends: list[int] = []
     for section in sections:
-        at = section.start
-        if not 0 <= section.count <= (section.end - at) // _MIN_RECORD_BYTES:
-            raise UnreadableRecords(f"{section.count} records are said to be in {section.end - at} bytes")
+        at, end = section.start, section.end
+        if not 0 <= section.count <= (end - at) // _MIN_RECORD_BYTES:
+            raise UnreadableRecords(f"{section.count} records are said to be in {end - at} bytes")
+        first = len(starts)
         for _ in range(section.count):
+            if at >= end:
+                raise UnreadableRecords(_BEHIND if at > end else "a record batch with fewer records than it says")
             starts.append(at)
-            size = shift = 0
-            while True:
-                if at >= section.end:
-                    raise UnreadableRecords("a record batch with fewer records than it says")
+            size = data[at]
+            at += 1
+            if size >= _CONTINUATION_BIT:
                 byte = data[at]
                 at += 1
-                if byte < _CONTINUATION_BIT:
-                    break
-                size |= (byte & 0x7F) << shift
-                shift += 7
-                if shift == _LENGTH_BITS:
-                    raise UnreadableRecords("a record whose size is no number")
-            size |= byte << shift
+                size += (byte - 1) << 7  # less the bit that says that it goes on
+                if byte >= _CONTINUATION_BIT:
+                    size, at = _read_long_size(data, at - 2, end)
             if size & 1:
                 raise UnreadableRecords("a record of negative size")
             at += size >> 1
-            ends.append(at)
-            if at > section.end:
-                raise UnreadableRecords("a record that ends behind its batch")
-        if at != section.end:
-            raise UnreadableRecords("a record batch with more bytes than its records have")
+        if at != end:
+            raise UnreadableRecords(_BEHIND if at > end else "a record batch with more bytes than its records have")
+        if section.count:
+            ends += starts[first + 1 :]
+            ends.append(end)
     return np.array(starts, np.int64), np.array(ends, np.int64)
+
+
+def _read_long_size(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Read the size of a record, zigzag as it is, that takes three bytes or more; give the place behind it too."""
+    size = shift = 0
+    while shift < _LENGTH_BITS:
+        if at >= end:
+            raise UnreadableRecords("a record batch with fewer records than it says")
+        byte = data[at]
+        at += 1
+        size |= (byte & 0x7F) << shift
+        if byte < _CONTINUATION_BIT:
+            return size, at
+        shift += 7
+    raise UnreadableRecords("a record whose size is no number")
 
 
 def _check_order(offset: Ints, sections: Sequence[BatchSection]) -> None:
@@ -179,8 +193,7 @@ def binary_windows(view: Bytes, at: Ints, size: Ints) -> pa.BinaryArray:
     length = np.where(null, 0, size).astype(np.int32)
     views = np.zeros((len(at), 4), np.int32)
     views[:, 0], views[:, 3] = length, at
-    for place in range(4):
-        views.view(np.uint8)[:, 4 + place] = view[np.minimum(at + place, len(view) - 1)]
+    views.view(np.uint8)[:, 4:8] = _cut(view, at, 4)
     _put_inline(views, view, at, length)
     valid = pa.array(~null).buffers()[1] if null.any() else None
     windows = pa.Array.from_buffers(pa.binary_view(), len(at), [valid, pa.py_buffer(views), pa.py_buffer(view)])
@@ -191,6 +204,11 @@ def _put_inline(views: npt.NDArray[np.int32], view: Bytes, at: Ints, length: npt
     short = np.flatnonzero(length <= _INLINE_BYTES)
     if not len(short):
         return
-    places = np.minimum(at[short, None] + np.arange(_INLINE_BYTES), len(view) - 1)
-    inside = np.where(np.arange(_INLINE_BYTES) < length[short, None], view[places], 0).astype(np.uint8)
+    inside = _cut(view, at[short], _INLINE_BYTES)
+    inside[np.arange(_INLINE_BYTES) >= length[short, None]] = 0
     views.view(np.uint8)[short, 4:] = inside
+
+
+def _cut(view: Bytes, at: Ints, size: int) -> npt.NDArray[np.uint8]:
+    """Copy so many bytes from each place: a row of them each. Places lie in front of the padding."""
+    return np.lib.stride_tricks.sliding_window_view(view, size)[np.minimum(at, len(view) - size)]
