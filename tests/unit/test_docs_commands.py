@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import javaproperties
 import pytest
+from click.testing import CliRunner
 
 from connector.cli.main import main
 from connector.settings.configdef.unknown_keys import AllowedKeys
@@ -52,7 +53,7 @@ def commands(text: str) -> list[str]:
 
 def fault_of(line: str) -> str | None:
     """Return what is wrong with a command of ours, None where nothing is; others' commands are not looked at."""
-    found = re.search(r"(?:^|\s|/)icebridge (?!/|:|failed)([^|>&]*)", line)
+    found = re.search(r"(?:^|\s|bin/)icebridge (?!/|:|failed)([^|>&]*)", line)
     if found is None or re.match(r"^(?!\S*icebridge |[A-Z_]+=|.*(?:&&|exec|run) )", line):
         return None
     try:
@@ -89,6 +90,18 @@ def test_commands_exist(page: Path) -> None:
     assert faults == {}
     asked = {word for line in lines if line.startswith("make ") for word in re.findall(r"(?<=\s)[a-z-]+(?=\s|$)", line)}
     assert asked - TARGETS == set()
+
+
+def test_the_least_sink_of_the_readme_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """README's first file passes `icebridge validate`; help and version are told."""
+    monkeypatch.chdir(tmp_path)
+    (block,) = [
+        text for text in _blocks((ROOT / "README.md").read_text("utf-8"), ("properties",)) if "bootstrap" in text
+    ]
+    (tmp_path / "sink.properties").write_text(block)
+    for line in ("validate sink.properties", "--help", "--version", "run --help"):
+        done = CliRunner().invoke(main, line.split())
+        assert done.exit_code == 0, done.output
 
 
 def _known(name: str, allowed: AllowedKeys) -> bool:
