@@ -2,9 +2,9 @@
 
 A letter goes through the sink's own decoding and fold. In a table with keys it changes nothing if a record that came
 after it, in its topic-partition and up to where the sink stands, was about the same key, or truncated its source's
-rows: Kafka's order within a key is the source's. A truncate in another partition counts as far as the table tells of it
-(`before_truncate`), where it has a single source. For documents that holds too: their versions tell what is newer, but
-an index forgets those of deleted ones (docs/decisions/0032). How they get there: `ReplayTarget` of the destination.
+rows: Kafka's order within a key is the source's. Of truncates in other partitions the last one of each source counts,
+which the table tells (`TablePlan.truncates`). For documents that holds too: their versions tell what is newer, but an
+index forgets those of deleted ones (docs/decisions/0032). How they get there: `ReplayTarget` of the destination.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.convert.decoder import DecodedRecords, decode
-from connector.sink.convert.row_builder import mark_truncated
 from connector.sink.microbatch.processor import MAX_ROUNDS, BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch, compute_key_codes
 from connector.sink.model.destination import Destination
@@ -105,13 +104,15 @@ class Replayer:
     def _decode(
         self, runs: Mapping[TopicPartition, _PartitionLetters], *, execute: bool
     ) -> tuple[BatchPlan, list[str], dict[TopicPartition, DecodedRecords]]:
+        """Decode all letters, as if none of them came before a truncate: `_standing` tells."""
         start = {at: int(run.offset[0]) for at, (_, run) in runs.items()}
         end = {at: int(run.offset[-1]) + 1 for at, (_, run) in runs.items()}
         for _ in range(MAX_ROUNDS):
             plan, names = self._batches.plan(MicroBatch(-1, start, end))
             tables = tuple(attrs.evolve(table, committed={}) for table in plan.tables)
             plan = attrs.evolve(plan, tables=tables, label="replay", max_letters=len(self._known))
-            outcomes = {at: decode(run, plan) for at, (_, run) in runs.items()}
+            whole = _forget_truncates(plan)
+            outcomes = {at: decode(run, whole) for at, (_, run) in runs.items()}
             needs = [need for outcome in outcomes.values() for need in outcome.needs]
             if not needs or not execute:
                 return plan, names, outcomes
@@ -145,15 +146,16 @@ class Replayer:
         """Mark rows whose key no later record of their topic-partition changed, and whose source none truncated."""
         ranks = {rank: at for at, rank in plan.ranks.items()}
         keep = [np.ones(len(part), np.bool_) for part, _ in parts]
-        known = [one for outcome in outcomes.values() for one in outcome.seen]
-        if self._settings.table.truncate and len(self._batches.sources(plan, table, name, known, []).names) == 1:
-            # Of a truncate of its only source, in whatever partition, the table itself tells.
-            keep = [~mark_truncated(part.order, table, plan) for part, _ in parts]
         for at in {ranks[int(rank)] for part, _ in parts for rank in np.unique(part.order.partition)}:
             own = [(i, part) for i, (part, _) in enumerate(parts) if ranks[int(part.order.partition[0])] == at]
             first = min(int(part.order.offset.min()) for _, part in own)
             truncates, seen = list[Truncate](), [one for outcome in outcomes.values() for one in outcome.seen]
-            for later in self._decode_later(plan, at, first + 1):
+            if self._settings.table.truncate and table.truncates:
+                # Of the last truncate of each source, in whatever partition, the table itself tells.
+                left = find_untruncated(runs[at][1], plan, table, TruncateScope())
+                for i, part in own:
+                    keep[i] &= np.isin(part.order.offset, left)
+            for later in self._decode_later(_forget_truncates(plan), at, first + 1):
                 truncates += [each for each in later.truncates if each.table == table.index]
                 seen += later.seen
                 held = [part for index, part in zip(later.tables, later.parts, strict=True) if index == table.index]
@@ -213,12 +215,19 @@ def _group_by_partition(letters: Iterable[DeadLetterRecord]) -> dict[TopicPartit
     }
 
 
+def _forget_truncates(plan: BatchPlan) -> BatchPlan:
+    return attrs.evolve(plan, tables=tuple(attrs.evolve(table, truncates={}) for table in plan.tables))
+
+
 def find_untruncated(run: ConsumerRecords, plan: BatchPlan, table: TablePlan, cuts: TruncateScope) -> Ints:
-    """Return the offsets of records of a run that change the table although it lost rows to later truncates."""
+    """Return the offsets of records of a run that change the table although it lost rows to truncates: those in `cuts`,
+    and the last of each source that the table knows of.
+    """
     tables = tuple(attrs.evolve(one, cuts=cuts) if one.index == table.index else one for one in plan.tables)
     outcome = decode(run, attrs.evolve(plan, tables=tables))
     parts = [part for index, part in zip(outcome.tables, outcome.parts, strict=True) if index == table.index]
-    found: Ints = np.concatenate([np.zeros(0, np.int64), *(part.order.offset for part in parts)])
+    left = (part.order.offset[~part.truncated] for part in parts)
+    found: Ints = np.concatenate([np.zeros(0, np.int64), *left])
     # A record without value tells no source; it is from before in any case.
     return found if cuts.whole is None else found[found > cuts.whole.offsets.get(run.at, -1)]
 

@@ -68,7 +68,8 @@ class LocalTables(BaseTableRegistry[TablePlan]):
         settings = self._settings.table
         plain = {field.name: field.type for field in columns}
         upsert = settings.upsert and bool(keys)
-        return TablePlan(0, layout(plain, keys), upsert=upsert, keep_deletes=settings.keep_deletes)
+        dated = upsert and settings.dedup_column in plain
+        return TablePlan(0, layout(plain, keys), upsert=upsert, keep_deletes=settings.keep_deletes, dated=dated)
 
 
 class LocalSink:

@@ -143,3 +143,19 @@ def test_a_letter_is_the_place_of_its_record(tmp_path: Path) -> None:
     assert sorted((one.topic, one.partition, one.offset) for one in sink.letters) == [("t", 2, 2), ("t", 2, 4)]
     assert report.dead_letters == 2
     assert not any("s3cret" in one.reason for one in sink.letters)
+
+
+def _of(table: str, key: int | None, second: int, op: str = "c", **more: Any) -> tuple[bytes | None, bytes]:
+    """An envelope of a source table; the key tells when it was."""
+    source = {"name": "srv", "db": "db", "schema": "public", "table": table, "ts_ns": second * 1000 + 1}
+    row = None if key is None else {"id": key, "n": second, **more}
+    return key and _compact({"id": key}), _compact({"before": None, "after": row, "source": source, "op": op})
+
+
+def test_a_truncate_beside_a_source_that_needs_a_column(tmp_path: Path) -> None:
+    """A source whose events need a column first has rows too: the truncate of another takes none of them."""
+    fields = "debezium.transforms.unwrap.add.fields=op,source.ts_ns,table,db,schema"
+    sink = local_sink(tmp_path, ["topics=t", HARD, "truncate.enabled=true", fields])
+    _send(sink, "t", _of("x", 1, 1))
+    _send(sink, "t", _of("y", 2, 2, more="new"), _of("x", 3, 3), _of("x", None, 4, "t"), _of("x", 5, 5), _of("y", 6, 6))
+    assert _found(sink, "t") == {2: 2, 5: 5, 6: 6}

@@ -16,7 +16,7 @@ from connector.errors import ConfigError, RetriableError, TimeOver
 from connector.iceberg.commit.ancestry import is_rolled_back
 from connector.iceberg.commit.commit import expect_last_commit
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME
-from connector.iceberg.commit.kafka_offsets import KafkaOffsets, Watermark
+from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, MAX_TRUNCATES, KafkaOffsets, LastTruncate, Watermark
 from connector.iceberg.java import iterate
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings, load
@@ -24,7 +24,6 @@ from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_delete
 from connector.sink.fold.fold import find_last_deletes, fold
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.watermarks import (
-    ALL_SOURCES,
     GROWN_PARTITION,
     MAX_SOURCES,
     PARTITIONS_BEFORE,
@@ -132,7 +131,8 @@ def test_very_many_sources_share_one_watermark() -> None:
 def test_a_position_travels_as_it_is() -> None:
     """Watermarks, places behind deletes, last transaction and truncate: back from offsets table and summaries."""
     marks = {"a.b": Watermark(7), "b": Watermark(), "c": Watermark(NO_VALUE, (1, 2, 3)), "d": Watermark(8, (), 9)}
-    position = KafkaOffsets("c", {"t": "i"}, {AT: 4}, {AT: marks}, {AT: 4}, "77", 1_700_000_000, (5, 1, 2, 3))
+    truncates = {"a.b": LastTruncate(1_700_000_000, (5, 1, 2, 3)), "b": LastTruncate(3)}
+    position = KafkaOffsets("c", {"t": "i"}, {AT: 4}, {AT: marks}, {AT: 4}, "77", truncates)
     assert KafkaOffsets.parse(position.json()) == position
     assert KafkaOffsets.from_summary(position.summary("n", "id"), "n") == position
     before = KafkaOffsets.parse('{"cluster-id":"c","topic-ids":{},"offsets":{},"watermarks":{"t":{"0":{"a.b":7}}}}')
@@ -141,6 +141,20 @@ def test_a_position_travels_as_it_is() -> None:
     assert "icebridge.watermarks" not in plain.summary("n", "id")
     assert position.advance(KafkaOffsets("c", {}, {AT: 5})).after_delete == {}
     assert position.only(["other"]).watermarks == {}
+
+
+def test_the_last_truncate_of_each_source_is_kept() -> None:
+    """A later one takes the place of its source's; of many the latest stay. What earlier versions wrote is read."""
+    stood = KafkaOffsets(truncates={"a": LastTruncate(5, (1, 2)), "b": LastTruncate(9)})
+    later = stood.advance(KafkaOffsets(truncates={"a": LastTruncate(7), "c": LastTruncate(0, (4, 5))}))
+    assert later.truncates == {"a": LastTruncate(7, (1, 2)), "b": LastTruncate(9), "c": LastTruncate(0, (4, 5))}
+    many = KafkaOffsets(truncates={str(n): LastTruncate(n) for n in range(MAX_TRUNCATES)})
+    assert set(many.advance(stood).truncates) == {*map(str, range(2, MAX_TRUNCATES)), "a", "b"}
+    old = '{"cluster-id":"c","topic-ids":{},"offsets":{},"truncated":7,"truncated-at":[5,1]}'
+    assert KafkaOffsets.parse(old).truncates == {ALL_SOURCES: LastTruncate(7, (5, 1))}
+    summary = {"icebridge.name": "n", "icebridge.truncated": "7"}
+    found = KafkaOffsets.from_summary(summary, "n")
+    assert found is not None and found.truncates == {ALL_SOURCES: LastTruncate(7)}
 
 
 def _undated(*dates: int | None) -> ChangeOrder:

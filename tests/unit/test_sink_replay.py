@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from connector.iceberg.commit.kafka_offsets import LastTruncate
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.microbatch.processor import BatchProcessor
@@ -119,8 +120,10 @@ def test_a_truncate_of_the_only_source_overtakes_all() -> None:
 
 
 def test_a_truncate_in_another_partition_overtakes_what_is_older() -> None:
-    """The table tells of its last truncate; where it takes another source too nobody knows whose that was."""
+    """The table tells of the last truncate of each source; those of other sources stay, and what came later."""
     letters: list[bytes | None] = [_event("x", 1), _event("x", 5)]
     assert _kept(letters, [], "srv.public.x") == [1, 2]
-    assert _kept(letters, [], "srv.public.x", truncated=3_001) == [2]
-    assert _kept([*letters, _event("y", 2)], [], truncated=3_001) == [1, 2, 3]
+    cuts = {"srv.db.public.x": LastTruncate(3_001)}
+    assert _kept(letters, [], "srv.public.x", truncates=cuts) == [2]
+    assert _kept([*letters, _event("y", 2)], [], truncates=cuts) == [2, 3]
+    assert _kept([*letters, _event("y", 2)], [], truncates={**cuts, "srv.db.public.y": LastTruncate(2_002)}) == [2]

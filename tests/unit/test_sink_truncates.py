@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 import pytest
 
+from connector.iceberg.commit.kafka_offsets import LastTruncate
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.truncates import ChangeTimes, TableTruncate, Truncate, is_repeated, mark_before_truncate
 from serde.events.source_positions import NO_VALUE, unknown_positions
@@ -113,9 +114,17 @@ def test_what_came_before_a_truncate_of_an_earlier_batch() -> None:
 
 def test_a_truncate_that_comes_again() -> None:
     """By its place, else by a precise date; what proves nothing is done again."""
-    assert [is_repeated(truncate(place=p), 500, (SOURCE, 7, 0, 0)) for p in (6, 7, 8)] == [True, False, False]
-    assert [is_repeated(truncate(ts_ns=t, place=NO_VALUE), 100, ()) for t in (99, 100, 101)] == [True, False, False]
-    assert not is_repeated(truncate(ts_ns=SECOND, place=NO_VALUE), 2 * SECOND, ())
+    assert [is_repeated(truncate(place=p), LastTruncate(500, (SOURCE, 7, 0, 0))) for p in (6, 7, 8)] == [
+        True,
+        False,
+        False,
+    ]
+    assert [is_repeated(truncate(ts_ns=t, place=NO_VALUE), LastTruncate(100)) for t in (99, 100, 101)] == [
+        True,
+        False,
+        False,
+    ]
+    assert not is_repeated(truncate(ts_ns=SECOND, place=NO_VALUE), LastTruncate(2 * SECOND))
 
 
 def test_a_source_that_moved_has_small_places_again() -> None:
@@ -126,7 +135,10 @@ def test_a_source_that_moved_has_small_places_again() -> None:
     order = ChangeOrder(np.zeros(3, np.int64), np.arange(3), date, date, place, np.full(3, ord("u"), np.uint8))
     assert mark_before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, False, True]
     assert mark_before_truncate(order, 0, (SOURCE, 7, 0, 0)).tolist() == [True, True, True]
-    assert [is_repeated(truncate(ts_ns=t, place=6), 100, (SOURCE, 7, 0, 0)) for t in (100, 101)] == [True, False]
+    assert [is_repeated(truncate(ts_ns=t, place=6), LastTruncate(100, (SOURCE, 7, 0, 0))) for t in (100, 101)] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from connector.iceberg.commit.commit_summary import (
     TRANSACTION,
     TRUNCATED,
     TRUNCATED_AT,
+    TRUNCATES,
     WATERMARKS,
 )
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
@@ -69,6 +70,36 @@ class Watermark:
 
 Watermarks = Mapping[TopicPartition, Mapping[str, Watermark]]
 
+ALL_SOURCES = "*"
+"""Stands for the name of a source in what all share: a watermark, or a truncate that earlier versions noted."""
+
+MAX_TRUNCATES = 200
+"""Truncates that a commit's summary keeps: the latest, one per source."""
+
+
+@attrs.frozen
+class LastTruncate:
+    """The last truncate of a source: its time (epoch nanoseconds), 0 where it told none, and the number of its source
+    with its place in that source's log, where it told them.
+    """
+
+    ts_ns: int = 0
+    place: SourcePosition = ()
+
+    def after(self, before: LastTruncate | None) -> LastTruncate:
+        """Return this one, with what only the one before it told."""
+        return self if before is None else LastTruncate(max(before.ts_ns, self.ts_ns), self.place or before.place)
+
+    @property
+    def stored(self) -> list[int]:
+        """Return it as a list of numbers."""
+        return [self.ts_ns, *self.place]
+
+    @staticmethod
+    def from_stored(found: list[int]) -> LastTruncate:
+        """Read what `stored` gave."""
+        return LastTruncate(found[0], tuple(found[1:]))
+
 
 @attrs.frozen
 class KafkaOffsets:
@@ -78,9 +109,8 @@ class KafkaOffsets:
     the leader epochs of the records in front of the offsets, as far as they are known: a log that was cut since is
     noticed by them.
     Of a table's position also: `watermarks`, how far the table has come per topic-partition and source;
-    `after_delete`, offsets behind a delete event, where a tombstone would only repeat it; `truncated`, the source's
-    time of the last truncate (epoch nanoseconds), 0 without; `truncated_at`, the number of its source and its place in
-    that source's log, where it told them.
+    `after_delete`, offsets behind a delete event, where a tombstone would only repeat it; `truncates`, the last
+    truncate of each source that had one, by its name (without that of its log).
     """
 
     cluster_id: str = ""
@@ -89,14 +119,13 @@ class KafkaOffsets:
     watermarks: Watermarks = attrs.field(factory=dict)
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     transaction: str = ""
-    truncated: int = 0
-    truncated_at: SourcePosition = ()
+    truncates: Mapping[str, LastTruncate] = attrs.field(factory=dict)
     epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
 
     @property
     def dated(self) -> bool:
         """Whether it says more of a table than offsets, so that a table without rows of the batch is told too."""
-        return bool(self.watermarks or self.after_delete or self.truncated or self.truncated_at)
+        return bool(self.watermarks or self.after_delete or self.truncates)
 
     @property
     def partitions(self) -> Mapping[str, int]:
@@ -116,8 +145,7 @@ class KafkaOffsets:
             {**self.watermarks, **other.watermarks},
             {at: o for at, o in {**self.after_delete, **other.after_delete}.items() if o == offsets.get(at)},
             other.transaction or self.transaction,
-            max(other.truncated, self.truncated),
-            other.truncated_at or self.truncated_at,
+            _merge_truncates(self.truncates, other.truncates),
             {at: e for own in (self, other) for at, e in own.epochs.items() if own.offsets.get(at) == offsets.get(at)},
         )
 
@@ -136,8 +164,7 @@ class KafkaOffsets:
             {at: dates for at, dates in self.watermarks.items() if at[0] in wanted},
             {at: offset for at, offset in self.after_delete.items() if at[0] in wanted},
             self.transaction,
-            self.truncated,
-            self.truncated_at,
+            self.truncates,
             {at: epoch for at, epoch in self.epochs.items() if at[0] in wanted},
         )
 
@@ -156,8 +183,7 @@ class KafkaOffsets:
             "watermarks": nest_by_topic(_encode_watermarks(self.watermarks)),
             "after-delete": nest_by_topic(self.after_delete),
             "transaction": self.transaction,
-            "truncated": self.truncated,
-            "truncated-at": self.truncated_at,
+            "truncates": _encode_truncates(self.truncates),
             "epochs": nest_by_topic(self.epochs),
         }
         return orjson.dumps({**document, **{k: v for k, v in more.items() if v}}, option=orjson.OPT_SORT_KEYS)
@@ -173,8 +199,9 @@ class KafkaOffsets:
             _decode_watermarks(document.get("watermarks", {})),
             flatten_by_partition(document.get("after-delete", {})),
             document.get("transaction", ""),
-            document.get("truncated", 0),
-            tuple(document.get("truncated-at", ())),
+            _decode_truncates(
+                document.get("truncates", {}), document.get("truncated", 0), document.get("truncated-at", ())
+            ),
             flatten_by_partition(document.get("epochs", {})),
         )
 
@@ -190,10 +217,8 @@ class KafkaOffsets:
         told = {key: part for key, part in parts.items() if part or key in (TOPIC_IDS, OFFSETS)}
         if self.transaction:
             own[TRANSACTION] = self.transaction
-        if self.truncated:
-            own[TRUNCATED] = str(self.truncated)
-        if self.truncated_at:
-            own[TRUNCATED_AT] = orjson.dumps(self.truncated_at).decode()
+        if self.truncates:
+            own[TRUNCATES] = orjson.dumps(_encode_truncates(self.truncates), option=orjson.OPT_SORT_KEYS).decode()
         return own | {key: orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode() for key, part in told.items()}
 
     @staticmethod
@@ -209,8 +234,12 @@ class KafkaOffsets:
             _decode_watermarks(read[WATERMARKS]),
             flatten_by_partition(read[AFTER_DELETE]),
             summary.get(TRANSACTION, ""),
-            int(summary.get(TRUNCATED, "0")),
-            tuple(orjson.loads(summary.get(TRUNCATED_AT, "[]"))),
+            _decode_truncates(
+                *(
+                    orjson.loads(summary.get(*each))
+                    for each in ((TRUNCATES, "{}"), (TRUNCATED, "0"), (TRUNCATED_AT, "[]"))
+                )
+            ),
         )
 
 
@@ -223,3 +252,24 @@ def _decode_watermarks(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) ->
         at: {name: Watermark.from_stored(mark) for name, mark in known.items()}
         for at, known in flatten_by_partition(stored).items()
     }
+
+
+def _merge_truncates(
+    known: Mapping[str, LastTruncate], later: Mapping[str, LastTruncate]
+) -> Mapping[str, LastTruncate]:
+    truncates = {**known, **{name: each.after(known.get(name)) for name, each in later.items()}}
+    if len(truncates) <= MAX_TRUNCATES:
+        return truncates
+    latest = sorted(truncates, key=lambda name: (truncates[name].ts_ns, name))[-MAX_TRUNCATES:]
+    return {name: truncates[name] for name in latest}
+
+
+def _encode_truncates(truncates: Mapping[str, LastTruncate]) -> dict[str, list[int]]:
+    return {name: each.stored for name, each in truncates.items()}
+
+
+def _decode_truncates(stored: Mapping[str, list[int]], ts_ns: int, place: Iterable[int]) -> dict[str, LastTruncate]:
+    """Read truncates; earlier versions wrote that of a table's only source, without its name."""
+    shared = LastTruncate(ts_ns, tuple(place))
+    before = {} if shared == LastTruncate() else {ALL_SOURCES: shared}
+    return before | {name: LastTruncate.from_stored(each) for name, each in stored.items()}

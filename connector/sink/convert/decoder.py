@@ -391,7 +391,7 @@ def _read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | No
             found = Truncate(run.topic, run.partition, offset, ts_ns, known, total_order, source, number)
             if table is not None and source in table.cuts.refused:
                 continue
-            if table is None or not is_repeated(found, table.truncated, table.truncated_at):
+            if table is None or not is_repeated(found, table.find_last_truncate(source)):
                 yield found
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.iceberg.commit.kafka_offsets import LastTruncate
 from connector.iceberg.types.conversion import convert
 from connector.iceberg.types.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.nested_columns import Path, read_path
@@ -21,7 +22,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.record_keys import RecordKeys, set_key_columns
 from connector.sink.fold.document_versions import assign_versions, derive_versions, find_last_versions
-from connector.sink.fold.watermarks import ALL_SOURCES, find_latest_by_source, find_limits, mark_late_candidates
+from connector.sink.fold.watermarks import find_latest_by_source, find_limits, mark_late_candidates
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.event_age import select_proven_dates, select_proven_places, units_per_second
 from connector.sink.model.plan import VALID_FROM, BatchPlan, TablePlan
@@ -29,7 +30,7 @@ from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
-from serde.events.source_positions import NO_VALUE, unknown_positions
+from serde.events.source_positions import NO_VALUE, strip_log_name, unknown_positions
 from serde.faults import RecordError
 
 _NO_OP = np.uint8(0)
@@ -68,10 +69,12 @@ def build_rows(
     if not table.upsert:
         dropped.update(change.rows[~image].tolist())
     keep = _mark_rows_to_write(run, change.rows, dropped, table)
+    truncated = mark_truncated(part.order, change.origin, table, plan)
+    # A delete from before it stays until the fold is through: it tells what its tombstone is about.
+    gone, part = truncated & ~part.deleted, attrs.evolve(part, truncated=truncated)
+    metrics = TaskMetrics(nulled=nulled, late=int((keep & gone).sum()))
     if not table.dated and not table.numbered:
-        return BuiltRows(
-            _filter_rows(part, keep), faults, SourceProgress(table.index, run.at), TaskMetrics(nulled=nulled)
-        )
+        return BuiltRows(_filter_rows(part, keep & ~gone), faults, SourceProgress(table.index, run.at), metrics)
     marks = find_limits(table.watermarks, run.at, change.origin.dictionary.to_pylist())
     suspect = mark_late_candidates(part.order, change.origin, marks)
     versions = None
@@ -80,18 +83,11 @@ def build_rows(
         suspect &= (part.order.date != NO_VALUE) | (
             units_per_second(plan.dedup_column, plan.events.add_fields_prefix) is None
         )
-        versions, gone = (
-            _build_versions(run, change, part.order, suspect, table, plan),
-            _mark_truncated(change, part, table, plan),
-        )
-        part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions), suspect=suspect)
-        seen = _measure_progress(run, change, part.order, versions, keep, table)
-        # A truncate came after them.
-        metrics = TaskMetrics(nulled=nulled, late=int((keep & gone).sum()))
-        return BuiltRows(_filter_rows(part, keep & ~gone), faults, seen, metrics)
-    part = attrs.evolve(part, suspect=suspect | mark_truncated(part.order, table, plan))
+        versions = _build_versions(run, change, part.order, suspect, table, plan)
+        part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions))
+    part = attrs.evolve(part, suspect=suspect | truncated)
     seen = _measure_progress(run, change, part.order, versions, keep, table)
-    return BuiltRows(_filter_rows(part, keep), faults, seen, TaskMetrics(nulled=nulled))
+    return BuiltRows(_filter_rows(part, keep & ~gone), faults, seen, metrics)
 
 
 def _build_versions(
@@ -106,23 +102,19 @@ def _build_versions(
     return assign_versions(own, before, op, repeats)
 
 
-def mark_truncated(order: ChangeOrder, table: TablePlan, plan: BatchPlan) -> Mask:
-    """Mark the changes that are known to have come before a truncate of an earlier batch."""
-    if not table.truncated and not table.truncated_at:
-        return np.zeros(len(order), np.bool_)
+def mark_truncated(order: ChangeOrder, origin: pa.DictionaryArray, table: TablePlan, plan: BatchPlan) -> Mask:
+    """Mark the changes that are known to have come before a truncate of their source in an earlier batch."""
+    result = np.zeros(len(order), np.bool_)
+    if not table.truncates or not table.upsert or table.history:
+        return result
     is_time = units_per_second(plan.dedup_column, plan.events.add_fields_prefix) is not None
-    ts_ns = table.truncated if plan.dedup_column == SOURCE_TS_NS else NO_VALUE
-    return mark_before_truncate(order, ts_ns, table.truncated_at if is_time else ())
-
-
-def _mark_truncated(change: Changes, part: ChangeBatch, table: TablePlan, plan: BatchPlan) -> Mask:
-    """Mark the changes of documents that a truncate of an earlier batch took away; of sources known by then."""
-    known = {name for marks in table.watermarks.values() for name in marks}
-    ours = [name in known or ALL_SOURCES in known for name in change.origin.dictionary.to_pylist()]
-    if not any(ours):
-        return np.zeros(len(part), np.bool_)
-    mask: Mask = mark_truncated(part.order, table, plan) & np.array(ours, np.bool_)[np.asarray(change.origin.indices)]
-    return mask
+    for code, name in enumerate(origin.dictionary.to_pylist()):
+        last = table.find_last_truncate(strip_log_name(name))
+        if last != LastTruncate():
+            ts_ns = last.ts_ns if plan.dedup_column == SOURCE_TS_NS else NO_VALUE
+            own = np.asarray(origin.indices) == code
+            result |= own & mark_before_truncate(order, ts_ns, last.place if is_time else ())
+    return result
 
 
 def _measure_progress(

@@ -18,7 +18,7 @@ from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.spark_types import to_spark
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.sink.convert.row_builder import mark_truncated, to_int64
+from connector.sink.convert.row_builder import to_int64
 from connector.sink.destinations.deleted_keys import keys_to_text
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.job.shuffle import pack, unpack
@@ -80,7 +80,6 @@ def candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
             rows = np.flatnonzero(whole.suspect)
             part = whole.take(rows)
             order = part.order
-            cut = np.zeros(len(rows), np.bool_) if table.numbered else mark_truncated(order, table, plan)
             date, place = proof(order, table)
             known = [name for name in part.rows.schema.names if name in telling]
             _, seen = _read_age(dict(zip(known, part.rows.select(known).columns, strict=True)), len(part), plan, order)
@@ -90,7 +89,7 @@ def candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
                 [
                     pa.repeat(pa.scalar(bucket, pa.int32()), len(rows)),
                     pa.array(rows, pa.int64()),
-                    pa.array(cut),
+                    pa.array(part.truncated),
                     keys_to_text(keys),
                     *(pa.array(np.ascontiguousarray(column)) for column in numbers),
                     *map(to_spark, keys),

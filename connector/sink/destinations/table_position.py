@@ -1,4 +1,4 @@
-"""A batch's end offsets -> those of one table's commit, with how far its sources came and its last truncate."""
+"""A batch's end offsets -> those of one table's commit, with how far its sources came and their last truncates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.sink.fold.watermarks import advance_watermarks, track_grown_topics
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
-from serde.events.source_positions import NO_VALUE
 
 
 def build_table_position(
@@ -26,7 +25,5 @@ def build_table_position(
     here = position.only(topics)
     marks = advance_watermarks(table.watermarks, own)
     marks = {**marks, **track_grown_topics({**table.watermarks, **marks}, table.partitions, here.partitions)}
-    cut = table.cut
-    truncated = cut.ts_ns if cut is not None and cut.ts_ns != NO_VALUE else 0
-    at = cut.place if cut is not None else ()
-    return attrs.evolve(here, watermarks=marks, after_delete=ends, truncated=truncated, truncated_at=at)
+    truncates = {cut.source: cut.last for cut, _ in table.cuts.emptied}
+    return attrs.evolve(here, watermarks=marks, after_delete=ends, truncates=truncates)

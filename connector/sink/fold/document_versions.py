@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_offsets import Watermarks
+from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, Watermarks
 from connector.runtime.topic_partitions import TopicPartition
-from connector.sink.fold.watermarks import ALL_SOURCES, GROWN_PARTITION, merge_partitions
+from connector.sink.fold.watermarks import GROWN_PARTITION, merge_partitions
 from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes
 from serde.arrays import Ints, Mask
 from serde.events.source_positions import NO_VALUE

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_offsets import Watermark, Watermarks
+from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, Watermark, Watermarks
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_below
@@ -28,9 +28,6 @@ from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 MAX_SOURCES = 200
 """Sources of one topic-partition that are kept apart in a commit's summary; beyond it they share one watermark, which
 makes more suspects, and none less."""
-
-ALL_SOURCES = "*"
-"""The source of a watermark that all share."""
 
 GROWN_PARTITION = -1
 """Stands for the partition of what is known of a topic that has grown."""

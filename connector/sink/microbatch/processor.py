@@ -253,7 +253,8 @@ class BatchProcessor:
             with self._targets.detect_expired_reads(*names):
                 destination = self._destination
                 result = self._job.run(plan, destination.writers(), destination.lookups(names, plan))
-            fresh = self._find_new_truncates(plan, names, result)
+            # Before all tables are ready not every source has shown itself.
+            fresh = self._find_new_truncates(plan, names, result) if result.ready else {}
             if result.ready and not fresh:
                 return plan, names, result
             cuts |= {names[index]: cut for index, cut in fresh.items()}

@@ -24,7 +24,7 @@ from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions
 MAX_CONCAT_BYTES = 8 * 1024**2
 """Arrow bytes of parts up to which copying them together pays."""
 
-MASKS = ("deleted", "image", "suspect")
+MASKS = ("deleted", "image", "suspect", "truncated")
 """The columns of a `ChangeBatch` that mark changes."""
 
 OP_CREATE, OP_KEY_CHANGE = ord("c"), ord("C")
@@ -83,21 +83,25 @@ class KeyDecision(Protocol):
         """Return the changes that a later fold with more changes needs."""
 
 
+def _mark_none(changes: Mask) -> Mask:
+    return np.zeros(len(changes), np.bool_)
+
+
 @attrs.frozen(eq=False)
 class ChangeBatch:
     """Changes of one table, aligned: the table's columns, their order, and what kind of change each is.
 
     `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not);
-    `suspect` those that may be older than what the table holds (`fold.watermarks`).
+    `suspect` those that may be older than what the table holds (`fold.watermarks`); `truncated` those of them that are
+    known to be deletes from before a truncate of an earlier batch.
     """
 
     rows: pa.RecordBatch
     order: ChangeOrder
     deleted: Mask
     image: Mask
-    suspect: Mask = attrs.field(
-        default=attrs.Factory(lambda self: np.zeros(len(self.deleted), np.bool_), takes_self=True)
-    )
+    suspect: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
+    truncated: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
 
     def __len__(self) -> int:
         return self.rows.num_rows

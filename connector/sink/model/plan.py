@@ -8,7 +8,7 @@ from typing import Literal
 import attrs
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_offsets import SourcePosition, Watermarks
+from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, LastTruncate, Watermarks
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.row_layout import RowLayout
 from connector.kafka.consumer import PartitionAssignment
@@ -17,8 +17,9 @@ from connector.settings import EventSettings
 from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.routing import RouteSettings
 from connector.settings.iceberg.write_mode import DEFAULT_MODE
-from connector.sink.model.truncate_scope import TruncateScope
+from connector.sink.model.truncate_scope import TruncateScope, to_legacy_name
 from connector.sink.model.truncates import TableTruncate
+from serde.events.source_positions import strip_log_name
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """Columns of a table that keeps history."""
@@ -44,8 +45,7 @@ class TablePlan:
     `numbered` tells the same of documents, whose changes are given versions (`fold.document_versions`), `remembers`
     that their deleted keys are remembered with them (`destinations.deleted_keys`).
     `after_delete` holds offsets at which a tombstone only repeats the delete before it.
-    `truncated` is the source's time of the last truncate of an earlier batch (epoch nanoseconds), 0 without, and
-    `truncated_at` its source and place there (`Position`).
+    `truncates` holds the last truncate of an earlier batch of each source that had one.
     """
 
     index: int
@@ -65,8 +65,7 @@ class TablePlan:
     watermarks: Watermarks = attrs.field(factory=dict)
     partitions: Mapping[str, int] = attrs.field(factory=dict)
     after_delete: Mapping[TopicPartition, int] = attrs.field(factory=dict)
-    truncated: int = 0
-    truncated_at: SourcePosition = ()
+    truncates: Mapping[str, LastTruncate] = attrs.field(factory=dict)
     write_mode: str = DEFAULT_MODE
     needs_row_lookup: bool = False
     history: bool = False
@@ -76,6 +75,16 @@ class TablePlan:
     def cut(self) -> TableTruncate | None:
         """Where a truncate in the batch emptied all of it."""
         return self.cuts.whole
+
+    def find_last_truncate(self, source: str) -> LastTruncate:
+        """Return the last truncate of a source (its name without that of its log); an empty one where it had none."""
+        found = self.truncates.get(source)
+        if found is None and ALL_SOURCES in self.truncates:
+            # Earlier versions did not note whose it was: of one that the table knew by then.
+            known = {strip_log_name(name) for marks in self.watermarks.values() for name in marks}
+            if known & {source, to_legacy_name(source), ALL_SOURCES}:
+                found = self.truncates[ALL_SOURCES]
+        return found or LastTruncate()
 
     @property
     def keyed(self) -> bool:
@@ -95,7 +104,7 @@ class TablePlan:
     @property
     def needs_lookup(self) -> bool:
         """Whether the table may have to be read for the batch."""
-        late = bool((self.dated or self.remembers) and self.watermarks)
+        late = bool((self.dated or self.remembers) and (self.watermarks or self.truncates))
         return self.needs_row_lookup or self.needs_tombstone_lookup or self.patches or self.history or late
 
     @property

@@ -37,6 +37,12 @@ class TruncateScope:
     of_sources: Mapping[str, tuple[TableTruncate, SourceRows]] = attrs.field(factory=dict)
     refused: frozenset[str] = frozenset()
 
+    @property
+    def emptied(self) -> tuple[tuple[TableTruncate, SourceRows], ...]:
+        """What is emptied by which truncate; of no values are all rows."""
+        whole = () if self.whole is None else ((self.whole, SourceRows(())),)
+        return (*whole, *self.of_sources.values())
+
 
 @attrs.frozen
 class TableSources:

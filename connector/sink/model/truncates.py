@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from connector.iceberg.commit.kafka_offsets import SourcePosition
+from connector.iceberg.commit.kafka_offsets import LastTruncate, SourcePosition
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places
@@ -62,6 +62,7 @@ class TableTruncate:
     """The truncates of one table in a batch: the last offset of one per topic-partition, and the latest's moment.
 
     `alone` tells that all records of the table are in that topic-partition: Kafka's order tells of all its rows.
+    `source` is the name of its source.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -69,10 +70,11 @@ class TableTruncate:
     place: SourcePosition = ()
     total_order: int = NO_VALUE
     alone: bool = False
+    source: str = ""
 
     @staticmethod
     def of(truncates: Iterable[Truncate], *, alone: bool = False) -> TableTruncate:
-        """Take all truncates of a table together."""
+        """Take all truncates of one source together."""
         every = list(truncates)
         offsets: dict[TopicPartition, int] = {}
         for each in every:
@@ -80,14 +82,19 @@ class TableTruncate:
             offsets[at] = max(each.offset, offsets.get(at, -1))
         comparable = len({each.place[:1] for each in every}) == 1
         latest = max(every, key=lambda each: (each.place if comparable else (), each.ts_ns))
-        return TableTruncate(offsets, latest.ts_ns, latest.place, latest.total_order, alone)
+        return TableTruncate(offsets, latest.ts_ns, latest.place, latest.total_order, alone, latest.source)
+
+    @property
+    def last(self) -> LastTruncate:
+        """What later batches have to know of it."""
+        return LastTruncate(0 if self.ts_ns == NO_VALUE else self.ts_ns, self.place)
 
     def deletes_until(self, last: SourcePosition) -> int | None:
         """Return up to which date (epoch nanoseconds, included) rows of earlier batches go; None for all of them.
 
         Rows with the truncate's own date came before it only where Kafka's order says so. It says so of all rows in the
         same topic-partition, whatever their dates are: those of reads are of the connector's clock, not the source's.
-        `last` is the place of the table's last truncate: one that comes again takes no row that came after it.
+        `last` is the place of the source's last truncate: one that comes again takes no row that came after it.
         """
         if self.ts_ns == NO_VALUE:
             return None
@@ -133,8 +140,9 @@ def mark_before_truncate(order: ChangeOrder, ts_ns: int, place: SourcePosition) 
     return older | (with_place & _mark_not_above(order.place, place) & ~_mark_newer(order.date, ts_ns))
 
 
-def is_repeated(found: Truncate, ts_ns: int, place: SourcePosition) -> bool:
-    """Tell whether a truncate repeats one that is older than the table's last; that one itself empties it again."""
+def is_repeated(found: Truncate, last: LastTruncate) -> bool:
+    """Tell whether a truncate repeats one that is older than its source's last; that one itself empties it again."""
+    ts_ns, place = last.ts_ns, last.place
     if found.place and place and found.place[0] == place[0]:
         newer = 0 < ts_ns < found.ts_ns and found.ts_ns % _SECOND_NS != 0
         return found.place < place and not newer

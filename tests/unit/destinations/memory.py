@@ -130,13 +130,19 @@ class MemoryDestination:
         pass
 
     def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
-        assert not cuts, "truncates are not taken"
+        """Wait for the commit, as tables do."""
 
     def commit(
         self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> dict[str, TableCommit]:
         for index, files in result.written.items():
             held = self.rows.setdefault(names[index], {})
+            for cut, own in plan.tables[index].cuts.emptied:
+                until = cut.deletes_until(())
+                for key, row in list(held.items()):
+                    older = until is None or int(str(row[plan.dedup_column])) <= until
+                    if older and all(row[name] == value for name, value in own.values):
+                        del held[key]
             for what, keys, rows in files:
                 for row in rows:
                     key = len(held) if what == "append" else tuple(row[name] for name in keys)

@@ -115,16 +115,18 @@ class IcebergCommitter:
     def _empty(self, plan: BatchPlan, names: list[str]) -> None:
         """Delete what tables held before they were truncated."""
         for table in plan.tables:
-            whole = [] if table.cut is None else [(table.cut, ())]
-            cuts = [*whole, *((cut, rows.values) for cut, rows in table.cuts.of_sources.values())]
-            for cut, own in cuts:
+            for cut, rows in table.cuts.emptied:
                 target, column = self._targets[names[table.index]], plan.dedup_column
                 ordered = column == SOURCE_TS_NS and column in table.layout.columns.names
-                limit = cut.deletes_until(table.truncated_at) if ordered else None
+                limit = cut.deletes_until(table.find_last_truncate(cut.source).place) if ordered else None
                 until = None if limit is None else (column, limit)
-                self._delete_rows(target.table, until, own)
+                self._delete_rows(target.table, until, rows.values)
                 self._targets.refresh(names[table.index], alone=True)
-                told = "table emptied by a truncate at its source" if not own else "rows of a truncated source deleted"
+                told = (
+                    "table emptied by a truncate at its source"
+                    if not rows.values
+                    else "rows of a truncated source deleted"
+                )
                 self._log.info(told, table=target.table.name)
 
     def _delete_rows(self, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:

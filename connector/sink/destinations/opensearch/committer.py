@@ -75,9 +75,8 @@ class OpenSearchCommitter:
     def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Empty the indexes that were truncated, before what came after that is sent again."""
         for index, found in cuts.items():
-            whole = [] if found.whole is None else [(found.whole, ())]
-            for cut, own in [*whole, *((cut, rows.values) for cut, rows in found.of_sources.values())]:
-                self._empty(plan.tables[index], names[index], cut, own, plan.dedup_column)
+            for cut, rows in found.emptied:
+                self._empty(plan.tables[index], names[index], cut, rows.values, plan.dedup_column)
 
     def discard(self, names: list[str], result: JobResult) -> None:  # noqa: ARG002 - files have one table
         """Leave the documents: the next run of the job writes the same ones, or newer; files of deleted keys go."""

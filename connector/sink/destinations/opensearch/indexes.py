@@ -138,8 +138,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             remembers=numbered and self.deleted_keys is not None,
             watermarks=stood.watermarks,
             partitions=stood.partitions,
-            truncated=stood.truncated if numbered else 0,
-            truncated_at=stood.truncated_at if numbered else (),
+            truncates=stood.truncates if numbered else {},
         )
 
     def record_position(self, name: str, position: KafkaOffsets) -> None:
