@@ -80,6 +80,15 @@ class ByteWindows:
         hit: Mask = pc.starts_with(mixed, prefix).to_numpy(zero_copy_only=False)[0::2]
         return hit
 
+    def contains(self, word: bytes) -> Mask:
+        """True where `word` is somewhere in the text; looks at every byte."""
+        if not len(self):
+            return np.zeros(0, np.bool_)
+        hit: Mask = pc.match_substring(window_array(self.data, self.starts, self.ends), word).to_numpy(
+            zero_copy_only=False
+        )
+        return hit
+
     def equals(self, word: bytes) -> Mask:
         """True where the whole text is `word`."""
         hit: Mask = self.sizes == len(word)

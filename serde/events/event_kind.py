@@ -12,17 +12,22 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from serde.arrays import Mask, valid_mask
+from serde.byte_windows import ByteWindows
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS
 from serde.messages import MessageBlock
 
+TRANSACTION_METADATA = "TransactionMetadataValue"
+"""The name of the schema of BEGIN and END; messages without schema that are such get it too."""
 _OTHER_NAMES = (
-    "TransactionMetadataValue",
+    TRANSACTION_METADATA,
     "TransactionMetadataKey",
     "Heartbeat",
     "SchemaChangeValue",
     "Notification",
     "MessageValue",
 )
+_BEGIN, _END = (b'{"status":"%s","id":"' % status for status in (b"BEGIN", b"END"))
+_TRANSACTION_WORDS = (b'"event_count"', b'"data_collections"')
 _TRANSACTION = frozenset({"status", "id", "event_count", "data_collections", "ts_ms"})
 _SCHEMA_CHANGE = frozenset({"source", "ddl", "tableChanges"})
 _ENVELOPE = frozenset({"op", "source"})
@@ -49,7 +54,7 @@ def is_other_event(block: MessageBlock) -> bool:
     if block.name is not None:
         return block.name.rsplit(".", 1)[-1] in _OTHER_NAMES
     names = field_names(block.fields.type)
-    return names == {"ts_ms"} or names >= _SCHEMA_CHANGE or _is_message(block.fields.type) or _is_transaction(block)
+    return names == {"ts_ms"} or names >= _SCHEMA_CHANGE or _is_message(block.fields.type)
 
 
 def _is_message(kind: pa.StructType) -> bool:
@@ -62,7 +67,20 @@ def _is_message(kind: pa.StructType) -> bool:
     )
 
 
-def _is_transaction(block: MessageBlock) -> bool:
+def mark_transaction_metadata(texts: ByteWindows) -> Mask:
+    """Mark the JSON texts that are BEGIN or END as Debezium writes them, whatever others are beside them."""
+    mask = texts.starts_with(_BEGIN) | texts.starts_with(_END)
+    for word in _TRANSACTION_WORDS if mask.any() else ():
+        mask[mask] = texts.pick(mask).contains(word)
+    return mask
+
+
+def is_transaction_metadata(block: MessageBlock, texts: ByteWindows) -> bool:
+    """Tell whether all messages of a block are BEGIN or END; `texts` are theirs, which tell of fields without value."""
+    return _has_transaction_fields(block) and all(texts.contains(word).all() for word in _TRANSACTION_WORDS)
+
+
+def _has_transaction_fields(block: MessageBlock) -> bool:
     names = field_names(block.fields.type)
     if not {"status", "id", "ts_ms"} <= names <= _TRANSACTION:
         return False

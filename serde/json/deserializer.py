@@ -9,12 +9,18 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field
 
+from serde.arrays import Mask
 from serde.byte_windows import byte_windows
 from serde.connect.connect_schema import ConnectSchema, narrow_schema
 from serde.connect.logical_columns import to_logical_rows
 from serde.connect.schema_node import Struct, needs_exact
 from serde.connect.text_columns import with_text_columns
-from serde.events.event_kind import split_event_kinds
+from serde.events.event_kind import (
+    TRANSACTION_METADATA,
+    is_transaction_metadata,
+    mark_transaction_metadata,
+    split_event_kinds,
+)
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.column_reader import ColumnReader, ReadResult
 from serde.json.json_types import node_of
@@ -69,6 +75,25 @@ class JsonDeserializer:
     ) -> list[MessageBlock]:
         """Messages without a schema block: the type is found, the wire types are the result."""
         part = group.columnar()
+        metadata = mark_transaction_metadata(part.texts)
+        if metadata.any():
+            # Of another kind than what is beside them: neither may tell the types of the other.
+            others, own = (SchemaGroup(None, [_pick(part, mask)]) for mask in (~metadata, metadata))
+            others.loose = group.loose
+            named = [evolve(block, name=TRANSACTION_METADATA) for block in self._read_bare(frames, own, None)]
+            return [*self._read_bare(frames, others, expected), *named]
+        blocks = self._read_bare(frames, group, expected)
+        return [
+            evolve(block, name=TRANSACTION_METADATA)
+            if is_transaction_metadata(block, frames.texts.pick(block.rows))
+            else block
+            for block in blocks
+        ]
+
+    def _read_bare(
+        self, frames: MessageFramer, group: SchemaGroup, expected: pa.StructType | None
+    ) -> list[MessageBlock]:
+        part = group.columnar()
         reading, kind = self._bare.read(frames.texts, part, group.loose, expected)
         node = node_of(fill_unknown(kind))
         if not isinstance(node, Struct):
@@ -76,6 +101,10 @@ class JsonDeserializer:
         rows, fields = _assemble_rows(frames, group.loose, part, reading, node)
         blocks = split_event_kinds(MessageBlock(rows, fields, "", None, {}))
         return [evolve(block, fields=prune_empty(block.fields, kind, expected)) for block in blocks]
+
+
+def _pick(part: FramePart, mask: Mask) -> FramePart:
+    return FramePart(part.rows[mask], part.texts.pick(mask))
 
 
 def _decode_with_schema(frames: MessageFramer, group: SchemaGroup, schema: ConnectSchema) -> list[MessageBlock]:

@@ -101,12 +101,13 @@ _SHARED = {
 def test_a_truncate_of_one_of_several_sources(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, way: str
 ) -> None:
-    """Rows of the others stay; where nothing tells rows apart all do, and the truncate is a dead letter."""
+    """Rows of the others stay, also from what comes late; where nothing tells rows apart all do, and the truncate is a
+    dead letter."""
     name = f"shared_{list(_SHARED).index(way)}"
     one, other = (f"{name}.x", f"{name}.y") if way == "several topics" else (name, name)
     extra = {"topics": ",".join({one, other}), "truncate.enabled": "true"}
     space = plain_workspace(name, {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false", **_SHARED[way]})
-    topics.create(dict.fromkeys({one, other}, 1))
+    topics.create(dict.fromkeys({one, other}, 2))
     sink = Inside(spark, space)
     first = [_event(one, 0, "x", 1), _event(other, 1, "y", 2), _event(one, 2, "x", 3), _event(other, 3, "y", 4)]
     topics.replay(first, create=False)
@@ -114,6 +115,9 @@ def test_a_truncate_of_one_of_several_sources(
     later = [_event(other, 4, "y", 5), _event(one, 5, "x", 6, "t"), _event(one, 6, "x", 7), _event(other, 7, "y", 8)]
     topics.replay(later, create=False)
     dead = sum(report.dead_letters for report in sink.run())
+    topics.replay([attrs.evolve(first[0], partition=1), first[2], attrs.evolve(first[3], partition=1)], create=False)
+    late = sum(report.metrics.late for report in sink.run())
+    assert late == (0 if way == "not told apart" else 2)
     table = name if way in ("a topic of several tables", "not told apart") else "all_of_them"
     found = sorted(row["id"] for row in sink.lake.many(table))
     if way == "not told apart":

@@ -136,6 +136,37 @@ def test_other_kinds_of_events_never_become_rows(message: bytes) -> None:
     assert extract_changes(block, UNWRAP) == (None, (), 1)
 
 
+@pytest.mark.parametrize("known", [None, pa.struct([("id", pa.int64()), ("status", pa.string()), ("v", pa.int64())])])
+def test_transaction_metadata_beside_rows(known: pa.StructType | None) -> None:
+    """Each message is metadata or not by itself, and tells no type of the others' fields."""
+    begin = {"status": "BEGIN", "id": "1:2", "event_count": None, "data_collections": None, "ts_ms": 3}
+    end = {
+        **begin,
+        "status": "END",
+        "event_count": 2,
+        "data_collections": [{"data_collection": "a.b", "event_count": 2}],
+    }
+    rows = [{"id": n, "status": "BEGIN", "v": n} for n in range(3)]
+    compact = [
+        json.dumps(one, separators=(",", ":")).encode() for one in (begin, rows[0], end, rows[1], begin, rows[2])
+    ]
+    decoded = make_deserializer("auto").decode(pa.array(compact, pa.binary()), "VALUE_CONVERTER", known)
+    assert not decoded.faults
+    made = [extract_changes(block, UNWRAP) for block in decoded.blocks]
+    assert sum(other for _, _, other in made) == 3
+    (found,) = [changes for changes, _, _ in made if changes is not None]
+    assert (found.rows.tolist(), found.row.to_pylist()) == ([1, 3, 5], rows)
+
+
+def test_rows_that_look_like_transaction_metadata() -> None:
+    """A row with an id, a time and a status of these names is a row: metadata has its counts, if only as nulls."""
+    made, _, other = one(b'{"id":"7","status":"BEGIN","ts_ms":3}', b'{"id":"8","status":"END","ts_ms":4}')
+    assert (len(made.rows), other) == (2, 0)
+    spaced = {"ts_ms": 3, "data_collections": None, "id": "1", "event_count": None, "status": "END"}
+    (block,) = decode(json.dumps(spaced).encode()).blocks
+    assert extract_changes(block, UNWRAP) == (None, (), 1)
+
+
 def test_optional_flags_are_those_of_the_image() -> None:
     """A schema block tells which columns may be null; added columns may."""
     record = _records("json_schema_envelope/js.public.order_lines.jsonl", "value")
