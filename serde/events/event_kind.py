@@ -26,6 +26,11 @@ _OTHER_NAMES = (
     "Notification",
     "MessageValue",
 )
+_COLLECTION = pa.struct([("data_collection", pa.string()), ("event_count", pa.int64())])
+TRANSACTION_METADATA_TYPE = pa.struct(
+    [("status", pa.string()), ("id", pa.string()), ("data_collections", pa.list_(_COLLECTION)), ("ts_ms", pa.int64())]
+)
+"""What END says, so that a message without schema which says something else does not change how others are read."""
 _BEGIN, _END = (b'{"status":"%s","id":"' % status for status in (b"BEGIN", b"END"))
 _TRANSACTION_WORDS = (b'"event_count"', b'"data_collections"')
 _TRANSACTION = frozenset({"status", "id", "event_count", "data_collections", "ts_ms"})

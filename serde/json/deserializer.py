@@ -17,6 +17,7 @@ from serde.connect.schema_node import Struct, needs_exact
 from serde.connect.text_columns import with_text_columns
 from serde.events.event_kind import (
     TRANSACTION_METADATA,
+    TRANSACTION_METADATA_TYPE,
     is_transaction_metadata,
     mark_transaction_metadata,
     split_event_kinds,
@@ -80,7 +81,10 @@ class JsonDeserializer:
             # Of another kind than what is beside them: neither may tell the types of the other.
             others, own = (SchemaGroup(None, [_pick(part, mask)]) for mask in (~metadata, metadata))
             others.loose = group.loose
-            named = [evolve(block, name=TRANSACTION_METADATA) for block in self._read_bare(frames, own, None)]
+            named = [
+                evolve(block, name=TRANSACTION_METADATA)
+                for block in self._read_bare(frames, own, TRANSACTION_METADATA_TYPE)
+            ]
             return [*self._read_bare(frames, others, expected), *named]
         blocks = self._read_bare(frames, group, expected)
         return [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -16,7 +18,8 @@ import pyarrow as pa
 import pytest
 from attrs import define, evolve, frozen
 from pyiceberg.expressions import EqualTo
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
@@ -39,13 +42,14 @@ from connector.sink.model.plan import TablePlan
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
-from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-ROUNDS = int(os.environ.get("ICEBRIDGE_KEY_TYPES", "0"))
-"""Rounds of the whole law, each with other values; without it a part of it, always the same."""
+ROUNDS = int(os.environ.get("ICEBRIDGE_KEY_TYPES", "1"))
+"""Rounds of the whole law in `make test-all`, each with other values."""
 KEYS, BATCHES, ASKED = 40, 3, 3
+THREADS = 6
+"""Tables that are written side by side: most of a small table's time is waiting."""
 MODES: tuple[str, ...] = ("equality-delete", "position-delete", "copy-on-write")
 PARTITIONS: tuple[PartitionTerm | None, ...] = (
     None,
@@ -203,7 +207,17 @@ def values_by_iceberg(spark: SparkSession, lake: Lake, case: Case, where: Any = 
 
 def values_by_spark(spark: SparkSession, case: Case) -> list[int]:
     """The values that Spark gives."""
-    return sorted(row[0] for row in spark.table(case.table).select("v").collect())
+    return values_of_all(spark, [case])[case.name]
+
+
+def values_of_all(spark: SparkSession, cases: Iterable[Case]) -> dict[str, list[int]]:
+    """The values that Spark gives of each table that it reads, in one query."""
+    read = [case for case in cases if case.kind.in_spark]
+    found: dict[str, list[int]] = {case.name: [] for case in read}
+    frames = [spark.table(case.table).select(F.lit(case.name), "v") for case in read]
+    for name, value in reduce(DataFrame.unionAll, frames).collect() if frames else ():
+        found[name].append(value)
+    return {name: sorted(values) for name, values in found.items()}
 
 
 def _where(written: Written, key: Any) -> Any:
@@ -212,39 +226,62 @@ def _where(written: Written, key: Any) -> Any:
     return written.table.expression(orjson.dumps({"type": "eq", "term": "k", "value": value}).decode())
 
 
-def _cases() -> Iterator[Case]:
-    """Of each type the default, and some of all other ways to write a table; all of them, often, where asked."""
+def possible(kind: KeyType) -> list[Case]:
+    """Every way to write a table with such a key."""
+    ways = product(MODES, (2, 3), ("parquet", "avro"), PARTITIONS)
+    return [case for way in ways if (case := Case(kind, *way)).possible]
+
+
+def a_few() -> Iterator[Case]:
+    """Of each type the default, or one of the other ways to write a table."""
     for turn, kind in enumerate(KEY_TYPES):
-        ways = product(MODES, (2, 3), ("parquet", "avro"), PARTITIONS)
-        possible = [case for way in ways if (case := Case(kind, *way)).possible]
-        if ROUNDS:
-            yield from (evolve(case, seed=seed) for seed in range(1, ROUNDS + 1) for case in possible)
-        else:
-            others = possible[1:]
-            yield possible[0]
-            yield from others[:3] if kind.name == "uuid" else others[turn * 11 % len(others) :][: turn % 2]
+        ways = possible(kind)
+        yield ways[turn * 11 % len(ways)] if turn % 3 else ways[0]
 
 
-CASES = list(_cases())
-
-
-@pytest.mark.parametrize("case", tiered(CASES, CASES[::6], lambda case: case.name))
-def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog, Lake], case: Case) -> None:
-    """Whatever the type of the key and its values, and however rows are replaced: readers give the model's rows, all
-    of them, and each where it is asked for."""
+def differences(spark: SparkSession, tables: tuple[Catalog, Lake], cases: Sequence[Case]) -> dict[str, str]:
+    """Write the tables, and compare what readers give with the model: case -> what is wrong with it."""
     catalog, lake = tables
-    written = fill(spark, catalog, case)
-    rows = written.model
-    assert values_by_iceberg(spark, lake, case) == sorted(rows.values())
-    if case.kind.in_spark:
-        assert values_by_spark(spark, case) == sorted(rows.values())
-    if case.mode == "equality-delete":
-        assert read_key_bounds(written.table, written.layout) == written.known
+    with ThreadPoolExecutor(THREADS) as pool:
+        filled = list(pool.map(lambda case: fill(spark, catalog, case), cases))
+        read = values_of_all(spark, cases)
+        told = pool.map(lambda written: _difference(lake, written, read.get(written.case.name)), filled)
+        return {written.case.name: one for written, one in zip(filled, told, strict=True) if one}
+
+
+def _difference(lake: Lake, written: Written, by_spark: list[int] | None) -> str:
+    spark, case, rows = written.spark, written.case, written.model
+    wanted = sorted(rows.values())
+    if values_by_iceberg(spark, lake, case) != wanted:
+        return "read by Iceberg"
+    if by_spark is not None and by_spark != wanted:
+        return "read by Spark"
+    if case.mode == "equality-delete" and read_key_bounds(written.table, written.layout) != written.known:
+        return "the bounds of keys"
     for key in sorted(rows)[:: max(1, len(rows) // ASKED)] if case.kind.in_filters else ():
-        assert values_by_iceberg(spark, lake, case, _where(written, key)) == [rows[key]]
+        if values_by_iceberg(spark, lake, case, _where(written, key)) != [rows[key]]:
+            return f"asked for {key!r}"
         if case.mode == "copy-on-write" and case.format == "parquet" and _is_planned_by_pyiceberg(case):
             value = uuid.UUID(bytes=key) if case.kind.name == "uuid" else key
-            assert list(written.table.metadata().scan(row_filter=EqualTo("k", value)).plan_files())
+            if not list(written.table.metadata().scan(row_filter=EqualTo("k", value)).plan_files()):
+                return f"planned by PyIceberg for {key!r}"
+    return ""
+
+
+def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog, Lake]) -> None:
+    """Whatever the type of the key, readers give the model's rows; of each type one way to write a table."""
+    assert differences(spark, tables, list(a_few())) == {}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", KEY_TYPES, ids=lambda kind: kind.name)
+def test_rows_are_those_of_the_model_however_they_are_written(
+    spark: SparkSession, tables: tuple[Catalog, Lake], kind: KeyType
+) -> None:
+    """Whatever the type of the key and its values, and however rows are replaced: readers give the model's rows, all
+    of them, and each where it is asked for."""
+    for turn in range(1, ROUNDS + 1):
+        assert differences(spark, tables, [evolve(case, seed=turn) for case in possible(kind)]) == {}
 
 
 def _is_planned_by_pyiceberg(case: Case) -> bool:

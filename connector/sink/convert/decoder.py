@@ -32,7 +32,7 @@ from connector.sink.convert.outbox import Decode, build_outbox_rows, find_aggreg
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed, read_dedup_values, to_int64
-from connector.sink.convert.transaction_metadata import METADATA_TYPE, check_transaction_metadata
+from connector.sink.convert.transaction_metadata import check_transaction_metadata
 from connector.sink.convert.type_changes import follow_type_changes
 from connector.sink.convert.type_mismatch import decode_mismatches
 from connector.sink.convert.variant_documents import VariantColumns, encode_documents, mark_documents
@@ -45,7 +45,7 @@ from serde.arrays import children
 from serde.connect.text_columns import DURATION_CONNECTORS, DURATION_TYPES
 from serde.events.changes import DELETED_COLUMN, Changes, UnwrapSettings, extract_changes, filter_changes, split_images
 from serde.events.documents import ID_COLUMN, holds_documents
-from serde.events.event_kind import is_envelope
+from serde.events.event_kind import TRANSACTION_METADATA_TYPE, is_envelope
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.events.unavailable_value import PLACEHOLDER, use_known_placeholder
 from serde.faults import RecordError
@@ -129,7 +129,7 @@ def decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
 def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     if run.topic == plan.transaction_topic:
         converter = transaction_converter(plan)
-        return check_transaction_metadata(converter.decode(run.value, "VALUE_CONVERTER", METADATA_TYPE))
+        return check_transaction_metadata(converter.decode(run.value, "VALUE_CONVERTER", TRANSACTION_METADATA_TYPE))
     if run.topic in plan.refused:
         return DecodedRecords(
             faults=tuple(RecordError(row, "TASK_PUT", plan.refused[run.topic]) for row in range(len(run.offset)))

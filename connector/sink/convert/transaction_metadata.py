@@ -16,11 +16,6 @@ from serde.arrays import Mask, column_at
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
 
-_COLLECTION = pa.struct([("data_collection", pa.string()), ("event_count", pa.int64())])
-METADATA_TYPE = pa.struct(
-    [("status", pa.string()), ("id", pa.string()), ("data_collections", pa.list_(_COLLECTION)), ("ts_ms", pa.int64())]
-)
-"""What END says, so that a message without schema which says something else does not change how others are read."""
 _STATUSES = pa.array(["BEGIN", "END"])
 _REASON = "no transaction metadata: the transaction topic has nothing else"
 

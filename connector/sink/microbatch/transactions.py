@@ -30,11 +30,11 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.settings.kafka.transactions import TransactionSettings
 from connector.sink.convert.decoder import transaction_converter
 from connector.sink.convert.failing_records import readable
-from connector.sink.convert.transaction_metadata import METADATA_TYPE
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import Task
 from serde.arrays import column_at
+from serde.events.event_kind import TRANSACTION_METADATA_TYPE
 from serde.messages import MessageBlock
 
 TRANSACTION_SCHEMA = pa.schema(
@@ -247,7 +247,7 @@ def _transaction_task(plan: BatchPlan, topic: str | None) -> Task:
 
     def read(run: ConsumerRecords) -> list[pa.RecordBatch]:
         ends = run.topic == topic
-        blocks = reading.decode(run.value, "VALUE_CONVERTER", METADATA_TYPE if ends else None).blocks
+        blocks = reading.decode(run.value, "VALUE_CONVERTER", TRANSACTION_METADATA_TYPE if ends else None).blocks
         told = [_read_ends(run, block, topics) if ends else _count_events(run, block, plan) for block in blocks]
         return [made for made in told if made is not None]
 
