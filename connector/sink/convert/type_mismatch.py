@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from serde.arrays import column_at
 from serde.events.event_kind import is_envelope
-from serde.faults import Unfit
+from serde.faults import RecordError, Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages, MessageBlock
 from serde.wire_format import Deserializer
@@ -35,6 +35,7 @@ _NUMBER_OR_BOOLEAN_PATTERN = r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|fals
 _INEXACT_KIND = "digits"
 """A number with digits that no double has: read without its column it would be another one."""
 _NUMBER_KINDS = frozenset({"whole", "real"})
+_UNFIT_REASON = "a number beside texts cannot be read without loss"
 
 
 def decode_mismatches(
@@ -44,9 +45,10 @@ def decode_mismatches(
     expected = {field.name: field.type for field in columns if not pa.types.is_null(field.type)}
     any_kind = pa.struct([field.with_type(pa.null()) for field in columns])
     blocks, doubtful = _split_ambiguous(values.blocks, expected)
-    reasons = {fault.row: fault for fault in values.faults}
+    reasons = {row: RecordError(row, "VALUE_CONVERTER", _UNFIT_REASON) for row in doubtful}
+    reasons |= {fault.row: fault for fault in values.faults}
     groups: dict[TypeDifferences, list[int]] = {}
-    for row in sorted({*reasons, *doubtful}):
+    for row in sorted(reasons):
         groups.setdefault(_find_differences(data[row].as_py(), expected), []).append(row)
     for differences, rows in groups.items():
         if any(kind == _INEXACT_KIND for _, kind in differences):
