@@ -199,10 +199,11 @@ def _name_host(host: HostPort, hint: str = "") -> Iterator[None]:
         yield
     except socket.gaierror as error:
         raise UnresolvedHost(f"{format_host(host)}: the name does not resolve ({error.strerror})") from error
-    except (UnicodeError, OverflowError, ValueError) as error:
-        raise UnresolvedHost(f"{format_host(host)}: this is no address ({error})") from error
+    # Before ValueError, which a refused certificate is too.
     except ssl.SSLError as error:
         raise _translate_tls_error(host, error, hint) from error
+    except (UnicodeError, OverflowError, ValueError) as error:
+        raise UnresolvedHost(f"{format_host(host)}: this is no address ({error})") from error
     except TimeoutError as error:
         raise TimeoutError(f"{format_host(host)} does not answer{hint}") from error
     except OSError as error:
