@@ -50,15 +50,9 @@ def choose_row_key(
     """Choose the key of a snapshot's rows, and how a row is known whose key changed.
 
     The key is the configured columns, else the table's current identifier columns, else those in the snapshot's schema,
-<<<<<<< HEAD
     else the row id of a v3 table, else none. Identifier columns are usually set on a table that holds rows already:
     that makes no snapshot, and the schema of its snapshots does not have them. The current ones, found by field id,
     give one topic one kind of key.
-=======
-    else the row id where rows have one, else none. Identifier columns are usually set on a table that has rows
-    already: that makes no snapshot, and the schema of its snapshots does not have them. The current ones, found by
-    field id, give one topic one kind of key.
->>>>>>> 67e317c (A test asks a double only what it speaks: librdkafka aborts at an answer in another version's form)
 
     A row whose key changed is known by its identifier columns, where configured columns that differ from them are the
     key; else by the row id of a v3 table, which an update keeps. Where neither is there, a changed key is a delete and
