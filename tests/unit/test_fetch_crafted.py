@@ -19,10 +19,13 @@ import pytest
 from connector.errors import FatalError, GapError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
-from connector.kafka.consumer import assign_ranges
+from connector.kafka.consumer import assign_ranges, batch_reader
 from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import fetch_raw_batch
+from connector.kafka.consumer.record_batches import parse_batches
+from connector.kafka.consumer.record_columns import RecordColumns
+from connector.kafka.consumer.unreadable_records import UnreadableBatch
 from connector.settings import KafkaSettings
 from connector.sink.job.map_task import map_task
 from connector.sink.model import task_output
@@ -146,6 +149,38 @@ def test_several_members_of_gzip_are_one_batch() -> None:
         client = BrokerClient(ClusterAddress.of({"bootstrap.servers": cluster.servers}))
         chunks = fetch_records(client, OffsetRange("t", 0, 1, 4), FetchSettings())
         assert [offset for chunk in chunks for offset in chunk.offset.tolist()] == [1, 2, 3]
+
+
+def test_endless_members_of_gzip_cost_what_their_bytes_do() -> None:
+    """A section of nothing but empty members, and zeros, is gone through once: not once for each of them."""
+    body = gzip.compress(b"", mtime=0) * 50_000 + bytes(1 << 20) + gzip.compress(GOOD)
+    assert read(framed(body, attributes=GZIP)) == ([0, 1, 2], [])
+
+
+def test_one_bad_batch_among_many_is_found_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches around it are read together, in as few steps as it takes to find it."""
+    steps = []
+    read_all = batch_reader.read_records
+
+    def count(*given: Any) -> Any:
+        steps.append(len(given[1]))
+        return read_all(*given)
+
+    monkeypatch.setattr(batch_reader, "read_records", count)
+    good = [batch([Record(offset, b"k", b"v")], offset, offset) for offset in range(1000)]
+    good[617] = bad_at(617)
+    data = memoryview(b"".join(good))
+    found = list(batch_reader.read_batches(list(parse_batches(data)), data, 0, 1000, LIMIT))
+    offsets = [offset for some in found if isinstance(some, RecordColumns) for offset in some.offset.tolist()]
+    assert offsets == [offset for offset in range(1000) if offset != 617]
+    assert [(some.first, some.last) for some in found if isinstance(some, UnreadableBatch)] == [(617, 617)]
+    assert len(steps) <= 2 * 11
+
+
+def bad_at(offset: int) -> bytes:
+    """A batch whose record has a negative size."""
+    made = framed(varint(-5) + GOOD)
+    return struct.pack(">q", offset) + made[8:]
 
 
 def test_offsets_of_others_are_not_told() -> None:

@@ -1,6 +1,6 @@
 """Record batches of a fetch -> columns of their records, and the batches that cannot be read (pure).
 
-All batches are read in one step; only where that fails each is read by itself, so that one bad batch costs no other.
+All batches are read in one step; where that fails each half is, and so on: one bad batch costs no other, nor much time.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ def read_batches(
         if isinstance(some, UnreadableBatch):
             yield _clip(some, first, end)
             continue
-        try:
-            yield read_records(some.data, some.sections, first, end)
-        except UnreadableRecords:
-            yield from _read_apart(some, first, end)
+        yield from _read_group(some, first, end)
 
 
 def _group_batches(kept: Sequence[RecordBatch], data: memoryview, limit: int) -> Iterator[_Group | UnreadableBatch]:
@@ -74,14 +71,33 @@ def _join(parts: Sequence[tuple[RecordBatch, bytes | memoryview]]) -> Iterator[_
         yield _Group(data, [batch for batch, _ in parts], sections)
 
 
-def _read_apart(group: _Group, first: int, end: int) -> Iterator[RecordColumns | UnreadableBatch]:
-    whole = memoryview(group.data)
-    for batch, section in zip(group.batches, group.sections, strict=True):
-        moved = attrs.evolve(section, start=0, end=section.end - section.start)
-        try:
-            yield read_records(whole[section.start : section.end], [moved], first, end)
-        except UnreadableRecords as error:
-            yield _clip(UnreadableBatch(batch.base, batch.last, str(error)), first, end)
+def _read_group(group: _Group, first: int, end: int) -> Iterator[RecordColumns | UnreadableBatch]:
+    found = _try_to_read(group, first, end)
+    if isinstance(found, RecordColumns):
+        yield found
+    elif len(group.batches) == 1:
+        (batch,) = group.batches
+        yield _clip(UnreadableBatch(batch.base, batch.last, found), first, end)
+    else:
+        middle = len(group.batches) // 2
+        for half in (slice(None, middle), slice(middle, None)):
+            yield from _read_group(_cut_group(group, half), first, end)
+
+
+def _try_to_read(group: _Group, first: int, end: int) -> RecordColumns | str:
+    """Return the records, or why they cannot be read."""
+    try:
+        return read_records(group.data, group.sections, first, end)
+    except UnreadableRecords as error:
+        return str(error)
+
+
+def _cut_group(group: _Group, wanted: slice) -> _Group:
+    """Return some of the batches with their own part of the bytes."""
+    sections = group.sections[wanted]
+    start = sections[0].start
+    moved = [attrs.evolve(one, start=one.start - start, end=one.end - start) for one in sections]
+    return _Group(memoryview(group.data)[start : sections[-1].end], group.batches[wanted], moved)
 
 
 def _clip(found: UnreadableBatch, first: int, end: int) -> UnreadableBatch:

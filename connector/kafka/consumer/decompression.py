@@ -19,6 +19,7 @@ MAX_BATCH_BYTES = 2**31 - 64
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
 _GZIP_WINDOW = 31
 _PIECE_BYTES, _USUAL_RATIO = 1 << 16, 8
+_FIRST_PIECE_BYTES = 1 << 10
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _SNAPPY_MAX_RATIO, _SNAPPY_LENGTH_BITS = 64, 35
@@ -54,19 +55,34 @@ def _raise_limit(limit: int) -> None:
 
 
 def _decompress_gzip(section: memoryview, limit: int) -> bytes:
-    """Unpack all members, one behind the other; zeros behind the last are padding, as gzip itself has it."""
+    """Unpack all members, one behind the other; zeros behind the last are padding, as gzip itself has it.
+
+    Members are fed in pieces that begin small: zlib copies what it is given beyond a member's end, and a section may
+    hold a member in every twenty bytes.
+    """
     parts: list[bytes] = []
-    size, rest = 0, bytes(section)
-    while rest:
-        member = zlib.decompressobj(wbits=_GZIP_WINDOW)
-        parts.append(member.decompress(rest, limit - size + 1))
-        size += len(parts[-1])
-        if size > limit:
-            _raise_limit(limit)
-        if not member.eof:
-            raise UnreadableRecords("a record batch whose packed bytes end too early")
-        rest = member.unused_data.lstrip(b"\0")
+    size = at = 0
+    while at < len(section):
+        member, piece = zlib.decompressobj(wbits=_GZIP_WINDOW), _FIRST_PIECE_BYTES
+        while not member.eof:
+            given = section[at : at + piece]
+            if not given:
+                raise UnreadableRecords("a record batch whose packed bytes end too early")
+            parts.append(member.decompress(given, limit - size + 1))
+            size += len(parts[-1])
+            if size > limit:
+                _raise_limit(limit)
+            at += len(given) - len(member.unused_data)
+            piece *= 2
+        at = _skip_zeros(section, at)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _skip_zeros(section: memoryview, at: int) -> int:
+    while at < len(section) and not section[at]:
+        given = bytes(section[at : at + _PIECE_BYTES])
+        at += len(given) - len(given.lstrip(b"\0"))
+    return at
 
 
 def _decompress_stream(codec: str) -> Callable[[memoryview, int], bytes]:
