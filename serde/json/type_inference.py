@@ -2,7 +2,7 @@
 
 Whole numbers are int64, others float64, both in one field float64; but a whole number that no double holds excludes
 the others, and a known column says what its numbers are read into. Of kinds that exclude each other the expected one
-wins, else the most frequent. The words NaN and Infinity are numbers where numbers are.
+wins, else the most frequent of those that have values. The words NaN and Infinity are numbers where numbers are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from serde.json.scalars import holds_exactly
 
 _FLOAT_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 _NUMBERS = {"whole": pa.int64(), "real": pa.float64()}
+_NESTED_KINDS = frozenset({"object", "list"})
 _KIND_ORDER = ("text", "object", "list", "number", "flag")
 
 
@@ -156,9 +157,21 @@ class ObservedTypes:
         if families.keys() == {"word"}:
             return "text"
         families.pop("word", None)
+        if len(families) > 1:
+            # Empty objects and lists fill no column: what has values must not lose against them.
+            filled = Counter({one: count for one, count in families.items() if self.has_values(one)})
+            families = filled or families
         if self.takes_text and not families.keys().isdisjoint({"number", "text"}):
             return "number" if "number" in families else "text"
         return max(families, key=lambda family: (families[family], -_KIND_ORDER.index(family)))
+
+    def has_values(self, family: str = "") -> bool:
+        """Tell whether anything but nulls and empty objects and lists was seen here; or in objects, or in lists."""
+        if family not in ("", *_NESTED_KINDS) or (not family and not self.kinds.keys() <= _NESTED_KINDS):
+            return True
+        objects = [] if family == "list" else [*self.fields.values()]
+        lists = [] if family == "object" or self.item is None else [self.item]
+        return any(inside.has_values() for inside in (*objects, *lists))
 
     @property
     def takes_text(self) -> bool:

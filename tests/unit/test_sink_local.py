@@ -145,6 +145,16 @@ def test_a_letter_is_the_place_of_its_record(tmp_path: Path) -> None:
     assert not any("s3cret" in one.reason for one in sink.letters)
 
 
+@pytest.mark.parametrize("empty", [[], {}, [None], [[]], [{}], {"a": []}, {"a": None}], ids=str)
+@pytest.mark.parametrize("value", [1.5, 7, True, "x", [1], {"b": 1}, [{"b": 1}]], ids=str)
+def test_what_is_empty_types_no_column(tmp_path: Path, empty: Any, value: Any) -> None:
+    """Beside one value of another kind any number of empty objects and lists are letters: the value has its column."""
+    sink = local_sink(tmp_path, ["topics=t", HARD])
+    report = _send(sink, "t", _flat(1, empty), _flat(2, empty), _flat(3, value), _flat(4, empty))
+    assert _found(sink, "t")[3] == value
+    assert report.dead_letters == 0 or (report.dead_letters, _found(sink, "t")) == (3, {3: value})
+
+
 def _of(table: str, key: int | None, second: int, op: str = "c", **more: Any) -> tuple[bytes | None, bytes]:
     """An envelope of a source table; the key tells when it was."""
     source = {"name": "srv", "db": "db", "schema": "public", "table": table, "ts_ns": second * 1000 + 1}
