@@ -97,16 +97,27 @@ class ByteWindows:
             hit[chosen] = self.pick(chosen).starts_with(word)
         return hit
 
-    def lines(self, low: int, high: int) -> pa.Buffer:
-        """The windows low..high joined by newlines; at most one copy when there is room behind each, else two."""
+    def lines(self, low: int, high: int, last: int | None = None) -> pa.Buffer:
+        """The windows low..high joined by newlines; at most one copy when there is room behind each, else two.
+
+        last: a byte that stands in place of the last of each window, which is not empty then.
+        """
         starts, ends = self.starts[low:high], self.ends[low:high]
-        if ends[-1] - starts[0] > _INT32_MAX - 1:
-            return pa.py_buffer(b"\n".join(self.text(index) for index in range(low, high)))
-        if len(starts) > 1 and ends[-1] < self.data.size and bool((starts[1:] > ends[:-1]).all()):
-            return _join_with_newlines(self.data, starts, ends + 1)
+        room = self._has_room(low, high)
+        if ends[-1] - starts[0] > _INT32_MAX - 1 or (last is not None and not room):
+            ending = b"" if last is None else bytes([last])
+            texts = (self.text(index) for index in range(low, high))
+            return pa.py_buffer(b"\n".join(text[: len(text) - len(ending)] + ending for text in texts))
+        if room and (last is not None or len(starts) > 1):
+            return _join_with_newlines(self.data, starts, ends + 1, last)
         parts = window_array(self.data, starts, ends)
         whole = pa.ListArray.from_arrays(pa.array([0, len(parts)], pa.int32()), parts)
         return pc.binary_join(whole, b"\n")[0].as_buffer()
+
+    def _has_room(self, low: int, high: int) -> bool:
+        """True where a byte behind each of the windows is in none of them."""
+        starts, ends = self.starts[low:high], self.ends[low:high]
+        return bool(ends[-1] < self.data.size and (starts[1:] > ends[:-1]).all())
 
 
 def window_array(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.BinaryArray | pa.LargeBinaryArray:
@@ -128,14 +139,19 @@ def window_array(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.BinaryArray | 
     return mixed.take(pa.array(np.arange(0, 2 * count, 2)))
 
 
-def _join_with_newlines(data: pa.Buffer, starts: Ints, ends: Ints) -> pa.Buffer:
-    """Copies windows whose last byte is free and overwrites that byte by a newline in the copy."""
+def _join_with_newlines(data: pa.Buffer, starts: Ints, ends: Ints, last: int | None) -> pa.Buffer:
+    """Copies windows whose last byte is free and overwrites that byte by a newline in the copy, and the one before it
+    by `last`.
+    """
     parts = window_array(data, starts, ends)
     copied = parts.buffers()[2]
     if not copied.is_mutable or copied.address == data.address + int(starts[0]):
         copied = pa.py_buffer(bytearray(copied))
     offsets = np.cumsum(ends - starts) - 1
-    np.frombuffer(copied, np.uint8)[offsets] = _NEWLINE
+    text = np.frombuffer(copied, np.uint8)
+    text[offsets] = _NEWLINE
+    if last is not None:
+        text[offsets - 1] = last
     return copied.slice(0, int(offsets[-1]))
 
 

@@ -48,6 +48,8 @@ class ColumnReader:
     strict: bool
     give_up: int | None = None
     """Stop after so many failed leaves and leave the remainder in `rest`: somebody wants to look at what failed."""
+    cut_off: bool = False
+    """True for objects whose last fields were cut off: the last byte of each text is a comma, read as the end."""
     out: ReadResult = field(factory=ReadResult)
     cuts: int = 0
     leaves: int = 0
@@ -104,7 +106,7 @@ class ColumnReader:
 
     def _try_read(self, low: int, high: int) -> tuple[pa.StructArray | None, int | None]:
         """The rows of a piece, or the row (from low) at which the reader stopped if it said so."""
-        lines = self.texts.lines(low, high)
+        lines = self.texts.lines(low, high, ord("}") if self.cut_off else None)
         try:
             check_utf8(lines)
             table = _parse(lines, self.kind, strict=self.strict)

@@ -23,12 +23,13 @@ from serde.events.event_kind import (
     split_event_kinds,
 )
 from serde.faults import RecordError, Stage, Unfit
-from serde.json.column_reader import ColumnReader, ReadResult
+from serde.json.column_reader import ReadResult
 from serde.json.json_types import node_of
 from serde.json.primitive_keys import wrap_values
 from serde.json.row_reader import parse_message, read_value, to_array
 from serde.json.schema_framing import FramePart, JsonMode, MessageFramer, SchemaGroup
 from serde.json.schemaless import SchemalessReader, unwrap_payload
+from serde.json.trailer_reader import TrailerReader
 from serde.json.type_inference import fill_unknown, prune_empty
 from serde.messages import DecodedMessages, MessageBlock, Rows
 
@@ -41,7 +42,13 @@ class JsonDeserializer:
     wanted: frozenset[str] | None = None
     words: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
-    _bare: SchemalessReader = field(factory=SchemalessReader)
+    _trailers: TrailerReader = field(init=False)
+    _bare: SchemalessReader = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the readers, which remember."""
+        self._trailers = TrailerReader(self.wanted)
+        self._bare = SchemalessReader(self._trailers)
 
     def decode(
         self,
@@ -69,7 +76,7 @@ class JsonDeserializer:
         if group.schema is None:
             return self._decode_without_schema(frames, group, expected)
         schema = narrow_schema(group.schema, self.wanted)
-        return _decode_with_schema(frames, group, with_text_columns(schema, words, self.numbers))
+        return _decode_with_schema(frames, group, with_text_columns(schema, words, self.numbers), self._trailers)
 
     def _decode_without_schema(
         self, frames: MessageFramer, group: SchemaGroup, expected: pa.StructType | None
@@ -111,7 +118,9 @@ def _pick(part: FramePart, mask: Mask) -> FramePart:
     return FramePart(part.rows[mask], part.texts.pick(mask))
 
 
-def _decode_with_schema(frames: MessageFramer, group: SchemaGroup, schema: ConnectSchema) -> list[MessageBlock]:
+def _decode_with_schema(
+    frames: MessageFramer, group: SchemaGroup, schema: ConnectSchema, trailers: TrailerReader
+) -> list[MessageBlock]:
     """Messages with a schema block: it alone says what there is."""
     part = group.columnar()
     if schema.fault is not None:
@@ -120,7 +129,7 @@ def _decode_with_schema(frames: MessageFramer, group: SchemaGroup, schema: Conne
         )
         return []
     if schema.columnar and len(part.rows):
-        reading = ColumnReader(part.texts, schema.node.wire, strict=False).read()
+        reading = trailers.read(part.texts, schema.node.wire, strict=False)
     else:
         reading = ReadResult(failed=[np.arange(len(part.rows))])
     rows, wire = _assemble_rows(frames, group.loose, part, reading, schema.node)

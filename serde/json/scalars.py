@@ -18,6 +18,8 @@ from serde.faults import Unfit
 OUT_OF_RANGE = "number beyond the column's range"
 _FLOAT_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _LONG = 2**63
+_ALWAYS_EXACT = 2**24
+"""Whole numbers up to here are floating numbers of 32 bits."""
 _MAX_DIGITS = 1000
 _SINGLE = 32
 _SINGLE_END = 2.0**128 - 2.0**103
@@ -55,6 +57,8 @@ def whole_number_reader(label: str) -> Read:
 
 def holds_exactly(number: int, bits: int) -> bool:
     """True when a floating number of so many bits is this whole number, or is written as it."""
+    if -_ALWAYS_EXACT <= number <= _ALWAYS_EXACT:
+        return True
     try:
         found = np.float32(number) if bits == _SINGLE else float(number)
     except OverflowError:

@@ -18,9 +18,10 @@ from attrs import define, field
 from serde.byte_windows import ByteWindows
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS
 from serde.faults import Unfit
-from serde.json.column_reader import ColumnReader, ReadResult
+from serde.json.column_reader import ReadResult
 from serde.json.row_reader import parse_message
 from serde.json.schema_framing import FramePart
+from serde.json.trailer_reader import TrailerReader
 from serde.json.type_inference import ObservedTypes, fill_unknown
 
 INFERRED_TYPES: Mapping[str, pa.DataType] = {
@@ -30,6 +31,9 @@ INFERRED_TYPES: Mapping[str, pa.DataType] = {
     "text": pa.string(),
 }
 """What single values are read into where no schema says so."""
+
+_READ_ALL = TrailerReader()
+"""Leaves nothing out: for who counts what there is."""
 
 _SAMPLE = 64
 _ROUNDS = 12
@@ -52,6 +56,7 @@ _ENVELOPE_TYPES = {
 class SchemalessReader:
     """Reads payloads without schema; remembers the types it found to start from them, never to decide by them."""
 
+    trailers: TrailerReader = field(factory=TrailerReader)
     found: list[pa.StructType] = field(factory=list)
 
     def read(
@@ -68,7 +73,7 @@ class SchemalessReader:
         if hint is not None:
             seen.expect(hint, fix=False)
         _observe_rows(seen, texts, loose[_SAMPLE:])
-        reading, kind = _read_widening(seen, texts, part)
+        reading, kind = _read_widening(seen, texts, part, self.trailers)
         self._remember(kind)
         return reading, kind
 
@@ -127,23 +132,25 @@ def _expect_envelope(seen: ObservedTypes) -> None:
         around.fields["before"] = images[0]
 
 
-def _read_widening(seen: ObservedTypes, texts: ByteWindows, part: FramePart) -> tuple[ReadResult, pa.StructType]:
+def _read_widening(
+    seen: ObservedTypes, texts: ByteWindows, part: FramePart, trailers: TrailerReader
+) -> tuple[ReadResult, pa.StructType]:
     """Reads and widens until the type holds; what does not fit it then is left to be read one by one."""
     for _ in range(_ROUNDS):
         kind = _struct_type(seen)
-        reading = _read_columns(part.texts, kind, _GIVE_UP)
+        reading = _read_columns(trailers, part.texts, kind, _GIVE_UP)
         if not reading.failed:
             return reading, kind
         clash = _observe_rows(seen, texts, _failed_rows(part, reading))
         if not clash and _struct_type(seen) == kind:
             break
         if clash:
-            reading = _read_columns(part.texts, kind, None)
+            reading = _read_columns(_READ_ALL, part.texts, kind, None)
             seen = _recount_rows(seen, texts, part, reading)
             if _struct_type(seen) == kind:
                 return reading, kind
     kind = _struct_type(seen)
-    return _read_columns(part.texts, kind, None), kind
+    return _read_columns(trailers, part.texts, kind, None), kind
 
 
 def _failed_rows(part: FramePart, reading: ReadResult) -> list[int]:
@@ -156,10 +163,10 @@ def _struct_type(seen: ObservedTypes) -> pa.StructType:
     return kind if pa.types.is_struct(kind) else pa.struct([])
 
 
-def _read_columns(texts: ByteWindows, kind: pa.StructType, give_up: int | None) -> ReadResult:
+def _read_columns(trailers: TrailerReader, texts: ByteWindows, kind: pa.StructType, give_up: int | None) -> ReadResult:
     if not kind.num_fields or not len(texts):
         return ReadResult(failed=[np.arange(len(texts))] if len(texts) else [])
-    return ColumnReader(texts, fill_unknown(kind), True, give_up).read()
+    return trailers.read(texts, fill_unknown(kind), strict=True, give_up=give_up)
 
 
 def _observe_rows(seen: ObservedTypes, texts: ByteWindows, rows: list[int]) -> bool:

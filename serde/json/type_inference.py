@@ -40,22 +40,20 @@ class ObservedTypes:
     """What numbers are read into: the type of the known column, as far as it is one of numbers."""
 
     def look(self, value: object) -> None:
-        """Counts one value and what is in it."""
-        match value:
-            case None:
-                return
-            case bool():
-                self.kinds["flag"] += 1
-            case int():
-                self.kinds["whole" if holds_exactly(value, 64) else "wide"] += 1
-            case float():
-                self.kinds["real"] += 1
-            case str():
-                self.kinds["word" if value in _FLOAT_WORDS else "text"] += 1
-            case dict():
-                self._object(value)
-            case list():
-                self._list(value)
+        """Counts one value, as a parser gives it, and what is in it."""
+        form = type(value)
+        if form is str:
+            self.kinds["word" if value in _FLOAT_WORDS else "text"] += 1
+        elif form is int:
+            self.kinds["whole" if holds_exactly(value, 64) else "wide"] += 1  # type: ignore[arg-type]
+        elif form is dict:
+            self._object(value)  # type: ignore[arg-type]
+        elif form is float:
+            self.kinds["real"] += 1
+        elif form is bool:
+            self.kinds["flag"] += 1
+        elif form is list:
+            self._list(value)  # type: ignore[arg-type]
 
     def _object(self, value: dict[str, object]) -> None:
         self.kinds["object"] += 1
