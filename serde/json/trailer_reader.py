@@ -39,8 +39,11 @@ _MAX_SAMPLE_LAYOUTS = 8
 
 _MAX_LAYOUTS, _MAX_FAMILIES, _MAX_KINDS = 32, 4, 64
 _ROUNDS, _PAUSE = 2, 15
-_CHUNK_BYTES = 1 << 19
+_CHUNK_BYTES = 1 << 18
 _WORD = 8
+Lines = npt.NDArray[np.uint8]
+"""A line of bytes for each message."""
+
 _IMAGES = frozenset({"before", "after"})
 
 
@@ -125,18 +128,17 @@ class _Matcher:
         lines = np.lib.stride_tricks.as_strided(view, (len(view) - width + 1, width), (1, 1), writeable=False)
         starts, step = texts.ends[rows] - width, max(_CHUNK_BYTES // width, 1)
         same: list[Mask] = []
-        values: dict[Path, list[npt.NDArray[np.uint8]]] = {leaf.path: [] for leaf, _ in self.places}
+        values: dict[Path, list[Lines]] = {leaf.path: [] for leaf, _ in self.places}
         for low in range(0, len(rows), step):
             matrix = lines[starts[low : low + step]]
             inside = (matrix - self.low) <= self.span
             same.append((inside.view(np.uint64) == _ALL_TRUE).all(axis=1))
-            matrix = matrix if same[-1].all() else matrix[same[-1]]
             for leaf, places in self.places:
-                values[leaf.path].append(matrix[:, places])
+                values[leaf.path].append(matrix[:, places].copy())
         hit[hit] = chosen = np.concatenate(same)
         if not chosen.any():
             return None, hit
-        whole = {path: np.ascontiguousarray(np.concatenate(some)) for path, some in values.items()}
+        whole = {path: _pick_lines(some, chosen) for path, some in values.items()}
         return _Matched(self.layout, rows[chosen], whole), hit
 
     def _preselect(self, texts: ByteWindows, rows: Ints) -> Mask:
@@ -148,6 +150,11 @@ class _Matcher:
         first = self.layout.low
         likely[likely] = (view[at] == first[0]) & (view[at + 2] == first[2]) & (view[starts + 1] == _QUOTE)
         return likely
+
+
+def _pick_lines(parts: Sequence[Lines], chosen: Mask) -> Lines:
+    whole = np.concatenate(parts)
+    return np.ascontiguousarray(whole if chosen.all() else whole[chosen])
 
 
 def _as_slice(places: Ints) -> slice | Ints:
@@ -167,7 +174,7 @@ class _Matched:
 
     layout: TrailerLayout
     rows: Ints
-    values: dict[Path, npt.NDArray[np.uint8]]
+    values: dict[Path, Lines]
 
     def columns(self, kind: pa.StructType) -> pa.StructArray:
         """Return the values as a struct of the trailer's fields, null where they are not wanted."""
@@ -193,7 +200,7 @@ class _Matched:
         return text if leaf.form == "text" else text.cast(kind)
 
 
-def _to_text(lines: npt.NDArray[np.uint8]) -> pa.StringArray:
+def _to_text(lines: Lines) -> pa.StringArray:
     """Lines of as many characters each as texts."""
     count, width = lines.shape
     bounds = np.arange(count + 1, dtype=np.int32) * np.int32(width)
