@@ -118,7 +118,7 @@ def read_here(data: bytes) -> list[Row] | str:
     try:
         view = memoryview(data)
         rows: list[Row] = []
-        for some in read_batches(list(parse_batches(view)), view, 0, 2**62, LIMIT):
+        for some in read_batches(parse_batches(view), view, 0, 2**62, LIMIT):
             if isinstance(some, UnreadableBatch):
                 return some.reason
             read_headers(some, ["h0", "h2"])  # whatever they hold

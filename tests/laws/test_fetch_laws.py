@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import attrs
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector.kafka.consumer import record_columns
 from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
 from connector.kafka.consumer.record_batches import HEADER_BYTES, decompress, drop_aborted, parse_batches
-from connector.kafka.consumer.record_columns import BatchSection
+from connector.kafka.consumer.record_columns import BatchSection, BatchSections
 from connector.kafka.consumer.record_columns import read_records as records
 from connector.kafka.consumer.record_headers import read_headers
 from connector.kafka.consumer.unreadable_records import UnreadableRecords
@@ -91,13 +93,13 @@ def fetches(draw: Any) -> Made:
 def read(made: Made, first: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
     """Read as the tasks do."""
     data = memoryview(made.data)
-    kept = drop_aborted(list(parse_batches(data)), made.aborted, data)
+    kept = drop_aborted(parse_batches(data), made.aborted, data)
     parts = [decompress(one, data) for one in kept]
     sections, start = [], 0
     for one, part in zip(kept, parts, strict=True):
         sections.append(BatchSection(start, start + len(part), one.count, one.base))
         start += len(part)
-    found = records(b"".join(parts), sections, first, end)
+    found = records(b"".join(parts), BatchSections.of(sections), first, end)
     return list(zip(found.offset.tolist(), found.key.to_pylist(), found.value.to_pylist(), strict=True))
 
 
@@ -150,16 +152,30 @@ def bodies(draw: Any) -> tuple[bytes, int]:
     return bytes(body), draw(st.just(count) | st.sampled_from([0, -1, 2**31 - 1]))
 
 
-@given(bodies())
-def test_no_bytes_are_read_that_are_not_the_records(made: tuple[bytes, int]) -> None:
+@contextmanager
+def side_by_side(batches: int) -> Iterator[None]:
+    """Records are found side by side from so many batches on."""
+    usual, record_columns._MANY_SECTIONS = record_columns._MANY_SECTIONS, batches
+    try:
+        yield
+    finally:
+        record_columns._MANY_SECTIONS = usual
+
+
+@given(bodies(), st.sampled_from([1, 2]))
+def test_no_bytes_are_read_that_are_not_the_records(made: tuple[bytes, int], batches: int) -> None:
     """Whatever a batch holds, its records are those that a reader of single bytes finds, or it is an error for both."""
-    body, count = made
+    with side_by_side(batches):
+        _check_body(*made)
+
+
+def _check_body(body: bytes, count: int) -> None:
     try:
         wanted = read_records(body, count, 0)
     except ValueError:
         wanted = None
     try:
-        found = records(body, [BatchSection(0, len(body), count, 0)], 0, 2**62)
+        found = records(body, BatchSections.of([BatchSection(0, len(body), count, 0)]), 0, 2**62)
     except UnreadableRecords:
         assert wanted is None
         return
@@ -172,6 +188,26 @@ def test_no_bytes_are_read_that_are_not_the_records(made: tuple[bytes, int]) -> 
     for name, column in zip(names, told.columns, strict=True):
         first = [dict(reversed(one.headers or ())).get(name.encode()) for one in wanted]
         assert column.to_pylist() == first
+
+
+@given(st.lists(bodies(), max_size=6), st.sampled_from([1, 3, 9]))
+def test_many_batches_are_read_as_each_is(made: list[tuple[bytes, int]], batches: int) -> None:
+    """Records of batches that are read in one step are those of each batch; one that is none is an error of all."""
+    sections, wanted, start = [], [], 0
+    for place, (body, count) in enumerate(made):
+        sections.append(BatchSection(start, start + len(body), count, 2**32 * place))
+        start += len(body)
+        with suppress(ValueError):
+            wanted.append([(one.offset, one.key, one.value) for one in read_records(body, count, 2**32 * place)])
+    with side_by_side(batches):
+        try:
+            found = records(b"".join(body for body, _ in made), BatchSections.of(sections), 0, 2**62)
+        except UnreadableRecords:
+            assert len(wanted) < len(made)
+            return
+    assert len(wanted) == len(made)
+    read = zip(found.offset.tolist(), found.key.to_pylist(), found.value.to_pylist(), strict=True)
+    assert list(read) == [one for some in wanted for one in some]
 
 
 RANGES = st.lists(
@@ -227,7 +263,7 @@ def test_a_made_up_count_of_headers_is_not_counted_through() -> None:
     good = [written(Record(i, b"k", b"v", (("h", b"%d" % i),)), 0) for i in (0, 2)]
     fields = b"\0\0" + varint(1) + varint(1) + b"k" + varint(1) + b"v" + varint(2**62) + b"\0\0" * 9
     body = good[0] + varint(len(fields)) + fields + good[1]
-    told = read_headers(records(body, [BatchSection(0, len(body), 3, 0)], 0, 9), ["h"])
+    told = read_headers(records(body, BatchSections.of([BatchSection(0, len(body), 3, 0)]), 0, 9), ["h"])
     assert told.broken.tolist() == [False, True, False]
     assert told.columns[0].to_pylist() == [b"0", None, b"2"]
 
@@ -237,7 +273,9 @@ def test_many_headers_of_a_record_are_read() -> None:
     sized = (varint(len(part)) + part for i in range(500_000) for part in (b"h%d" % (i % 400_000), b"%d" % i))
     fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(500_000) + b"".join(sized)
     body = varint(len(fields)) + fields + written(Record(1, b"k", b"v", (("h7", None),)), 0)
-    told = read_headers(records(body, [BatchSection(0, len(body), 2, 0)], 0, 9), ["h7", "h399999", "h400000"])
+    told = read_headers(
+        records(body, BatchSections.of([BatchSection(0, len(body), 2, 0)]), 0, 9), ["h7", "h399999", "h400000"]
+    )
     assert [column.to_pylist() for column in told.columns] == [[b"7", None], [b"399999", None], [None, None]]
     assert not told.broken.any()
 
@@ -247,7 +285,7 @@ def test_a_header_that_reaches_behind_its_record_is_not_read() -> None:
     for size in (40, 2**20, 2**31 - 1, 2**62, 2**63 - 1):
         fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(1) + varint(1) + b"h" + varint(size)
         body = varint(len(fields)) + fields + written(Record(1, b"k", b"secret" * 9), 0)
-        told = read_headers(records(body, [BatchSection(0, len(body), 2, 0)], 0, 9), ["h"])
+        told = read_headers(records(body, BatchSections.of([BatchSection(0, len(body), 2, 0)]), 0, 9), ["h"])
         assert told.broken.tolist() == [True, False]
         assert told.columns[0].to_pylist() == [None, None]
 

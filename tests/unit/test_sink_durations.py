@@ -10,7 +10,7 @@ import pytest
 
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER, ConsumerRecords
-from connector.kafka.consumer.record_columns import BatchSection, read_records
+from connector.kafka.consumer.record_columns import BatchSection, BatchSections, read_records
 from connector.sink.convert.decoder import decode
 from tests.model.record_batches import Record, written
 from tests.unit import sink_plans
@@ -77,7 +77,7 @@ def test_a_fetch_tells_the_connector_of_its_first_record() -> None:
     def told(*headers: tuple[str, bytes | None]) -> str | None:
         body = written(Record(0, None, b"{}", headers), 0)
         return ConsumerRecords.of_fetched(
-            "t", 0, read_records(body, [BatchSection(0, len(body), 1, 0)], 0, 9)
+            "t", 0, read_records(body, BatchSections.of([BatchSection(0, len(body), 1, 0)]), 0, 9)
         ).connector
 
     assert told(("a", None), (CONNECTOR_HEADER, b"mysql"), ("z", b"1")) == "mysql"

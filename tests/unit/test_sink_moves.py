@@ -12,7 +12,7 @@ import pytest
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.kafka.consumer.record_columns import BatchSection, read_records
+from connector.kafka.consumer.record_columns import BatchSection, BatchSections, read_records
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import (
     NEW_KEY_HEADER,
@@ -97,7 +97,9 @@ def test_a_record_with_broken_headers_is_dead_and_its_neighbours_live() -> None:
     fields = b"\0\0" + varint(1) + varint(-1) + varint(7) + b'{"a":2}' + varint(2**40)
     good = [written(Record(i, None, b'{"a":%d}' % i, ((OLD_KEY_HEADER, b'{"a":9}'),)), 0) for i in (0, 2)]
     body = good[0] + varint(len(fields)) + fields + good[1]
-    chunk = ConsumerRecords.of_fetched("t", 0, read_records(body, [BatchSection(0, len(body), 3, 0)], 0, 9))
+    chunk = ConsumerRecords.of_fetched(
+        "t", 0, read_records(body, BatchSections.of([BatchSection(0, len(body), 3, 0)]), 0, 9)
+    )
     run = chunk.with_headers(OLD_KEY_HEADER, NEW_KEY_HEADER)
     assert run.old_key is not None and run.old_key.to_pylist() == [b'{"a":9}', None, b'{"a":9}']
     plan = sink_plans.plan()

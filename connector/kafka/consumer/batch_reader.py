@@ -5,12 +5,12 @@ All batches are read in one step; where that fails each half is, and so on: one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
-from connector.kafka.consumer.record_batches import RecordBatch, decompress
-from connector.kafka.consumer.record_columns import BatchSection, RecordColumns, read_records
+from connector.kafka.consumer.record_batches import RecordBatch, RecordBatches, decompress
+from connector.kafka.consumer.record_columns import BatchSection, BatchSections, RecordColumns, read_records
 from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
 
 MAX_DECOMPRESSED_BYTES = 32 * 1024**2
@@ -19,21 +19,20 @@ MAX_DECOMPRESSED_BYTES = 32 * 1024**2
 
 @attrs.frozen(eq=False)
 class _Group:
-    """Batches that are read in one step, and where each one's records stand in `data`."""
+    """Where in `data` the records of batches stand that are read in one step."""
 
     data: bytes | memoryview
-    batches: Sequence[RecordBatch]
-    sections: Sequence[BatchSection]
+    sections: BatchSections
 
 
 def read_batches(
-    batches: Iterable[RecordBatch], data: memoryview, first: int, end: int, limit: int
+    batches: RecordBatches, data: memoryview, first: int, end: int, limit: int
 ) -> Iterator[RecordColumns | UnreadableBatch]:
     """Return the records of batches from `first` up to, not including, `end`, in order.
 
     Packed ones come some at a time, as they may be much larger than the fetch; one unpacks to `limit` bytes at most.
     """
-    kept = [batch for batch in batches if batch.last >= first and batch.base < end]
+    kept = batches.filter((batches.last >= first) & (batches.base < end))
     for some in _group_batches(kept, data, limit):
         if isinstance(some, UnreadableBatch):
             yield _clip(some, first, end)
@@ -41,9 +40,11 @@ def read_batches(
         yield from _read_group(some, first, end)
 
 
-def _group_batches(kept: Sequence[RecordBatch], data: memoryview, limit: int) -> Iterator[_Group | UnreadableBatch]:
-    if kept and not any(batch.is_compressed or batch.fault for batch in kept):
-        yield _Group(data, kept, [BatchSection(b.start, b.end, b.count, b.base, b.last) for b in kept])
+def _group_batches(kept: RecordBatches, data: memoryview, limit: int) -> Iterator[_Group | UnreadableBatch]:
+    if not len(kept):
+        return
+    if kept.is_plain:
+        yield _Group(data, BatchSections(kept.start, kept.end, kept.count, kept.base, kept.last))
         return
     parts: list[tuple[RecordBatch, bytes | memoryview]] = []
     size = 0
@@ -68,18 +69,18 @@ def _join(parts: Sequence[tuple[RecordBatch, bytes | memoryview]]) -> Iterator[_
         at += len(part)
     if parts:
         data = parts[0][1] if len(parts) == 1 else b"".join(part for _, part in parts)
-        yield _Group(data, [batch for batch, _ in parts], sections)
+        yield _Group(data, BatchSections.of(sections))
 
 
 def _read_group(group: _Group, first: int, end: int) -> Iterator[RecordColumns | UnreadableBatch]:
     found = _try_to_read(group, first, end)
     if isinstance(found, RecordColumns):
         yield found
-    elif len(group.batches) == 1:
-        (batch,) = group.batches
-        yield _clip(UnreadableBatch(batch.base, batch.last, found), first, end)
+    elif len(group.sections) == 1:
+        batch = UnreadableBatch(int(group.sections.base[0]), int(group.sections.last[0]), found)
+        yield _clip(batch, first, end)
     else:
-        middle = len(group.batches) // 2
+        middle = len(group.sections) // 2
         for half in (slice(None, middle), slice(middle, None)):
             yield from _read_group(_cut_group(group, half), first, end)
 
@@ -94,10 +95,8 @@ def _try_to_read(group: _Group, first: int, end: int) -> RecordColumns | str:
 
 def _cut_group(group: _Group, wanted: slice) -> _Group:
     """Return some of the batches with their own part of the bytes."""
-    sections = group.sections[wanted]
-    start = sections[0].start
-    moved = [attrs.evolve(one, start=one.start - start, end=one.end - start) for one in sections]
-    return _Group(memoryview(group.data)[start : sections[-1].end], group.batches[wanted], moved)
+    start, end = int(group.sections.start[wanted][0]), int(group.sections.end[wanted][-1])
+    return _Group(memoryview(group.data)[start:end], group.sections.cut(wanted))
 
 
 def _clip(found: UnreadableBatch, first: int, end: int) -> UnreadableBatch:

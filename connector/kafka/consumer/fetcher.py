@@ -21,7 +21,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.log_bounds import check_bounds, check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.record_batches import RecordBatch, drop_aborted, parse_batches
+from connector.kafka.consumer.record_batches import RecordBatches, drop_aborted, parse_batches
 from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import (
     OFFSET_OUT_OF_RANGE,
@@ -90,7 +90,7 @@ class _RangeFetcher:
                 continue
             first = self._next
             try:
-                listed = list(parse_batches(found.data))
+                listed = parse_batches(found.data)
                 if self._is_worth_refetching(listed):
                     self._again("a record batch is not as it was written (CRC-32C)")
                     continue
@@ -100,7 +100,7 @@ class _RangeFetcher:
             except UnreadableRecords as error:
                 raise FatalError(f"{self._place} from offset {first}: {error}") from error
 
-    def _read(self, listed: list[RecordBatch], found: FetchedPartition, first: int) -> Iterator[ConsumerRecords]:
+    def _read(self, listed: RecordBatches, found: FetchedPartition, first: int) -> Iterator[ConsumerRecords]:
         kept, limit = self._select_committed(listed, found), self._how.max_unpacked_bytes
         for some in read_batches(kept, found.data, first, self._wanted.end, limit):
             if isinstance(some, UnreadableBatch):
@@ -108,8 +108,8 @@ class _RangeFetcher:
             else:
                 yield ConsumerRecords.of_fetched(*self._at, some)
 
-    def _is_worth_refetching(self, listed: list[RecordBatch]) -> bool:
-        if not any(batch.fault for batch in listed) or self._refetches >= _MAX_REFETCHES:
+    def _is_worth_refetching(self, listed: RecordBatches) -> bool:
+        if not listed.faults or self._refetches >= _MAX_REFETCHES:
             self._refetches = 0
             return False
         self._refetches += 1
@@ -211,24 +211,25 @@ class _RangeFetcher:
         if now - self._failing_since > _RETRY_TIMEOUT_S:
             raise RetriableError(f"{self._place} stays unread at offset {self._next}: {reason}")
 
-    def _advance(self, listed: list[RecordBatch], found: FetchedPartition) -> None:
+    def _advance(self, listed: RecordBatches, found: FetchedPartition) -> None:
         self._meter.size_bytes += len(found.data)
-        if not listed and len(found.data):
+        if not len(listed) and len(found.data):
             raise UnreadableRecords("a fetch holds no whole record batch")
-        if not listed:
+        if not len(listed):
             self._check_retry_timeout(f"the broker has nothing there; its log ends at {found.high_watermark}")
             return
-        if listed[-1].last < self._next:
-            raise UnreadableRecords(f"a fetch ends at offset {listed[-1].last} already")
-        self._next, self._epoch = listed[-1].last + 1, max(self._epoch, listed[-1].epoch)
+        last, epoch = int(listed.last[-1]), int(listed.epoch[-1])
+        if last < self._next:
+            raise UnreadableRecords(f"a fetch ends at offset {last} already")
+        self._next, self._epoch = last + 1, max(self._epoch, epoch)
         self._meter.note_epoch(self._at, min(self._next, self._wanted.end) - 1, _epoch_at(listed, self._wanted.end))
         self._failing_since, self._failures = None, 0
 
-    def _select_committed(self, listed: list[RecordBatch], found: FetchedPartition) -> list[RecordBatch]:
+    def _select_committed(self, listed: RecordBatches, found: FetchedPartition) -> RecordBatches:
         aborted = found.aborted if self._how.isolation == READ_COMMITTED else ()
         return drop_aborted(listed, aborted, found.data)
 
 
-def _epoch_at(listed: list[RecordBatch], end: int) -> int:
+def _epoch_at(listed: RecordBatches, end: int) -> int:
     """Return the leader epoch of the last batch that begins in front of an offset."""
-    return max((batch.epoch for batch in listed if batch.base < end), default=-1)
+    return int(listed.epoch[listed.base < end].max(initial=-1))

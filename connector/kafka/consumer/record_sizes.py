@@ -69,7 +69,7 @@ def _sample_batch(clients: BrokerClient, at: TopicPartition, offset: int) -> flo
         reason = name_error(answer.error or (found.error if found else 0))
         raise RetriableError(f"{at[0]}-{at[1]} gives no records at offset {offset}: {reason}")
     data = found.data
-    first = next(parse_batches(data), None)
+    first = next(iter(parse_batches(data, most=1)), None)
     if first is None:
         return 0.0
     return len(decompress(first, data)) / (first.last - min(first.base, offset) + 1)
