@@ -69,9 +69,11 @@ class ByteWindows:
 
     def starts_with(self, prefix: bytes) -> Mask:
         """True where the text starts with `prefix`: memcmp in C++ on the gaps and all, since nothing is copied then."""
-        count = len(self)
-        if not count:
-            return np.zeros(0, np.bool_)
+        count, last = len(self), self.starts + len(prefix) - 1
+        likely = last < self.ends
+        likely[likely] = self.view[last[likely]] == prefix[-1]
+        if not likely.any():
+            return likely
         base = int(self.starts[0])
         bounds = np.empty(2 * count, np.int64)
         bounds[0::2], bounds[1::2] = self.starts - base, self.ends - base

@@ -35,7 +35,9 @@ INFERRED_TYPES: Mapping[str, pa.DataType] = {
 _READ_ALL = TrailerReader()
 """Leaves nothing out: for who counts what there is."""
 
-_SAMPLE = 64
+_SAMPLE, _FEW = 64, 12
+"""Messages that show a type; so few show that it is one that was found before."""
+
 _ROUNDS = 12
 _GIVE_UP = 8
 _REMEMBERED = 16
@@ -63,19 +65,27 @@ class SchemalessReader:
         self, texts: ByteWindows, part: FramePart, loose: list[int], expected: pa.StructType | None
     ) -> tuple[ReadResult, pa.StructType]:
         """Wire rows of `part` and their type; `texts` are the whole messages by row, for those read one by one."""
-        seen = ObservedTypes()
-        sample = np.unique(np.linspace(0, max(len(part.rows) - 1, 0), min(_SAMPLE, len(part.rows))).astype(np.int64))
-        _observe_rows(seen, texts, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
-        if expected is not None:
-            _expect_columns(seen, expected)
-        known = seen.type()
-        hint = next((kind for kind in self.found if covers(kind, known)), None)
+        seen, hint = self._start(texts, part, loose, expected, _FEW) if self.found else (ObservedTypes(), None)
+        if hint is None:
+            seen, hint = self._start(texts, part, loose, expected, _SAMPLE)
         if hint is not None:
             seen.expect(hint, fix=False)
         _observe_rows(seen, texts, loose[_SAMPLE:])
         reading, kind = _read_widening(seen, texts, part, self.trailers)
         self._remember(kind)
         return reading, kind
+
+    def _start(
+        self, texts: ByteWindows, part: FramePart, loose: list[int], expected: pa.StructType | None, count: int
+    ) -> tuple[ObservedTypes, pa.StructType | None]:
+        """What so many of the messages show, and the type found before that has all of it."""
+        seen = ObservedTypes()
+        sample = np.unique(np.linspace(0, max(len(part.rows) - 1, 0), min(count, len(part.rows))).astype(np.int64))
+        _observe_rows(seen, texts, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
+        if expected is not None:
+            _expect_columns(seen, expected)
+        known = seen.type()
+        return seen, next((kind for kind in self.found if covers(kind, known)), None)
 
     def _remember(self, kind: pa.StructType) -> None:
         self.found = [kind, *(old for old in self.found if old != kind)][:_REMEMBERED]

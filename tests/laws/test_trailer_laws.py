@@ -7,9 +7,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from serde.byte_windows import ByteWindows
 from serde.formats import make_deserializer
 from serde.json import trailer_reader
 from serde.json.trailer_layout import read_members
@@ -206,3 +208,16 @@ def test_layouts_are_met() -> None:
 def test_fields_of_a_message(text: bytes, names: list[str]) -> None:
     """Fields are found where a message is one object, written without blanks and no name twice."""
     assert [member.name for member in read_members(text)] == names
+
+
+@pytest.mark.parametrize("gap", [b"", b" ", b", more"])
+def test_lines_with_another_last_byte(gap: bytes) -> None:
+    """Windows become lines whose last byte is another one, with and without room behind them."""
+    texts = [b'{"a":1,', b'{"b":[2,3],', b'{"c":4,']
+    data = pa.py_buffer(gap.join(texts) + gap)
+    starts = np.cumsum([0, *(len(text) + len(gap) for text in texts[:-1])])
+    windows = ByteWindows(data, starts, starts + np.array([len(text) for text in texts]))
+    assert windows.lines(0, 3, ord("}")).to_pybytes() == b'{"a":1}\n{"b":[2,3]}\n{"c":4}'
+    assert windows.lines(1, 2, ord("}")).to_pybytes() == b'{"b":[2,3]}'
+    assert windows.lines(0, 2).to_pybytes() == b'{"a":1,\n{"b":[2,3],'
+    assert data.to_pybytes() == gap.join(texts) + gap

@@ -49,7 +49,7 @@ def find_unreadable(
     at = (wanted.topic, wanted.partition)
     fetched = _fetch(address, FetchRequest(at, wanted.start, isolation, max_bytes=max_bytes))
     try:
-        batches = drop_aborted(list(parse_batches(fetched.data)), fetched.aborted, fetched.data)
+        batches = drop_aborted(parse_batches(fetched.data), fetched.aborted, fetched.data)
     except UnreadableRecords as error:
         raise FatalError(f"{at[0]}-{at[1]} from offset {wanted.start}: {error}") from error
     preceded = False
