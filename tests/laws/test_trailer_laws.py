@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from serde.messages import DecodedMessages
 from tests.running import draws
 
 SYNTAX = [*b'{}[]:,"\\ \n\tnulltrue0123456789eE+-./', 0, 0x1F, 0x7F, 0x80, 0xC3, 0xED, 0xFF]
-CHANGES = ["put", "cut", "set", "set", "twice", "field", "swap"]
+CHANGES = ["put", "cut", "set", "set", "twice", "field", "swap", "digit", "digit", "digit"]
 WANTED = frozenset({"op", "source.ts_ms", "source.db", "source.file", "ts_ms", "transaction", "source.none"})
 
 
@@ -98,6 +99,10 @@ def _spoilt(chance: random.Random, text: bytes) -> bytes:
         if form == "field":
             name = chance.choice([b'"op":"x",', b'"source":{},', b'"ts_ms":1,', b'"__db":1,', b'"new":[1],', b" "])
             text = text[:1] + name + text[1:]
+        elif form == "digit":
+            # The length stays, so that the layout may be that of the others.
+            first = chance.choice(list(re.finditer(rb":-?\d", text)) or [re.match(b"", text)])
+            text = text[: first.end() - 1] + chance.choice([b"0", b"9", b"-", b'"', b"+"]) + text[first.end() :]
         elif form == "swap":
             word = chance.choice([b"null", b"007", b"-0", b"-5", b"9" * 19, b"1" * 20, b"1.0", b"1e3", b"true", b'"a"'])
             text = text[:at] + text[at:].replace(b":1", b":" + word, 1)
