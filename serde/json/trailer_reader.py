@@ -37,7 +37,7 @@ _SAMPLE = 48
 _MAX_SAMPLE_LAYOUTS = 8
 """Fields whose layouts vary more are read with what is in front of them."""
 
-_MAX_LAYOUTS, _MAX_FAMILIES, _MAX_KINDS = 32, 4, 64
+_MAX_LAYOUTS, _MAX_FAMILIES, _MAX_KINDS = 16, 4, 64
 _ROUNDS, _PAUSE = 2, 15
 _CHUNK_BYTES = 1 << 18
 _WORD = 8
