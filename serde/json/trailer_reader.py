@@ -37,6 +37,9 @@ _SAMPLE = 48
 _MAX_SAMPLE_LAYOUTS = 8
 """Fields whose layouts vary more are read with what is in front of them."""
 
+_USUAL_SHARE = 32
+"""Where fewer than one in so many messages are of no known layout, none is learned."""
+
 _MAX_LAYOUTS, _MAX_FAMILIES, _MAX_KINDS = 16, 4, 64
 _ROUNDS, _PAUSE = 2, 15
 _CHUNK_BYTES = 1 << 18
@@ -263,7 +266,7 @@ class TrailerReader:
                 matched, rest = family.match(texts, rest)
                 if matched:
                     found.append((family, matched))
-            enough = len(rest) < max(_MIN_ROWS, len(texts) // 8)
+            enough = len(rest) < max(_MIN_ROWS, len(texts) // _USUAL_SHARE)
             if turn == _ROUNDS or enough or not self._learn(families, texts.pick(rest), kind, strict=strict):
                 break
         return found, rest

@@ -20,6 +20,7 @@ from serde.messages import DecodedMessages
 from tests.running import draws
 
 SYNTAX = [*b'{}[]:,"\\ \n\tnulltrue0123456789eE+-./', 0, 0x1F, 0x7F, 0x80, 0xC3, 0xED, 0xFF]
+BYTES = b'0019998-"\\\\,:{}[]aZz \x1f\x7f\x80.+eE#]~['
 CHANGES = ["put", "cut", "set", "set", "twice", "field", "swap", "digit", "digit", "digit"]
 WANTED = frozenset({"op", "source.ts_ms", "source.db", "source.file", "ts_ms", "transaction", "source.none"})
 
@@ -112,21 +113,23 @@ def _spoilt(chance: random.Random, text: bytes) -> bytes:
     return text
 
 
-def _block(chance: random.Random) -> bytes:
+def _block(chance: random.Random, bits: int = 64, *, flat: bool | None = None) -> bytes:
     """A schema of some of the fields, its whole numbers of any width."""
-    number = {"type": chance.choice(["int64", "int64", "int32", "int16"]), "optional": True}
+    number = {"type": f"int{chance.choice([bits, bits, 32, 16]) if flat is None else bits}", "optional": True}
     long, text = {"type": "int64", "optional": True}, {"type": "string", "optional": True}
     flag = {"type": "boolean", "optional": True}
     row = [{"field": "id", **long}, {"field": "price", "type": "double"}, {"field": "note", **text}]
     source = [{"field": name, **long} for name in ("ts_ms", "ts_ns", "lsn")] + [{"field": "row", **number}]
+    source += [{"field": name, **number} for name in ("pos", "txId")]
     source += [{"field": name, **text} for name in ("db", "table", "file", "sequence", "query")]
     order = [{"field": "id", **text}, {"field": "total_order", **number}]
     struct = {"type": "struct", "optional": True}
     envelope = [{"field": name, **struct, "fields": row} for name in ("before", "after")]
     envelope += [{"field": "source", **struct, "fields": source}, {"field": "transaction", **struct, "fields": order}]
     envelope += [{"field": "op", **text}, {"field": "ts_ms", **long}]
-    flat = [*row, {"field": "active", **flag}, {"field": "__source_ts_ns", **long}, {"field": "__db", **text}]
-    return json.dumps({"type": "struct", "fields": chance.choice([envelope, envelope, flat])}).encode()
+    rows = [*row, {"field": "active", **flag}, {"field": "__source_ts_ns", **long}, {"field": "__db", **text}]
+    fields = chance.choice([envelope, envelope, rows]) if flat is None else rows if flat else envelope
+    return json.dumps({"type": "struct", "fields": fields}).encode()
 
 
 def _read(messages: list[bytes], fmt: Any, wanted: frozenset[str] | None, rows: int, monkeypatch: Any) -> Any:
@@ -166,6 +169,29 @@ def test_what_a_message_is_does_not_depend_on_how_its_last_fields_are_read(
         texts = [_spoilt(chance, text) if chance.random() < share else text for text in texts]
         whole, some = (_read(texts, fmt, None, rows, monkeypatch) for rows in (1 << 60, 1))
         assert [_tell(one) for one in some] == [_tell(one) for one in whole], seed
+
+
+@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("form", FORMS)
+def test_no_byte_that_changes_goes_unseen(form: str, bits: int, monkeypatch: Any) -> None:
+    """Each byte of the last fields, set to another in a message of its own, has the effect that a parser gives it."""
+    chance = random.Random(f"{form} {bits}")
+    schema = _block(random.Random(0), bits, flat=form == "flat")
+    head = b'{"schema":' + schema + b',"payload":'
+    good = _messages(chance, form, 60, 0.0)
+    for _ in range(draws(10) // 2):
+        changed = []
+        for place, text in enumerate(_messages(chance, form, 500, 0.0)):
+            at = max(len(text) - 1 - place, 1)
+            changed.append(text[:at] + bytes([chance.choice(BYTES)]) + text[at + 1 :])
+        told = []
+        for rows in (1 << 60, 1):
+            monkeypatch.setattr(trailer_reader, "_MIN_ROWS", rows)
+            reader = make_deserializer("json-schema")
+            for texts in (good, changed):
+                messages = pa.array([head + text + b"}" for text in texts], pa.binary())
+                told.append(_tell(reader.decode(messages, "VALUE_CONVERTER")))
+        assert told[:2] == told[2:]
 
 
 @pytest.mark.parametrize("form", ["postgres", "mysql"])
