@@ -65,7 +65,8 @@ def _mysql(chance: random.Random, odd: float) -> dict[str, Any]:
     file, pos = f"bin.{chance.randrange(3):06d}", chance.randrange(10**4, 10**5) // _one_of(chance, odd, 1, 10, 10**5)
     query = _one_of(chance, odd, None, "select 1", "a\\b", "a\nb")
     source = {"name": "server", "db": "a/b", "file": file, "pos": pos, "row": chance.randrange(9), "query": query}
-    made = {"before": _row(chance), "after": None, "source": source | {"gtid": None}, "op": "d"}
+    source |= {"gtid": None, "thread": 2_147_483_000 + chance.randrange(1_000)}
+    made = {"before": _row(chance), "after": None, "source": source, "op": "d"}
     deep = {"a": {"b": chance.randrange(10), "c": True}} | _one_of(chance, odd / 4, {}, {"l": [1]}, {"d": {}})
     return made | {"ts_ms": 10**6 + chance.randrange(10**6), "deep": deep}
 
@@ -120,7 +121,7 @@ def _block(chance: random.Random, bits: int = 64, *, flat: bool | None = None) -
     flag = {"type": "boolean", "optional": True}
     row = [{"field": "id", **long}, {"field": "price", "type": "double"}, {"field": "note", **text}]
     source = [{"field": name, **long} for name in ("ts_ms", "ts_ns", "lsn")] + [{"field": "row", **number}]
-    source += [{"field": name, **number} for name in ("pos", "txId")]
+    source += [{"field": name, **number} for name in ("pos", "txId", "thread")]
     source += [{"field": name, **text} for name in ("db", "table", "file", "sequence", "query")]
     order = [{"field": "id", **text}, {"field": "total_order", **number}]
     struct = {"type": "struct", "optional": True}
@@ -192,6 +193,24 @@ def test_no_byte_that_changes_goes_unseen(form: str, bits: int, monkeypatch: Any
                 messages = pa.array([head + text + b"}" for text in texts], pa.binary())
                 told.append(_tell(reader.decode(messages, "VALUE_CONVERTER")))
         assert told[:2] == told[2:]
+
+
+@pytest.mark.parametrize(
+    ("front", "behind"),
+    [(b"{ ", b""), (b"{", b""), (b'{"a":1,', b""), (b'{"a":1', b',"x":1,"x":2'), (b'{"\\u0061":1', b"")],
+)
+def test_what_is_in_front_has_to_be_fields(front: bytes, behind: bytes, monkeypatch: Any) -> None:
+    """Messages that are no JSON in front of their last fields, or have a field twice, are what a parser says."""
+    fields = b',"source":{"connector":"postgresql","ts_ms":1790000000000,"table":"orders"},"op":"c"'
+    good = [b'{"a":%d' % number + fields + b"}" for number in range(300)]
+    odd = [front + fields + behind + b"}"] * 300
+    told = []
+    for rows in (1 << 60, 1):
+        monkeypatch.setattr(trailer_reader, "_MIN_ROWS", rows)
+        reader = make_deserializer("json")
+        for texts in (good, odd, [*good[:20], *odd[:20]]):
+            told.append(_tell(reader.decode(pa.array(texts, pa.binary()), "VALUE_CONVERTER")))
+    assert told[:3] == told[3:]
 
 
 @pytest.mark.parametrize("form", ["postgres", "mysql"])

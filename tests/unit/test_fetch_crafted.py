@@ -170,7 +170,7 @@ def test_one_bad_batch_among_many_is_found_by_halves(monkeypatch: pytest.MonkeyP
     good = [batch([Record(offset, b"k", b"v")], offset, offset) for offset in range(1000)]
     good[617] = bad_at(617)
     data = memoryview(b"".join(good))
-    found = list(batch_reader.read_batches(list(parse_batches(data)), data, 0, 1000, LIMIT))
+    found = list(batch_reader.read_batches(parse_batches(data), data, 0, 1000, LIMIT))
     offsets = [offset for some in found if isinstance(some, RecordColumns) for offset in some.offset.tolist()]
     assert offsets == [offset for offset in range(1000) if offset != 617]
     assert [(some.first, some.last) for some in found if isinstance(some, UnreadableBatch)] == [(617, 617)]
