@@ -169,3 +169,21 @@ def test_a_truncate_beside_a_source_that_needs_a_column(tmp_path: Path) -> None:
     _send(sink, "t", _of("x", 1, 1))
     _send(sink, "t", _of("y", 2, 2, more="new"), _of("x", 3, 3), _of("x", None, 4, "t"), _of("x", 5, 5), _of("y", 6, 6))
     assert _found(sink, "t") == {2: 2, 5: 5, 6: 6}
+
+
+def test_a_truncate_beside_rows_of_another_connector(tmp_path: Path) -> None:
+    """Rows that another connector brought into the table are of other sources: they stay."""
+    fields = "debezium.transforms.unwrap.add.fields=op,source.ts_ns,table,db,schema"
+    sink = local_sink(tmp_path, ["topics=t", HARD, "truncate.enabled=true", fields])
+    _send(sink, "t", _of("x", 1, 1))
+    sink.destination.rows["t"][9,] = {
+        "id": 9,
+        "n": 9,
+        "__table": "y",
+        "__db": "db",
+        "__schema": "public",
+        "__source_ts_ns": 5,
+    }
+    sink.destination.tables.find_other_sources = lambda name: frozenset({"srv.db.public.y"})  # type: ignore[method-assign]
+    assert _send(sink, "t", _of("x", None, 7, "t"), _of("x", 8, 8)).dead_letters == 0
+    assert _found(sink, "t") == {8: 8, 9: 9}

@@ -16,7 +16,14 @@ from connector.errors import ConfigError, RetriableError, TimeOver
 from connector.iceberg.commit.ancestry import is_rolled_back
 from connector.iceberg.commit.commit import expect_last_commit
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME
-from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, MAX_TRUNCATES, KafkaOffsets, LastTruncate, Watermark
+from connector.iceberg.commit.kafka_offsets import (
+    ALL_SOURCES,
+    MAX_TRUNCATES,
+    KafkaOffsets,
+    LastTruncate,
+    Watermark,
+    find_sources_of_others,
+)
 from connector.iceberg.java import iterate
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings, load
@@ -155,6 +162,17 @@ def test_the_last_truncate_of_each_source_is_kept() -> None:
     summary = {"icebridge.name": "n", "icebridge.truncated": "7"}
     found = KafkaOffsets.from_summary(summary, "n")
     assert found is not None and found.truncates == {ALL_SOURCES: LastTruncate(7)}
+
+
+def test_sources_of_other_connectors() -> None:
+    """The newest snapshot of each other connector tells its sources; one that tells none has unknown ones."""
+    own = KafkaOffsets(watermarks={AT: {"mine": Watermark(1)}}).summary("me", "1")
+    other = KafkaOffsets(watermarks={AT: {"s.d.t @7/bin": Watermark(1)}, ("u", 1): {"s.d.u": Watermark()}})
+    older = KafkaOffsets(watermarks={AT: {"gone": Watermark(1)}})
+    summaries = [own, other.summary("it", "2"), {"operation": "append"}, older.summary("it", "1")]
+    assert find_sources_of_others(summaries, "me") == {"s.d.t", "s.d.u"}
+    assert find_sources_of_others([own, KafkaOffsets().summary("third", "1")], "me") == {ALL_SOURCES}
+    assert find_sources_of_others([own], "me") == frozenset()
 
 
 def _undated(*dates: int | None) -> ChangeOrder:

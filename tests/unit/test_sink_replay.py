@@ -82,7 +82,10 @@ def _kept(letters: list[bytes | None], after: list[bytes], topic: str = "t", **t
     records = run(*letters, keys=keys, topic=topic)
     outcome = decode(records, whole)
     batches = BatchProcessor.__new__(BatchProcessor)
-    batches._targets = cast("Any", SimpleNamespace(find=lambda topics: dict.fromkeys(topics, "d.t")))
+    batches._targets = cast(
+        "Any",
+        SimpleNamespace(find=lambda topics: dict.fromkeys(topics, "d.t"), find_other_sources=lambda _: frozenset()),
+    )
     batches.position = cast("Any", SimpleNamespace(offsets={(topic, 0): 300}))
     settings = SimpleNamespace(table=SimpleNamespace(truncate=True))
     replayer = _Since(*(cast("Any", given) for given in (settings, None, batches, None)))

@@ -27,7 +27,7 @@ from connector.iceberg.commit.commit_summary import (
     WATERMARKS,
 )
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
-from serde.events.source_positions import NO_VALUE
+from serde.events.source_positions import NO_VALUE, strip_log_name
 
 SourcePosition = tuple[int, ...]
 """A place in a source's log, as `events.source_positions` has it: three numbers, in order of their weight."""
@@ -252,6 +252,23 @@ def _decode_watermarks(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) ->
         at: {name: Watermark.from_stored(mark) for name, mark in known.items()}
         for at, known in flatten_by_partition(stored).items()
     }
+
+
+def find_sources_of_others(summaries: Iterable[Mapping[str, str]], name: str) -> frozenset[str]:
+    """Return the names of sources whose rows other connectors brought into a table, `ALL_SOURCES` for unknown ones.
+
+    Args:
+        summaries: of its snapshots, newest first.
+        name: the connector's own.
+    """
+    found, seen = set[str](), {name}
+    for summary in summaries:
+        other = summary.get(CONNECTOR_NAME, name)
+        position = None if other in seen else KafkaOffsets.from_summary(summary, other)
+        seen.add(other)
+        if position is not None:
+            found |= {source for marks in position.watermarks.values() for source in marks} or {ALL_SOURCES}
+    return frozenset(map(strip_log_name, found))
 
 
 def _merge_truncates(

@@ -104,6 +104,10 @@ class BaseTableRegistry(ABC, Generic[T]):
             by_name.setdefault(need.table or self.name(need.topic), []).append(need)
         run_concurrently(lambda name: self._apply_changes(name, by_name[name]), by_name)
 
+    def find_other_sources(self, name: str) -> frozenset[str]:  # noqa: ARG002 - for what tells who wrote to it
+        """Return the names of sources whose rows other connectors brought into a table."""
+        return frozenset()
+
     def record_drift(self, name: str, fields: Iterable[str]) -> None:
         """Take note of fields whose events differed: added, widened, or left out."""
         self.drift.setdefault(name, set()).update(fields)

@@ -304,14 +304,14 @@ class BatchProcessor:
             for source in marks
         }
         come = {strip_log_name(source) for one in seen if one.table == table.index for source in one.marks}
-        truncated = {each.source for each in truncates}
+        come |= {each.source for each in truncates} | self._targets.find_other_sources(name)
         routed = plan.routing is not None
         read = {*self.position.offsets, *plan.ranks}
         targets = {} if routed else self._targets.find({topic for topic, _ in read})
         topics = {topic for topic, own in targets.items() if own == name}
         partitions = sum(routed or topic in topics for topic, _ in read)
         all_known = table.dated and (table.base is None or bool(table.watermarks))
-        return TableSources(frozenset(known | come | truncated), frozenset(topics), all_known, routed, partitions)
+        return TableSources(frozenset(known | come), frozenset(topics), all_known, routed, partitions)
 
     def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
         """Return the plan of the next job, and the names of its tables by index."""

@@ -156,6 +156,9 @@ class TableRegistry(Protocol):
     def record_drift(self, name: str, fields: Iterable[str]) -> None:
         """Take note of fields in which events and table differ."""
 
+    def find_other_sources(self, name: str) -> frozenset[str]:
+        """Return the names of sources whose rows other connectors brought into a table, as far as it tells."""
+
     def label(self, name: str) -> str:
         """Return the full name of a table, for people and the offsets table."""
 

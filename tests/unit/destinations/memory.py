@@ -91,6 +91,9 @@ class MemoryTables:
     def record_drift(self, name: str, fields: Iterable[str]) -> None:
         self.drift.setdefault(name, set()).update(fields)
 
+    def find_other_sources(self, name: str) -> frozenset[str]:
+        return frozenset()
+
     def label(self, name: str) -> str:
         return name
 

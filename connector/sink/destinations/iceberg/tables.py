@@ -17,9 +17,10 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
-from connector.iceberg.commit.commit import CommittedSnapshot, LastCommit, read_last_commit
+from connector.iceberg.commit.commit import CommittedSnapshot, LastCommit, read_last_commit, snapshot_summary
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
 from connector.iceberg.commit.delete_guard import DeleteGuard
+from connector.iceberg.commit.kafka_offsets import find_sources_of_others
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
@@ -163,6 +164,11 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def expect_unavailable_values(self, name: str) -> None:
         """Take note that a table's events leave out values that the table may hold."""
         self._patched.add(name)
+
+    def find_other_sources(self, name: str) -> frozenset[str]:
+        """Return the names of sources whose rows other connectors brought into a table, by snapshots that are left."""
+        summaries = map(snapshot_summary, self._known[name].table.ancestors())
+        return find_sources_of_others(summaries, self._settings.name)
 
     def refresh(self, name: str, *, alone: bool = False) -> None:
         """Read a table again, after a conflict, or after a change of our own (`alone`).
