@@ -27,10 +27,12 @@ def fetch_raw_batch(kafka: KafkaSettings, at: TopicPartition, offset: int) -> by
     """Return a record batch as it is in the log, its header included.
 
     Raises:
-        RetriableError: the brokers are away.
+        RetriableError: the brokers are away, or have nothing there now.
         FatalError: they refuse to give it.
     """
-    data = _fetch(ClusterAddress.of(kafka.client("consumer")), FetchRequest(at, offset, READ_UNCOMMITTED)).data
+    data = fetch_partition(ClusterAddress.of(kafka.client("consumer")), FetchRequest(at, offset, READ_UNCOMMITTED)).data
+    if len(data) < _LENGTH.size:
+        raise RetriableError(f"{at[0]}-{at[1]} offset {offset}: the broker gives nothing")
     _, length = _LENGTH.unpack_from(data)
     return bytes(data[: _LENGTH.size + max(length, 0)])
 
@@ -47,7 +49,7 @@ def find_unreadable(
         FatalError: they refuse to give it, or nobody can tell where a batch ends.
     """
     at = (wanted.topic, wanted.partition)
-    fetched = _fetch(address, FetchRequest(at, wanted.start, isolation, max_bytes=max_bytes))
+    fetched = fetch_partition(address, FetchRequest(at, wanted.start, isolation, max_bytes=max_bytes))
     try:
         batches = drop_aborted(parse_batches(fetched.data), fetched.aborted, fetched.data)
     except UnreadableRecords as error:
@@ -60,7 +62,13 @@ def find_unreadable(
     return None, preceded
 
 
-def _fetch(address: ClusterAddress, request: FetchRequest) -> FetchedPartition:
+def fetch_partition(address: ClusterAddress, request: FetchRequest) -> FetchedPartition:
+    """Ask the leader once, and give what it sends, which may be nothing.
+
+    Raises:
+        RetriableError: the brokers are away, or another one leads now.
+        FatalError: they refuse to give it.
+    """
     clients = broker_client_for(address)
     try:
         return _ask(clients, request)
@@ -79,7 +87,7 @@ def _ask(clients: BrokerClient, request: FetchRequest) -> FetchedPartition:
         raise
     found = answer.partition
     code = answer.error or (found.error if found else 0)
-    if code or found is None or len(found.data) < _LENGTH.size:
+    if code or found is None:
         clients.forget(request.at)
         kind = RetriableError if code == 0 or is_transient(code) else FatalError
         raise kind(f"{request.at[0]}-{request.at[1]} offset {request.offset} is not given: {name_error(code)}")

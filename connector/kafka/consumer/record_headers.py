@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.kafka.consumer.record_columns import RecordColumns, binary_windows, read_varints, skip_fields
-from serde.arrays import Ints, Mask
+from serde.arrays import Bytes, Ints, Mask
 
 _MIN_HEADER_BYTES = 2
 """Bytes of a header without name and value: their sizes."""
@@ -77,6 +77,21 @@ def read_first_header(found: RecordColumns, name: str) -> bytes | None:
     return None if end < 0 else next(values, None)
 
 
+def list_headers(found: RecordColumns, row: int) -> list[tuple[str, bytes | None]]:
+    """Return all headers of one record, in order, those in front of a broken one."""
+    end = int(found.ends[row])
+    left, at = _read_varint(found.data[:end], int(found.headers[row]))
+    if not 0 < left <= (end - at) // _MIN_HEADER_BYTES or at < 0:
+        return []
+    step, _ = _read_remaining(found, row, at, left)
+    columns = (step.name_at, step.name_size, step.value_at, step.value_size)
+    data, headers = found.data, []
+    for name_at, name_size, value_at, value_size in zip(*(column.tolist() for column in columns), strict=True):
+        value = None if value_size < 0 else data[value_at : value_at + value_size].tobytes()
+        headers.append((data[name_at : name_at + name_size].tobytes().decode(errors="replace"), value))
+    return headers
+
+
 def _iter_header_steps(found: RecordColumns, broken: Mask) -> Iterator[_HeaderStep]:
     """Return the headers of all records, the first of each, then the second; marks records where one cannot be read."""
     left, at, read = read_varints(found.data, found.headers)
@@ -121,13 +136,13 @@ def _read_remaining(found: RecordColumns, row: int, at: int, left: int) -> tuple
     return _HeaderStep(np.full(len(headers), row), *columns), at
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes | Bytes, at: int) -> tuple[int, int]:
     """Read a zigzag varint; give it, and the place behind it, or a place of -1 where there is none."""
     raw = 0
     for place in range(_MAX_VARINT_BYTES if at >= 0 else 0):
         if at + place >= len(data):
             break
-        byte = data[at + place]
+        byte = int(data[at + place])
         raw |= (byte & 0x7F) << 7 * place
         if byte < _CONTINUATION_BIT:
             raw &= (1 << _VARLONG_BITS) - 1

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 import attrs
-from confluent_kafka import Message, Producer
+from confluent_kafka import Producer
 
 from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin, client_config, map_kafka_errors
 from connector.kafka.dlq.writer import HEADER_PREFIX
-from connector.kafka.record_lookup import RecordReader
+from connector.kafka.record_lookup import FoundRecord, RecordReader
 from connector.settings import KafkaSettings
 
 REPLAYED_HEADER = "__icebridge.replayed"
@@ -60,7 +60,7 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str) -> 
     ends, starts = cluster.fetch_end_offsets(at), cluster.fetch_beginning_offsets(at)
     found: dict[tuple[str, int, int], DeadLetterRecord] = {}
     ids: dict[tuple[str, int, int], set[str]] = {}
-    done: dict[str, Message] = {}
+    done: dict[str, FoundRecord] = {}
     with RecordReader(kafka) as records:
         for where in at:
             for message in read_range(records, where, starts[where], ends[where]):
@@ -77,13 +77,13 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str) -> 
     return sorted(letters, key=lambda letter: letter.place)
 
 
-def _apply_replay_marks(letter: DeadLetterRecord, marks: list[Message]) -> DeadLetterRecord:
+def _apply_replay_marks(letter: DeadLetterRecord, marks: list[FoundRecord]) -> DeadLetterRecord:
     if not marks:
         return letter
     return attrs.evolve(letter, replayed=True, key=_to_bytes(marks[-1].key()), value=_to_bytes(marks[-1].value()))
 
 
-def read_range(records: RecordReader, at: tuple[str, int], start: int, end: int) -> Iterable[Message]:
+def read_range(records: RecordReader, at: tuple[str, int], start: int, end: int) -> Iterable[FoundRecord]:
     """Return the records of a topic-partition from `start` up to, not including, `end`, some thousands at a time."""
     while start < end:
         found = records.read_from({at: start}, min(_PAGE_RECORDS, end - start))[at]
@@ -106,13 +106,13 @@ def mark_replayed(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetter
         raise RetriableError(f"the mark in {topic} was not acknowledged within {_FLUSH_S:.0f} s")
 
 
-def _decode_headers(message: Message) -> dict[str, str]:
+def _decode_headers(message: FoundRecord) -> dict[str, str]:
     given: Iterable[tuple[str, bytes | None]] = message.headers() or ()
     # The reasons come last: a record may have been a letter of another connector before.
     return {name: (value or b"").decode("utf-8", "replace") for name, value in given}
 
 
-def _parse_dead_letter(message: Message, headers: Mapping[str, str]) -> DeadLetterRecord | None:
+def _parse_dead_letter(message: FoundRecord, headers: Mapping[str, str]) -> DeadLetterRecord | None:
     record_place = {name: headers.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
     if not record_place["topic"] or not all(_NUMBER.fullmatch(record_place[name]) for name in ("partition", "offset")):
         return None

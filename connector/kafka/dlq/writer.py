@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import KafkaAdmin, client_config, map_kafka_errors
 from connector.kafka.consumer.raw_batches import fetch_raw_batch
-from connector.kafka.record_lookup import RecordReader
+from connector.kafka.record_lookup import FoundRecord, RecordReader
 from connector.settings import ErrorSettings, KafkaSettings
 
 FLUSH_S = 60.0
@@ -127,7 +127,7 @@ class DeadLetterWriter:
         if producer.flush(FLUSH_S):
             raise RetriableError(f"dead letters to {self._errors.topic} were not acknowledged within {FLUSH_S:.0f} s")
 
-    def _send(self, producer: Producer, letter: RejectedRecord, message: Message) -> None:
+    def _send(self, producer: Producer, letter: RejectedRecord, message: FoundRecord) -> None:
         headers = (*(message.headers() or ()), *self._reasons(letter))
         self._produce(producer, _DeadLetterMessage(record_coordinates(letter), message.key(), message.value(), headers))
 

@@ -7,12 +7,11 @@ a decision: a shape that they miss is met, and handled the same way, by the batc
 from __future__ import annotations
 
 import structlog
-from confluent_kafka import Message
 
 from connector.errors import ConnectorError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER, ConsumerRecords
-from connector.kafka.record_lookup import RecordReader
+from connector.kafka.record_lookup import FoundRecord, RecordReader
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 from connector.sink.convert.decoder import decode
@@ -48,7 +47,7 @@ def _is_long(at: TopicPartition, position: KafkaOffsets, ends: KafkaOffsets) -> 
     return ends.offsets[at] - position.offsets[at] > SAMPLE_RECORDS
 
 
-def _to_records(at: TopicPartition, messages: list[Message]) -> ConsumerRecords:
+def _to_records(at: TopicPartition, messages: list[FoundRecord]) -> ConsumerRecords:
     records = [(message.offset() or 0, message.key(), message.value()) for message in messages]
     told = dict(messages[0].headers() or ()).get(CONNECTOR_HEADER)
     return ConsumerRecords.of_records(at, records, told.decode(errors="replace") if isinstance(told, bytes) else None)
