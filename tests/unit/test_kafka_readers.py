@@ -135,7 +135,7 @@ import os
 from connector.errors import FatalError
 from connector.kafka.consumer import librdkafka_reader
 from tests.unit.test_kafka_readers import *
-librdkafka_reader.LOOK_S = 0.5
+librdkafka_reader.LOOK_S, librdkafka_reader.RETRY_TIMEOUT_S = 0.5, 2.0
 with Brokers(OFFERED) as cluster:
     log = cluster.logs["t", 0] = Log()
     for data in (batch([Record(0, b"k", b"a")], 0, 0), CRAFTED[{ENDLESS!r}][0]()):

@@ -154,25 +154,34 @@ class _RangeReader:
                 self._judge(error)
         self._meter.wait_s += 0.0 if found else time.monotonic() - began
         self._meter.fetches += bool(found)
-        if time.monotonic() - self._progress_at > RETRY_TIMEOUT_S:
-            raise RetriableError(f"{self._place} stays unread at offset {self._next}: librdkafka gives nothing")
         return found
 
     def _find_unreadable(self) -> UnreadableBatch | None:
         """Look at the batch that is next by our own protocol, where librdkafka refuses it or has been silent for long.
 
         It tells neither where such a batch ends nor, of some, that there is one. What both cannot read is passed over.
+        Before the time is over all that librdkafka may have fetched is looked at, once: that costs as much.
 
         Raises:
+            RetriableError: it has been silent for half a minute, and nobody knows why.
             FatalError: only librdkafka cannot read it, or nobody else can look.
         """
-        quiet = time.monotonic() - max(self._progress_at, self._looked_at) > LOOK_S
-        if self._next >= self._wanted.end or not (self._fault or quiet):
+        if self._next >= self._wanted.end:
             return None
+        now = time.monotonic()
+        over = now - self._progress_at > RETRY_TIMEOUT_S
+        if not (self._fault or over or now - max(self._progress_at, self._looked_at) > LOOK_S):
+            return None
+        found = self._look(self._how.partition_bytes if over else 1)
+        if over and found is None:
+            raise RetriableError(f"{self._place} stays unread at offset {self._next}: librdkafka gives nothing")
+        return found
+
+    def _look(self, most_bytes: int) -> UnreadableBatch | None:
         fault, self._fault, self._looked_at = self._fault, None, time.monotonic()
         how, rest = self._how, attrs.evolve(self._wanted, start=self._next)
         try:
-            told = find_unreadable(self._address, rest, how.isolation, how.partition_bytes, how.max_unpacked_bytes)
+            told = find_unreadable(self._address, rest, how.isolation, most_bytes, how.max_unpacked_bytes)
         except (RetriableError, FatalError) as unknown:
             if fault is not None:
                 self._raise_fault(fault, f"nobody else can look at it: {unknown}")
