@@ -49,16 +49,16 @@ def read_forward(
         request = FetchRequest(at, start, READ_COMMITTED, max_wait_ms=_EMPTY_FETCH_MS, max_bytes=size)
         fetched = _fetch(address, request, deadline)
         try:
-            listed = list(parse_batches(fetched.data))
+            listed = parse_batches(fetched.data)
             kept = drop_aborted(listed, fetched.aborted, fetched.data)
         except UnreadableRecords as error:
             raise FatalError(f"{at[0]}-{at[1]} from offset {start}: {error}") from error
-        if not listed or listed[-1].last < start:
+        if not len(listed) or listed.last[-1] < start:
             return
         for some in read_batches(kept, fetched.data, start, _END_OF_OFFSETS, max_unpacked_bytes):
             if isinstance(some, RecordColumns):
                 yield some
-        start = listed[-1].last + 1
+        start = int(listed.last[-1]) + 1
 
 
 def _fetch(address: ClusterAddress, request: FetchRequest, deadline: float) -> FetchedPartition:
