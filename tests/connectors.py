@@ -211,7 +211,11 @@ def make_connector(name: str, config: Mapping[str, str], target: TargetState) ->
 
 @contextmanager
 def serving(
-    rules: AccessRules | None = None, address: Address | None = None, store: InMemoryConfigStore | None = None
+    rules: AccessRules | None = None,
+    address: Address | None = None,
+    store: InMemoryConfigStore | None = None,
+    *,
+    takes_signals: bool = True,
 ) -> Iterator[TestServer]:
     """Serve on free ports of loopback; no connectors yet."""
     metrics, store = MetricsRegistry(), store or InMemoryConfigStore()
@@ -222,7 +226,7 @@ def serving(
 
     metrics.add(WorkerMetrics(connectors))
     api = ConnectApi(worker, "127.0.0.1:8083")
-    app = build_app(api, metrics, rules or AccessRules())
+    app = build_app(api, metrics, rules or AccessRules(), takes_signals=takes_signals)
     with ExitStack() as running:
         rest = running.enter_context(HttpServer(app, address or Address("127.0.0.1", 0)))
         health = running.enter_context(HttpServer(build_health_app(worker, metrics), Address("127.0.0.1", 0)))

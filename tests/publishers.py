@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -44,9 +45,11 @@ class InMemoryPublisher:
         """Keep the table, its snapshot, and whether it is the first schema."""
         self.schemas.append((table.name, table.snapshot.snapshot_id, created))
 
-    def publish(self, changes: DataFrame, table: CapturedTable) -> None:
+    def publish(self, changes: DataFrame, table: CapturedTable) -> Mapping[str, int]:
         """Keep the rows."""
-        self.changes.setdefault(table.name, []).extend(changes.collect())
+        rows = changes.collect()
+        self.changes.setdefault(table.name, []).extend(rows)
+        return dict(Counter(row.op for row in rows))
 
     def heartbeat(self, ts_ms: int) -> None:
         """Keep the time."""

@@ -7,7 +7,7 @@ acknowledged, so that a job that returns has published everything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from connector.errors import FatalError, RetriableError
+from connector.runtime.spark.value_counts import ValueCounts
 from connector.settings import KafkaSettings
 
 PRODUCER_DEFAULTS: Mapping[str, str] = {
@@ -45,21 +46,42 @@ _TRANSIENT_EXCEPTIONS = frozenset(
 )
 
 
-def publish_records(records: DataFrame, topic: str, settings: KafkaSettings) -> None:
+_NEWER_WRITER = "spark.sql.sources.useV1SourceList", "avro,csv,json,orc,parquet,text"
+"""Without Kafka among them its writer is a part of the query, which Spark then tells counts of."""
+
+
+def publish_records(
+    records: DataFrame, topic: str, settings: KafkaSettings, operations: Sequence[str]
+) -> dict[str, int]:
     """Publish records (`key`, `value`, and `headers` if any) and wait until the cluster has acknowledged every one.
 
     Rows of one task leave in their order. Memory: the producer's `buffer.memory` per executor, whatever the size.
+
+    Args:
+        records: the records, and what they are counted by (`op`), which is not published; without it none is counted.
+        topic: where to.
+        settings: of the cluster.
+        operations: the values of `op` that are counted.
+
+    Returns:
+        How many records there are of each operation, those of none left out.
 
     Raises:
         RetriableError: the cluster is away; some records may be there already.
         FatalError: the cluster refused a record.
         PySparkException, Py4JJavaError: the rows could not be computed.
     """
+    counts = ValueCounts(operations) if "op" in records.columns else None
+    if counts is not None:
+        records.sparkSession.conf.set(*_NEWER_WRITER)
+        records = counts.observe(records, "op")
     writer = records.write.format("kafka").option("topic", topic)
+    writer = writer if counts is None else writer.mode("append")
     for key, value in producer_options(settings).items():
         writer = writer.option(f"kafka.{key}", value)
     with map_publish_errors(f"publishing to {topic}"):
         writer.save()
+    return {} if counts is None else counts.read()
 
 
 def producer_options(settings: KafkaSettings) -> dict[str, str]:

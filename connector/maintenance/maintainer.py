@@ -22,6 +22,7 @@ from connector.maintenance.table_history import read_history
 from connector.maintenance.table_state import TableState, summarize
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
 from connector.maintenance.triggers import find_due_tasks
+from connector.runtime.monitoring.listeners import MaintenanceListener, MaintenanceReport
 from connector.settings import TableSettings
 from connector.settings.iceberg.maintenance import MaintenancePolicy
 
@@ -41,7 +42,7 @@ class Maintainer:
     """Does the tasks of maintenance for one connector.
 
     `name` goes into summaries; `in_flight` gives snapshots that a batch at hand reads; `in_flight_ms` is how long
-    batches and queries of others may read a snapshot.
+    batches and queries of others may read a snapshot. `listeners` hear of each task, and of each look at a table.
     """
 
     spark: SparkSession
@@ -50,6 +51,7 @@ class Maintainer:
     name: str
     leases: LeaseTable
     in_flight_ms: int = IN_FLIGHT_MS
+    listeners: Sequence[MaintenanceListener] = ()
     _done_ms: dict[tuple[str, str], int] = attrs.field(factory=dict)
 
     def policy_of(self, table: str) -> MaintenancePolicy:
@@ -69,8 +71,11 @@ class Maintainer:
         return table
 
     def read_state(self, table: Table) -> TableState:
-        """Return a table's state as it was last read; reads the metadata file."""
-        return summarize(read_history(table))
+        """Return a table's state as it was last read, which listeners hear of; reads the metadata file."""
+        state = summarize(read_history(table))
+        for listener in self.listeners:
+            listener.on_table(table.name, state.figures)
+        return state
 
     def find_due(self, table: Table, state: TableState) -> dict[str, str]:
         """Return which tasks are due, and why."""
@@ -106,13 +111,20 @@ class Maintainer:
             counts = self._races(table, task, lambda: self._do(table, task, in_flight))
         except ConnectorError as error:
             structlog.get_logger().warning("maintenance failed", table=table.name, task=task, reason=str(error))
-            return TaskOutcome(task, failure=str(error), seconds=time.monotonic() - started)
+            seconds, is_lost = time.monotonic() - started, isinstance(error, CommitRefused)
+            self._tell(MaintenanceReport(table.name, task, "lost" if is_lost else "failed", seconds))
+            return TaskOutcome(task, failure=str(error), seconds=seconds)
         self._done_ms[table.name, task] = _now_ms()
         done = TaskOutcome(task, counts, seconds=time.monotonic() - started)
         structlog.get_logger().info(
             "maintenance", table=table.name, task=task, **counts, seconds=round(done.seconds, 3)
         )
+        self._tell(MaintenanceReport(table.name, task, "done", done.seconds, counts))
         return done
+
+    def _tell(self, report: MaintenanceReport) -> None:
+        for listener in self.listeners:
+            listener.on_task(report)
 
     def _races(self, table: Table, task: str, do: Callable[[], Mapping[str, int]]) -> Mapping[str, int]:
         """Do a task again that lost against another writer; after some losses it is the sink's."""

@@ -48,6 +48,12 @@ class TableState:
     newest_ms: int = 0
     progress: Mapping[str, Progress] = attrs.field(factory=dict)
 
+    @property
+    def figures(self) -> dict[str, int]:
+        """Return its sizes and counts by name."""
+        names = ("data_files", "size_bytes", "delete_files", "equality_deletes", "position_deletes", "snapshots")
+        return {name: getattr(self, name) for name in names}
+
     def since(self, task: str) -> Progress:
         """Return what came since a task was last done."""
         return self.progress.get(task, Progress())

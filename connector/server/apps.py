@@ -83,13 +83,16 @@ def build_health_app(worker: Worker, metrics: MetricsRegistry) -> Starlette:
     return Starlette(routes=HealthApi(worker, metrics).routes(), exception_handlers=_handlers())
 
 
-def build_app(api: ConnectApi, metrics: MetricsRegistry, rules: AccessRules) -> Starlette:
+def build_app(
+    api: ConnectApi, metrics: MetricsRegistry, rules: AccessRules, *, takes_signals: bool = True
+) -> Starlette:
     """Return the application of the listeners: Connect's REST interface, the page, health and metrics.
 
     Args:
         api: the REST interface.
         metrics: of the process.
         rules: who may come in.
+        takes_signals: whether `POST /api/signals` is answered.
     """
     middleware = [Middleware(AccessMiddleware, rules=rules)]
     if rules.origins:
@@ -110,7 +113,7 @@ def build_app(api: ConnectApi, metrics: MetricsRegistry, rules: AccessRules) -> 
         Route("/", root),
         Route("/api/overview", overview),
         *api.routes(),
-        *SignalsApi(api.worker).routes(),
+        *SignalsApi(api.worker, takes_signals).routes(),
         *HealthApi(api.worker, metrics).routes(),
     ]
     return Starlette(routes=routes, middleware=middleware, exception_handlers=_handlers())

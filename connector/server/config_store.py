@@ -65,7 +65,7 @@ class IcebergConfigStore:
     """A `ConfigStore` in an Iceberg table, one row per connector; each change is one small commit."""
 
     def __init__(self, catalog: Catalog, table: str, errors: ErrorSettings) -> None:
-        """Open the table, or create it.
+        """Open the table; the first connector creates it.
 
         Raises:
             RetriableError: the catalog stayed away.

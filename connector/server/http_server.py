@@ -55,6 +55,7 @@ class HttpServer:
             ConfigError: the certificate cannot be read.
         """
         self._address = address
+        _check_key(address)
         self._socket = _bind(address)
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
@@ -71,14 +72,6 @@ class HttpServer:
             ssl_certfile=address.key,
             ssl_keyfile_password=address.key_password,
         )
-        try:
-            config.load()
-        except (OSError, ssl.SSLError) as error:
-            self._socket.close()
-            raise ConfigError(
-                f"listeners.https.ssl.keystore.location: no certificate with its key ({type(error).__name__}); give a "
-                "PEM file with both"
-            ) from None
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
 
@@ -105,6 +98,20 @@ class HttpServer:
         if self._thread is not None:
             self._thread.join(5)
         self._socket.close()
+
+
+def _check_key(address: Address) -> None:
+    """Raise ConfigError for a certificate that cannot be used; nobody is asked for a password, as OpenSSL would."""
+    if address.key is None:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(address.key, password=lambda: address.key_password or "")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"listeners.https.ssl.keystore.location: no certificate with its key ({type(error).__name__}); give a PEM "
+            "file with both, and listeners.https.ssl.key.password where the key has one"
+        ) from None
 
 
 def _bind(address: Address) -> socket.socket:

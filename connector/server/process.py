@@ -18,6 +18,7 @@ from connector.server.http_server import Address, open_server
 from connector.server.port import Connector
 from connector.server.probe import Sampler
 from connector.server.rest.connect_api import ConnectApi
+from connector.server.rest.plugins import find_class
 from connector.server.rest.security import AccessRules
 from connector.server.sink_connector import SinkConnector
 from connector.server.source_connector import SourceConnector
@@ -59,7 +60,8 @@ def serve_worker(
             address = Address.of_listener(listener, settings.keystore, settings.key_password)
             rules = AccessRules(settings.origins, settings.user_info, address.is_loopback)
             api = ConnectApi(worker, f"{address.host}:{address.port}", cluster_id, complete)
-            server = open_server(build_app(api, metrics, rules), address, is_given=settings.are_listeners_given)
+            app = build_app(api, metrics, rules, takes_signals=settings.takes_signals)
+            server = open_server(app, address, is_given=settings.are_listeners_given)
             if server is not None:
                 running.enter_context(server)
                 structlog.get_logger().info("listening", url=server.url, serves="REST, page, health, metrics")
@@ -78,7 +80,7 @@ def serve_worker(
 @contextmanager
 def monitor_sink(settings: SinkSettings, config: Mapping[str, str]) -> Iterator[SinkMonitor]:
     """Serve the one sink of a process; what is yielded is for its runner."""
-    connector = SinkConnector(settings, config, Lifecycle())
+    connector = SinkConnector(settings, _complete(settings, config), Lifecycle())
     with _serve_one(settings.server, connector) as sampler:
         monitor = connector.monitor
 
@@ -92,7 +94,7 @@ def monitor_sink(settings: SinkSettings, config: Mapping[str, str]) -> Iterator[
 @contextmanager
 def monitor_source(settings: SourceSettings, config: Mapping[str, str]) -> Iterator[SourceMonitor]:
     """Serve the one source of a process; what is yielded is for its runner."""
-    connector = SourceConnector(settings, config, Lifecycle())
+    connector = SourceConnector(settings, _complete(settings, config), Lifecycle())
     with _serve_one(settings.server, connector) as sampler:
         monitor = connector.monitor
 
@@ -101,6 +103,11 @@ def monitor_source(settings: SourceSettings, config: Mapping[str, str]) -> Itera
             monitor.opened(spark)
 
         yield attrs.evolve(monitor, opened=opened)
+
+
+def _complete(settings: SinkSettings | SourceSettings, config: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with what Connect's tools look for in each configuration."""
+    return {"name": settings.name, "connector.class": find_class(settings), **config}
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.lifecycle import Lifecycle, start_thread
+from connector.runtime.monitoring.maintenance_metrics import MaintenanceMetrics
 from connector.runtime.monitoring.series import MetricSource
 from connector.runtime.monitoring.sink_metrics import SinkMetrics
 from connector.runtime.topic_partitions import TopicPartition
@@ -56,6 +57,7 @@ class SinkConnector:
         batch = settings.batch
         server = config.get("debezium.source.topic.prefix") or settings.name
         self._metrics = SinkMetrics(settings.name, server, max_events=batch.max_events, max_bytes=batch.max_bytes)
+        self._maintenance = MaintenanceMetrics(settings.name)
         self._recent = RecentActivity()
         self._broker, self._catalog_probe = Probe(f"{self.name}-broker"), Probe(f"{self.name}-catalog")
         self._admin: KafkaAdmin | None = None
@@ -67,12 +69,14 @@ class SinkConnector:
     @property
     def metrics(self) -> Sequence[MetricSource]:
         """Its metrics."""
-        return (self._metrics,)
+        return (self._metrics, self._maintenance)
 
     @property
     def monitor(self) -> SinkMonitor:
         """Who hears of its batches."""
-        return SinkMonitor(self.lifecycle, (self._metrics, self._recent), self._keep_session, self._metrics.begin)
+        return SinkMonitor(
+            self.lifecycle, (self._metrics, self._recent), self._keep_session, self._metrics.begin, (self._maintenance,)
+        )
 
     def start(self) -> None:
         """Begin to live, in a thread of its own."""

@@ -65,9 +65,11 @@ class SourceConnector:
         return SourceMonitor(
             self.lifecycle,
             (self._metrics, self._recent),
+            (self._metrics,),
             signals=self.signals,
             opened=self._keep_session,
             polled=self._metrics.on_round,
+            looked=self._metrics.on_look,
         )
 
     def start(self) -> None:
@@ -84,12 +86,14 @@ class SourceConnector:
     def checks(self) -> list[Check]:
         """Return what readiness depends on."""
         rounds = self._metrics.rounds
-        first = Check(f"{self.name}-first-step", rounds > 0 or bool(self._metrics.tables), {"rounds": rounds})
+        done = rounds > 0 or any(table.steps for table in self._metrics.tables.values())
+        first = Check(f"{self.name}-first-step", done, {"rounds": rounds})
         return [*([self._broker.check] if self._has_broker else []), self._catalog_probe.check, first]
 
     def topics(self) -> list[str]:
         """Return the topics that are written."""
-        return sorted(map(self._settings.outgoing.topic, self._metrics.tables)) if self._has_broker else []
+        written = [name for name, table in self._metrics.tables.items() if table.operations]
+        return sorted(map(self._settings.outgoing.topic, written)) if self._has_broker else []
 
     def overview(self) -> dict[str, Any]:
         """Return what the page shows."""
@@ -149,9 +153,10 @@ class SourceConnector:
         if given.offset is None:
             return table, None
         try:
-            return table, TableOffset.parse(orjson.dumps(dict(given.offset)).decode()).json()
-        except (KeyError, TypeError, ValueError):
-            raise RestError(400, f"the offset of table {table} is not one that this connector stores") from None
+            return table, TableOffset.of_document(given.offset).json()
+        except ValueError as error:
+            told = f"the offset of table {table} is not one that this connector stores: {error}"
+            raise RestError(400, told) from None
 
     def _live(self) -> None:
         live_source(self._session, self._settings, self.monitor, survives=True)

@@ -12,7 +12,7 @@ import attrs
 
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import TEXT, InvalidValue, ValueType, split_list, whole_number
+from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType, split_list, whole_number
 
 LOOPBACK = "127.0.0.1"
 _ORIGIN = re.compile(r"https?://[^/\s]+")
@@ -97,6 +97,13 @@ KEY_PASSWORD = Option(
     doc="Password of that private key.",
     secret=True,
 )
+API_ENABLED = Option(
+    name="debezium.api.enabled",
+    kind=BOOLEAN,
+    default=True,
+    importance="low",
+    doc="Whether `POST /api/signals` takes signals; 503 if not. Debezium Server takes none unless told to.",
+)
 CONFIG_TABLE = Option(
     name="config.storage.iceberg.table-name",
     kind=TEXT,
@@ -112,6 +119,7 @@ OPTIONS: tuple[Option[object], ...] = (
     ORIGINS,
     KEYSTORE,
     KEY_PASSWORD,
+    API_ENABLED,
     CONFIG_TABLE,
 )
 
@@ -127,6 +135,7 @@ class ServerSettings:
     origins: tuple[str, ...] = ()
     keystore: str | None = None
     key_password: str | None = attrs.field(default=None, repr=False)
+    takes_signals: bool = True
     config_table: str = "_icebridge_connectors"
 
     @property
@@ -150,6 +159,7 @@ def build(reader: ConfigReader) -> ServerSettings:
         origins=reader.get(ORIGINS),
         keystore=reader.get(KEYSTORE),
         key_password=reader.get(KEY_PASSWORD),
+        takes_signals=reader.get(API_ENABLED),
         config_table=reader.get(CONFIG_TABLE),
     )
     entry = reader.entry(LISTENERS)

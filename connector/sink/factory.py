@@ -16,7 +16,7 @@ from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.kafka.consumer_group import ConsumerGroup
 from connector.kafka.dlq.writer import DeadLetterWriter
-from connector.runtime.monitoring.listeners import BatchReport, SinkListener
+from connector.runtime.monitoring.listeners import BatchReport, MaintenanceListener, SinkListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SinkSettings
 from connector.sink.destinations.context import DestinationContext
@@ -101,6 +101,7 @@ def build_sink(
     *,
     prime: bool = True,
     beat: Callable[[], None] = lambda: None,
+    maintenance_listeners: Sequence[MaintenanceListener] = (),
 ) -> Sink:
     """Put a sink together at the position where it has to read on.
 
@@ -111,6 +112,7 @@ def build_sink(
         seen: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
         beat: called some times a second while the stream runs, also during a batch.
+        maintenance_listeners: they are told of the maintenance of tables, by another thread.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
@@ -119,7 +121,7 @@ def build_sink(
     cluster = KafkaAdmin(settings.kafka)
     seen = seen or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
-    context = DestinationContext(spark, settings, catalog, offsets, seen.topics)
+    context = DestinationContext(spark, settings, catalog, offsets, seen.topics, maintenance_listeners)
     destination = call_with_retries(lambda: open_destination(context), settings.errors)
     followed = settings.kafka.transactions
     ports = SinkPorts(

@@ -24,7 +24,7 @@ from connector.runtime.monitoring.lineage import (
     kafka_namespace,
     no_columns,
 )
-from connector.runtime.monitoring.listeners import SinkListener
+from connector.runtime.monitoring.listeners import MaintenanceListener, SinkListener
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session, stop_on_signals
@@ -47,6 +47,7 @@ class SinkMonitor:
     listeners: Sequence[SinkListener] = ()
     opened: Callable[[SparkSession], None] = lambda _: None
     began: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
+    maintenance_listeners: Sequence[MaintenanceListener] = ()
 
 
 @contextmanager
@@ -111,7 +112,9 @@ def live_sink(
             exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink"))
             listeners = (*monitor.listeners, *exporters.listeners)
             with warm_up_beside(spark, own, seen):
-                sink = build_sink(spark, own, listeners, seen, beat=beat)
+                sink = build_sink(
+                    spark, own, listeners, seen, beat=beat, maintenance_listeners=monitor.maintenance_listeners
+                )
             monitor.began(sink.stream.position.offsets)
             return _SinkRun(sink, kept.pop_all(), once)
 

@@ -6,7 +6,7 @@ docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 import attrs
@@ -91,11 +91,14 @@ class ChangePublisher(Protocol):
     def schema_changed(self, table: CapturedTable, *, created: bool) -> None:
         """Publish that the table has another schema from this snapshot on; `created`: it is the first one."""
 
-    def publish(self, changes: DataFrame, table: CapturedTable) -> None:
+    def publish(self, changes: DataFrame, table: CapturedTable) -> Mapping[str, int]:
         """Publish changes of one snapshot, or rows of an initial one; they are acknowledged when it returns.
 
         `changes` has columns `op`, `before`, `after` and `row_id` (see `changes.snapshot_diff`). It may be published
         again after a failure: consumers then find the same events, or the same documents.
+
+        Returns:
+            How many events were published of each operation (`r`, `c`, `u`, `d`), counted by the tasks that did it.
         """
 
     def heartbeat(self, ts_ms: int) -> None:

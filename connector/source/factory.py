@@ -40,6 +40,7 @@ class SourceTables:
     publisher: ChangePublisher
     listeners: Sequence[SourceListener] = ()
     snapshot_listeners: Sequence[SnapshotListener] = ()
+    looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
 
     def find(self) -> DiscoveredTables:
         """Return the tables that there are now."""
@@ -67,6 +68,7 @@ class SourceTables:
             self.publisher,
             self.listeners,
             self.snapshot_listeners,
+            self.looked,
         )
 
 
@@ -79,6 +81,7 @@ def build_source(
     *,
     beat: Callable[[], None] = lambda: None,
     polled: Callable[[], None] = lambda: None,
+    looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None,
 ) -> PollLoop:
     """Put a source together at its stored offsets; raises as `build_tables`.
 
@@ -90,8 +93,9 @@ def build_source(
         signals: what other threads of this process ask for, beside the channels of the settings.
         beat: as of `PollLoop`.
         polled: as of `PollLoop`.
+        looked: as of `TableCapture`.
     """
-    tables = build_tables(spark, settings, listeners, snapshot_listeners)
+    tables = attrs.evolve(build_tables(spark, settings, listeners, snapshot_listeners), looked=looked)
     channels = open_channels(spark, tables.catalog, settings, signals)
     interval_ms = settings.signals.poll_interval_ms
     processor = SignalProcessor(channels, tables.offsets, interval_ms, snapshot_listeners) if channels else None

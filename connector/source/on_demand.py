@@ -7,7 +7,7 @@ no row of a chunk is older than what consumers have: `snapshots.chunks`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -66,12 +66,13 @@ class TableAccess(Protocol):
 class SnapshotOnDemand:
     """Reads the snapshots of one table that signals asked for, one chunk per `step`.
 
-    `tell` hears how they go, `progressed` of each chunk: its number, how many there are, and its seconds.
+    `tell` hears how they go, `progressed` of each chunk: its number, how many there are, its seconds, and how many
+    events were published of each operation.
     """
 
     access: TableAccess
     tell: Callable[[SnapshotReport], None]
-    progressed: Callable[[int, int, float], None]
+    progressed: Callable[[int, int, float, Mapping[str, int]], None]
     _parts: SnapshotParts = attrs.field(init=False)
     _live: LiveFiles = attrs.field(init=False)
 
@@ -172,12 +173,12 @@ class SnapshotOnDemand:
         table = self.access.describe(info, _MARKERS[snapshot.kind])
         if table.key.kind == KeyKind.ROW_ID and not all(map(is_numbered, parts)):
             raise FatalError(f"table {table.name}, snapshot {progress.snapshot_id}: {MISSING_ROW_ID}")
-        tasks = self._publish_rows(snapshot, table, stored, (chunk, planned, now))
+        tasks, operations = self._publish_rows(snapshot, table, stored, (chunk, planned, now))
         after = advance(progress, chunk, sum(task.records for task in tasks))
         offset = attrs.evolve(
             stored, target_id=self.access.publisher.target_id(table), schema_id=table.schema.document.get("schema-id")
         )
-        self.progressed(after.chunk, len(parts), time.monotonic() - began)
+        self.progressed(after.chunk, len(parts), time.monotonic() - began, operations)
         return None if is_done(len(parts), after) else after, offset, after.rows
 
     def _publish_rows(
@@ -186,9 +187,10 @@ class SnapshotOnDemand:
         table: CapturedTable,
         stored: TableOffset,
         files: tuple[Chunk, dict[str, FileScanTask], dict[str, FileScanTask]],
-    ) -> list[FileScanTask]:
-        """Publish the rows of a chunk; return the files that they were looked for in."""
+    ) -> tuple[list[FileScanTask], Mapping[str, int]]:
+        """Publish the rows of a chunk; return the files that they were looked for in, and what was published."""
         access, (chunk, planned, now) = self.access, files
+        operations: Mapping[str, int] = {}
         access.publisher.check_target(table, stored.target_id)
         access.publish_schema(table, stored)
         reader = TableReader(access.spark, access.table, table.schema)
@@ -200,8 +202,8 @@ class SnapshotOnDemand:
                 tasks = [task for path, task in now.items() if path not in planned]
                 rows = read_rewritten(reader, [planned[path] for path in chunk.gone], tasks, table.key)
             if tasks:
-                access.publisher.publish(keep_rows(rows, self._condition(snapshot, table)), table)
-        return tasks
+                operations = access.publisher.publish(keep_rows(rows, self._condition(snapshot, table)), table)
+        return tasks, operations
 
     def _condition(self, snapshot: QueuedSnapshot, table: CapturedTable) -> Column | None:
         if not snapshot.filter:

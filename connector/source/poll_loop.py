@@ -75,6 +75,9 @@ class PolledTable(Protocol):
     def step(self, *, pinned: bool) -> bool:
         """Do the next thing there is to do; return False when there is nothing."""
 
+    def abandon(self) -> None:
+        """Take note that there will be no more steps, because of an error."""
+
 
 class Signals(Protocol):
     """What users ask for (`signals.processor.SignalProcessor`)."""
@@ -223,6 +226,8 @@ class PollLoop:
         log = structlog.get_logger()
         if after.failed:
             log.error("table stopped, the others go on", table=name, kind=type(error).__name__, reason=str(error))
+            if name in self._captures:
+                self._captures[name].abandon()
         else:
             log.warning("will try again", table=name, attempt=after.tries, reason=str(error))
         return after

@@ -36,6 +36,7 @@ from connector.source.signals.queue_channel import SignalQueue
 class SourceMonitor:
     """Who looks at a source, and steers it: `opened` gets its session, `polled` is called after each round.
 
+    `looked` hears before each step of a table when its oldest snapshot that is to be published was committed.
     `signals` are what other threads of this process ask for, beside the channels of the settings.
     """
 
@@ -45,6 +46,7 @@ class SourceMonitor:
     signals: SignalQueue | None = None
     opened: Callable[[SparkSession], None] = lambda _: None
     polled: Callable[[], None] = lambda: None
+    looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
 
 
 def run(settings: SourceSettings, *, once: bool, terminal: bool, monitor: SourceMonitor | None = None) -> None:
@@ -90,6 +92,7 @@ def live_source(
                 monitor.signals,
                 beat=lifecycle.beat,
                 polled=monitor.polled,
+                looked=monitor.looked,
             )
             return _SourceRun(loop, kept.pop_all(), once)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -56,7 +56,8 @@ from serde.emit.row_schema import RowStruct
 class TableCapture:
     """Captures one table, one `step` at a time: an initial snapshot in parts, then the changes of each snapshot.
 
-    Between them it reads the snapshots that signals asked for.
+    Between them it reads the snapshots that signals asked for. `looked` hears before each step when the oldest snapshot
+    that is to be published was committed (epoch milliseconds, None: there is none).
     """
 
     spark: SparkSession
@@ -67,6 +68,8 @@ class TableCapture:
     publisher: ChangePublisher
     listeners: Sequence[SourceListener] = ()
     snapshot_listeners: Sequence[SnapshotListener] = ()
+    looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
+    _reading: bool = False
     _starting: bool = True
     _warned: bool = False
     _head: TableHead | None = None
@@ -99,6 +102,8 @@ class TableCapture:
             self._head = read_head(self.table, self.snapshots)
         stored = self.offsets.of(self.name)
         decision = self._decide(stored, self._head)
+        self._reading = isinstance(decision, next_step.ReadSnapshot)
+        self.looked(self.name, self._waiting_since(decision))
         if self._read_on_demand(stored, decision, self._head):
             return True
         before = stored or TableOffset(SnapshotOffset(self._head.table_uuid, None))
@@ -120,6 +125,20 @@ class TableCapture:
                 self._publish_changes(decision.snapshot, before)
         self._starting = False
         return True
+
+    def abandon(self) -> None:
+        """Tell that the table is stepped no more, where that ends its initial snapshot before it is complete."""
+        if self._reading:
+            self._tell_initial("ABORTED")
+
+    def _waiting_since(self, decision: next_step.Decision) -> int | None:
+        match decision:
+            case next_step.StreamChanges() | next_step.SkipSnapshot():
+                return decision.snapshot.timestamp_ms
+            case next_step.ReadSnapshot():
+                found = self.snapshots.retained().get(decision.snapshot_id)
+                return None if found is None else parse_ancestor(found).timestamp_ms
+        return None
 
     def _read_on_demand(self, stored: TableOffset | None, decision: next_step.Decision, head: TableHead) -> bool:
         """Publish a chunk of a snapshot on demand, if it has a turn; return whether it had."""
@@ -210,13 +229,14 @@ class TableCapture:
             before = attrs.evolve(before, target_id="")
             self._store(before.reading(self.table.uuid, SnapshotProgress(snapshot_id, 0, part_bytes)))
             self._tell_initial("STARTED", 0, len(parts))
+        operations: Mapping[str, int] = {}
         if read.part < len(parts):
             self.publisher.check_target(table, before.target_id)
             if read.part == 0:
                 self.publish_schema(table, before)
             with self.reads(snapshot_id):
                 reader = TableReader(self.spark, self.table, table.schema)
-                self.publisher.publish(read_part(reader, parts[read.part], table.key), table)
+                operations = self.publisher.publish(read_part(reader, parts[read.part], table.key), table)
             before = attrs.evolve(before, target_id=self.publisher.target_id(table))
         done = read.part + 1
         if done < len(parts):
@@ -229,7 +249,7 @@ class TableCapture:
         if done >= len(parts):
             self._tell_initial("COMPLETED", len(parts), len(parts), rows)
         snapshot = parse_ancestor(self.snapshots.retained()[snapshot_id])
-        self._report("part read", snapshot, began, min(done, len(parts)), len(parts))
+        self._report("part read", snapshot, began, operations, (min(done, len(parts)), len(parts)))
 
     def _publish_changes(self, snapshot: Ancestor, before: TableOffset) -> None:
         """Publish the changes of a snapshot, and store that they are published."""
@@ -239,9 +259,9 @@ class TableCapture:
         self.publish_schema(table, before)
         with self.reads(snapshot.snapshot_id):
             reader = TableReader(self.spark, self.table, table.schema)
-            self.publisher.publish(read_changes(reader, snapshot.snapshot_id, table.key), table)
+            operations = self.publisher.publish(read_changes(reader, snapshot.snapshot_id, table.key), table)
         self._store_published(attrs.evolve(before, target_id=self.publisher.target_id(table)), table)
-        self._report("snapshot published", snapshot, began)
+        self._report("snapshot published", snapshot, began, operations)
 
     def publish_schema(self, table: CapturedTable, before: TableOffset) -> None:
         """Publish the table's schema, where that is configured and it is another than before."""
@@ -255,12 +275,14 @@ class TableCapture:
     def _store(self, offset: TableOffset) -> None:
         self.offsets.put(self.name, offset)
 
-    def _report_chunk(self, number: int, of: int, seconds: float) -> None:
+    def _report_chunk(self, number: int, of: int, seconds: float, operations: Mapping[str, int]) -> None:
         stored = self.offsets.of(self.name)
         snapshot_id = 0 if stored is None else stored.position.snapshot_id or 0
-        report = StepReport(self.name, "chunk read", snapshot_id, seconds, part=min(number, of), parts=of)
-        for listener in self.listeners:
-            listener.on_step(report)
+        self._hand_on(
+            StepReport(
+                self.name, "chunk read", snapshot_id, seconds, part=min(number, of), parts=of, operations=operations
+            )
+        )
 
     def _tell(self, report: SnapshotReport) -> None:
         for listener in self.snapshot_listeners:
@@ -271,11 +293,28 @@ class TableCapture:
         tables = (self.name,)
         self._tell(SnapshotReport("Initial Snapshot", stage, "", tables, self.name, rows, status, part, parts))
 
-    def _report(self, what: StepKind, snapshot: Ancestor, began: float, part: int = 0, parts: int = 0) -> None:
-        seconds, committed_ms = time.monotonic() - began, snapshot.timestamp_ms
-        report = StepReport(
-            self.name, what, snapshot.snapshot_id, seconds, snapshot.operation, part, parts, committed_ms=committed_ms
+    def _report(
+        self,
+        what: StepKind,
+        snapshot: Ancestor,
+        began: float,
+        operations: Mapping[str, int] | None = None,
+        parts: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._hand_on(
+            StepReport(
+                self.name,
+                what,
+                snapshot.snapshot_id,
+                time.monotonic() - began,
+                snapshot.operation,
+                *parts,
+                operations=operations or {},
+                committed_ms=snapshot.timestamp_ms,
+            )
         )
+
+    def _hand_on(self, report: StepReport) -> None:
         for listener in self.listeners:
             listener.on_step(report)
 

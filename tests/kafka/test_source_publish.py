@@ -50,7 +50,7 @@ def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -
         "INSERT INTO T.t VALUES (1, 'one'), (2, 'two')",
     )
     source.identify("t", "id")
-    assert [step.what for step in source.publish()] == ["part read"]
+    assert [(step.what, step.operations) for step in source.publish()] == [("part read", {"r": 2})]
     assert {(e["op"], e["after"]["id"], e["source"]["snapshot"]) for e in source.events("t")} == {
         ("r", 1, "true"),
         ("r", 2, "true"),
@@ -63,7 +63,9 @@ def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -
         "WHEN MATCHED THEN UPDATE SET more = named_struct('x', 7) "
         "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'three')",
     )
-    assert [step.what for step in source.publish()] == ["snapshot published"] * 3
+    steps = source.publish()
+    assert [step.what for step in steps] == ["snapshot published"] * 3
+    assert [step.operations for step in steps] == [{"u": 1}, {"d": 1}, {"c": 1, "u": 1}]
     changes = {(e["op"], json.dumps(e["before"]), json.dumps(e["after"])) for e in source.events("t") if e["op"] != "r"}
     assert changes == {
         ("u", '{"id": 2, "name": "two"}', '{"id": 2, "name": "zwei"}'),

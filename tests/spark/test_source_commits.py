@@ -329,6 +329,8 @@ def test_commits_to_own_tables_tell_who_made_them(session: SparkSession, monkeyp
     monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MAX_SNAPSHOTS", 1)
     catalog = Catalog(session, CatalogSettings(CATALOG, {}, ("db",), {}))
     offsets = OffsetRows(catalog, "own_offsets", "a sink", SINK)
+    offsets.reload()
+    assert (offsets.by_table, offsets.is_stale(), catalog.load("own_offsets")) == ({}, False, None)
     stored = KafkaOffsets().json().decode()
     for _ in range(2):
         offsets.put(stored, {"t": stored})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -255,6 +256,20 @@ def test_connectors_name_their_datasets(tmp_path: Path) -> None:
     search = "debezium.sink.type=opensearch\nconnection.url=http://h:9200\n"
     names = source_names(None, load_source(file(common + search), environ={}))  # type: ignore[arg-type]
     assert names.other("db.T") == Dataset("http://h:9200", "p.db.t")
+
+
+def test_events_are_counted_by_their_type() -> None:
+    """Creates, updates, deletes and reads each have theirs; what is no such event has none."""
+    reader = InMemoryMetricReader()
+    listener = TelemetryListener(MeterProvider([reader]).get_meter("test"), "lake", "streaming", Clock())
+    listener.on_batch(BatchReport(1, 0.5, {}, metrics=TaskMetrics(events=9, operations=Counter(c=3, u=2, d=1, m=1))))
+    listener.on_step(StepReport("db.t", "part read", 1, 0.5, operations={"r": 7}))
+    data = reader.get_metrics_data()
+    assert data is not None
+    metrics = {one.name: one for one in data.resource_metrics[0].scope_metrics[0].metrics}
+    points = metrics["debezium.event.count"].data.data_points
+    counts = {point.attributes.get("debezium.event.type"): point.value for point in points}
+    assert counts == {"create": 3, "update": 2, "delete": 1, "read": 7, None: 3}
 
 
 def measured(reader: InMemoryMetricReader) -> dict[str, Any]:

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from connector.maintenance.table_state import TableState
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.exposition import MetricsRegistry
 from connector.runtime.monitoring.jvm_metrics import JvmMetrics, JvmState
-from connector.runtime.monitoring.listeners import BatchReport, StepReport
-from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.runtime.monitoring.listeners import BatchReport, MaintenanceReport, SnapshotReport, StepReport
+from connector.runtime.monitoring.maintenance_metrics import MaintenanceMetrics
+from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.monitoring.reference import REFERENCE_PAGE, chapters, render_markdown
 from connector.runtime.monitoring.series import MetricSource
 from connector.runtime.monitoring.sink_metrics import SinkMetrics
@@ -39,6 +41,9 @@ REPORT = BatchReport(
         operations=Counter(c=5, u=3, d=2, r=1),
         fetch_seconds=0.5,
         decode_seconds=0.25,
+        fetch=FetchMetrics(
+            fetches=4, size_bytes=900, throttle_ms=500, retries=2, wait_ms=1500, readers=frozenset({"native"})
+        ),
     ),
     tables={"a.b": {"data_files": 2, "delete_files": 1}},
     dead_letters=2,
@@ -127,6 +132,12 @@ def test_a_batch_is_in_every_family() -> None:
     assert value("icebridge_dead_letters_total", connector="s", stage="VALUE_CONVERTER") == 2
     assert value("icebridge_late_events_total", connector="s") == 1
     assert value("icebridge_commit_seconds_total", connector="s") == 0.5
+    fetched = {"es": 4, "_bytes": 900, "_bytes_per_second": 15, "_wait_seconds": 1.5, "_throttle_seconds": 0.5}
+    ends = {what: "" if what == "_bytes_per_second" else "_total" for what in fetched}
+    assert {what: value(f"icebridge_fetch{what}{ends[what]}", connector="s") for what in fetched} == fetched
+    assert value("icebridge_fetch_retries_total", connector="s") == 2
+    assert value("icebridge_fetch_batches_total", connector="s", reader="native") == 1
+    assert value("kafka_consumer_incoming_byte_total", clientid="s") == 900
 
 
 def test_a_table_that_is_up_to_date_has_no_lag() -> None:
@@ -154,6 +165,63 @@ def test_steps_are_in_every_family() -> None:
     snapshot = {"TotalTableCount": 1, "RemainingTableCount": 1, "SnapshotRunning": 1, "SnapshotCompleted": 0}
     assert {name: value(name, "snapshot") for name in snapshot} == snapshot
     assert set(found["debezium_metrics_RowsScanned"].values()) == {7.0}
+
+
+def test_a_source_that_falls_behind() -> None:
+    """How long the oldest unpublished snapshot of a table waits; nothing where none does."""
+    source = _source()
+    source.on_look("a.b", 940_000)
+    source.on_look("a.c", None)
+    lag = _scrape(source)["icebridge_table_lag_seconds"]
+    assert {dict(labels)["table"]: value for labels, value in lag.items()} == {"a.b": 60.0, "a.c": 0.0}
+
+
+def test_an_initial_snapshot_that_is_given_up() -> None:
+    """It is aborted, not running, and its table remains; once it is read further it runs again."""
+    source = _source()
+
+    def told() -> dict[str, float]:
+        found = _scrape(source)
+        names = ("SnapshotAborted", "SnapshotRunning", "SnapshotCompleted", "RemainingTableCount", "SnapshotPaused")
+        return {name: next(iter(found[f"debezium_metrics_{name}"].values())) for name in names}
+
+    source.on_snapshot(SnapshotReport("Initial Snapshot", "ABORTED", table="a.b"))
+    assert list(told().values()) == [1, 0, 0, 1, 0]
+    source.on_snapshot(SnapshotReport("Incremental Snapshot", "PAUSED", "7"))
+    source.on_step(StepReport("a.b", "part read", 1, 0.5, "append", 1, 2, {"r": 7}, 900_000))
+    assert list(told().values()) == [0, 1, 0, 1, 1]
+    # One that a signal asked for, and that was given up, is none of the initial ones.
+    source.on_snapshot(SnapshotReport("Initial Snapshot", "ABORTED", "8", table="a.b"))
+    assert told()["SnapshotAborted"] == 0
+
+
+def _maintenance() -> MaintenanceMetrics:
+    metrics = MaintenanceMetrics("s", lambda: NOW_S)
+    metrics.on_task(MaintenanceReport("a.b", "rewrite", "done", 2.0, {"removed": 5, "added": 1, "bytes": 700}))
+    metrics.on_task(MaintenanceReport("a.b", "rewrite", "lost", 1.0))
+    metrics.on_task(MaintenanceReport("a.b", "expire", "failed", 0.5))
+    metrics.on_table("a.b", TableState(3, 900, 2, 1, 0, 4).figures)
+    return metrics
+
+
+def test_maintenance_is_counted() -> None:
+    """What each task did and how it ended, when it last did something, and what is left in the table."""
+    found = _scrape(_maintenance())
+
+    def value(name: str, **labels: str) -> float:
+        return found[f"icebridge_{name}"][tuple(sorted({"connector": "s", "table": "a.b", **labels}.items()))]
+
+    rewrite = {"task": "rewrite"}
+    runs = {result: value("maintenance_runs_total", **rewrite, result=result) for result in ("done", "lost")}
+    assert runs == {"done": 1, "lost": 1}
+    assert value("maintenance_runs_total", task="expire", result="failed") == 1
+    assert value("maintenance_seconds_total", **rewrite) == 3
+    assert value("maintenance_bytes_rewritten_total", **rewrite) == 700
+    assert value("maintenance_files_removed_total", **rewrite) == 5
+    assert value("maintenance_conflicts_total", **rewrite) == 1
+    assert value("maintenance_last_success_timestamp_seconds", **rewrite) == NOW_S
+    left = {"data_files": 3, "size_bytes": 900, "delete_files": 2, "equality_deletes": 1, "snapshots": 4}
+    assert {name: value(f"table_{name}") for name in left} == left
 
 
 DEBEZIUM_DASHBOARD = (
@@ -251,5 +319,7 @@ def test_the_page_of_names_is_not_stale() -> None:
         "run python -m connector.runtime.monitoring.reference"
     )
     page = render_markdown()
-    served = _scrape(_sink(), _source(), WorkerMetrics(lambda: [InMemoryConnector("s", {}, Lifecycle())]))
+    served = _scrape(
+        _sink(), _source(), _maintenance(), WorkerMetrics(lambda: [InMemoryConnector("s", {}, Lifecycle())])
+    )
     assert [name for name in served if f"`{name}`" not in page and not name.startswith("process_")] == []

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from starlette.applications import Starlette
 
-from connector.errors import FatalError
+from connector.errors import ConfigError, FatalError
 from connector.runtime.lifecycle import describe_error
 from connector.server import http_protocol, http_server
 from connector.server.config_store import InMemoryConfigStore, StoredConnector, parse_connector
+from connector.server.http_server import Address, HttpServer
 from connector.server.rest.plugins import SINK_CLASS, all_plugins
 from connector.server.rest.security import AccessRules
 from connector.server.unreadable import UnreadableConnector
 from connector.settings.source.settings import SOURCE_CLASS
+from connector.source.snapshots.table_offset import TableOffset
 from tests.connectors import Answer, Client, TestServer, serving
 
 SINK = {
@@ -275,6 +287,45 @@ def test_a_stored_connector_that_cannot_be_read_any_more() -> None:
         assert sorted(store.load()) == ["bad", "good"]
 
 
+GOOD = {"table-uuid": "u", "snapshot-id": 7, "ts-ns": 1, "schema-id": 0}
+READ = {"snapshot-id": 7, "part": 1, "part-bytes": 100}
+
+
+@pytest.mark.parametrize(
+    "given", [GOOD, {"table-uuid": "u"}, {**GOOD, "full-read": READ}], ids=["all", "least", "read"]
+)
+def test_an_offset_of_a_source_that_a_user_gives(given: dict[str, object]) -> None:
+    """What it leaves out is nothing; what it has is stored as it is."""
+    offset = TableOffset.of_document(given)
+    assert TableOffset.parse(offset.json()) == offset
+    assert json.loads(offset.json()).items() >= given.items()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {**GOOD, "table-uuid": 5},
+        {**GOOD, "table-uuid": ""},
+        {**GOOD, "snapshot-id": "7"},
+        {**GOOD, "snapshot-id": True},
+        {**GOOD, "snapshot-id": 1.5},
+        {**GOOD, "snapshot-id": 2**63},
+        {**GOOD, "ts-ns": "now"},
+        {**GOOD, "place": 1},
+        {**GOOD, "full-read": []},
+        {**GOOD, "full-read": {**READ, "part": -1}},
+        {**GOOD, "full-read": {**READ, "part-bytes": 0}},
+        {**GOOD, "full-read": {"snapshot-id": 1}},
+    ],
+    ids=lambda given: json.dumps(given)[:60],
+)
+def test_an_offset_of_a_source_that_is_none(given: dict[str, object]) -> None:
+    """It is refused before it is stored, with what is wrong with it."""
+    with pytest.raises(ValueError, match=r"is no|too small"):
+        TableOffset.of_document(given)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", '"x"', "{}", '{"config": {}, "target": "LOST"}', '{"config": {"a": 1}, "target": "STARTED"}'],
@@ -359,6 +410,53 @@ def test_no_answer_has_a_secret(plugin: str) -> None:
     assert {answer.status for answer in answers} >= {200, 201, 204, 400}
     told = [answer.body for answer in answers if MARK in json.dumps(answer.body)]
     assert told == []
+
+
+def _certificate(folder: Path, password: bytes | None = None) -> Path:
+    """A PEM file with a certificate for 127.0.0.1 and its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "here")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+    kind = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, kind)
+    path = folder / "server.pem"
+    path.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM) + pem)
+    return path
+
+
+@pytest.mark.parametrize("password", [None, "a password"], ids=["open key", "key with password"])
+@pytest.mark.parametrize("login", [None, "me:pass"], ids=["no login", "login"])
+def test_https(tmp_path: Path, password: str | None, login: str | None) -> None:
+    """Answers by TLS alone, with and without a login, whatever keeps the key."""
+    path = _certificate(tmp_path, password.encode() if password else None)
+    with serving(AccessRules(user_info=login), Address("127.0.0.1", 0, str(path), password)) as server:
+        place = urlsplit(server.rest.url)
+        context = ssl.create_default_context(cafile=str(path))
+        client = http.client.HTTPSConnection(place.hostname or "", place.port, timeout=20, context=context)
+        sent = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
+        client.request("GET", "/connectors", headers=sent)
+        answer = client.getresponse()
+        assert (answer.status, json.loads(answer.read())) == (200, [])
+        client.close()
+        plain = http.client.HTTPConnection(place.hostname or "", place.port, timeout=20)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            plain.request("GET", "/connectors")
+            plain.getresponse()
+        plain.close()
+
+
+@pytest.mark.parametrize("given", ["none", "certificate alone", "no password", "another password"])
+def test_a_certificate_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path, given: str) -> None:
+    """It is named, and nobody is asked for a password."""
+    path = _certificate(tmp_path, b"a password")
+    if given == "certificate alone":
+        path.write_text(path.read_text().partition("-----BEGIN ENCRYPTED")[0])
+    name = "missing.pem" if given == "none" else path.name
+    password = "other" if given == "another password" else None
+    with pytest.raises(ConfigError, match=r"listeners\.https\.ssl\.keystore\.location: no certificate with its key"):
+        HttpServer(Starlette(), Address("127.0.0.1", 0, str(tmp_path / name), password))
 
 
 def test_a_login_is_asked_for_everywhere_but_on_the_health_port() -> None:

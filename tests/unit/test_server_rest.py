@@ -7,14 +7,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from connector.errors import FatalError
 from connector.server.rest import requests
-from connector.server.rest.plugins import SINK_CLASS
+from connector.server.rest.plugins import SINK_CLASS, find_class, load_config
 from connector.server.rest.security import AccessRules
+from connector.settings import load
 from connector.settings.source.settings import SOURCE_CLASS
 from tests.connectors import Answer, Client, InMemorySource, TestServer, serving
 
@@ -337,6 +339,12 @@ def test_signals(server: TestServer, rest: Client) -> None:
     assert _error(rest.call("POST", "/api/signals", {"type": "no-such"}))[0] == 400
 
 
+def test_signals_that_are_not_taken() -> None:
+    """503, as Debezium Server's, whatever the body is."""
+    with serving(takes_signals=False) as server:
+        assert _error(server.rest.call("POST", "/api/signals", {}))[0] == 503
+
+
 def test_root_and_plugins(empty: TestServer) -> None:
     """Who answers, which kinds of connectors there are, and their options."""
     rest = empty.rest
@@ -368,6 +376,20 @@ def test_validation(empty: TestServer) -> None:
     other = empty.rest.call("PUT", path, SOURCE)
     assert _error(other) == (400, f"Included connector type {SOURCE_CLASS} does not match request type IcebergSink")
     assert _error(empty.rest.call("PUT", path, {})) == (400, "Connector config {} contains no connector type")
+
+
+def test_the_class_of_what_a_file_describes(tmp_path: Path) -> None:
+    """Tools find name and class in every configuration, also where a properties file says neither."""
+    texts = {
+        SINK_CLASS: "topics=t\ndebezium.sink.iceberg.warehouse=/w\n",
+        "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector": (
+            "topics=t\ndebezium.sink.type=opensearch\nconnection.url=http://h:1\ndebezium.sink.iceberg.warehouse=/w\n"
+        ),
+    }
+    for wanted, text in texts.items():
+        (tmp_path / "s.properties").write_text(f"bootstrap.servers=h:1\n{text}")
+        assert find_class(load([tmp_path / "s.properties"], environ={})) == wanted
+    assert find_class(load_config({**SOURCE, "name": "o"})) == SOURCE_CLASS
 
 
 def test_loggers(empty: TestServer) -> None:

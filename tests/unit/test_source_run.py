@@ -20,6 +20,7 @@ class Script:
 
     does: list[bool | Exception]
     steps: int = 0
+    abandoned: int = 0
 
     def step(self, *, pinned: bool) -> bool:
         self.steps += 1
@@ -27,6 +28,9 @@ class Script:
         if isinstance(done, Exception):
             raise done
         return done
+
+    def abandon(self) -> None:
+        self.abandoned += 1
 
 
 @define
@@ -78,6 +82,7 @@ def test_what_may_pass_is_tried_again_and_the_rest_is_given_up(make: Callable[..
         made.tables.run(once=True)
     assert [script.does for script in made.scripts.values()] == [[], [], []]
     assert made.scripts["b"].steps == 2
+    assert {name: script.abandoned for name, script in made.scripts.items()} == {"a": 0, "b": 1, "c": 0}
 
 
 def test_several_that_failed_are_all_named(make: Callable[..., Round]) -> None:

@@ -23,6 +23,7 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 from connector.errors import CommitRefused, ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.java import map_java_errors
@@ -60,14 +61,14 @@ class OffsetRows:
     """The rows of one connector: its own, whose id is its name, and one per table, `<name>/<table>`."""
 
     def __init__(self, catalog: Catalog, table: str, name: str, kind: ConnectorKind) -> None:
-        """Open the table, or create it, and read this connector's rows.
+        """Open the table, and read this connector's rows; a table that is not there has none.
 
         Raises:
             ConfigError: the name is that of a connector of another kind; the two would replace each other's rows.
             RetriableError: the catalog is away.
         """
-        self._kind = kind
-        self._table = catalog.load(table) or catalog.create(table, OFFSETS_SCHEMA, properties=SYSTEM_TABLE_PROPERTIES)
+        self._catalog, self._table_name, self._kind = catalog, table, kind
+        self._table = catalog.load(table)
         self._name = name
         self._rows: dict[str, str] = {}
         self._foreign: list[dict[str, object]] = []
@@ -107,15 +108,24 @@ class OffsetRows:
 
     def is_stale(self) -> bool:
         """Tell whether another writer committed since the rows were read or stored here; one request to the catalog."""
-        self._table.refresh()
-        return self._table.snapshot_id != self._seen
+        table = self._refreshed()
+        return table is not None and table.snapshot_id != self._seen
 
     def reload(self) -> None:
         """Read the rows again, as they are in the table now."""
-        self._table.refresh()
+        self._refreshed()
         self._load()
 
+    def _refreshed(self) -> Table | None:
+        if self._table is None:
+            self._table = self._catalog.load(self._table_name)
+        else:
+            self._table.refresh()
+        return self._table
+
     def _load(self) -> None:
+        if self._table is None:
+            return
         metadata, seen = self._table.metadata(), self._table.snapshot_id
         found: list[tuple[DataFile, list[dict[str, Any]]]] = []
         if metadata.current_snapshot() is not None:
@@ -140,31 +150,38 @@ class OffsetRows:
         if any(_is_of_another_kind(text, self._kind) for text in rows.values()):
             raise ConfigError(
                 f"name: {self._name} is the name of another kind of connector than a {self._kind.label} in the offsets "
-                f"table {self._table.name}; give this {self._kind.label} a `name` of its own"
+                f"table {self._table_name}; give this {self._kind.label} a `name` of its own"
             )
 
+    def _create_table(self) -> Table:
+        """Return the table; the first `put` creates it, so that whoever only looks leaves nothing behind."""
+        if self._table is None:
+            self._table = self._catalog.load(self._table_name) or self._catalog.create(
+                self._table_name, OFFSETS_SCHEMA, properties=SYSTEM_TABLE_PROPERTIES
+            )
+        return self._table
+
     def _replace(self) -> None:
-        description = self._write_file()
+        table = self._create_table()
+        description = self._write_file(table)
 
         def update() -> Any:
-            made = self._table.java.newOverwrite().set(CREATED_BY, self._name)
-            *gone, new = self._table.content_files([*self._files, description])
+            made = table.java.newOverwrite().set(CREATED_BY, self._name)
+            *gone, new = table.content_files([*self._files, description])
             for file in gone:
                 made.deleteFile(file)
             return made.addFile(new)
 
         try:
-            commit_exactly_once(
-                self._table, uuid.uuid4().hex, update, self._is_unchanged if self._kind.exclusive else None
-            )
+            commit_exactly_once(table, uuid.uuid4().hex, update, self._is_unchanged if self._kind.exclusive else None)
         except CommitRefused:
-            system_tables.delete_orphan(self._table, description)
+            system_tables.delete_orphan(table, description)
             raise
         self._files = [description]
-        self._seen = self._table.snapshot_id
-        if system_tables.count_snapshots(self._table) >= system_tables.MAX_SNAPSHOTS:
-            system_tables.retain_newest_snapshots(self._table)
-            self._seen = self._table.snapshot_id
+        self._seen = table.snapshot_id
+        if system_tables.count_snapshots(table) >= system_tables.MAX_SNAPSHOTS:
+            system_tables.retain_newest_snapshots(table)
+            self._seen = table.snapshot_id
 
     def _is_unchanged(self, ancestors: Ancestors) -> bool:
         """Tell whether all snapshots since the rows were read are of other connectors."""
@@ -175,12 +192,12 @@ class OffsetRows:
                 return False
         return self._seen is None
 
-    def _write_file(self) -> FileDescription:
+    def _write_file(self, table: Table) -> FileDescription:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
-        with map_java_errors(f"writing offsets of {self._table.name}"):
-            return write_file(self._table.java, _FILE_KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
+        with map_java_errors(f"writing offsets of {table.name}"):
+            return write_file(table.java, _FILE_KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
 
 
 def _is_of_another_kind(text: str, kind: ConnectorKind) -> bool:

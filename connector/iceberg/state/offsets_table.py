@@ -19,7 +19,7 @@ class OffsetsTable:
     """The stored positions of one sink; a second sink with the same name is noticed."""
 
     def __init__(self, catalog: Catalog, table: str, name: str) -> None:
-        """Open the table, or create it, and read this connector's rows.
+        """Open the table, and read this connector's rows; the first save creates it.
 
         Raises:
             RetriableError: the catalog is away.

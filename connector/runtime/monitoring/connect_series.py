@@ -95,7 +95,7 @@ CLIENTS = {
         ("client",),
     ),
     "kafka_consumer_incoming_byte_total": Series(
-        "kafka_consumer_incoming_byte_total", "Bytes of keys and values read from Kafka.", ("clientid",)
+        "kafka_consumer_incoming_byte_total", "Bytes of record batches read from Kafka, packed.", ("clientid",)
     ),
     "kafka_producer_outgoing_byte_total": Series(
         "kafka_producer_outgoing_byte_total", "Bytes written to Kafka; 0 where they are not counted.", ("clientid",)

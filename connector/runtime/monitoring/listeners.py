@@ -107,6 +107,30 @@ class SnapshotReport:
     chunks: int = 0
 
 
+@attrs.frozen
+class MaintenanceReport:
+    """One task of maintenance of a table: what became of it in how many seconds, and what it counted.
+
+    "lost": another writer was faster each time.
+    """
+
+    table: str
+    task: str
+    result: Literal["done", "failed", "lost"]
+    seconds: float
+    counts: Mapping[str, int] = attrs.field(factory=dict)
+
+
+class MaintenanceListener(Protocol):
+    """Hears of the maintenance of tables; called by the thread that does it, beside the batches."""
+
+    def on_task(self, report: MaintenanceReport) -> None:
+        """Take note of a task that is over."""
+
+    def on_table(self, table: str, figures: Mapping[str, int]) -> None:
+        """Take note of a table as its newest snapshot tells it (`own_series.TABLE_FIGURES`)."""
+
+
 class SnapshotListener(Protocol):
     """Hears how a source's snapshots go, initial ones and those that signals asked for."""
 

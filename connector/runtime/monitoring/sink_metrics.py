@@ -61,6 +61,7 @@ class SinkMetrics:
         self._read: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._newest_ms: dict[str, int] = {}
+        self._readers = Counter[str]()
         self._window = Window()
         self.connected = False
 
@@ -118,7 +119,9 @@ class SinkMetrics:
                 records=metrics.events,
                 size_bytes=metrics.size_bytes,
                 commit_seconds=report.commit_seconds,
+                fetched_bytes=metrics.fetch.size_bytes,
             )
+            self._readers.update(metrics.fetch.readers)
 
     @property
     def lag(self) -> dict[TopicPartition, int]:
@@ -220,9 +223,9 @@ class SinkMetrics:
         }
         yield from connect_samples("task_error", labels, errors)
         clients = {
-            "kafka_connect_metrics_incoming_byte_rate": window.rate(lambda one: one.size_bytes),
+            "kafka_connect_metrics_incoming_byte_rate": window.rate(lambda one: one.fetched_bytes),
             "kafka_connect_metrics_outgoing_byte_rate": 0.0,
-            "kafka_consumer_incoming_byte_total": self._sum.size_bytes,
+            "kafka_consumer_incoming_byte_total": self._sum.fetch.size_bytes,
             "kafka_consumer_connection_count": float(self.connected),
             "kafka_producer_outgoing_byte_total": 0.0,
             "kafka_producer_connection_count": 0.0,
@@ -242,9 +245,17 @@ class SinkMetrics:
             own.EVENT_BYTES: total.size_bytes,
             own.LATE: total.late,
             own.NULLED: total.nulled,
+            own.FETCHES: total.fetch.fetches,
+            own.FETCH_BYTES: total.fetch.size_bytes,
+            own.FETCH_RATE: self._window.rate(lambda one: one.fetched_bytes),
+            own.FETCH_WAIT: total.fetch.wait_ms / 1000,
+            own.FETCH_THROTTLE: total.fetch.throttle_ms / 1000,
+            own.FETCH_RETRIES: total.fetch.retries,
         }
         for series, value in totals.items():
             yield series.at(value, name)
+        for reader, count in self._readers.items():
+            yield own.FETCH_READER.at(count, name, reader)
         if self._committed_at is not None:
             yield own.LAST_COMMIT_TIME.at(self._committed_at, name)
         for table, counts in self._files.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 
 from connector.runtime.monitoring.listeners import BatchReport
+from connector.runtime.monitoring.metrics import FetchMetrics
 from connector.runtime.monitoring.status_line import StatusLine
 
 
@@ -51,5 +52,15 @@ def _log_fields(report: BatchReport, rate: float) -> dict[str, object]:
         "tombstones": metrics.tombstones,
         "ignored": metrics.ignored,
         **{name: value for name, value in rare.items() if value},
+        **_fetch_fields(metrics.fetch),
         "offsets": report.offsets,
     }
+
+
+def _fetch_fields(fetch: FetchMetrics) -> dict[str, object]:
+    """What reading took, where something was read; what is rare only where it happened."""
+    if not fetch.fetches:
+        return {}
+    rare = {"throttle_ms": fetch.throttle_ms, "retries": fetch.retries}
+    told = {"reader": ",".join(sorted(fetch.readers)), "bytes": fetch.size_bytes, "wait_ms": fetch.wait_ms}
+    return {"fetch": {**told, **{name: value for name, value in rare.items() if value}}}

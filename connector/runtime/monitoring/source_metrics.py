@@ -12,7 +12,7 @@ import attrs
 from connector.runtime.monitoring import debezium_series as debezium
 from connector.runtime.monitoring import own_series as own
 from connector.runtime.monitoring.connect_series import client_samples, connect_samples
-from connector.runtime.monitoring.listeners import StepReport
+from connector.runtime.monitoring.listeners import SnapshotReport, StepReport
 from connector.runtime.monitoring.series import MetricSample
 from connector.runtime.monitoring.windows import Window
 
@@ -22,7 +22,7 @@ _OPERATIONS = {"r": "read", "c": "create", "u": "update", "d": "delete"}
 
 @attrs.define
 class TableProgress:
-    """What was done for one table."""
+    """What was done for one table; `waiting_ms` is when its oldest unpublished snapshot was committed."""
 
     parts: int = 0
     done: int = 0
@@ -32,6 +32,7 @@ class TableProgress:
     seconds: dict[str, float] = attrs.field(factory=dict)
     operations: Counter[str] = attrs.field(factory=Counter)
     published_ms: int | None = None
+    waiting_ms: int | None = None
     failed: bool = False
 
     @property
@@ -41,7 +42,7 @@ class TableProgress:
 
 
 class SourceMetrics:
-    """A `SourceListener` and a `MetricSource`; it costs some additions per step."""
+    """A `SourceListener`, a `SnapshotListener` and a `MetricSource`; it costs some additions per step."""
 
     def __init__(self, connector: str, server: str, *, wall_clock: Callable[[], float] = time.time) -> None:
         """Begin with nothing; arguments as of `SinkMetrics`."""
@@ -50,6 +51,7 @@ class SourceMetrics:
         self._tables: dict[str, TableProgress] = {}
         self._at: dict[str, float] = {}
         self._behind_ms = -1.0
+        self._paused = False
         self._window = Window()
         self.connected = False
         self.rounds = 0
@@ -69,6 +71,7 @@ class SourceMetrics:
             table.steps[step] += 1
             table.seconds[step] = table.seconds.get(step, 0.0) + report.seconds
             table.operations.update(report.operations)
+            table.failed = False
             if report.what == "part read":
                 table.parts, table.done = max(report.parts, report.part), report.part
                 table.reading_seconds += report.seconds
@@ -80,6 +83,19 @@ class SourceMetrics:
                 if report.committed_ms is not None:
                     self._behind_ms = max(0.0, now * 1000 - report.committed_ms)
             self._window.add(seconds=report.seconds, records=events)
+
+    def on_snapshot(self, report: SnapshotReport) -> None:
+        """Take note of initial snapshots that were given up, and of pauses."""
+        with self._lock:
+            if report.aggregate == "Initial Snapshot" and not report.id:
+                self._tables.setdefault(report.table, TableProgress()).failed = report.stage == "ABORTED"
+            if report.stage in {"PAUSED", "RESUMED"}:
+                self._paused = report.stage == "PAUSED"
+
+    def on_look(self, table: str, waiting_ms: int | None) -> None:
+        """Take note of when a table's oldest unpublished snapshot was committed; None: there is none."""
+        with self._lock:
+            self._tables.setdefault(table, TableProgress()).waiting_ms = waiting_ms
 
     def on_round(self) -> None:
         """Take note that every table was polled."""
@@ -119,13 +135,13 @@ class SourceMetrics:
 
     def _snapshots(self, tables: list[tuple[str, TableProgress]]) -> Iterator[MetricSample]:
         labels = (debezium.PLUGIN, self._server, "snapshot")
-        read = [one for _, one in tables if one.parts]
-        left = sum(one.is_reading for one in read)
+        read = [one for _, one in tables if one.parts or one.failed]
+        left = sum(one.is_reading or one.failed for one in read)
         values = {
             "TotalTableCount": len(read),
             "RemainingTableCount": left,
-            "SnapshotRunning": float(left > 0),
-            "SnapshotPaused": 0.0,
+            "SnapshotRunning": float(any(one.is_reading and not one.failed for one in read)),
+            "SnapshotPaused": float(self._paused),
             "SnapshotCompleted": float(bool(read) and not left),
             "SnapshotAborted": float(any(one.failed for one in read)),
             "SnapshotSkipped": float(not read and self.rounds > 0),
@@ -168,7 +184,10 @@ class SourceMetrics:
         yield from client_samples(self.connector, clients)
 
     def _collect_own(self, tables: list[tuple[str, TableProgress]]) -> Iterator[MetricSample]:
+        now_ms = self._clock() * 1000
         for table, progress in tables:
+            waits_ms = 0.0 if progress.waiting_ms is None else max(0.0, now_ms - progress.waiting_ms)
+            yield own.TABLE_LAG_SECONDS.at(waits_ms / 1000, self.connector, table)
             for step, count in progress.steps.items():
                 yield own.STEPS.at(count, self.connector, table, step)
                 yield own.STEP_SECONDS.at(progress.seconds[step], self.connector, table, step)

@@ -25,16 +25,20 @@ class SourceStatusLine(StatusLine):
         self.steps += 1
         of_parts = {"part": report.part, "parts": report.parts} if report.parts else {}
         part = f" {report.part}/{report.parts}" if report.parts else ""
+        events = sum(report.operations.values())
+        counted = f", {events:,} events" if events else ""
         if self.show_text(
-            f"{report.table}: {report.what}{part}, snapshot {report.snapshot_id}, {report.seconds:.2f} s"
+            f"{report.table}: {report.what}{part}, snapshot {report.snapshot_id}{counted}, {report.seconds:.2f} s"
         ):
             return
         operation = {"operation": report.operation} if report.operation else {}
+        events_by_operation = {"events": dict(report.operations)} if events else {}
         structlog.get_logger().info(
             report.what,
             table=report.table,
             snapshot_id=report.snapshot_id,
             seconds=round(report.seconds, 3),
             **operation,
+            **events_by_operation,
             **of_parts,
         )

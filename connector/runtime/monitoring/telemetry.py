@@ -41,6 +41,9 @@ class _SnapshotState:
     aborted: int = 0
 
 
+_EVENT_TYPES = {"c": "create", "u": "update", "d": "delete", "r": "read"}
+
+
 class TelemetryListener:
     """A `SinkListener`, `SourceListener` and `SnapshotListener` that counts by OpenTelemetry's instruments."""
 
@@ -81,13 +84,13 @@ class TelemetryListener:
     def on_batch(self, report: BatchReport) -> None:
         """Count a batch."""
         metrics = report.metrics
-        self._count(metrics.events, report.seconds)
+        self._count(metrics.events, metrics.operations, report.seconds)
         self._erroneous.add(report.dead_letters, self._about)
         self._skipped.add(metrics.ignored + metrics.late, self._about)
 
     def on_step(self, report: StepReport) -> None:
         """Count a step."""
-        self._count(0, report.seconds)
+        self._count(sum(report.operations.values()), report.operations, report.seconds)
 
     def on_snapshot(self, report: SnapshotReport) -> None:
         """Take note of how snapshots go."""
@@ -109,12 +112,16 @@ class TelemetryListener:
         if not state.running and state.began is not None:
             state.seconds, state.began, state.paused = self._now_s() - state.began, None, False
 
-    def _count(self, events: int, seconds: float) -> None:
+    def _count(self, events: int, operations: Mapping[str, int], seconds: float) -> None:
+        """Count events by their type; those of no type, such as tombstones, have none."""
         self._last_s = self._now_s()
         self._transactions.add(1, self._about)
         self._seconds.record(seconds, self._about)
-        if events:
-            self._events.add(events, self._about)
+        counts = {_EVENT_TYPES[letter]: count for letter, count in operations.items() if letter in _EVENT_TYPES}
+        for kind, count in counts.items():
+            self._events.add(count, {**self._about, "debezium.event.type": kind})
+        if events > sum(counts.values()):
+            self._events.add(events - sum(counts.values()), self._about)
 
     @staticmethod
     def _observe(meter: Any, name: str, read: Callable[[], float], about: Mapping[str, str], unit: str = "1") -> None:

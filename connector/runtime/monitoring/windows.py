@@ -13,13 +13,14 @@ WINDOW_S = 60.0
 
 @attrs.frozen
 class Moment:
-    """What happened at a time: how long it took, and how many records and bytes went through."""
+    """What happened at a time: how long it took, how many records and bytes went through, and came over the network."""
 
     at: float
     seconds: float = 0.0
     records: int = 0
     size_bytes: int = 0
     commit_seconds: float = 0.0
+    fetched_bytes: int = 0
 
 
 class Window:
@@ -29,9 +30,17 @@ class Window:
         """Begin empty; `clock` tells seconds."""
         self._clock, self._moments = clock, deque[Moment]()
 
-    def add(self, *, seconds: float = 0.0, records: int = 0, size_bytes: int = 0, commit_seconds: float = 0.0) -> None:
+    def add(
+        self,
+        *,
+        seconds: float = 0.0,
+        records: int = 0,
+        size_bytes: int = 0,
+        commit_seconds: float = 0.0,
+        fetched_bytes: int = 0,
+    ) -> None:
         """Note something that ended now."""
-        self._moments.append(Moment(self._clock(), seconds, records, size_bytes, commit_seconds))
+        self._moments.append(Moment(self._clock(), seconds, records, size_bytes, commit_seconds, fetched_bytes))
         self.recent()
 
     def recent(self) -> list[Moment]:

@@ -16,7 +16,7 @@ from connector.errors import ConfigError, ConnectorError
 from connector.redaction import redact
 from connector.runtime.lifecycle import TargetState
 from connector.server.errors import RestError
-from connector.server.port import Connector, ConnectorOffset
+from connector.server.port import Connector, ConnectorOffset, Kind
 from connector.server.rest import documents, plugins
 from connector.server.rest.loggers import Loggers
 from connector.server.rest.requests import check_changes, check_config, check_name, check_text, read_config, read_json
@@ -200,7 +200,9 @@ class ConnectApi:
 
     async def patch_offsets(self, request: Request) -> Response:
         """Store other offsets."""
-        name, offsets = request.path_params["name"], _parse_offsets(await read_json(request))
+        name = request.path_params["name"]
+        connector = self.worker.find(name)
+        offsets = _parse_offsets(await read_json(request), "sink" if connector is None else connector.kind)
         await _call(lambda: self.worker.alter_offsets(name, offsets))
         return JSONResponse({"message": "The offsets for this connector have been altered successfully"})
 
@@ -285,7 +287,7 @@ def _other_name(included: str | None, name: str) -> str:
     return f"Connector name configuration ({included}) doesn't match connector name in the URL ({name})"
 
 
-def _parse_offsets(body: Any) -> list[ConnectorOffset]:
+def _parse_offsets(body: Any, kind: Kind) -> list[ConnectorOffset]:
     given = body.get("offsets") if isinstance(body, dict) else None
     if not given:
         raise RestError(400, "Partitions / offsets need to be provided for an alter offsets request")
@@ -295,7 +297,7 @@ def _parse_offsets(body: Any) -> list[ConnectorOffset]:
     for one in given:
         partition = one.get("partition") if isinstance(one, dict) else None
         if isinstance(one, dict) and partition is None:
-            raise RestError(400, "The partition for a connector offset cannot be null or missing")
+            raise RestError(400, f"The partition for a {kind} connector offset cannot be null or missing")
         if not isinstance(partition, dict) or not isinstance(one.get("offset"), dict | None):
             raise RestError(400, "an offset is not an object with partition and offset")
         parsed.append(ConnectorOffset(partition, one.get("offset")))

@@ -19,7 +19,7 @@ from connector.server.rest.documents import mask_config
 from connector.settings import SinkSettings, SourceSettings, load
 from connector.settings.configdef.common import OptionScope
 from connector.settings.configdef.option import Option
-from connector.settings.opensearch.documents import AIVEN_CLASS
+from connector.settings.opensearch.documents import AIVEN_CLASS, OpenSearchSettings
 from connector.settings.sink import options
 from connector.settings.source import settings as source_settings
 from connector.settings.source.settings import SOURCE_CLASS, is_source, load_source
@@ -72,6 +72,13 @@ def find_plugin(name: str) -> Plugin | None:
         if name in {plugin.name, short, short.removesuffix("Connector")}:
             return plugin
     return None
+
+
+def find_class(settings: SinkSettings | SourceSettings) -> str:
+    """Return the class that a configuration of these settings has, whether it says so or not."""
+    if isinstance(settings, SourceSettings):
+        return SOURCE_CLASS
+    return all_plugins()[1].name if isinstance(settings.destination, OpenSearchSettings) else SINK_CLASS
 
 
 def list_plugins() -> list[dict[str, str]]:

@@ -30,6 +30,7 @@ class SignalsApi:
     """`POST /api/signals` of a worker; `?connector=NAME` says which source, where there are several."""
 
     worker: Worker
+    is_enabled: bool = True
 
     def routes(self) -> list[Route]:
         """Return all routes."""
@@ -37,6 +38,8 @@ class SignalsApi:
 
     async def send(self, request: Request) -> Response:
         """Hand a signal on; the source reads it within `signal.poll.interval.ms`."""
+        if not self.is_enabled:
+            raise RestError(503, "signals are not taken here: debezium.api.enabled is false")
         document, target = await read_json(request), self._find(request.query_params.get("connector"))
         try:
             target.signals.put(document)

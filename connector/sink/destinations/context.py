@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import attrs
 from pyspark.sql import SparkSession
@@ -10,18 +10,23 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.runtime.monitoring.listeners import MaintenanceListener
 from connector.settings import SinkSettings
 
 
 @attrs.frozen(eq=False)
 class DestinationContext:
-    """The session, the settings, the catalog of the connector's own tables, stored offsets, and the topics."""
+    """The session, the settings, the catalog of the connector's own tables, stored offsets, and the topics.
+
+    `listeners` hear of the maintenance of tables.
+    """
 
     spark: SparkSession
     settings: SinkSettings
     catalog: Catalog
     offsets: OffsetsTable
     topics: Collection[str]
+    listeners: Sequence[MaintenanceListener] = ()
 
 
 def open_deleted_keys(context: DestinationContext) -> DeletedKeysTable | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import attrs
@@ -76,8 +77,10 @@ class KafkaPublisher:
         value = schema_change(wire.origin, describe_row(table.schema.document), keys, creates=created)
         self._send_message(self.settings.outgoing.prefix, schema_change_key(wire.origin.database), value)
 
-    def publish(self, changes: DataFrame, table: CapturedTable) -> None:
+    def publish(self, changes: DataFrame, table: CapturedTable) -> Mapping[str, int]:
         """Publish the events of changes, between BEGIN and END where transaction metadata is configured.
+
+        A change of key is two events, a delete and a create.
 
         Raises:
             RetriableError: cluster, registry or store are away; some events may be published, a retry gives the same.
@@ -87,15 +90,19 @@ class KafkaPublisher:
         self._create_topic(wire)
         serializers = self.subjects.serializers(wire)
         if not wire.ordered:
-            publish_records(to_kafka_records(changes, wire, serializers, reads=reads), wire.topic, self.settings.kafka)
-            return
+            return self._publish_records(changes, wire, serializers, reads=reads)
         kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
         with number_changes(kept, order_columns(wire), partition_columns(wire), events_per_change(wire)) as numbered:
             self._send_boundary(wire, begins=True, count=numbered.count)
-            publish_records(
-                to_kafka_records(numbered.changes, wire, serializers, reads=reads), wire.topic, self.settings.kafka
-            )
+            counts = self._publish_records(numbered.changes, wire, serializers, reads=reads)
             self._send_boundary(wire, begins=False, count=numbered.count)
+            return counts
+
+    def _publish_records(
+        self, changes: DataFrame, wire: EventFormat, serializers: EventSerializers, *, reads: bool
+    ) -> dict[str, int]:
+        records = to_kafka_records(changes, wire, serializers, reads=reads)
+        return publish_records(records, wire.topic, self.settings.kafka, "r" if reads else "cud")
 
     def heartbeat(self, ts_ms: int) -> None:
         """Publish a heartbeat."""
@@ -157,6 +164,8 @@ def open_kafka_publisher(settings: SourceSettings) -> KafkaPublisher:
 def to_kafka_records(changes: DataFrame, wire: EventFormat, serializers: EventSerializers, *, reads: bool) -> DataFrame:
     """Return the Kafka records: columns `key`, `value` (text, bytes or null) and, where keys change, `headers`.
 
+    Where Spark writes both, `op` beside them is the operation of the event, null for a tombstone.
+
     Args:
         changes: `op`, `before`, `after`, `row_id`, and `total_order` if the wire is `ordered`.
         wire: what the events look like.
@@ -168,7 +177,7 @@ def to_kafka_records(changes: DataFrame, wire: EventFormat, serializers: EventSe
         return column_records.to_column_records(changes, wire, serializers.value, key, reads=reads)
     if key is None:
         return to_json_records(changes, wire, partial(record_key, wire), reads=reads)
-    records = to_json_records(changes, wire, partial(key_struct, wire), reads=reads)
+    records = to_json_records(changes, wire, partial(key_struct, wire), reads=reads).drop("op")
     return column_records.with_serialized_keys(records, key)
 
 

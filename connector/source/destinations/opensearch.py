@@ -7,7 +7,8 @@ what follows them in the same snapshot: they are settled before the next rows ar
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -99,7 +100,7 @@ class OpenSearchPublisher:
         """
         check_columns(table.name, table.row, self.settings.outgoing.modes)
 
-    def publish(self, changes: DataFrame, table: CapturedTable) -> None:
+    def publish(self, changes: DataFrame, table: CapturedTable) -> Mapping[str, int]:
         """Write the documents of changes to the index, all settled when it returns.
 
         Raises:
@@ -113,7 +114,9 @@ class OpenSearchPublisher:
         with raise_task_errors():
             results = frame.mapInArrow(partial(_send_batches, plan=plan), "result binary").collect()
         self._check_unchanged(self.target(table.name).name)
-        self._report_results(plan, [orjson.loads(bytes(row.result)) for row in results])
+        told = [orjson.loads(bytes(row.result)) for row in results]
+        self._report_results(plan, told)
+        return dict(sum((Counter(one["operations"]) for one in told), Counter[str]()))
 
     def check_target(self, table: CapturedTable, target_id: str) -> None:
         """Check that the index that has the table's documents is still there.
@@ -281,12 +284,14 @@ def _task_columns(table: CapturedTable, plan: DocumentPlan) -> list[Column]:
 def _send_batches(batches: Iterator[pa.RecordBatch], plan: DocumentPlan) -> Iterator[pa.RecordBatch]:
     """Send a task's changes; one row tells what became of them. Raises FatalError: a row's key has a null."""
     reasons: set[str] = set()
+    operations = Counter[str]()
     sender = DocumentSender(plan.connection, plan.bulk, lambda _, reason: reasons.add(reason))
     for batch in batches:
         if batch.num_rows:
             _send_batch(batch, plan, sender)
-    counts = attrs.asdict(sender.finish())
-    yield pa.RecordBatch.from_pydict({"result": [orjson.dumps({"counts": counts, "reasons": sorted(reasons)})]})
+            operations.update({row["values"]: row["counts"] for row in pc.value_counts(batch.column(0)).to_pylist()})
+    result = {"counts": attrs.asdict(sender.finish()), "reasons": sorted(reasons), "operations": operations}
+    yield pa.RecordBatch.from_pydict({"result": [orjson.dumps(result)]})
 
 
 def _send_batch(batch: pa.RecordBatch, plan: DocumentPlan, sender: DocumentSender) -> None:

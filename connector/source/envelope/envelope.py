@@ -80,13 +80,15 @@ def to_json_records(
     key: writes the record key of an image.
     """
     if reads:
-        return changes.select(key(F.col("after")).alias("key"), _value_json(wire, _whole_event(wire)).alias("value"))
+        value = _value_json(wire, _whole_event(wire))
+        return changes.select(key(F.col("after")).alias("key"), value.alias("value"), "op")
     kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
     parts = kept.select("*", F.explode(_record_parts(wire)).alias("part"))
     if wire.moves:
         return _with_key_changes(parts, wire, key)
-    value = F.when(F.col("part") == _EVENT, _value_json(wire, _whole_event(wire)))
-    return parts.select(key(F.coalesce("after", "before")).alias("key"), value.alias("value"))
+    is_event = F.col("part") == _EVENT
+    value, op = F.when(is_event, _value_json(wire, _whole_event(wire))), F.when(is_event, F.col("op"))
+    return parts.select(key(F.coalesce("after", "before")).alias("key"), value.alias("value"), op.alias("op"))
 
 
 def events_per_change(wire: EventFormat) -> Column | None:
@@ -105,8 +107,10 @@ def _with_key_changes(parts: DataFrame, wire: EventFormat, key: Callable[[Column
         op=F.when(part == _OLD_KEY_DELETE, "d").when(part == _NEW_KEY_CREATE, "c").otherwise(op),
         order=F.col("total_order") + F.when(part == _NEW_KEY_CREATE, 1).otherwise(0) if wire.ordered else None,
     )
-    value = F.when(~part.isin(_TOMBSTONE, _OLD_KEY_TOMBSTONE), _value_json(wire, event))
-    return parts.select(keys.alias("key"), value.alias("value"), _key_change_headers(wire, part).alias("headers"))
+    is_event = ~part.isin(_TOMBSTONE, _OLD_KEY_TOMBSTONE)
+    value, headers = F.when(is_event, _value_json(wire, event)), _key_change_headers(wire, part)
+    counted = F.when(is_event, event.op).alias("op")
+    return parts.select(keys.alias("key"), value.alias("value"), headers.alias("headers"), counted)
 
 
 def is_key_change(wire: EventFormat) -> Column:

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError
+from connector.errors import ConnectorError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
@@ -39,6 +39,14 @@ class TableChannel:
 
     def read(self, position: Any) -> ReceivedSignals:
         """Return the rows of one snapshot after `{"uuid", "snapshot-id"}`; the next ones come with the next read."""
+        try:
+            return self._read(position)
+        except ConnectorError:
+            # It may have been dropped and made again: another table of its name.
+            self._table = None
+            raise
+
+    def _read(self, position: Any) -> ReceivedSignals:
         table = self._open()
         if table is None:
             return ReceivedSignals((), position or _NO_SNAPSHOT)

@@ -19,6 +19,8 @@ from connector.settings.configdef import regexps
 
 _MAX_BYTES = 1024**2
 _MAX_NAMES = 1000
+_MAX_ID, _MAX_FILTER = 1000, 10_000
+"""In characters: both are stored with the source's offsets as long as a snapshot waits."""
 _SELECT = re.compile(r"\s*select\s+\*\s+from\s+\S+\s+where\s+(?P<filter>.+?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 """Debezium has the filter of a blocking snapshot as a whole query."""
 
@@ -120,6 +122,8 @@ def read_fields(document: object, fallback_id: str) -> SignalText:
         raise InvalidSignal('it has no text "type"')
     if found is not None and not isinstance(found, str):
         raise InvalidSignal('its "id" is no text')
+    if found is not None and len(found) > _MAX_ID:
+        raise InvalidSignal(f'its "id" is longer than {_MAX_ID} characters')
     return SignalText(found or fallback_id, kind, document.get("data"))
 
 
@@ -190,6 +194,8 @@ def _read_filter(text: object) -> str:
         raise InvalidSignal('a condition has no text "filter"')
     query = _SELECT.fullmatch(text)
     condition = query["filter"] if query else text
+    if len(condition) > _MAX_FILTER:
+        raise InvalidSignal(f"a filter is longer than {_MAX_FILTER} characters")
     parse_filter(condition)
     return condition
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import orjson
 
 from connector.source.snapshots.next_step import SnapshotOffset, SnapshotProgress
+
+_LIMIT = 2**63
 
 
 @attrs.frozen
@@ -52,10 +55,40 @@ class TableOffset:
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
 
     @staticmethod
-    def parse(text: str) -> TableOffset:
+    def of_document(found: Mapping[str, Any]) -> TableOffset:
+        """Read a document that a user gave, of the shape that `json` writes.
+
+        Raises:
+            ValueError: it has another shape; the text says where.
+        """
+        whole, read = dict(found), found.get("full-read")
+        if not isinstance(whole.get("table-uuid"), str) or not whole["table-uuid"]:
+            raise ValueError("table-uuid is no text")
+        _check_numbers(whole, ("snapshot-id", "ts-ns", "schema-id"), optional=True)
+        if not isinstance(whole.get("place", ""), str):
+            raise ValueError("place is no text")
+        if read is not None:
+            if not isinstance(read, Mapping):
+                raise ValueError("full-read is no object")
+            _check_numbers(read, ("snapshot-id", "part", "part-bytes"), optional=False)
+            if read["part"] < 0 or read["part-bytes"] < 1:
+                raise ValueError("full-read has a number that is too small")
+        return TableOffset.parse(orjson.dumps({"snapshot-id": None, "ts-ns": None, **whole}))
+
+    @staticmethod
+    def parse(text: str | bytes) -> TableOffset:
         """Read what `json` wrote."""
         found = orjson.loads(text)
         read = found.get("full-read")
         reading = None if read is None else SnapshotProgress(read["snapshot-id"], read["part"], read["part-bytes"])
         position = SnapshotOffset(found["table-uuid"], found["snapshot-id"], reading)
         return TableOffset(position, found["ts-ns"], found.get("schema-id"), found.get("place", ""))
+
+
+def _check_numbers(found: Mapping[str, Any], names: Sequence[str], *, optional: bool) -> None:
+    """Raise ValueError where one is no whole number of 64 bits."""
+    for name in names:
+        value = found.get(name)
+        if (value is None and optional) or (type(value) is int and -_LIMIT <= value < _LIMIT):
+            continue
+        raise ValueError(f"{name} is no whole number")

@@ -112,4 +112,7 @@ def _open_maintenance(context: DestinationContext, tables: IcebergTables) -> Sin
     if not settings.table.maintenance.in_sink:
         return None
     leases = LeaseTable.open(context.catalog, settings.table.offsets_table, owner_name())
-    return SinkMaintenance(Maintainer(context.spark, context.catalog, settings.table, settings.name, leases), tables)
+    maintainer = Maintainer(
+        context.spark, context.catalog, settings.table, settings.name, leases, listeners=context.listeners
+    )
+    return SinkMaintenance(maintainer, tables)
