@@ -19,6 +19,7 @@ from connector.cli.arguments import (
 )
 from connector.errors import ConfigError
 from connector.redaction import redact
+from connector.runtime.stop_signals import leave_on_signals
 from connector.settings import SourceSettings
 
 
@@ -37,7 +38,7 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
 
     FILE... are properties files; later ones override earlier ones.
     """
-    with report_errors():
+    with report_errors(), leave_on_signals():
         from connector.cli.run import run_connector
 
         run_connector(files, overrides, once=once)
@@ -52,7 +53,7 @@ def serve(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     FILE... have what all of them share: brokers, catalog, Spark, listeners. A restart continues with the connectors
     that were there, each as it was.
     """
-    with report_errors():
+    with report_errors(), leave_on_signals():
         from connector.cli.run import serve_connectors
 
         serve_connectors(files, overrides)

@@ -23,7 +23,8 @@ from connector.maintenance.spark_actions import delete_orphan_files
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
 from connector.runtime.retry import call_with_retries
-from connector.runtime.spark.session import open_session, stop_on_signals
+from connector.runtime.spark.session import open_session
+from connector.runtime.stop_signals import stop_on_signals
 from connector.settings import SinkSettings
 
 

@@ -112,6 +112,13 @@ class Lifecycle:
         Raises:
             ConnectorError: what ended a run.
         """
+        self._live(begin, survives=survives, guard=guard)
+        if self._ending:
+            structlog.get_logger().info("stopped as asked")
+
+    def _live(
+        self, begin: Callable[[], Run], *, survives: bool, guard: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         while self._await_start(guard):
             asked = self._asked
             try:

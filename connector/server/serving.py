@@ -16,8 +16,9 @@ from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.runtime.lifecycle import Lifecycle, TargetState
 from connector.runtime.monitoring.exposition import MetricsRegistry
-from connector.runtime.spark.session import open_session, stop_on_signals
+from connector.runtime.spark.session import open_session
 from connector.runtime.spark.session_builder import catalog_conf
+from connector.runtime.stop_signals import stop_on_signals
 from connector.server.config_store import IcebergConfigStore
 from connector.server.port import Connector
 from connector.server.process import serve_worker

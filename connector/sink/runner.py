@@ -27,7 +27,8 @@ from connector.runtime.monitoring.lineage import (
 from connector.runtime.monitoring.listeners import MaintenanceListener, SinkListener
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
-from connector.runtime.spark.session import open_session, stop_on_signals
+from connector.runtime.spark.session import open_session
+from connector.runtime.stop_signals import stop_on_signals
 from connector.runtime.topic_partitions import TopicPartition, nest_by_topic
 from connector.settings import KafkaSettings, SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings

@@ -23,7 +23,8 @@ from connector.runtime.monitoring.lineage import (
 )
 from connector.runtime.monitoring.listeners import SnapshotListener, SourceListener
 from connector.runtime.monitoring.source_progress import SourceStatusLine
-from connector.runtime.spark.session import open_session, stop_on_signals
+from connector.runtime.spark.session import open_session
+from connector.runtime.stop_signals import stop_on_signals
 from connector.settings import SourceSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.factory import build_source

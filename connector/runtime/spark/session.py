@@ -1,12 +1,9 @@
-"""settings -> a Spark session for one run, and the signals that end it: what sink and source runs share."""
+"""settings -> a Spark session for one run: what sink and source runs share."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import structlog
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -14,14 +11,8 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError
 from connector.runtime.spark.session_builder import build_session
+from connector.runtime.stop_signals import keep_handlers
 from connector.settings import SinkSettings, SourceSettings
-
-
-class Stoppable(Protocol):
-    """Something that runs until it is told to stop."""
-
-    def stop(self) -> None:
-        """Finish what is at hand, then leave; safe to call from a signal handler."""
 
 
 @contextmanager
@@ -31,7 +22,8 @@ def open_session(settings: SinkSettings | SourceSettings) -> Iterator[SparkSessi
     Raises:
         FatalError: Spark's JVM ended by itself meanwhile.
     """
-    spark = build_session(f"icebridge {settings.name}", settings.catalog, settings.spark)
+    with keep_handlers():
+        spark = build_session(f"icebridge {settings.name}", settings.catalog, settings.spark)
     try:
         yield spark
     except Exception as error:
@@ -54,17 +46,3 @@ def _is_jvm_gone(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-@contextmanager
-def stop_on_signals(running: Stoppable) -> Iterator[None]:
-    """Let SIGTERM and SIGINT finish what is at hand; only the main thread can have signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: running.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,39 @@
+"""Faults that other programs have, put in here on purpose: the simulation finds each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.process import quiet
+from tests.simulation.shrinking import Failure, tell
+from tests.simulation.steps import make_story
+from tests.tiers import tiered
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
+
+WITHIN = 10_000
+FREQUENT = ("offsets_before_commit", "small_transactions_lose_updates", "creates_are_doubled")
+"""Found within a few histories."""
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """No log, one thread."""
+    with quiet():
+        yield
+
+
+def _find(folder: str) -> Failure | None:
+    told = (tell(make_story(seed), folder) for seed in range(WITHIN))
+    return next((failure for failure in told if failure is not None), None)
+
+
+@pytest.mark.parametrize("mutation", tiered(MUTATIONS, FREQUENT))
+def test_a_known_fault_is_found(tmp_path: Path, mutation: str) -> None:
+    """Within ten thousand histories one is wrong."""
+    with MUTATIONS[mutation]():
+        assert _find(str(tmp_path)) is not None

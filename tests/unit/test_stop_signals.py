@@ -1,0 +1,80 @@
+"""SIGTERM and SIGINT at any moment of a process, once and twice: one line, exit code 0, no traceback."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.running import PROJECT
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
+
+# A process as the command line's `run`: it starts, a run goes on until it is stopped, and it ends. It says where it is.
+SCRIPT = """
+import sys, threading, time
+from connector.cli.arguments import report_errors
+from connector.runtime.lifecycle import Lifecycle
+from connector.runtime.stop_signals import leave_on_signals, stop_on_signals
+
+def say(where):
+    sys.stdout.write(where + "\\n"); sys.stdout.flush()
+
+class Run:
+    def __init__(self):
+        self.stopping = threading.Event()
+    def run(self):
+        say("running")
+        while not self.stopping.wait(0.01):
+            pass
+        say("finishing")
+        time.sleep(0.5 if "slow" in sys.argv else 0)
+    def stop(self):
+        self.stopping.set()
+
+with report_errors(), leave_on_signals():
+    if "start" in sys.argv:
+        try:
+            say("starting")
+            time.sleep(60)
+        finally:
+            if "stuck" in sys.argv:
+                say("stuck")
+                time.sleep(60)
+    lifecycle = Lifecycle()
+    lifecycle.live(Run, survives=False, guard=lambda: stop_on_signals(lifecycle))
+    say("ending")
+    time.sleep(0.5 if "end" in sys.argv else 0)
+"""
+
+# Where the process is slow -> what it says before each of the signals that it gets.
+MOMENTS: dict[str, tuple[list[str], list[str]]] = {
+    "at the start": (["start"], ["starting"]),
+    "twice at the start": (["start", "stuck"], ["starting", "stuck"]),
+    "in a run": ([], ["running"]),
+    "twice in a run": (["slow"], ["running", "finishing"]),
+    "once more at the end": (["end"], ["running", "ending"]),
+}
+
+
+CASES = [*((moment, "SIGTERM") for moment in MOMENTS), ("at the start", "SIGINT"), ("twice in a run", "SIGINT")]
+
+
+@pytest.mark.parametrize(("moment", "name"), CASES)
+def test_a_stop_is_one_line(moment: str, name: str) -> None:
+    """Whenever it is asked to stop, the process says so in one line and exits with 0."""
+    number, (slow, says) = signal.Signals[name], MOMENTS[moment]
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *slow], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for awaited in says:
+            while (line := process.stdout.readline().strip()) != awaited:
+                assert line, process.stderr.read()
+            process.send_signal(number)
+        log = process.stderr.read()
+        assert process.wait(60) == 0, log
+    assert "Traceback" not in log
+    assert sum("stopped a" in line for line in log.splitlines()) == 1, log
