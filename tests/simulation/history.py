@@ -12,7 +12,7 @@ import attrs
 import pyarrow.parquet as pq
 
 from connector.errors import ConnectorError, FatalError, GapError
-from connector.iceberg.commit.commit_summary import CREATED_BY
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, CREATED_BY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.runtime.topic_partitions import TopicPartition
 from tests.simulation.broker import Broker, Topic
@@ -53,11 +53,12 @@ class History:
         self.settings = settings_of(world.properties, self.folder)
         self.processes: dict[int, Process] = {}
         self.reasons: set[str] = set()
-        exact, placed = world.clock == "postgres" and world.places, world.clock != "seconds"
+        exact, precise = world.clock == "postgres" and world.places, world.clock == "postgres"
         self.tables = {
-            self._table_of(name): Expectation(name, world.upsert, exact, placed, alone=world.partitions == 1)
+            self._table_of(name): Expectation(name, world.upsert, exact, precise, alone=world.partitions == 1)
             for name in self.names
         }
+        self.saved: dict[TopicPartition, int] = {}
         self.states: dict[int, Expectation] = {}
         self.lost: set[str] = set()
         self.put_back: set[str] = set()
@@ -136,7 +137,8 @@ class History:
             case "retain":
                 partition = rng.randrange(topic.source.partitions)
                 gone = topic.beginnings[partition] = rng.randint(topic.beginning(partition), topic.end(partition))
-                if gone > self._acknowledged((name, partition)):
+                # What a table has beyond the stored offsets, after a crash, counts as unread: the sink stops.
+                if gone > self.saved.get((name, partition), 0):
                     self.reasons.add("retention")
             case "recreate":
                 fresh = Source(name, topic.source.partitions, topic.source.clock)
@@ -165,10 +167,16 @@ class History:
             case "append rows":
                 self._append(rng, name)
             case "expire":
-                self.server.expire(name, rng.choice([1, 1, 3]))
-                self.reasons.add("expired")
+                self._expire(name, rng.choice([1, 1, 3]))
             case "roll back" if self.server.roll_back(name, rng.randint(1, 2)):
                 self._put_back(name)
+
+    def _expire(self, name: str, keep: int) -> None:
+        """Expire snapshots; but not the only one that knows where a run that crashed stood (docs/guarantees.md)."""
+        kept = [one.summary.get(CONNECTOR_NAME) for one in list(self.server.tables[name].ancestors())[:keep]]
+        ends = self.tables[name].ends
+        if NAME in kept or all(self.saved.get(at, 0) >= end for at, end in ends.items()):
+            self.server.expire(name, keep)
 
     def _put_back(self, name: str) -> None:
         """A table is as it was at a snapshot; whoever goes on has to read from there."""
@@ -294,16 +302,19 @@ class History:
 
     def _stored(self, snapshot: SnapshotVersion, told: Mapping[TopicPartition, Mapping[int, Truth]]) -> None:
         """Offsets were stored: everything before them has to be in its table."""
+        for file in snapshot.files if snapshot.summary.get(CREATED_BY) == NAME else ():
+            self.saved |= self._read_offsets(file.path)
         if snapshot.summary.get(CREATED_BY) != NAME or "rolled back" in self.reasons:
             # What a process that has not looked since says of a table that was put back its next look contradicts.
             return
-        for file in snapshot.files:
-            for row in pq.read_table(io.BytesIO(self.server.files[file.path]), use_threads=False).to_pylist():
-                if row["id"] == NAME:
-                    offsets = KafkaOffsets.parse(row["offset_data"]).offsets
-                    for expected in self.tables.values():
-                        first = {at: end for at, end in offsets.items() if at in expected.ends or end}
-                        expected.advance(first, told, self._there(), "the offsets table")
+        for expected in self.tables.values():
+            first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
+            expected.advance(first, told, self._there(), "the offsets table")
+
+    def _read_offsets(self, path: str) -> Mapping[TopicPartition, int]:
+        rows = pq.read_table(io.BytesIO(self.server.files[path]), use_threads=False).to_pylist()
+        own = (KafkaOffsets.parse(row["offset_data"]).offsets for row in rows if row["id"] == NAME)
+        return next(own, {})
 
     def _there(self) -> dict[TopicPartition, dict[int, Truth]]:
         topics = self.broker.topics

@@ -16,7 +16,12 @@ from tests.tiers import tiered
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
 
 WITHIN = 10_000
-FREQUENT = ("offsets_before_commit", "small_transactions_lose_updates", "creates_are_doubled")
+FREQUENT = (
+    "offsets_before_commit",
+    "small_transactions_lose_updates",
+    "creates_are_doubled",
+    "replayed_batches_are_not_filtered",
+)
 """Found within a few histories."""
 
 

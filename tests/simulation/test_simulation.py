@@ -63,6 +63,22 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
         World(partitions=2),
         (SourceStep("commits", 765), SourceStep("restart", 975), Batch(0, 693), Batch(0, 841)),
     ),
+    # The truncate took rows up to its own date only, and those of reads have the connector's clock.
+    "a row that was read, and a truncate": (
+        World(),
+        (SourceStep("commit", 570), SourceStep("read", 495), Batch(0, 1, whole=True), SourceStep("truncate", 4)),
+    ),
+    # In the truncate's own partition Kafka's order decided, whatever the places said.
+    "a truncate, and what came before it once more": (
+        World(),
+        (
+            SourceStep("commits", 467),
+            SourceStep("truncate", 352),
+            Batch(0, 83),
+            SourceStep("restart", 620),
+            Batch(0, 297),
+        ),
+    ),
 }
 
 

@@ -52,6 +52,21 @@ def test_kafkas_order_counts_within_the_partition() -> None:
 
 
 @pytest.mark.parametrize(
+    ("offset", "place", "ts_ns", "kept"),
+    [
+        (11, 6, 100, False),  # sent again behind the truncate
+        (9, 8, 100, True),  # the truncate is what is sent again
+        (11, 6, 101, True),  # a source that moved has small places again
+        (9, 8, 99, False),
+        (11, 7, 100, True),
+    ],
+)
+def test_within_the_partition_a_place_proves_what_comes_again(offset: int, place: int, ts_ns: int, kept: bool) -> None:
+    """A connector that restarts repeats changes behind a truncate of theirs, and a truncate behind later changes."""
+    assert after(TableTruncate.of([truncate()]), HERE, offset, ts_ns, place) is kept
+
+
+@pytest.mark.parametrize(
     ("change", "kept", "untold"),
     [
         ({"ts_ns": 99}, False, False),

@@ -107,10 +107,23 @@ class TableTruncate:
         """Mark the changes of a topic-partition that came after the truncate, and those of them that cannot be told."""
         own: Mask = offset > self.offsets.get(at, -1)
         if list(self.offsets) == [at]:
-            # Within a partition Kafka's order is the source's.
-            return own, np.zeros(len(own), np.bool_)
+            # Within a partition Kafka's order is the source's, but for what is proven to come again.
+            before, behind = self._mark_proven(moments)
+            return own & ~before | behind, np.zeros(len(own), np.bool_)
         earlier, told = self._mark_earlier(moments)
         return own & ~earlier, own & ~told
+
+    def _mark_proven(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
+        """Mark the changes that are proven to be older than the truncate, and those proven to be newer: by place, where
+        the date does not contradict it.
+        """
+        what = (moments.ts_ns, moments.op, moments.deleted, _SECOND_NS)
+        date, place = select_proven_dates(*what), select_proven_places(moments.place, *what)
+        with_place = _mark_comparable(place, self.place)
+        dated = (date != NO_VALUE) & (self.ts_ns != NO_VALUE) & (self.ts_ns % _SECOND_NS != 0)
+        earlier, later = dated & (date < self.ts_ns), dated & (date > self.ts_ns)
+        below, not_above = _mark_below(place, self.place), _mark_not_above(place, self.place)
+        return with_place & below & ~later, with_place & ~not_above & ~earlier
 
     def _mark_earlier(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes that are known to have come before, and those of which it is known."""
@@ -165,9 +178,14 @@ def _mark_comparable(place: LogPositions, other: SourcePosition) -> Mask:
 def _mark_not_above(place: LogPositions, other: SourcePosition) -> Mask:
     if not other:
         return np.zeros(len(place), np.bool_)
-    limit = np.array(other[FIRST_NUMBER:], np.int64)
-    same: Mask = (place[:, FIRST_NUMBER:] == limit).all(axis=1)
-    return same | mark_below(place, limit)
+    same: Mask = (place[:, FIRST_NUMBER:] == np.array(other[FIRST_NUMBER:], np.int64)).all(axis=1)
+    return same | _mark_below(place, other)
+
+
+def _mark_below(place: LogPositions, other: SourcePosition) -> Mask:
+    if not other:
+        return np.zeros(len(place), np.bool_)
+    return mark_below(place, np.array(other[FIRST_NUMBER:], np.int64))
 
 
 def _is_read(moments: ChangeTimes) -> Mask:
